@@ -1,0 +1,38 @@
+"""visterm learns a photo library's own tags, tags new photos with them, and finds photos by words."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from visterm.app.catalogue import Catalogue
+    from visterm.app.tagger import Tagger
+    from visterm.core.errors import VistermError
+    from visterm.core.types import Hit, Ranking, Tag
+    from visterm.core.vocabulary import Vocabulary
+
+_EXPORTS = {
+    "Catalogue": "visterm.app.catalogue",
+    "Hit": "visterm.core.types",
+    "Ranking": "visterm.core.types",
+    "Tag": "visterm.core.types",
+    "Tagger": "visterm.app.tagger",
+    "VistermError": "visterm.core.errors",
+    "Vocabulary": "visterm.core.vocabulary",
+}
+
+__all__ = ["Catalogue", "Hit", "Ranking", "Tag", "Tagger", "VistermError", "Vocabulary"]
+__version__ = version("visterm")
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name at its first use, so that ``import visterm`` stays light."""
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'visterm' has no attribute '{name}'; public names: {', '.join(__all__)}")
+    return getattr(import_module(_EXPORTS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,1 @@
+"""What the command line and the Python user both call."""

@@ -1,0 +1,107 @@
+"""Checks of matrices, seeds and sizes at the door, so that no kernel sees anything it cannot handle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.errors import DataError, ShapeError, TooLargeError, UserError
+
+
+def as_csr(matrix: Any) -> sp.csr_array:
+    """Give a canonical CSR of float32: sorted columns, no duplicates, no stored zeros; the input stays as it was."""
+    csr = sp.csr_array(matrix, dtype=np.float32)
+    canonical = csr.has_canonical_format and (csr.nnz == 0 or bool(csr.data.all()))
+    if not canonical:
+        csr = csr.copy()
+        csr.sum_duplicates()
+        csr.eliminate_zeros()
+    return csr
+
+
+def check_tags(Y: Any, n_images: int) -> sp.csr_array:
+    """Check the tag matrix and give it as CSR of signs.
+
+    Parameters
+    ----------
+    Y : array-like or sparse, shape (n_images, n_tags) or (n_images,)
+        Above 0: given; 0: unknown; below 0: explicitly not. A vector is one tag.
+    n_images : int
+        Rows that `X` has.
+
+    Returns
+    -------
+    csr_array of float32, shape (n_images, n_tags)
+        Values are +1 and -1.
+
+    Raises
+    ------
+    ShapeError
+        If `Y` is not two-dimensional or has another number of rows.
+    DataError
+        If `Y` is not numeric, or not finite.
+    """
+    if Y is None:
+        raise DataError("requires y to be passed, but the target y is None: Y holds the tags, (n_images, n_tags).")
+    if not sp.issparse(Y):
+        try:
+            Y = np.asarray(Y, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"Y must be numbers (above 0 given, below 0 explicitly not), not {type(Y).__name__} of other things. "
+                "Turn words into columns with Vocabulary.encode."
+            ) from error
+        if Y.ndim == 1:
+            Y = Y[:, None]
+        if Y.ndim != 2:
+            raise ShapeError(f"Y has {Y.ndim} dimensions; expected 2, (n_images, n_tags).")
+    if Y.shape[0] != n_images:
+        raise ShapeError(f"Y has {Y.shape[0]} rows, but X has {n_images} (inconsistent numbers of images).")
+    if Y.shape[1] == 0:
+        raise ShapeError("Y has 0 tags (columns); at least 1 is needed.")
+    csr = as_csr(Y)
+    if not np.isfinite(csr.data).all():
+        raise DataError("Y contains NaN or infinity; expected numbers above, at or below 0.")
+    return sp.csr_array((np.sign(csr.data), csr.indices, csr.indptr), shape=csr.shape)
+
+
+def check_k(k: int, n: int) -> int:
+    """Give how many results of `n` are meant: 0 means all, more than `n` means `n`."""
+    if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 0:
+        raise UserError(f"k is {k!r}; expected a whole number, 1 or more (0 means all).")
+    return n if k == 0 else min(int(k), n)
+
+
+def check_size(n_bytes: int, limit: int, what: str, advice: str) -> None:
+    """Refuse to build something larger than `limit` bytes."""
+    if n_bytes > limit:
+        raise TooLargeError(
+            f"{what} would take {n_bytes / 2**30:.1f} GiB; the limit is {limit / 2**30:.1f} GiB. {advice}"
+        )
+
+
+def as_generator(random_state: Any) -> np.random.Generator:
+    """Give a NumPy generator for any kind of ``random_state``.
+
+    None draws fresh entropy; a whole number or a `RandomState` / `Generator` in the same state gives the same stream.
+    """
+    if isinstance(random_state, np.random.Generator):
+        return np.random.default_rng(random_state.integers(2**63))
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31 - 1))
+    if random_state is None or (
+        isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0
+    ):
+        return np.random.default_rng(random_state)
+    raise UserError(
+        f"random_state is {random_state!r}; expected None, a whole number of 0 or more, "
+        "a numpy.random.RandomState or a numpy.random.Generator."
+    )
+
+
+def all_finite(array: NDArray[Any]) -> bool:
+    """Say whether an array has only finite numbers (arrays of other things count as finite)."""
+    return not np.issubdtype(array.dtype, np.inexact) or bool(np.isfinite(array).all())

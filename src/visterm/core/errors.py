@@ -1,0 +1,81 @@
+"""The errors that visterm raises on purpose; whoever catches `VistermError` catches them all.
+
+VistermError
+├── UserError               an argument, option or setting that cannot be used
+│   ├── UnknownNameError    a model, encoder, metric or parameter that does not exist
+│   └── MissingExtraError   an optional package that is not installed
+├── DataError               something that was read does not fit
+│   ├── ShapeError          a matrix of the wrong size
+│   ├── TagFileError        a tag file that cannot be understood
+│   ├── ImageError          one image that cannot be read (has `.reason`)
+│   └── TooLargeError       a result that would not fit in memory
+├── StorageError            a run or a catalogue on disk that cannot be used
+│   ├── CorruptFileError    a checksum or a format does not match
+│   └── EncoderMismatchError  rows made by another encoder or model
+└── DivergedError           training went to infinity or NaN
+"""
+
+
+class VistermError(Exception):
+    """Base of all errors that visterm raises on purpose."""
+
+
+class UserError(VistermError, ValueError):
+    """An argument, option or setting that cannot be used."""
+
+
+class UnknownNameError(UserError):
+    """A name that is in no table, with the nearest names that are."""
+
+
+class MissingExtraError(UserError, ImportError):
+    """An optional package is not installed; the message names the extra that brings it."""
+
+
+class DataError(VistermError, ValueError):
+    """Something that was read or passed does not fit."""
+
+
+class ShapeError(DataError):
+    """A matrix has the wrong number of rows or columns."""
+
+
+class TagFileError(DataError):
+    """A tag file cannot be understood."""
+
+
+class ImageError(DataError):
+    """One image cannot be read.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    reason : str
+        Why, in a few words, as it is listed in ``skipped.jsonl``.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"Cannot read the image {path}: {reason}.")
+        self.path = path
+        self.reason = reason
+
+
+class TooLargeError(DataError):
+    """A result would not fit into the memory that it is allowed."""
+
+
+class StorageError(VistermError):
+    """A run or a catalogue on disk cannot be used."""
+
+
+class CorruptFileError(StorageError):
+    """A file's checksum or format does not match what was written."""
+
+
+class EncoderMismatchError(StorageError):
+    """Rows of one encoder or model were offered to another."""
+
+
+class DivergedError(VistermError, ArithmeticError):
+    """Training went to infinity or NaN; the message says what to lower."""

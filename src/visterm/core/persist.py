@@ -1,0 +1,250 @@
+"""Folders that are whole or not there: JSON and safetensors, each file's checksum stored and checked, nothing pickled."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from visterm.core.errors import CorruptFileError, StorageError, UserError
+from visterm.core.registry import Registry
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+CSR_PARTS = ("data", "indices", "indptr", "shape")
+
+
+@contextmanager
+def new_folder(path: str | os.PathLike[str], kind: str) -> Iterator[Path]:
+    """Write a folder under a temporary name and put it in place at the end, in one step.
+
+    Whatever happens inside, `path` is afterwards either what it was, or whole. A folder that is there already is
+    replaced only if it is of the same `kind` (its manifest says so).
+
+    Parameters
+    ----------
+    path : path-like
+        Where the folder shall be.
+    kind : str
+        "run" or "catalogue": written in the manifest, and asked for by `open_folder`.
+
+    Yields
+    ------
+    Path
+        The temporary folder to write into.
+
+    Raises
+    ------
+    StorageError
+        If something else lies at `path`.
+    """
+    target = Path(path)
+    check_target(target, kind)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(target)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    temporary.mkdir()
+    try:
+        yield temporary
+        files = sorted(p for p in temporary.rglob("*") if p.is_file())
+        sums = {p.relative_to(temporary).as_posix(): file_hash(p) for p in files}
+        write_json(temporary / MANIFEST, {"kind": kind, "format": FORMAT, "sha256": sums})
+        for file in [*files, temporary / MANIFEST]:
+            _sync(file)
+        _sync(temporary)
+        _put_in_place(temporary, target)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def check_target(path: str | os.PathLike[str], kind: str) -> None:
+    """Refuse, before any long work, a place where a folder of this kind may not be written."""
+    target = Path(path)
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    if not target.is_dir() or _kind_of(target) != kind:
+        raise StorageError(
+            f"{target} exists and is not a {kind} of visterm, so it is not replaced. Choose another name."
+        )
+
+
+def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
+    """Find a folder that `new_folder` wrote, check its checksums, and give its path.
+
+    Raises
+    ------
+    StorageError
+        If nothing is there, or it is of another kind or of a newer format.
+    CorruptFileError
+        If a file is missing or was changed.
+    """
+    target = Path(path)
+    backup = _backup(target)
+    if not target.exists() and backup.exists():  # a kill between the two renames of `_put_in_place`
+        os.replace(backup, target)
+    if not target.exists():
+        raise StorageError(f"There is no {kind} at {target}. {_how_to_make(kind)}")
+    found = _kind_of(target)
+    if found != kind:
+        what = f"a {found}" if found else "not a folder written by visterm"
+        raise StorageError(f"{target} is {what}; expected a {kind}. {_how_to_make(kind)}")
+    manifest = read_json(target / MANIFEST)
+    if manifest["format"] > FORMAT:
+        raise StorageError(
+            f"{target} has format {manifest['format']}; this visterm reads up to {FORMAT}. Install a newer visterm."
+        )
+    for name, expected in manifest["sha256"].items():
+        file = target / name
+        if not file.is_file() or file_hash(file) != expected:
+            state = "was changed since it was written" if file.is_file() else "is missing"
+            raise CorruptFileError(
+                f"{file} {state}: the {kind} cannot be trusted. Restore it from a backup or make it anew."
+            )
+    return target
+
+
+def save_estimator(estimator: Any, registry: Registry, folder: Path, name: str) -> None:
+    """Write an estimator as ``<name>.json`` (class by registered name, parameters) and ``<name>.safetensors`` (arrays).
+
+    All attributes that end in ``_`` are kept: arrays, CSR matrices, and whatever JSON can hold.
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+    values: dict[str, Any] = {}
+    for key, value in sorted(vars(estimator).items()):
+        if not key.endswith("_") or key.startswith("_"):
+            continue
+        if sp.issparse(value):
+            csr = sp.csr_array(value)
+            parts = (csr.data, csr.indices, csr.indptr, np.array(csr.shape, np.int64))
+            arrays.update({f"{key}:{part}": array for part, array in zip(CSR_PARTS, parts, strict=True)})
+        elif isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+            arrays[key] = value
+        elif isinstance(value, np.ndarray):
+            values[key] = {"array": value.tolist()}
+        else:
+            values[key] = {"value": value}
+    description = {"name": registry.name_of(estimator), "params": _json_params(estimator), "values": values}
+    write_json(folder / f"{name}.json", description)
+    save_file({key: np.ascontiguousarray(array) for key, array in arrays.items()}, folder / f"{name}.safetensors")
+
+
+def load_estimator(registry: Registry, folder: Path, name: str) -> Any:
+    """Read what `save_estimator` wrote."""
+    description = read_json(folder / f"{name}.json")
+    estimator = registry.create(description["name"], **description["params"])
+    arrays = load_file(folder / f"{name}.safetensors")
+    for key in sorted({key.partition(":")[0] for key in arrays}):
+        if key in arrays:
+            setattr(estimator, key, arrays[key])
+        else:
+            data, indices, indptr, shape = (arrays[f"{key}:{part}"] for part in CSR_PARTS)
+            setattr(estimator, key, sp.csr_array((data, indices, indptr), shape=tuple(shape.tolist())))
+    for key, box in description["values"].items():
+        setattr(estimator, key, np.array(box["array"], dtype=object) if "array" in box else box["value"])
+    return estimator
+
+
+def file_hash(path: str | os.PathLike[str]) -> str:
+    """Give the SHA-256 of a file's bytes, in hex."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON that people can read and programs can compare."""
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON, or say that the file is broken."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CorruptFileError(f"{path} cannot be read as JSON: {error}.") from error
+
+
+def _json_params(estimator: Any) -> dict[str, Any]:
+    params = dict(estimator.get_params(deep=False))
+    for key, value in params.items():
+        if isinstance(value, np.random.RandomState | np.random.Generator):
+            params[key] = None  # the stream has moved on; what it gave is in the arrays
+        elif isinstance(value, np.generic):
+            params[key] = value.item()
+        elif isinstance(value, os.PathLike):
+            params[key] = os.fspath(value)
+        try:
+            json.dumps(params[key])
+        except TypeError as error:
+            raise UserError(
+                f"{type(estimator).__name__}.{key} is {value!r}, which JSON cannot hold, so it cannot be saved."
+            ) from error
+    return params
+
+
+def _kind_of(folder: Path) -> str | None:
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    kind = manifest.get("kind") if isinstance(manifest, dict) else None
+    return kind if isinstance(kind, str) else None
+
+
+def _how_to_make(kind: str) -> str:
+    commands = {"run": "visterm fit IMAGES --tags FILE -o RUN", "catalogue": "visterm index RUN IMAGES -o CATALOGUE"}
+    return f"Make one with: {commands[kind]}" if kind in commands else ""
+
+
+def _put_in_place(temporary: Path, target: Path) -> None:
+    """Rename; an old folder goes aside first, and `open_folder` brings it back if a kill falls in between."""
+    backup = _backup(target)
+    if target.exists():
+        os.replace(target, backup)
+    os.replace(temporary, target)
+    _sync(target.parent)
+    shutil.rmtree(backup, ignore_errors=True)
+
+
+def _backup(target: Path) -> Path:
+    return target.with_name(f".{target.name}.old")
+
+
+def _sweep(target: Path) -> None:
+    """Remove what killed processes left: the temporary folders of this target whose process is gone."""
+    if not target.exists() and _backup(target).exists():
+        os.replace(_backup(target), target)
+    shutil.rmtree(_backup(target), ignore_errors=True)
+    for left in target.parent.glob(f".{target.name}.*-*.tmp"):
+        pid = left.name.removeprefix(f".{target.name}.").partition("-")[0]
+        if not pid.isdigit() or not _alive(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

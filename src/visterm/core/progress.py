@@ -1,0 +1,48 @@
+"""Progress of long work: the library reports to this small object, and never prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Progress(Protocol):
+    """What long work calls as it goes; the command line draws it with rich."""
+
+    def start(self, task: str, total: int | None = None) -> None:
+        """Begin a task of `total` steps (None: not known)."""
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        """Say that `steps` more are done, with a short note such as the validation measure."""
+
+    def finish(self) -> None:
+        """End the task."""
+
+
+class Silent:
+    """Progress that goes nowhere: the default in Python."""
+
+    def start(self, task: str, total: int | None = None) -> None:
+        """Ignore the start."""
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        """Ignore the step."""
+
+    def finish(self) -> None:
+        """Ignore the end."""
+
+
+SILENT = Silent()
+
+
+def track(items: Iterable[T], progress: Progress, task: str, total: int | None = None) -> Iterator[T]:
+    """Yield `items`, reporting each to `progress`; the task is finished however the loop ends."""
+    progress.start(task, total)
+    try:
+        for item in items:
+            yield item
+            progress.advance()
+    finally:
+        progress.finish()

@@ -1,0 +1,123 @@
+"""One table of names for each kind of part: imported only when asked for, and the source of every list of names."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from visterm.core.errors import MissingExtraError, UnknownNameError, UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a table.
+
+    Attributes
+    ----------
+    name : str
+        What users type.
+    target : str
+        ``"module:Class"``, imported at first use.
+    summary : str
+        One line for lists and docs.
+    paper : str
+        Where it comes from; empty for common ground.
+    extra : str
+        The optional dependency that it needs; empty for none.
+    learns : bool
+        False for baselines that ignore the images' content.
+    """
+
+    name: str
+    target: str
+    summary: str
+    paper: str = ""
+    extra: str = ""
+    learns: bool = True
+
+    def load(self) -> Any:
+        """Import the class, or say which extra brings the package that it needs."""
+        module, _, attribute = self.target.partition(":")
+        try:
+            return getattr(import_module(module), attribute)
+        except ImportError as error:
+            if self.extra and not (error.name or "").startswith("visterm"):
+                raise MissingExtraError(
+                    f"'{self.name}' needs the package '{error.name}'. Install it with: pip install 'visterm[{self.extra}]'"
+                ) from error
+            raise
+
+
+class Registry:
+    """A table of parts of one kind, ours and those of other packages (entry points).
+
+    Parameters
+    ----------
+    kind : str
+        What the parts are, in messages: "model", "encoder".
+    entries : list of Entry
+        The parts that visterm brings.
+    group : str
+        The entry-point group in which other packages offer theirs.
+    """
+
+    def __init__(self, kind: str, entries: list[Entry], *, group: str) -> None:
+        self.kind = kind
+        self._own = {entry.name: entry for entry in entries}
+        self._group = group
+
+    def __iter__(self) -> Iterator[Entry]:
+        yield from self._all().values()
+
+    def names(self, *, learns: bool | None = None) -> list[str]:
+        """List the names, all or only those that learn (or do not) from images."""
+        return [entry.name for entry in self if learns is None or entry.learns == learns]
+
+    def entry(self, name: str) -> Entry:
+        """Find one line of the table, or raise with the nearest names."""
+        entries = self._all()
+        if name not in entries:
+            raise UnknownNameError(unknown(self.kind, name, list(entries)))
+        return entries[name]
+
+    def load(self, name: str) -> Any:
+        """Import the class behind a name."""
+        return self.entry(name).load()
+
+    def create(self, name: str, **params: Any) -> Any:
+        """Construct the part behind a name; unknown parameters are an error that lists the known ones."""
+        cls = self.load(name)
+        known = [p for p in inspect.signature(cls).parameters if p != "self"]
+        for param in params:
+            if param not in known:
+                raise UnknownNameError(unknown(f"parameter of {self.kind} '{name}'", param, known))
+        return cls(**params)
+
+    def name_of(self, obj: object) -> str:
+        """Give the registered name of an instance."""
+        target = f"{type(obj).__module__}:{type(obj).__qualname__}"
+        for entry in self:
+            if entry.target == target:
+                return entry.name
+        raise UserError(
+            f"{type(obj).__name__} is not registered as a {self.kind}, so it cannot be saved by name. "
+            f"Offer it through the entry-point group '{self._group}' of its package."
+        )
+
+    def _all(self) -> dict[str, Entry]:
+        found = dict(self._own)
+        for point in entry_points(group=self._group):
+            found.setdefault(point.name, Entry(point.name, point.value, f"from {point.value.partition(':')[0]}"))
+        return found
+
+
+def unknown(kind: str, name: str, known: list[str]) -> str:
+    """Say that a name is not known, and which ones are: the nearest, or all."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    advice = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(known) or 'none'}."
+    return f"Unknown {kind} '{name}'. {advice}"

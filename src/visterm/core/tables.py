@@ -1,0 +1,30 @@
+"""The tables of models and encoders: every list, message, generated page and contract test is made from them."""
+
+from __future__ import annotations
+
+from visterm.core.registry import Entry, Registry
+
+WSABIE = "Weston, Bengio, Usunier 2010"
+PAMIR = "Grangier, Bengio 2008"
+
+MODELS = Registry(
+    "model",
+    [
+        Entry("wsabie", "visterm.models.wsabie:Wsabie", "joint embedding of images and tags, WARP loss", WSABIE),
+        Entry("ridge", "visterm.models.ridge:Ridge", "one linear scorer a tag, squared loss"),
+        Entry("knn", "visterm.models.knn:Knn", "tags of the most similar training images, by cosine", WSABIE),
+        Entry("prior", "visterm.models.prior:Prior", "the most frequent tags, whatever the image", learns=False),
+    ],
+    group="visterm.models",
+)
+
+ENCODERS = Registry(
+    "encoder",
+    [
+        Entry(
+            "visterms", "visterm.encoders.visterms:Visterms", "bag of visual words of texture and colour blocks", PAMIR
+        ),
+        Entry("onnx", "visterm.encoders.onnx:Onnx", "an output of any image network in an ONNX file", extra="onnx"),
+    ],
+    group="visterm.encoders",
+)

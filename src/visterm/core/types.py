@@ -1,0 +1,64 @@
+"""The small results that travel between the layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Matrix: TypeAlias = "NDArray[np.float32] | sp.csr_array"
+RandomState: TypeAlias = "int | np.random.RandomState | np.random.Generator | None"
+
+
+class Ranking(NamedTuple):
+    """Ids with scores, best first; ties are broken by the smaller id.
+
+    Attributes
+    ----------
+    ids : ndarray of int64, shape (n, k)
+        Tag or image indices.
+    scores : ndarray of float32, shape (n, k)
+        Higher is better; never increases along a row.
+    """
+
+    ids: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """One tag given to one image, with the model's score (higher is better)."""
+
+    tag: str
+    score: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the tag as it stands in JSON."""
+        return {"tag": self.tag, "score": self.score}
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One image found by a search, with its score (higher is better)."""
+
+    image: str
+    score: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the hit as it stands in JSON."""
+        return {"image": self.image, "score": self.score}
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """One image that could not be read, and why."""
+
+    image: str
+    reason: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the entry as it stands in ``skipped.jsonl``."""
+        return {"image": self.image, "reason": self.reason}

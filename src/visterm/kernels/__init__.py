@@ -1,0 +1,1 @@
+"""The Numba loops: numbers in, numbers out. Imports only numpy and numba."""

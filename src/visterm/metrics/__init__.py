@@ -1,0 +1,1 @@
+"""Measures of annotation and of search, and how sure one may be of a difference."""

@@ -1,0 +1,1 @@
+"""Models that score tags for images: the base contract, and one file a model."""

@@ -1,0 +1,207 @@
+"""The contract of every model: score(image, tag) = < u(image), v(tag) >, whatever is inside."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from visterm.core.checks import all_finite, as_csr, as_generator, check_k, check_size, check_tags
+from visterm.core.errors import DivergedError, ShapeError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.types import Matrix, Ranking
+from visterm.kernels.topk import top_k
+
+MAX_SCORE_BYTES = 2**31
+BLOCK_BYTES = 2**25
+
+
+class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
+    """Learns to score tags for images. A new model writes `_fit` and `_image_rows`, and little else.
+
+    `_fit` sets attributes that end in ``_``. A model whose space is not tag space also sets ``tag_rows_``
+    (n_tags, width), the matrix V; without it V is the identity, and image rows are the rows of tag scores.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Columns of the `X` that it was fitted on.
+    n_tags_ : int
+        Columns of the `Y` that it was fitted on.
+    """
+
+    n_features_in_: int
+    n_tags_: int
+
+    # -- what callers use ---------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, Y: Any, *, valid: tuple[Any, Any] | None = None, monitor: Progress | None = None) -> Self:
+        """Learn from images and their tags; a second call forgets the first.
+
+        Parameters
+        ----------
+        X : array-like or sparse, shape (n_images, n_features)
+            Image features.
+        Y : array-like or sparse, shape (n_images, n_tags) or (n_images,)
+            Above 0: given; 0: unknown; below 0: explicitly not.
+        valid : tuple (X, Y), optional
+            Validation rows, for the models that stop by them; the others leave them alone.
+        monitor : Progress, optional
+            Told of each step.
+
+        Returns
+        -------
+        Annotator
+            The model itself.
+
+        Raises
+        ------
+        DataError
+            If `X` or `Y` cannot be used.
+        DivergedError
+            If training ends in infinity or NaN.
+        """
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+        X = self._check_features(X, reset=True)
+        Y = check_tags(Y, X.shape[0])
+        if valid is not None:
+            X_valid = self._check_features(valid[0])
+            valid = X_valid, check_tags(valid[1], X_valid.shape[0])
+            if valid[1].shape[1] != Y.shape[1]:
+                raise ShapeError(f"The validation Y has {valid[1].shape[1]} tags, the training Y {Y.shape[1]}.")
+        self.n_tags_ = Y.shape[1]
+        rng = as_generator(getattr(self, "random_state", None))
+        self._fit_monitored(X, Y, rng, valid, monitor or SILENT)
+        self._refuse_non_finite()
+        return self
+
+    def image_rows(self, X: Any) -> Matrix:
+        """Give U, the rows that a catalogue stores: float32 array or CSR, shape (n_images, width)."""
+        check_is_fitted(self)
+        return self._image_rows(self._check_features(X))
+
+    def query_rows(self, Q: Any) -> Matrix:
+        """Give the query rows of `Q` (n_queries, n_tags), weights of tags: Q · V, of the same width as image rows.
+
+        Raises
+        ------
+        ShapeError
+            If `Q` has another number of columns than the model has tags.
+        """
+        check_is_fitted(self)
+        Q = as_csr(np.atleast_2d(Q) if not sp.issparse(Q) else Q)
+        if Q.shape[1] != self.n_tags_:
+            raise ShapeError(f"Q has {Q.shape[1]} columns, but this model knows {self.n_tags_} tags.")
+        V = self._tag_rows()
+        return Q if V is None else (Q @ V if sp.issparse(V) else np.asarray(Q @ V, dtype=np.float32))
+
+    def decision_function(self, X: Any) -> NDArray[np.float32]:
+        """Give all scores, shape (n_images, n_tags), float32: U · Vᵀ.
+
+        Raises
+        ------
+        TooLargeError
+            If they would take more than 2 GiB; `annotate` needs only blocks of them.
+        """
+        check_is_fitted(self)
+        X = self._check_features(X)
+        check_size(
+            4 * X.shape[0] * self.n_tags_,
+            MAX_SCORE_BYTES,
+            f"All scores of {X.shape[0]} images × {self.n_tags_} tags",
+            "Use annotate(X, k), or pass fewer rows at a time.",
+        )
+        return self._scores(self._image_rows(X))
+
+    def annotate(self, X: Any, k: int = 5) -> Ranking:
+        """Rank the tags of each image.
+
+        Parameters
+        ----------
+        X : array-like or sparse, shape (n_images, n_features)
+            Image features.
+        k : int
+            How many tags; 0 means all.
+
+        Returns
+        -------
+        Ranking
+            Tag ids and scores, shape (n_images, min(k, n_tags)), best first, ties by the smaller id.
+        """
+        check_is_fitted(self)
+        X = self._check_features(X)
+        k = check_k(k, self.n_tags_)
+        ids = np.empty((X.shape[0], k), np.int64)
+        scores = np.empty((X.shape[0], k), np.float32)
+        for rows, block in self._score_blocks(X):
+            ids[rows], scores[rows] = top_k(block, k)
+        return Ranking(ids, scores)
+
+    # -- what a new model writes --------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        """Learn from checked input: `X` float32 (array or CSR), `Y` CSR of +1 and -1; set attributes ending in ``_``."""
+
+    @abstractmethod
+    def _image_rows(self, X: Matrix) -> Matrix:
+        """Give U for checked features."""
+
+    def _fit_monitored(
+        self,
+        X: Matrix,
+        Y: sp.csr_array,
+        rng: np.random.Generator,
+        valid: tuple[Matrix, sp.csr_array] | None,
+        monitor: Progress,
+    ) -> None:
+        """Learn with validation rows and progress: for models that go through the data many times."""
+        self._fit(X, Y, rng)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _tag_rows(self) -> Matrix | None:
+        """Give V, or None where it is the identity."""
+        return getattr(self, "tag_rows_", None)
+
+    def _scores(self, U: Matrix) -> NDArray[np.float32]:
+        V = self._tag_rows()
+        S = U if V is None else U @ V.T
+        return np.ascontiguousarray(S.toarray() if sp.issparse(S) else S, dtype=np.float32)
+
+    def _score_blocks(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+        """Yield the rows of each block and their scores, in memory that does not grow with the images."""
+        step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
+        for start in range(0, X.shape[0], step):
+            rows = slice(start, min(start + step, X.shape[0]))
+            yield rows, self._scores(self._image_rows(X[rows]))
+
+    def _check_features(self, X: Any, *, reset: bool = False) -> Matrix:
+        if sp.issparse(X) and X.format != "csr":
+            X = X.tocsr()
+        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float32, order="C")
+        return as_csr(X) if sp.issparse(X) else X
+
+    def _refuse_non_finite(self) -> None:
+        for name, value in vars(self).items():
+            array = value.data if sp.issparse(value) else value
+            if name.endswith("_") and isinstance(array, np.ndarray) and not all_finite(array):
+                raise DivergedError(
+                    f"{type(self).__name__}.{name} became infinite or NaN. "
+                    "Lower learning_rate (or max_norm), or scale the features to unit length."
+                )
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        return tags

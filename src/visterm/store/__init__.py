@@ -1,0 +1,1 @@
+"""Where image rows lie and how they are searched."""
