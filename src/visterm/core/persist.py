@@ -74,7 +74,7 @@ def check_target(path: str | os.PathLike[str], kind: str) -> None:
     target = Path(path)
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
-    if not target.is_dir() or _kind_of(target) != kind:
+    if not target.is_dir() or folder_kind(target) != kind:
         raise StorageError(
             f"{target} exists and is not a {kind} of visterm, so it is not replaced. Choose another name."
         )
@@ -96,7 +96,7 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
         os.replace(backup, target)
     if not target.exists():
         raise StorageError(f"There is no {kind} at {target}. {_how_to_make(kind)}")
-    found = _kind_of(target)
+    found = folder_kind(target)
     if found != kind:
         what = f"a {found}" if found else "not a folder written by visterm"
         raise StorageError(f"{target} is {what}; expected a {kind}. {_how_to_make(kind)}")
@@ -193,9 +193,10 @@ def _json_params(estimator: Any) -> dict[str, Any]:
     return params
 
 
-def _kind_of(folder: Path) -> str | None:
+def folder_kind(path: str | os.PathLike[str]) -> str | None:
+    """Give the kind of a folder that `new_folder` wrote, or None for anything else."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads((Path(path) / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     kind = manifest.get("kind") if isinstance(manifest, dict) else None

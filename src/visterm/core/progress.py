@@ -46,3 +46,20 @@ def track(items: Iterable[T], progress: Progress, task: str, total: int | None =
             progress.advance()
     finally:
         progress.finish()
+
+
+class Steps:
+    """Passes on only the steps: for a part of a task that was started already."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def start(self, task: str, total: int | None = None) -> None:
+        """Ignore the start: the whole task has begun."""
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        """Pass the step on."""
+        self._progress.advance(steps, note)
+
+    def finish(self) -> None:
+        """Ignore the end: the whole task goes on."""

@@ -52,6 +52,9 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     speed_params: tuple[str, ...] = ("n_jobs", "batch_size")
     """Constructor parameters that leave the output as it is: not part of the fingerprint."""
 
+    argument: str | None = None
+    """The constructor parameter that is filled by what stands after a colon in ``--encoder name:argument``."""
+
     fit_images: int = 5000
     """At most so many images, drawn by ``random_state``, are read to learn from."""
 

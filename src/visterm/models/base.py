@@ -141,7 +141,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         k = check_k(k, self.n_tags_)
         ids = np.empty((X.shape[0], k), np.int64)
         scores = np.empty((X.shape[0], k), np.float32)
-        for rows, block in self._score_blocks(X):
+        for rows, block in self.score_blocks(X):
             ids[rows], scores[rows] = top_k(block, k)
         return Ranking(ids, scores)
 
@@ -177,8 +177,10 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         S = U if V is None else U @ V.T
         return np.ascontiguousarray(S.toarray() if sp.issparse(S) else S, dtype=np.float32)
 
-    def _score_blocks(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    def score_blocks(self, X: Any) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the rows of each block and their scores, in memory that does not grow with the images."""
+        check_is_fitted(self)
+        X = self._check_features(X)
         step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
         for start in range(0, X.shape[0], step):
             rows = slice(start, min(start + step, X.shape[0]))

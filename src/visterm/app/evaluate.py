@@ -1,0 +1,54 @@
+"""Measure a tagger on photos whose tags are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from visterm.app.tagger import Tagger, encode_corpus
+from visterm.core.errors import DataError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.types import Skipped
+from visterm.data.corpus import Corpus
+from visterm.metrics import evaluate
+
+DEFAULT_METRICS = ("map", "p@1", "p@5", "r@5", "f1@5", "tag_p@5", "tag_r@5", "tag_f1@5", "n_plus@5", "word_map", "auc")
+
+
+class Evaluation(NamedTuple):
+    """Metric values, how many of the given tags the run does not know, and the images that could not be read."""
+
+    values: dict[str, float]
+    given: int
+    unknown: int
+    skipped: list[Skipped]
+
+
+def evaluate_tagger(
+    tagger: Tagger, corpus: Corpus, metrics: Sequence[str] = DEFAULT_METRICS, *, progress: Progress = SILENT
+) -> Evaluation:
+    """Measure annotation and search of a tagger on a corpus that it has not learned from.
+
+    Parameters
+    ----------
+    tagger : Tagger
+        A fitted one.
+    corpus : Corpus
+        Images with the tags that people gave.
+    metrics : sequence of str
+        Names from ``visterm metrics``.
+    progress : Progress
+        Told of each image.
+
+    Raises
+    ------
+    DataError
+        If there is nothing to measure on.
+    """
+    if len(corpus) == 0:
+        raise DataError("There are no images to measure on. Check --split and the tag file.")
+    X, Y, skipped = encode_corpus(tagger.encoder, corpus, tagger.vocabulary, progress)
+    values = evaluate(tagger.model.score_blocks(X), Y, list(metrics))
+    given = [tag for tags in corpus.tags for tag in tags]
+    unknown = sum(tag not in tagger.vocabulary for tag in given)
+    return Evaluation(values, len(given), unknown, skipped)

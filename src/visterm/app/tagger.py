@@ -1,0 +1,375 @@
+"""The tagger: an encoder, a model and a vocabulary that learn from tagged photos and tag new ones."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from inspect import signature
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+from visterm.core.errors import DataError, UserError
+from visterm.core.persist import (
+    load_estimator,
+    new_folder,
+    open_folder,
+    read_json,
+    save_estimator,
+    write_json,
+)
+from visterm.core.progress import SILENT, Progress, Steps
+from visterm.core.tables import ENCODERS, MODELS
+from visterm.core.types import Matrix, Skipped, Tag
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.corpus import Corpus
+from visterm.data.images import find_images
+
+CHUNK = 512
+"""Images encoded and annotated at a time: bounds the memory of a long `annotate`."""
+
+Photos: TypeAlias = "str | os.PathLike[str] | Sequence[Any]"
+
+
+class Annotated(NamedTuple):
+    """One image with its tags, best first."""
+
+    image: str
+    tags: list[Tag]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the image and its tags as they stand in JSON."""
+        return {"image": self.image, "tags": [tag.as_dict() for tag in self.tags]}
+
+
+class Annotations(NamedTuple):
+    """The images that were tagged, and those that could not be read."""
+
+    images: list[Annotated]
+    skipped: list[Skipped]
+
+
+class Neighbour(NamedTuple):
+    """A tag near another one in the model's space, by cosine."""
+
+    tag: str
+    score: float
+
+
+class Tagger:
+    """Learns a library's tags from photos that have them, and tags other photos.
+
+    Parameters
+    ----------
+    encoder : str
+        A name from ``visterm encoders``; what stands after a colon is the encoder's argument
+        (``"onnx:network.onnx"``).
+    model : str
+        A name from ``visterm models``.
+    encoder_params, model_params : mapping, optional
+        Settings of the encoder and of the model.
+    min_count : int
+        Tags of fewer training images are left out.
+    seed : int
+        Same seed, same photos: same bytes.
+    n_jobs : int, optional
+        Threads; None is all cores.
+
+    Attributes
+    ----------
+    vocabulary : Vocabulary
+        The tags that it learned.
+    facts : dict
+        Counts and figures of the last `fit`, as ``visterm info`` shows them.
+
+    Examples
+    --------
+    >>> tagger = Tagger().fit("photos", tags="tags.csv")  # doctest: +SKIP
+    >>> tagger.annotate("new_photos").images[0].tags  # doctest: +SKIP
+    [Tag(tag='beach', score=1.31), Tag(tag='sea', score=1.22), ...]
+    """
+
+    def __init__(
+        self,
+        *,
+        encoder: str = "visterms",
+        model: str = "wsabie",
+        encoder_params: Mapping[str, Any] | None = None,
+        model_params: Mapping[str, Any] | None = None,
+        min_count: int = 1,
+        seed: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        shared = {"random_state": seed, "n_jobs": n_jobs}
+        self.encoder = make_encoder(encoder, encoder_params or {}, shared)
+        self.model = make_model(model, model_params or {}, shared)
+        self.min_count = min_count
+        self.seed = seed
+        self.vocabulary = Vocabulary.from_lists([])
+        self.facts: dict[str, Any] = {}
+        self.skipped: list[Skipped] = []
+
+    @classmethod
+    def from_parts(cls, encoder: Any, model: Any, vocabulary: Vocabulary, facts: dict[str, Any] | None = None) -> Self:
+        """Make a tagger of parts that are fitted already."""
+        tagger = cls.__new__(cls)
+        tagger.encoder, tagger.model, tagger.vocabulary = encoder, model, vocabulary
+        tagger.min_count, tagger.seed = 1, 0
+        tagger.facts, tagger.skipped = dict(facts or {}), []
+        return tagger
+
+    def fit(
+        self,
+        images: Photos,
+        tags: str | os.PathLike[str] | Sequence[Sequence[str]] = "auto",
+        *,
+        valid: float = 0.1,
+        progress: Progress = SILENT,
+    ) -> Self:
+        """Learn from tagged photos.
+
+        Parameters
+        ----------
+        images : path, Corpus, or sequence of paths or uint8 arrays
+            A folder, or the images themselves.
+        tags : path or sequence of lists of str
+            A tag file, ``"auto"`` to find it in the folder, or the tags of each image.
+        valid : float
+            Share of the training rows held out to choose when to stop, unless the corpus has rows of the split
+            "valid". 0 holds out none.
+        progress : Progress
+            Told of each step.
+
+        Raises
+        ------
+        DataError
+            If no image or no tag is left to learn from.
+        """
+        corpus = as_corpus(images, tags)
+        train, held_out = split_for_fit(corpus, valid, self.seed)
+        vocabulary = Vocabulary.from_lists(train.tags, min_count=self.min_count)
+        if len(vocabulary) == 0:
+            raise DataError(
+                f"None of the {len(train)} training images has a tag that at least {self.min_count} of them share. "
+                "Lower --min-count, or check the tags column of the tag file."
+            )
+        self.encoder.fit(train.images, skip_unreadable=True, progress=progress)
+        X, Y, skipped = encode_corpus(self.encoder, train, vocabulary, progress)
+        X_valid, Y_valid, skipped_valid = encode_corpus(self.encoder, held_out, vocabulary, progress)
+        usable = len(held_out) > 0 and Y_valid.nnz > 0 and Y_valid.max() > 0
+        self.model.fit(X, Y, valid=(X_valid, Y_valid) if usable else None, monitor=progress)
+        self.vocabulary = vocabulary
+        self.skipped = skipped + skipped_valid
+        self.facts = {
+            "images": X.shape[0],
+            "validation images": X_valid.shape[0],
+            "skipped images": len(self.skipped),
+            "tags": len(vocabulary),
+            "tags given": int((Y.data > 0).sum()),
+            "features": X.shape[1],
+            "encoder fingerprint": self.encoder.fingerprint,
+        }
+        return self
+
+    def annotate(self, images: Photos, k: int = 5, *, progress: Progress = SILENT) -> Annotations:
+        """Tag images: a file, a folder, or a sequence of paths or arrays.
+
+        Parameters
+        ----------
+        images : path or sequence of paths or uint8 arrays
+        k : int
+            Tags an image; 0 means all.
+        progress : Progress
+            Told of each image.
+        """
+        done = Annotations([], [])
+        for item in self.annotate_each(images, k, progress=progress):
+            if isinstance(item, Skipped):
+                done.skipped.append(item)
+            else:
+                done.images.append(item)
+        return done
+
+    def annotate_each(
+        self, images: Photos, k: int = 5, *, progress: Progress = SILENT
+    ) -> Iterator[Annotated | Skipped]:
+        """Tag images one after another, in memory that does not grow with their number."""
+        self._refuse_unfitted()
+        names, items = as_images(images)
+        progress.start("annotate", len(items))
+        try:
+            for start in range(0, len(items), CHUNK):
+                chunk = items[start : start + CHUNK]
+                X, kept, skipped = self.encoder.encode(chunk, progress=Steps(progress))
+                yield from skipped
+                if len(kept):
+                    ids, scores = self.model.annotate(X, k)
+                    for row, position in enumerate(kept):
+                        yield Annotated(names[start + position], self._tags(ids[row], scores[row]))
+        finally:
+            progress.finish()
+
+    def encode(self, images: Sequence[Any], progress: Progress = SILENT) -> Any:
+        """Give the feature rows of images with the positions of those that could be read (an `Encoded`)."""
+        self._refuse_unfitted()
+        return self.encoder.encode(images, progress=progress)
+
+    def neighbours(self, tag: str, k: int = 10) -> list[Neighbour]:
+        """Find the tags nearest to one in the model's space, by cosine, best first (WSABIE, Table 3).
+
+        Raises
+        ------
+        UnknownNameError
+            If the tag is not in the vocabulary.
+        UserError
+            If the model scores each tag on its own and has no vectors of tags.
+        """
+        self._refuse_unfitted()
+        index = self.vocabulary.index(tag)
+        V = getattr(self.model, "tag_rows_", None)
+        if V is None:
+            raise UserError(
+                f"The model '{MODELS.name_of(self.model)}' keeps no vectors of tags, so tags have no neighbours. "
+                "Fit an embedding model: --model wsabie."
+            )
+        V = V.toarray() if sp.issparse(V) else V
+        norms = np.linalg.norm(V, axis=1)
+        cosine = V @ V[index] / np.maximum(norms * norms[index], np.finfo(np.float32).tiny)
+        cosine[index] = -np.inf
+        k = len(self.vocabulary) - 1 if k == 0 else min(k, len(self.vocabulary) - 1)
+        best = np.lexsort((np.arange(len(cosine)), -cosine))[:k]
+        return [Neighbour(self.vocabulary.tags[i], float(cosine[i])) for i in best]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a run: a folder of JSON and safetensors, whole or not there.
+
+        Raises
+        ------
+        StorageError
+            If something that is not a run lies at `path`.
+        """
+        self._refuse_unfitted()
+        with new_folder(path, "run") as folder:
+            self.write_into(folder)
+
+    def write_into(self, folder: Path) -> None:
+        """Write the parts of a run into a folder that is being made."""
+        save_estimator(self.encoder, ENCODERS, folder, "encoder")
+        save_estimator(self.model, MODELS, folder, "model")
+        write_json(folder / "vocabulary.json", self.vocabulary.to_json())
+        write_json(folder / "facts.json", self.facts)
+        write_skipped(folder / "skipped.jsonl", self.skipped)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Self:
+        """Open a run that `save` wrote, to use it with `n_jobs` threads (None: all cores).
+
+        Raises
+        ------
+        StorageError
+            If there is no run at `path`, or it was damaged.
+        """
+        return cls.read_from(open_folder(path, "run"), n_jobs=n_jobs)
+
+    @classmethod
+    def read_from(cls, folder: Path, *, n_jobs: int | None = None) -> Self:
+        """Read the parts of a run from a folder whose checksums hold."""
+        vocabulary = Vocabulary.from_json(read_json(folder / "vocabulary.json"))
+        tagger = cls.from_parts(
+            load_estimator(ENCODERS, folder, "encoder"),
+            load_estimator(MODELS, folder, "model"),
+            vocabulary,
+            read_json(folder / "facts.json"),
+        )
+        for part in (tagger.encoder, tagger.model):
+            if "n_jobs" in part.get_params(deep=False):
+                part.set_params(n_jobs=n_jobs)
+        tagger.skipped = read_skipped(folder / "skipped.jsonl")
+        return tagger
+
+    def _tags(self, ids: Iterable[int], scores: Iterable[float]) -> list[Tag]:
+        return [Tag(self.vocabulary.tags[i], float(s)) for i, s in zip(ids, scores, strict=True)]
+
+    def _refuse_unfitted(self) -> None:
+        if len(self.vocabulary) == 0:
+            raise UserError("This tagger has learned nothing yet. Call fit first, or open a run with Tagger.load.")
+
+
+def make_model(name: str, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
+    """Make a model with its settings; of the shared ones (seed, threads) it gets those that it has."""
+    known = signature(MODELS.load(name)).parameters
+    return MODELS.create(name, **{**{key: shared[key] for key in shared if key in known}, **params})
+
+
+def make_encoder(spec: str, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
+    """Make an encoder from what users type, a name or ``name:argument``, with its settings."""
+    name, colon, argument = spec.partition(":")
+    cls = ENCODERS.load(name)
+    known = signature(cls).parameters
+    filled = {key: shared[key] for key in shared if key in known}
+    if colon:
+        if cls.argument is None:
+            raise UserError(f"The encoder '{name}' takes no argument after a colon, but got '{argument}'.")
+        filled[cls.argument] = argument
+    return ENCODERS.create(name, **{**filled, **params})
+
+
+def as_corpus(images: Any, tags: Any) -> Corpus:
+    """Give the corpus that is meant by a folder and a tag file, or by images and their tags side by side."""
+    if isinstance(images, Corpus):
+        return images
+    if isinstance(tags, str | os.PathLike):
+        if not isinstance(images, str | os.PathLike):
+            raise UserError("With a tag file, images must be a folder; or pass the tags of each image as lists.")
+        return Corpus.read(images, tags)
+    names, items = as_images(images)
+    if len(items) != len(tags):
+        raise DataError(f"There are {len(items)} images, but tags for {len(tags)}; expected one list of tags an image.")
+    return Corpus.of(items, names, tags)
+
+
+def as_images(images: Any) -> tuple[list[str], Sequence[Any]]:
+    """Give names and images: of a file, of a folder, or of a sequence of paths or arrays."""
+    if isinstance(images, str | os.PathLike):
+        images = find_images(images)
+    names = [os.fspath(i) if isinstance(i, str | os.PathLike) else f"image {n}" for n, i in enumerate(images)]
+    return names, images
+
+
+def split_for_fit(corpus: Corpus, valid: float, seed: int) -> tuple[Corpus, Corpus]:
+    """Choose the rows to learn from and the rows held out, by the splits of the corpus where it has them."""
+    if not 0 <= valid < 1:
+        raise UserError(f"valid is {valid}; expected a share of 0 or more and below 1.")
+    has_splits = any(corpus.splits)
+    train = corpus.select("train") if has_splits else corpus
+    held_out = corpus.select("valid", missing_ok=True) if has_splits else corpus.subset([])
+    if len(held_out) == 0 and valid > 0:
+        train, held_out = train.holdout(valid, seed)
+    if len(train) == 0:
+        raise DataError(f"There are no images to learn from among {len(corpus)}; at least 1 is needed.")
+    return train, held_out
+
+
+def encode_corpus(
+    encoder: Any, corpus: Corpus, vocabulary: Vocabulary, progress: Progress = SILENT
+) -> tuple[Matrix, sp.csr_array, list[Skipped]]:
+    """Give features and tags of the images of a corpus that can be read, and the others with reasons."""
+    if len(corpus) == 0:
+        return np.empty((0, 0), np.float32), sp.csr_array((0, len(vocabulary)), dtype=np.float32), []
+    X, kept, skipped = encoder.encode(corpus.images, progress=progress)
+    Y = vocabulary.encode([corpus.tags[i] for i in kept], [corpus.negatives[i] for i in kept])
+    return X, Y, skipped
+
+
+def write_skipped(path: Path, skipped: list[Skipped]) -> None:
+    """Write one JSON object a line for each image that could not be read."""
+    path.write_text("".join(json.dumps(s.as_dict(), ensure_ascii=False) + "\n" for s in skipped), encoding="utf-8")
+
+
+def read_skipped(path: Path) -> list[Skipped]:
+    """Read what `write_skipped` wrote."""
+    with path.open(encoding="utf-8") as lines:
+        return [Skipped(**json.loads(line)) for line in lines]

@@ -1,0 +1,46 @@
+"""`visterm annotate`: tag photos with a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from visterm.cli import options
+from visterm.cli.output import emit, exit_code, write_list
+from visterm.cli.progress import Bars
+
+EXAMPLES = "Examples:  visterm annotate run photo.jpg   ·   visterm annotate run new_photos -k 10 --json > tags.jsonl"
+
+
+def annotate(
+    run: options.Run,
+    images: Annotated[list[Path], typer.Argument(help="Images, or folders of images.", show_default=False)],
+    k: Annotated[int, typer.Option("-k", min=0, help="Tags an image; 0 for all.")] = 5,
+    json: options.Json = False,
+    jobs: options.Jobs = None,
+    skipped: options.SkippedFile = Path("skipped.jsonl"),
+) -> None:
+    """Tag photos: the best tags of each, with scores (higher is better; scores compare tags of one image).
+
+    The exit code is 3 if images were skipped.
+    """
+    from visterm.app.tagger import Tagger
+    from visterm.core.progress import SILENT
+    from visterm.core.types import Skipped
+    from visterm.data.images import find_images
+
+    tagger = Tagger.load(run, n_jobs=jobs)
+    files = [file for place in images for file in find_images(place)]
+    bad: list[Skipped] = []
+    for item in tagger.annotate_each(files, k, progress=Bars() if len(files) > 1 else SILENT):
+        if isinstance(item, Skipped):
+            bad.append(item)
+        elif json:
+            emit(item.as_dict())
+        else:
+            print(f"{item.image}: " + ", ".join(f"{tag.tag} {tag.score:.2f}" for tag in item.tags), flush=True)
+    if bad:
+        write_list(skipped, bad)
+    raise typer.Exit(exit_code(bad, skipped))

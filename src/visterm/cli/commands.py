@@ -1,0 +1,44 @@
+"""The list of commands: one file each, named as the command is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from visterm.cli import annotate, demo, evaluate, fit, index, info, lists, neighbours, search
+
+app = typer.Typer(
+    name="visterm",
+    help="Learn a photo library's own tags, tag new photos with them, and find photos by words.",
+    epilog="Start with: visterm demo   ·   then: visterm fit PHOTOS --tags tags.csv -o my_run",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+)
+
+
+@app.callback(invoke_without_command=True)
+def visterm(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
+) -> None:
+    """Learn a photo library's own tags, tag new photos with them, and find photos by words."""
+    if version:
+        import visterm
+
+        typer.echo(f"visterm {visterm.__version__}")
+        raise typer.Exit()
+
+
+app.command("fit", epilog=fit.EXAMPLES)(fit.fit)
+app.command("annotate", epilog=annotate.EXAMPLES)(annotate.annotate)
+app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
+app.command("index", epilog=index.EXAMPLES)(index.index)
+app.command("search", epilog=search.EXAMPLES, context_settings={"ignore_unknown_options": False})(search.search)
+app.command("neighbours", epilog=neighbours.EXAMPLES)(neighbours.neighbours)
+app.command("info")(info.info)
+app.command("models")(lists.models)
+app.command("encoders")(lists.encoders)
+app.command("metrics")(lists.metrics)
+app.command("demo", epilog=demo.EXAMPLES)(demo.demo)

@@ -1,0 +1,63 @@
+"""`visterm evaluate`: measure a run on photos whose tags are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from visterm.cli import options
+from visterm.cli.output import emit, exit_code, say, table, write_list
+from visterm.cli.progress import Bars
+
+EXAMPLES = (
+    "Examples:  visterm evaluate run photos --tags tags.csv --split test   ·   "
+    "visterm evaluate run photos --tags tags.csv --metric p@1 --metric map --json"
+)
+
+
+def evaluate(
+    run: options.Run,
+    images: options.Images,
+    tags: options.TagFile = "auto",
+    split: Annotated[
+        str | None,
+        typer.Option(help="Measure on these rows only [default: test, if the tag file has splits].", show_default=False),
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="A name from `visterm metrics`, such as p@5; repeat for more.")
+    ] = None,
+    json: options.Json = False,
+    jobs: options.Jobs = None,
+    image_column: options.ImageColumn = None,
+    tags_column: options.TagsColumn = None,
+    separator: options.Separator = None,
+    skipped: options.SkippedFile = Path("skipped.jsonl"),
+) -> None:
+    """Measure a run on photos whose tags are known, and that it did not learn from."""
+    from visterm.app.evaluate import DEFAULT_METRICS, evaluate_tagger
+    from visterm.app.tagger import Tagger
+    from visterm.data.corpus import Corpus
+    from visterm.metrics import check_metrics
+
+    metrics = metric or list(DEFAULT_METRICS)
+    check_metrics(metrics)
+    tagger = Tagger.load(run, n_jobs=jobs)
+    corpus = Corpus.read(images, tags, image_column=image_column, tags_column=tags_column, separator=separator)
+    for warning in corpus.warnings():
+        say(warning)
+    if split is not None or any(corpus.splits):
+        corpus = corpus.select(split or "test")
+    result = evaluate_tagger(tagger, corpus, metrics, progress=Bars())
+    if result.unknown:
+        say(
+            f"{result.unknown:,} of {result.given:,} given tags are not in the run's vocabulary and are not counted."
+        )
+    if json:
+        emit(result.values)
+    else:
+        table([[name, f"{value:.4f}"] for name, value in result.values.items()], ["metric", "value"])
+    if result.skipped:
+        write_list(skipped, result.skipped)
+    raise typer.Exit(exit_code(result.skipped, skipped))

@@ -1,0 +1,73 @@
+"""`visterm fit`: learn from tagged photos and write a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from visterm.cli import options
+from visterm.cli.output import exit_code, say
+from visterm.cli.progress import Bars
+
+EXAMPLES = (
+    "Examples:  visterm fit photos --tags tags.csv -o run   ·   visterm fit photos -o run --min-count 3   ·   "
+    "visterm fit photos --tags tags.csv -o run --encoder onnx:net.onnx --encoder-set output=features --model knn"
+)
+
+
+def fit(
+    images: options.Images,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The run to write: a folder.", show_default=False)],
+    tags: options.TagFile = "auto",
+    encoder: Annotated[
+        str, typer.Option(help="How images become features: a name from `visterm encoders`, or name:argument.")
+    ] = "visterms",
+    model: Annotated[str, typer.Option(help="What learns: a name from `visterm models`.")] = "wsabie",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the model, NAME=VALUE; repeat for more.")
+    ] = None,
+    encoder_set: Annotated[
+        list[str] | None, typer.Option("--encoder-set", help="A setting of the encoder, NAME=VALUE.")
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="Learn from these rows only [default: train, if the tag file has splits].", show_default=False),
+    ] = None,
+    valid: Annotated[float, typer.Option(help="Share of the rows held out to choose when to stop; 0 for none.")] = 0.1,
+    min_count: Annotated[int, typer.Option(min=1, help="Leave out tags of fewer images.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same photos: same run.")] = 0,
+    jobs: options.Jobs = None,
+    image_column: options.ImageColumn = None,
+    tags_column: options.TagsColumn = None,
+    separator: options.Separator = None,
+) -> None:
+    """Learn a library's tags from photos that have them, and write a run.
+
+    With a split column the rows of the split "train" are learned from; the exit code is 3 if images were skipped.
+    """
+    from visterm.app.tagger import Tagger
+    from visterm.core.persist import check_target
+    from visterm.data.corpus import Corpus
+
+    check_target(out, "run")
+    tagger = Tagger(
+        encoder=encoder,
+        model=model,
+        encoder_params=options.settings(encoder_set or [], "--encoder-set"),
+        model_params=options.settings(set_ or [], "--set"),
+        min_count=min_count,
+        seed=seed,
+        n_jobs=jobs,
+    )
+    corpus = Corpus.read(images, tags, image_column=image_column, tags_column=tags_column, separator=separator)
+    for warning in corpus.warnings():
+        say(warning)
+    if split is not None:
+        corpus = corpus.select(split).without_splits()
+    tagger.fit(corpus, valid=valid, progress=Bars())
+    tagger.save(out)
+    facts = tagger.facts
+    say(f"Learned {facts['tags']:,} tags from {facts['images']:,} images; the run is {out}")
+    raise typer.Exit(exit_code(tagger.skipped, out / "skipped.jsonl"))

@@ -1,0 +1,52 @@
+"""`visterm index`: store the rows of photos, so that they can be searched by words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from visterm.cli import options
+from visterm.cli.output import exit_code, say
+from visterm.cli.progress import Bars
+
+EXAMPLES = "Example:  visterm index run photos -o catalogue && visterm search catalogue 'snow tree'"
+
+
+def index(
+    run: options.Run,
+    images: options.Images,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The catalogue to write: a folder.", show_default=False)],
+    tags: Annotated[
+        str | None,
+        typer.Option(
+            "--tags", help="Tags that people gave, to store beside the images: a tag file, or 'auto'.", show_default=False
+        ),
+    ] = None,
+    jobs: options.Jobs = None,
+    image_column: options.ImageColumn = None,
+    tags_column: options.TagsColumn = None,
+    separator: options.Separator = None,
+) -> None:
+    """Store the rows of photos in a catalogue, to be searched by words.
+
+    The exit code is 3 if images were skipped.
+    """
+    from visterm.app.catalogue import Catalogue
+    from visterm.app.tagger import Tagger
+    from visterm.core.persist import check_target
+    from visterm.data.corpus import Corpus
+
+    check_target(out, "catalogue")
+    catalogue = Catalogue(Tagger.load(run, n_jobs=jobs))
+    if tags is None:
+        catalogue.add(images, progress=Bars())
+    else:
+        corpus = Corpus.read(images, tags, image_column=image_column, tags_column=tags_column, separator=separator)
+        for warning in corpus.warnings():
+            say(warning)
+        catalogue.add(corpus, progress=Bars())
+    catalogue.save(out)
+    say(f"Indexed {len(catalogue):,} images; the catalogue is {out}")
+    raise typer.Exit(exit_code(catalogue.skipped, out / "skipped.jsonl"))

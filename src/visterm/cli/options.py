@@ -1,0 +1,65 @@
+"""Options that several commands share, and the reading of NAME=VALUE settings."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from visterm.core.errors import UserError
+
+Run = Annotated[Path, typer.Argument(help="A run: the folder that `visterm fit` wrote.", show_default=False)]
+Images = Annotated[Path, typer.Argument(help="A folder of images, searched to the bottom.", show_default=False)]
+TagFile = Annotated[
+    str,
+    typer.Option(
+        "--tags",
+        help="CSV, TSV or JSON lines with a file-name column and a tags column; a folder of `.txt` files; "
+        "or 'auto': metadata.csv, metadata.jsonl, a .txt beside each image, or a folder a tag, as found in IMAGES.",
+    ),
+]
+ImageColumn = Annotated[
+    str | None, typer.Option(help="The column of file names [default: file_name or image].", show_default=False)
+]
+TagsColumn = Annotated[
+    str | None, typer.Option(help="The column of tags [default: tags or labels].", show_default=False)
+]
+Separator = Annotated[
+    str | None, typer.Option(help="What separates tags in a cell [default: ; or ,].", show_default=False)
+]
+Jobs = Annotated[int | None, typer.Option("--jobs", help="Threads [default: all cores].", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, and nothing else, on standard output.")]
+SkippedFile = Annotated[
+    Path, typer.Option("--skipped", help="Where images that cannot be read are listed, one JSON object a line.")
+]
+
+
+def settings(pairs: list[str], option: str) -> dict[str, Any]:
+    """Read NAME=VALUE settings; values are numbers, True, False, None, tuples, or else text.
+
+    Raises
+    ------
+    UserError
+        If a pair has no "=" or a name is given twice.
+    """
+    read: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        name = name.strip()
+        if not equals or not name.isidentifier():
+            raise UserError(f"{option} {pair!r} is not understood; expected NAME=VALUE, for example {option} dim=100.")
+        if name in read:
+            raise UserError(f"{option} {name} is given twice.")
+        read[name] = _value(text.strip())
+    return read
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false", "none"):
+        return {"true": True, "false": False, "none": None}[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text

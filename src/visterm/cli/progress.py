@@ -1,0 +1,60 @@
+"""Progress bars on standard error, drawn with rich; one plain line a task where nobody watches."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+
+
+class Bars:
+    """Draws what the library reports: a bar a task, steps a second, time left and the last note."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._rich: RichProgress | None = None
+        self._task: TaskID | None = None
+        self._name = ""
+        self._note = ""
+        self._done = 0
+        self._began = 0.0
+
+    def start(self, task: str, total: int | None = None) -> None:
+        """Begin a bar of `total` steps."""
+        self._name, self._note, self._done, self._began = task, "", 0, time.monotonic()
+        if not self._console.is_terminal:
+            return
+        self._rich = RichProgress(
+            SpinnerColumn(),
+            TextColumn("{task.description:<24}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=self._console,
+            transient=True,
+        )
+        self._rich.start()
+        self._task = self._rich.add_task(task, total=total, note="", rate="")
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        """Move the bar."""
+        self._done += steps
+        self._note = note or self._note
+        if self._rich is not None and self._task is not None:
+            rate = self._done / max(time.monotonic() - self._began, 1e-9)
+            self._rich.update(self._task, advance=steps, note=self._note, rate=f"{rate:,.0f}/s" if rate >= 1 else "")
+
+    def finish(self) -> None:
+        """End the bar, and leave one line that says what was done and how fast."""
+        if self._rich is not None:
+            self._rich.stop()
+            self._rich = None
+        seconds = time.monotonic() - self._began
+        rate = f", {self._done / seconds:,.0f}/s" if seconds > 0.5 and self._done > seconds else ""
+        note = f"  {self._note}" if self._note else ""
+        print(f"{self._name}: {self._done:,} in {seconds:.1f} s{rate}{note}", file=sys.stderr, flush=True)
