@@ -1,0 +1,62 @@
+"""Which files are images: a file, or a folder searched through."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from visterm.core.errors import DataError
+
+SUFFIXES = frozenset(
+    ".jpg .jpeg .jpe .jfif .mpo .png .apng .gif .webp .bmp .dib .tif .tiff .ppm .pgm .pbm .pnm "
+    ".jp2 .j2k .jpf .jpx .avif .heic .heif .qoi".split()
+)
+"""In folders, files with these suffixes (in either case) count as images, also those that prove to be unreadable."""
+
+
+def find_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """List image files.
+
+    Parameters
+    ----------
+    paths : path-like or iterable of path-like
+        A file is kept whatever its suffix. A folder is searched through, its sub-folders too, for the suffixes of
+        images; hidden files and folders (whose names begin with a dot) are left out, links to folders not followed.
+
+    Returns
+    -------
+    list of Path
+        In the order given, each folder's files sorted by their path inside it, each file once.
+
+    Raises
+    ------
+    DataError
+        If a path does not exist, or a folder cannot be listed.
+    """
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    found: dict[Path, None] = {}
+    for path in map(Path, given):
+        if path.is_dir():
+            found.update(dict.fromkeys(_in_folder(path)))
+        elif path.exists():
+            found[path] = None
+        else:
+            raise DataError(f"There is no file or folder {path}. Give an image, or a folder of images.")
+    return list(found)
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    images = []
+    for parent, folders, files in os.walk(folder, onerror=_cannot_list):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        images += [
+            Path(parent, name)
+            for name in files
+            if not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
+        ]
+    return sorted(images, key=lambda path: path.relative_to(folder).as_posix())
+
+
+def _cannot_list(error: OSError) -> None:
+    raise DataError(f"The folder {error.filename} cannot be listed: {error.strerror}.") from error

@@ -1,0 +1,204 @@
+"""Image files in, upright RGB out: one at a time or many in threads, and what cannot be read is named, never fatal."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from visterm.core.errors import DataError, ImageError
+from visterm.core.threads import resolve_jobs
+from visterm.core.types import Skipped
+from visterm.data.image_folders import find_images as find_images
+from visterm.data.pillow_warnings import pillow_silenced
+from visterm.data.pixels import reduced, upright_rgb
+
+ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8]"
+
+# Formats that carry photos: none that starts another program (EPS) or takes any bytes for an image (TGA).
+FORMATS = ("JPEG", "MPO", "PNG", "GIF", "WEBP", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF", "QOI")
+IN_FLIGHT = 3
+"""Images being decoded or waiting to be taken, for each thread."""
+
+_REASON_LENGTH = 160
+
+
+class Decoded(NamedTuple):
+    """One image that could be read.
+
+    Attributes
+    ----------
+    index : int
+        Its position among the images given.
+    pixels : ndarray of uint8, shape (height, width, 3)
+        Upright RGB, C-contiguous.
+    """
+
+    index: int  # type: ignore[assignment]
+    pixels: NDArray[np.uint8]
+
+
+def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.uint8]:
+    """Read one image as upright RGB.
+
+    The content decides the format, whatever the file's suffix. EXIF orientation is applied, transparent parts come out
+    on white, deep images are scaled to 8 bits, and of an animation the first frame is read.
+
+    Parameters
+    ----------
+    image : path-like, or ndarray of uint8, shape (height, width, 3)
+        An array is checked and given back, reduced if asked.
+    max_side : int or None
+        Reduce the longest side to this many pixels; images are never enlarged.
+
+    Returns
+    -------
+    ndarray of uint8, shape (height, width, 3)
+
+    Raises
+    ------
+    ImageError
+        If the file is missing, unreadable, truncated, not an image, or larger than `PIL.Image.MAX_IMAGE_PIXELS`
+        (a decompression bomb).
+    DataError
+        If an array is not of uint8 or not of that shape, or `max_side` is below 1.
+    """
+    if max_side is not None and max_side < 1:
+        raise DataError(f"max_side is {max_side!r}; expected None or a whole number of pixels, 1 or more.")
+    if isinstance(image, np.ndarray):
+        return _checked_array(image, max_side)
+    if not isinstance(image, str | os.PathLike):
+        raise DataError(
+            f"An image is a path or an array of uint8 (height, width, 3), not {type(image).__name__}. "
+            "Turn a Pillow image into an array with numpy.asarray(image.convert('RGB'))."
+        )
+    path = os.fspath(image)
+    try:
+        with pillow_silenced():
+            return _decode(path, max_side)
+    except ImageError:
+        raise
+    except MemoryError as error:
+        raise ImageError(path, "too little memory to decode it") from error
+    except Exception as error:
+        # Pillow's plugins raise whatever hostile bytes lead them to (OSError, SyntaxError, struct.error, IndexError,
+        # OverflowError, ...): one broken file must not stop a run, so each becomes an entry of the skipped images.
+        raise ImageError(path, _reason(error)) from error
+
+
+def decode_images(
+    images: Iterable[ImageLike], *, max_side: int | None = None, n_jobs: int | None = None
+) -> Iterator[Decoded | Skipped]:
+    """Read many images in a few threads, in order, in memory that does not grow with their number.
+
+    Parameters
+    ----------
+    images : iterable of path-like or of uint8 arrays (height, width, 3)
+    max_side : int or None
+        As in `read_image`.
+    n_jobs : int or None
+        Threads; None or -1 is all cores. The results are the same for any number.
+
+    Yields
+    ------
+    Decoded or Skipped
+        One for each image given. Closing the iterator early ends the threads.
+
+    Raises
+    ------
+    DataError
+        If an array is not of uint8 (height, width, 3).
+    """
+    return _decode_all(enumerate(images), max_side, resolve_jobs(n_jobs))
+
+
+def _decode_all(
+    images: Iterator[tuple[int, ImageLike]], max_side: int | None, n_jobs: int
+) -> Iterator[Decoded | Skipped]:
+    if n_jobs == 1:
+        for index, image in images:
+            yield _decoded_or_skipped(index, image, max_side)
+        return
+    pool = ThreadPoolExecutor(n_jobs, thread_name_prefix="visterm-decode")
+    waiting: deque[Future[Decoded | Skipped]] = deque()
+    try:
+        for index, image in islice(images, IN_FLIGHT * n_jobs):
+            waiting.append(pool.submit(_decoded_or_skipped, index, image, max_side))
+        while waiting:
+            result = waiting.popleft().result()
+            for index, image in islice(images, 1):
+                waiting.append(pool.submit(_decoded_or_skipped, index, image, max_side))
+            yield result
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _decoded_or_skipped(index: int, image: ImageLike, max_side: int | None) -> Decoded | Skipped:
+    try:
+        return Decoded(index, read_image(image, max_side=max_side))
+    except ImageError as error:
+        return Skipped(error.path, error.reason)
+
+
+def _decode(path: str, max_side: int | None) -> NDArray[np.uint8]:
+    with open(path, "rb", opener=_open_without_waiting) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ImageError(path, "not a regular file")
+        if status.st_size == 0:
+            raise ImageError(path, "the file is empty (0 bytes)")
+        with Image.open(file, formats=_formats()) as image:
+            _refuse_bomb(path, image.size)
+            if max_side is not None and max(image.size) > max_side:
+                scale = max_side / max(image.size)
+                image.draft(None, (max(1, int(image.width * scale)), max(1, int(image.height * scale))))
+            return upright_rgb(image, max_side)
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a named pipe would wait for a writer for ever
+
+
+def _formats() -> tuple[str, ...]:
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)
+
+
+def _refuse_bomb(path: str, size: tuple[int, int]) -> None:
+    limit = Image.MAX_IMAGE_PIXELS
+    if limit is not None and size[0] * size[1] > limit:
+        raise ImageError(path, f"decompression bomb: {size[0]} × {size[1]} pixels, more than the {limit:,} allowed")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, Image.DecompressionBombError):
+        return "decompression bomb: far more pixels than allowed"
+    if isinstance(error, UnidentifiedImageError):
+        return "not an image in a format that can be read"
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return "no such file"
+    if isinstance(error, IsADirectoryError):
+        return "a folder, not an image"
+    if isinstance(error, PermissionError):
+        return "no permission to read it"
+    text = " ".join(str(error).split()) or type(error).__name__
+    return f"damaged or not supported ({text})"[:_REASON_LENGTH]
+
+
+def _checked_array(array: NDArray[Any], max_side: int | None) -> NDArray[np.uint8]:
+    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or array.size == 0:
+        raise DataError(
+            f"An image array has dtype {array.dtype} and shape {array.shape}; expected uint8 and (height, width, 3), "
+            "RGB, at least one pixel."
+        )
+    if max_side is None or max(array.shape[:2]) <= max_side:
+        return np.ascontiguousarray(array)
+    return np.array(reduced(Image.fromarray(np.ascontiguousarray(array)), max_side))

@@ -1,0 +1,94 @@
+"""From any picture that Pillow has opened to upright RGB: transparency, deep and odd modes, EXIF orientation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import ExifTags, Image
+
+_TRANSPOSE = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_PREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
+_BITS_PER_SAMPLE = 258  # TIFF 6.0, section 8
+
+
+def upright_rgb(image: Image.Image, max_side: int | None) -> NDArray[np.uint8]:
+    """Give the pixels of an opened image as people see it.
+
+    Parameters
+    ----------
+    image : PIL.Image.Image
+        At its first frame. Transparent parts come out on white. Grey levels of 16 bits are scaled by 255/65535;
+        deeper whole numbers by their largest value; numbers with a point by 255 where none is above 1, as they are
+        up to 255, and by their largest value beyond.
+    max_side : int or None
+        The longest side is reduced to this many pixels, never enlarged.
+
+    Returns
+    -------
+    ndarray of uint8, shape (height, width, 3)
+    """
+    image.load()
+    orientation = _orientation(image)
+    image = reduced(_rgb(image), max_side)
+    if orientation in _TRANSPOSE:
+        image = image.transpose(_TRANSPOSE[orientation])
+    return np.array(image, dtype=np.uint8, order="C")
+
+
+def reduced(image: Image.Image, max_side: int | None) -> Image.Image:
+    """Shrink an RGB image so that its longest side is `max_side`, averaging over what each new pixel covers."""
+    longest = max(image.size)
+    if max_side is None or longest <= max_side:
+        return image
+    width, height = (max(1, round(side * max_side / longest)) for side in image.size)
+    return image.resize((width, height), Image.Resampling.BILINEAR, reducing_gap=2.0)
+
+
+def _orientation(image: Image.Image) -> int:
+    """Read the EXIF orientation; 1 (upright) where there is none, or nothing that can be understood."""
+    try:
+        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
+    except Exception:  # broken metadata raises all sorts of errors, and the pixels are good without it
+        return 1
+    return orientation if isinstance(orientation, int) else 1
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode == "RGB" and not image.has_transparency_data:
+        return image
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        return Image.fromarray(_eight_bits(image)).convert("RGB")
+    if image.mode in _PREMULTIPLIED:
+        image = image.convert(_PREMULTIPLIED[image.mode])
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
+    return image.convert("RGB")
+
+
+def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:
+    """Scale one deep channel to 0-255; Pillow's own conversion clips all above 255 to white."""
+    values: NDArray[Any] = np.nan_to_num(np.asarray(image).astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    largest = float(values.max())
+    if image.mode == "F":
+        white = 1.0 if largest <= 1 else max(255.0, largest)
+    else:
+        white = max(2.0 ** _bits(image) - 1, largest)
+    scaled: NDArray[np.uint8] = np.rint(np.clip(values, 0, None) * (255 / white)).astype(np.uint8)
+    return scaled
+
+
+def _bits(image: Image.Image) -> int:
+    """Say how many bits a sample of a deep image has: 16, unless a TIFF says 12."""
+    bits = getattr(image, "tag_v2", {}).get(_BITS_PER_SAMPLE, (16,))
+    return 12 if bits == (12,) else 16
