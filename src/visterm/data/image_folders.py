@@ -9,8 +9,8 @@ from pathlib import Path
 from visterm.core.errors import DataError
 
 SUFFIXES = frozenset(
-    ".jpg .jpeg .jpe .jfif .mpo .png .apng .gif .webp .bmp .dib .tif .tiff .ppm .pgm .pbm .pnm "
-    ".jp2 .j2k .jpf .jpx .avif .heic .heif .qoi".split()
+    {".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".gif", ".webp", ".bmp", ".dib", ".tif", ".tiff"}
+    | {".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".j2k", ".jpf", ".jpx", ".avif", ".heic", ".heif", ".qoi"}
 )
 """In folders, files with these suffixes (in either case) count as images, also those that prove to be unreadable."""
 

@@ -19,7 +19,7 @@ from visterm.core.threads import resolve_jobs
 from visterm.core.types import Skipped
 from visterm.data.image_folders import find_images as find_images
 from visterm.data.pillow_warnings import pillow_silenced
-from visterm.data.pixels import reduced, upright_rgb
+from visterm.data.pixels import reduced_size, resized, upright_rgb
 
 ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8]"
 
@@ -157,9 +157,6 @@ def _decode(path: str, max_side: int | None) -> NDArray[np.uint8]:
             raise ImageError(path, "the file is empty (0 bytes)")
         with Image.open(file, formats=_formats()) as image:
             _refuse_bomb(path, image.size)
-            if max_side is not None and max(image.size) > max_side:
-                scale = max_side / max(image.size)
-                image.draft(None, (max(1, int(image.width * scale)), max(1, int(image.height * scale))))
             return upright_rgb(image, max_side)
 
 
@@ -199,6 +196,7 @@ def _checked_array(array: NDArray[Any], max_side: int | None) -> NDArray[np.uint
             f"An image array has dtype {array.dtype} and shape {array.shape}; expected uint8 and (height, width, 3), "
             "RGB, at least one pixel."
         )
-    if max_side is None or max(array.shape[:2]) <= max_side:
-        return np.ascontiguousarray(array)
-    return np.array(reduced(Image.fromarray(np.ascontiguousarray(array)), max_side))
+    height, width, _ = array.shape
+    array = np.ascontiguousarray(array)
+    size = reduced_size((width, height), max_side)
+    return array if size == (width, height) else np.array(resized(Image.fromarray(array), size))

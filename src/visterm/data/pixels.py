@@ -37,21 +37,30 @@ def upright_rgb(image: Image.Image, max_side: int | None) -> NDArray[np.uint8]:
     -------
     ndarray of uint8, shape (height, width, 3)
     """
+    size = reduced_size(image.size, max_side)
+    drafted = image.draft(None, size)  # JPEG alone can decode straight to 1/2, 1/4 or 1/8
     image.load()
+    if not drafted:
+        size = reduced_size(image.size, max_side)  # TIFF turns itself upright as it loads
     orientation = _orientation(image)
-    image = reduced(_rgb(image), max_side)
+    image = resized(_rgb(image), size)
     if orientation in _TRANSPOSE:
         image = image.transpose(_TRANSPOSE[orientation])
     return np.array(image, dtype=np.uint8, order="C")
 
 
-def reduced(image: Image.Image, max_side: int | None) -> Image.Image:
-    """Shrink an RGB image so that its longest side is `max_side`, averaging over what each new pixel covers."""
-    longest = max(image.size)
+def reduced_size(size: tuple[int, int], max_side: int | None) -> tuple[int, int]:
+    """Give the (width, height) whose longest side is at most `max_side`."""
+    longest = max(size)
     if max_side is None or longest <= max_side:
-        return image
-    width, height = (max(1, round(side * max_side / longest)) for side in image.size)
-    return image.resize((width, height), Image.Resampling.BILINEAR, reducing_gap=2.0)
+        return size
+    width, height = (max(1, round(side * max_side / longest)) for side in size)
+    return width, height
+
+
+def resized(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """Shrink an RGB image, averaging over all that each new pixel covers."""
+    return image if image.size == size else image.resize(size, Image.Resampling.BILINEAR, reducing_gap=2.0)
 
 
 def _orientation(image: Image.Image) -> int:
@@ -78,13 +87,13 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:
     """Scale one deep channel to 0-255; Pillow's own conversion clips all above 255 to white."""
-    values: NDArray[Any] = np.nan_to_num(np.asarray(image).astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    values: NDArray[Any] = np.nan_to_num(np.asarray(image).astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
     largest = float(values.max())
     if image.mode == "F":
         white = 1.0 if largest <= 1 else max(255.0, largest)
     else:
         white = max(2.0 ** _bits(image) - 1, largest)
-    scaled: NDArray[np.uint8] = np.rint(np.clip(values, 0, None) * (255 / white)).astype(np.uint8)
+    scaled: NDArray[np.uint8] = np.rint(np.clip(values, 0, None) / white * 255).astype(np.uint8)
     return scaled
 
 
