@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,11 +23,14 @@ _EXPORTS = {
 }
 
 __all__ = ["Catalogue", "Hit", "Ranking", "Tag", "Tagger", "VistermError", "Vocabulary"]
-__version__ = version("visterm")
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name at its first use, so that ``import visterm`` stays light."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("visterm")
     if name not in _EXPORTS:
         raise AttributeError(f"module 'visterm' has no attribute '{name}'; public names: {', '.join(__all__)}")
     return getattr(import_module(_EXPORTS[name]), name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from visterm.app.tagger import Tagger, encode_corpus
+from visterm.app.rows import encode_corpus
+from visterm.app.tagger import Tagger
 from visterm.core.errors import DataError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Skipped

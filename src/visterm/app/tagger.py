@@ -7,12 +7,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.errors import DataError, UserError
+from visterm.app.rows import Photos, TrainingRows, as_corpus, as_images, training_rows
+from visterm.core.errors import UserError
 from visterm.core.persist import (
     load_estimator,
     new_folder,
@@ -23,15 +24,11 @@ from visterm.core.persist import (
 )
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.tables import ENCODERS, MODELS
-from visterm.core.types import Matrix, Skipped, Tag
+from visterm.core.types import Skipped, Tag
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.corpus import Corpus
-from visterm.data.images import find_images
 
 CHUNK = 512
 """Images encoded and annotated at a time: bounds the memory of a long `annotate`."""
-
-Photos: TypeAlias = "str | os.PathLike[str] | Sequence[Any]"
 
 
 class Annotated(NamedTuple):
@@ -148,28 +145,28 @@ class Tagger:
         DataError
             If no image or no tag is left to learn from.
         """
-        corpus = as_corpus(images, tags)
-        train, held_out = split_for_fit(corpus, valid, self.seed)
-        vocabulary = Vocabulary.from_lists(train.tags, min_count=self.min_count)
-        if len(vocabulary) == 0:
-            raise DataError(
-                f"None of the {len(train)} training images has a tag that at least {self.min_count} of them share. "
-                "Lower --min-count, or check the tags column of the tag file."
-            )
-        self.encoder.fit(train.images, skip_unreadable=True, progress=progress)
-        X, Y, skipped = encode_corpus(self.encoder, train, vocabulary, progress)
-        X_valid, Y_valid, skipped_valid = encode_corpus(self.encoder, held_out, vocabulary, progress)
-        usable = len(held_out) > 0 and Y_valid.nnz > 0 and Y_valid.max() > 0
-        self.model.fit(X, Y, valid=(X_valid, Y_valid) if usable else None, monitor=progress)
-        self.vocabulary = vocabulary
-        self.skipped = skipped + skipped_valid
+        rows = training_rows(
+            self.encoder,
+            as_corpus(images, tags),
+            valid=valid,
+            min_count=self.min_count,
+            seed=self.seed,
+            progress=progress,
+        )
+        return self.learn(rows, progress=progress)
+
+    def learn(self, rows: TrainingRows, *, progress: Progress = SILENT) -> Self:
+        """Learn from rows that are encoded already: the second half of `fit`, to compare models on the same rows."""
+        self.model.fit(rows.X, rows.Y, valid=rows.valid, monitor=progress)
+        self.vocabulary = rows.vocabulary
+        self.skipped = rows.skipped
         self.facts = {
-            "images": X.shape[0],
-            "validation images": X_valid.shape[0],
-            "skipped images": len(self.skipped),
-            "tags": len(vocabulary),
-            "tags given": int((Y.data > 0).sum()),
-            "features": X.shape[1],
+            "images": rows.X.shape[0],
+            "validation images": 0 if rows.valid is None else rows.valid[0].shape[0],
+            "skipped images": len(rows.skipped),
+            "tags": len(rows.vocabulary),
+            "tags given": int((rows.Y.data > 0).sum()),
+            "features": rows.X.shape[1],
             "encoder fingerprint": self.encoder.fingerprint,
         }
         return self
@@ -211,11 +208,6 @@ class Tagger:
                         yield Annotated(names[start + position], self._tags(ids[row], scores[row]))
         finally:
             progress.finish()
-
-    def encode(self, images: Sequence[Any], progress: Progress = SILENT) -> Any:
-        """Give the feature rows of images with the positions of those that could be read (an `Encoded`)."""
-        self._refuse_unfitted()
-        return self.encoder.encode(images, progress=progress)
 
     def neighbours(self, tag: str, k: int = 10) -> list[Neighbour]:
         """Find the tags nearest to one in the model's space, by cosine, best first (WSABIE, Table 3).
@@ -315,53 +307,6 @@ def make_encoder(spec: str, params: Mapping[str, Any], shared: Mapping[str, Any]
             raise UserError(f"The encoder '{name}' takes no argument after a colon, but got '{argument}'.")
         filled[cls.argument] = argument
     return ENCODERS.create(name, **{**filled, **params})
-
-
-def as_corpus(images: Any, tags: Any) -> Corpus:
-    """Give the corpus that is meant by a folder and a tag file, or by images and their tags side by side."""
-    if isinstance(images, Corpus):
-        return images
-    if isinstance(tags, str | os.PathLike):
-        if not isinstance(images, str | os.PathLike):
-            raise UserError("With a tag file, images must be a folder; or pass the tags of each image as lists.")
-        return Corpus.read(images, tags)
-    names, items = as_images(images)
-    if len(items) != len(tags):
-        raise DataError(f"There are {len(items)} images, but tags for {len(tags)}; expected one list of tags an image.")
-    return Corpus.of(items, names, tags)
-
-
-def as_images(images: Any) -> tuple[list[str], Sequence[Any]]:
-    """Give names and images: of a file, of a folder, or of a sequence of paths or arrays."""
-    if isinstance(images, str | os.PathLike):
-        images = find_images(images)
-    names = [os.fspath(i) if isinstance(i, str | os.PathLike) else f"image {n}" for n, i in enumerate(images)]
-    return names, images
-
-
-def split_for_fit(corpus: Corpus, valid: float, seed: int) -> tuple[Corpus, Corpus]:
-    """Choose the rows to learn from and the rows held out, by the splits of the corpus where it has them."""
-    if not 0 <= valid < 1:
-        raise UserError(f"valid is {valid}; expected a share of 0 or more and below 1.")
-    has_splits = any(corpus.splits)
-    train = corpus.select("train") if has_splits else corpus
-    held_out = corpus.select("valid", missing_ok=True) if has_splits else corpus.subset([])
-    if len(held_out) == 0 and valid > 0:
-        train, held_out = train.holdout(valid, seed)
-    if len(train) == 0:
-        raise DataError(f"There are no images to learn from among {len(corpus)}; at least 1 is needed.")
-    return train, held_out
-
-
-def encode_corpus(
-    encoder: Any, corpus: Corpus, vocabulary: Vocabulary, progress: Progress = SILENT
-) -> tuple[Matrix, sp.csr_array, list[Skipped]]:
-    """Give features and tags of the images of a corpus that can be read, and the others with reasons."""
-    if len(corpus) == 0:
-        return np.empty((0, 0), np.float32), sp.csr_array((0, len(vocabulary)), dtype=np.float32), []
-    X, kept, skipped = encoder.encode(corpus.images, progress=progress)
-    Y = vocabulary.encode([corpus.tags[i] for i in kept], [corpus.negatives[i] for i in kept])
-    return X, Y, skipped
 
 
 def write_skipped(path: Path, skipped: list[Skipped]) -> None:

@@ -23,7 +23,9 @@ def evaluate(
     tags: options.TagFile = "auto",
     split: Annotated[
         str | None,
-        typer.Option(help="Measure on these rows only [default: test, if the tag file has splits].", show_default=False),
+        typer.Option(
+            help="Measure on these rows only [default: test, if the tag file has splits].", show_default=False
+        ),
     ] = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="A name from `visterm metrics`, such as p@5; repeat for more.")
@@ -51,9 +53,7 @@ def evaluate(
         corpus = corpus.select(split or "test")
     result = evaluate_tagger(tagger, corpus, metrics, progress=Bars())
     if result.unknown:
-        say(
-            f"{result.unknown:,} of {result.given:,} given tags are not in the run's vocabulary and are not counted."
-        )
+        say(f"{result.unknown:,} of {result.given:,} given tags are not in the run's vocabulary and are not counted.")
     if json:
         emit(result.values)
     else:

@@ -33,7 +33,9 @@ def fit(
     ] = None,
     split: Annotated[
         str | None,
-        typer.Option(help="Learn from these rows only [default: train, if the tag file has splits].", show_default=False),
+        typer.Option(
+            help="Learn from these rows only [default: train, if the tag file has splits].", show_default=False
+        ),
     ] = None,
     valid: Annotated[float, typer.Option(help="Share of the rows held out to choose when to stop; 0 for none.")] = 0.1,
     min_count: Annotated[int, typer.Option(min=1, help="Leave out tags of fewer images.")] = 1,

@@ -21,7 +21,9 @@ def index(
     tags: Annotated[
         str | None,
         typer.Option(
-            "--tags", help="Tags that people gave, to store beside the images: a tag file, or 'auto'.", show_default=False
+            "--tags",
+            help="Tags that people gave, to store with the images: a tag file or 'auto'.",
+            show_default=False,
         ),
     ] = None,
     jobs: options.Jobs = None,

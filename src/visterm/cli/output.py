@@ -6,9 +6,10 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from visterm.core.types import Skipped
+if TYPE_CHECKING:
+    from visterm.core.types import Skipped
 
 
 def say(message: str) -> None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as RichProgress
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 
 class Bars:
     """Draws what the library reports: a bar a task, steps a second, time left and the last note."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True)
-        self._rich: RichProgress | None = None
+        self._rich: Progress | None = None
         self._task: TaskID | None = None
         self._name = ""
         self._note = ""
@@ -25,21 +24,10 @@ class Bars:
     def start(self, task: str, total: int | None = None) -> None:
         """Begin a bar of `total` steps."""
         self._name, self._note, self._done, self._began = task, "", 0, time.monotonic()
-        if not self._console.is_terminal:
-            return
-        self._rich = RichProgress(
-            SpinnerColumn(),
-            TextColumn("{task.description:<24}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=self._console,
-            transient=True,
-        )
-        self._rich.start()
-        self._task = self._rich.add_task(task, total=total, note="", rate="")
+        if sys.stderr.isatty():
+            self._rich = _bar()
+            self._rich.start()
+            self._task = self._rich.add_task(task, total=total, note="", rate="")
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         """Move the bar."""
@@ -58,3 +46,20 @@ class Bars:
         rate = f", {self._done / seconds:,.0f}/s" if seconds > 0.5 and self._done > seconds else ""
         note = f"  {self._note}" if self._note else ""
         print(f"{self._name}: {self._done:,} in {seconds:.1f} s{rate}{note}", file=sys.stderr, flush=True)
+
+
+def _bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description:<24}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=Console(stderr=True),
+        transient=True,
+    )

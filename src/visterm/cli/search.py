@@ -20,9 +20,7 @@ def search(
     catalogue: Annotated[
         Path, typer.Argument(help="A catalogue: the folder that `visterm index` wrote.", show_default=False)
     ],
-    words: Annotated[
-        str, typer.Argument(help="Tags to find; -word for what should not be there.", show_default=False)
-    ],
+    words: Annotated[str, typer.Argument(help="Tags to find; -word for what should not be there.", show_default=False)],
     k: Annotated[int, typer.Option("-k", min=0, help="Images to show; 0 for all.")] = 10,
     json: options.Json = False,
 ) -> None:

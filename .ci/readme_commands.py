@@ -1,0 +1,36 @@
+"""Run every `sh` and `python` block of a Markdown file, in order, and stop at the first that fails."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def blocks(text: str) -> list[tuple[str, str]]:
+    """Give (language, code) of each fenced block that is meant to be run."""
+    found, language, lines = [], None, []
+    for line in text.splitlines():
+        if line.startswith("```"):
+            if language is None:
+                language, lines = line[3:].strip() or "text", []
+            else:
+                if language in ("sh", "python"):
+                    found.append((language, "\n".join(lines)))
+                language = None
+        elif language is not None:
+            lines.append(line)
+    return found
+
+
+def main() -> None:
+    for language, code in blocks(Path(sys.argv[1]).read_text(encoding="utf-8")):
+        print(f"\n=== {language}\n{code}\n===", flush=True)
+        began = time.monotonic()
+        program = ["bash", "-euo", "pipefail", "-c"] if language == "sh" else [".venv/bin/python", "-c"]
+        result = subprocess.run([*program, code], check=False)
+        print(f"=== exit code {result.returncode} after {time.monotonic() - began:.0f} s", flush=True)
+        if result.returncode != 0:
+            sys.exit(f"A command of {sys.argv[1]} failed.")
+
+
+main()

@@ -1,0 +1,53 @@
+# `make demo` shows what visterm does; `make test` runs the whole test suite. Both set up everything they need in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help demo test test-slow lint format docs constraints clean
+help:  ## Show the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(VENV)/.base  ## Draw a photo library, learn its tags, tag and search it, write demo/report.html
+	$(BIN)/visterm demo -o demo
+
+test: $(VENV)/.dev  ## Run the whole test suite (under 8 minutes on 2 cores)
+	$(PYTEST) -n 2 --dist loadfile -m "not slow" --durations 10
+
+test-slow: $(VENV)/.dev  ## Run the tests that take longer, before a release
+	$(PYTEST) -m slow
+
+lint: $(VENV)/.dev  ## Run ruff, mypy and import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev  ## Put the code into form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.base  ## Renew the tables in docs/ that are made from the registry
+	$(BIN)/python docs/make_tables.py
+
+constraints: $(VENV)/.dev  ## Write constraints.txt anew from what is installed
+	(sed '/^[^#]/d' constraints.txt; $(PIP) freeze --exclude-editable) > constraints.new && mv constraints.new constraints.txt
+
+clean:  ## Remove the virtual environment and what the demo wrote
+	rm -rf $(VENV) demo
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "visterm needs Python 3.11 or later; set it with: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || \
+	  { echo "Python's venv module is missing. On Debian: apt-get install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install --quiet -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install --quiet -c constraints.txt -e '.[dev,onnx]'
+	@touch $@ $(VENV)/.base

@@ -1,0 +1,94 @@
+"""One self-contained HTML page with figures, pictures, predicted tags and search results to look at."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+from PIL import Image
+
+from visterm.core.types import Tag
+from visterm.data.images import read_image
+
+THUMBNAIL = 192
+
+STYLE = files("visterm.app").joinpath("report.css").read_text(encoding="utf-8")
+
+
+@dataclass
+class Report:
+    """A page that grows section by section; `write` puts it into one file that needs no other.
+
+    Parameters
+    ----------
+    title : str
+        Heading of the page.
+    lead : str
+        One or two sentences below it.
+    """
+
+    title: str
+    lead: str
+    parts: list[str] = field(default_factory=list)
+
+    def section(self, heading: str, lead: str = "") -> None:
+        """Begin a section."""
+        self.parts.append(f"<h2>{escape(heading)}</h2><p class=lead>{escape(lead)}</p>")
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], best: int | None = None) -> None:
+        """Add a table; the row `best` is marked."""
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+        body = "".join(
+            f"<tr{' class=best' if i == best else ''}>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+            for i, row in enumerate(rows)
+        )
+        self.parts.append(f"<table><tr>{head}</tr>{body}</table>")
+
+    def annotated(self, images: Sequence[tuple[Path, Sequence[Tag], Collection[int], Sequence[str]]]) -> None:
+        """Add pictures with (path, predicted tags, positions of the right ones, tags that people gave)."""
+        cards = []
+        for path, tags, right, given in images:
+            chips = "".join(_chip(tag, i in right) for i, tag in enumerate(tags))
+            people = f"<span class=given>people said: {escape(', '.join(given))}</span>" if given else ""
+            cards.append(f"<figure>{_img(path, given)}<figcaption>{chips}{people}</figcaption></figure>")
+        self.parts.append(f"<div class=grid>{''.join(cards)}</div>")
+
+    def search(self, query: str, note: str, images: Sequence[tuple[Path, bool]]) -> None:
+        """Add one query with its best images, the relevant ones marked."""
+        cards = "".join(
+            f'<figure class="{"right" if relevant else ""}">{_img(path, ())}</figure>' for path, relevant in images
+        )
+        self.parts.append(f"<h3>{escape(query)} <small>{escape(note)}</small></h3><div class=row>{cards}</div>")
+
+    def pairs(self, items: Sequence[tuple[str, str]]) -> None:
+        """Add a list of terms with what belongs to them."""
+        self.parts.append(
+            "<dl>" + "".join(f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in items) + "</dl>"
+        )
+
+    def write(self, path: Path) -> None:
+        """Write the page."""
+        path.write_text(
+            f'<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
+            f"<title>{escape(self.title)}</title><style>{STYLE}</style>"
+            f"<h1>{escape(self.title)}</h1><p class=lead>{escape(self.lead)}</p>{''.join(self.parts)}"
+            "<footer>Written by visterm. One file, nothing is fetched from anywhere.</footer></html>\n",
+            encoding="utf-8",
+        )
+
+
+def _chip(tag: Tag, right: bool) -> str:
+    return f'<span class="tag{" right" * right}" title="score {tag.score:.2f}">{escape(tag.tag)}</span>'
+
+
+def _img(path: Path, given: Sequence[str]) -> str:
+    pixels = Image.fromarray(read_image(path, max_side=THUMBNAIL))
+    buffer = io.BytesIO()
+    pixels.save(buffer, "JPEG", quality=82)
+    data = base64.b64encode(buffer.getvalue()).decode()
+    return f'<img loading=lazy src="data:image/jpeg;base64,{data}" alt="{escape(", ".join(given) or path.name)}">'
