@@ -14,7 +14,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.images import find_images
+from visterm.data.image_folders import find_images
 
 Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any]"
 

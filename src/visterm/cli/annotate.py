@@ -29,7 +29,7 @@ def annotate(
     from visterm.app.tagger import Tagger
     from visterm.core.progress import SILENT
     from visterm.core.types import Skipped
-    from visterm.data.images import find_images
+    from visterm.data.image_folders import find_images
 
     tagger = Tagger.load(run, n_jobs=jobs)
     files = [file for place in images for file in find_images(place)]
