@@ -61,3 +61,39 @@ def rank_in_rows(scores, indptr, indices, ranks, mid_ranks):
                         earlier += 1
             ranks[e] = 1 + above + earlier
             mid_ranks[e] = 1 + above + level / 2
+
+
+@njit(cache=True, nogil=True)
+def count_irrelevant_above(scores, first_row, indptr, best, ids, n_above):
+    """Add to `n_above`, for some rows of a score matrix, how many irrelevant ones stand in each gap of a column.
+
+    Parameters
+    ----------
+    scores : ndarray of float32 or float64, shape (n, m), C order
+        Rows `first_row` to `first_row + n` of the matrix; no NaN. Minus infinity: left out of the ranking.
+    first_row : int
+        Id of the first row.
+    indptr : ndarray of int64, shape (m + 1,)
+        Where the relevant entries of each column begin.
+    best, ids : ndarray of float64 and int64, shape (n_relevant,)
+        Scores and row ids of the relevant entries of each column, best first, ties by the smaller id.
+    n_above : ndarray of int64, shape (n_relevant,)
+        Gains the irrelevant rows that stand just above each relevant entry, below the one before it.
+    """
+    n, m = scores.shape
+    for i in range(n):
+        row_id = first_row + i
+        for c in range(m):
+            start, stop = indptr[c], indptr[c + 1]
+            score = scores[i, c]
+            if start == stop or score == -np.inf or score < best[stop - 1]:
+                continue
+            low, high = start, stop
+            while low < high:  # the first relevant entry that stands at or below this row
+                middle = (low + high) // 2
+                if best[middle] > score or (best[middle] == score and ids[middle] < row_id):
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < stop and ids[low] != row_id:
+                n_above[low] += 1

@@ -11,18 +11,18 @@ def top_k(scores, k):
 
     Parameters
     ----------
-    scores : ndarray of float32, shape (n, m)
-        Higher is better; finite.
+    scores : ndarray of float32 or float64, shape (n, m)
+        Higher is better; no NaN.
     k : int
         At most m.
 
     Returns
     -------
     ids : ndarray of int64, shape (n, k)
-    values : ndarray of float32, shape (n, k)
+    values : ndarray of the type of `scores`, shape (n, k)
     """
     ids = np.empty((scores.shape[0], k), np.int64)
-    values = np.empty((scores.shape[0], k), np.float32)
+    values = np.empty((scores.shape[0], k), scores.dtype)
     if k > 0:
         _select_rows(scores, ids, values)
     return ids, values

@@ -1,0 +1,136 @@
+"""Score blocks that can be gone through twice: from a matrix, a callable or an iterator, checked as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import DataError, ShapeError, TooLargeError, UserError
+from visterm.kernels.ranks import first_non_finite_row
+from visterm.metrics.judgements import Judgements
+
+Block: TypeAlias = "tuple[slice, NDArray[Any]]"
+Scores: TypeAlias = "NDArray[Any] | Iterable[Block] | Callable[[], Iterable[Block]]"
+
+KEEP_BYTES = 2**29
+MATRIX_BLOCK_BYTES = 2**25
+
+
+class ScoreBlocks:
+    """The scores that are judged, as blocks of whole rows; excluded entries are minus infinity.
+
+    Parameters
+    ----------
+    scores : ndarray (n_images, n_tags), or iterable of (slice, ndarray), or callable that gives such an iterable
+        Higher is better; finite. The slice says which images the block's rows are; together the blocks hold every
+        image once, in any order. A block may be overwritten once the next is asked for.
+    judgements : Judgements
+        Gives the shape, and the excluded entries.
+    """
+
+    def __init__(self, scores: Scores, judgements: Judgements) -> None:
+        self._scores = scores
+        self._judgements = judgements
+        self._kept: list[Block] | None = None
+        self._one_time = False
+        if isinstance(scores, np.ndarray):
+            self._check_shape(scores.shape)
+        elif not callable(scores):
+            if not isinstance(scores, Iterable) or hasattr(scores, "tocsr"):
+                raise UserError(
+                    f"scores is a {type(scores).__name__}; expected an array (n_images, n_tags), "
+                    "blocks (slice of rows, array), or a callable that gives such blocks."
+                )
+            self._one_time = iter(scores) is scores
+
+    def go_through(self, *, again: bool) -> Iterator[Block]:
+        """Yield (rows, scores), C order, float32 or float64.
+
+        Parameters
+        ----------
+        again : bool
+            Whether `go_again` will be called: blocks that are dear or impossible to make twice are then kept, as long
+            as they take no more than 512 MiB.
+        """
+        keep = again and (self._one_time or callable(self._scores))
+        kept: list[Block] = []
+        n_bytes = 0
+        for rows, block in self._blocks():
+            if keep:
+                n_bytes += block.nbytes
+                keep = n_bytes <= KEEP_BYTES
+                if keep:
+                    kept.append((rows, block.copy()))
+                else:
+                    kept.clear()
+            if self._one_time and again and not keep:
+                raise TooLargeError(
+                    f"Metrics of words go through the scores twice, and one-time blocks of more than "
+                    f"{KEEP_BYTES / 2**30:.1f} GiB are not kept. Pass a callable that gives the blocks anew."
+                )
+            yield rows, block
+        self._kept = kept if keep else None
+
+    def go_again(self) -> Iterator[Block]:
+        """Yield the same blocks once more."""
+        yield from self._blocks() if self._kept is None else self._kept
+
+    def _blocks(self) -> Iterator[Block]:
+        seen = np.zeros(self._judgements.n_images, bool)
+        for rows, block in self._source():
+            rows = self._check_rows(rows, block, seen)
+            yield rows, self._without_excluded(rows, self._check_values(rows, block))
+        if not seen.all():
+            raise ShapeError(
+                f"The score blocks hold {seen.sum()} images, but the tags {seen.size}; the first without scores is "
+                f"{seen.argmin()}. Pass scores of the same images as tags."
+            )
+
+    def _source(self) -> Iterable[Block]:
+        if callable(self._scores):
+            return self._scores()
+        if not isinstance(self._scores, np.ndarray):
+            return self._scores
+        matrix = self._scores
+        n_images, n_tags = matrix.shape
+        step = max(1, MATRIX_BLOCK_BYTES // (matrix.itemsize * n_tags))
+        starts = range(0, n_images, step)
+        return ((slice(start, start + step), matrix[start : start + step]) for start in starts)
+
+    def _check_rows(self, rows: slice, block: NDArray[Any], seen: NDArray[np.bool_]) -> slice:
+        start, stop, _ = rows.indices(seen.size)
+        if block.ndim != 2 or block.shape != (stop - start, self._judgements.n_tags):
+            raise ShapeError(
+                f"The score block of images {start} to {stop} has the shape {block.shape}; "
+                f"expected {(stop - start, self._judgements.n_tags)} (images, tags)."
+            )
+        if seen[start:stop].any():
+            raise ShapeError(f"Image {start + seen[start:stop].argmax()} is in two score blocks; expected once.")
+        seen[start:stop] = True
+        return slice(start, stop)
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        expected = (self._judgements.n_images, self._judgements.n_tags)
+        if shape != expected:
+            raise ShapeError(f"The scores have the shape {shape}, but the tags {expected} (images, tags).")
+
+    def _check_values(self, rows: slice, block: NDArray[Any]) -> NDArray[Any]:
+        block = np.ascontiguousarray(block, np.float32 if block.dtype == np.float32 else np.float64)
+        row = first_non_finite_row(block)
+        if row >= 0:
+            raise DataError(
+                f"The scores of image {rows.start + row} hold NaN or infinity, which cannot be ranked. "
+                "Check the features of that image and the weights of the model."
+            )
+        return block
+
+    def _without_excluded(self, rows: slice, block: NDArray[Any]) -> NDArray[Any]:
+        if self._judgements.excluded is None:
+            return block
+        excluded = self._judgements.excluded[rows]
+        block = block.copy()
+        block[np.repeat(np.arange(block.shape[0]), np.diff(excluded.indptr)), excluded.indices] = -np.inf
+        return block

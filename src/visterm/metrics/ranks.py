@@ -1,0 +1,85 @@
+"""Measures of ranked lists, from the ranks of the relevant entries alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Where the relevant entries of some ranked lists stand; all measures follow from it.
+
+    A measure of one list is NaN where the list has no relevant entry. `k` is at least 1 and may be larger than a list.
+
+    Attributes
+    ----------
+    n_lists : int
+        Ranked lists: images, or tags used as queries.
+    lists : ndarray of int64, shape (n_relevant,)
+        The list of each relevant entry.
+    items : ndarray of int64, shape (n_relevant,)
+        What is relevant in that list: a tag, or an image.
+    ranks : ndarray of int64, shape (n_relevant,)
+        1 is best; ties are broken by the smaller item.
+    """
+
+    n_lists: int
+    lists: NDArray[np.int64]
+    items: NDArray[np.int64]
+    ranks: NDArray[np.int64]
+
+    @property
+    def n_relevant(self) -> NDArray[np.int64]:
+        """Relevant entries of each list, shape (n_lists,)."""
+        return np.bincount(self.lists, minlength=self.n_lists)
+
+    def hits(self, k: int) -> NDArray[np.int64]:
+        """Relevant entries among the first k of each list, shape (n_lists,)."""
+        return np.bincount(self.lists[self.ranks <= k], minlength=self.n_lists)
+
+    def precision(self, k: int) -> NDArray[np.float64]:
+        """Hits over k, also where the list is shorter than k."""
+        return ratio(self.hits(k), np.where(self.n_relevant > 0, k, 0))
+
+    def recall(self, k: int) -> NDArray[np.float64]:
+        """Hits over the relevant entries."""
+        return ratio(self.hits(k), self.n_relevant)
+
+    def f1(self, k: int) -> NDArray[np.float64]:
+        """Harmonic mean of precision and recall at k: 2 hits / (k + relevant entries); 0 without hits."""
+        n_relevant = self.n_relevant
+        return ratio(2 * self.hits(k), np.where(n_relevant > 0, k + n_relevant, 0))
+
+    def average_precision(self) -> NDArray[np.float64]:
+        """Mean over the relevant entries of the precision at their ranks."""
+        order = np.lexsort((self.ranks, self.lists))
+        n_relevant = self.n_relevant
+        first = np.cumsum(n_relevant) - n_relevant
+        lists = self.lists[order]
+        place = np.arange(1, order.size + 1) - first[lists]
+        return ratio(np.bincount(lists, place / self.ranks[order], minlength=self.n_lists), n_relevant)
+
+    def reciprocal_rank(self) -> NDArray[np.float64]:
+        """One over the rank of the first relevant entry."""
+        best = np.zeros(self.n_lists)
+        np.maximum.at(best, self.lists, 1 / self.ranks)
+        return ratio(best, np.minimum(self.n_relevant, 1))
+
+    def ndcg(self, k: int) -> NDArray[np.float64]:
+        """Discounted gain, Σ 1 / log2(1 + rank) over the hits at k, as a share of the largest that is possible."""
+        found = self.ranks <= k
+        gain = np.bincount(self.lists[found], 1 / np.log2(1 + self.ranks[found]), minlength=self.n_lists)
+        n_ideal = np.minimum(self.n_relevant, k)
+        ideal = np.concatenate(([0.0], np.cumsum(1 / np.log2(2 + np.arange(n_ideal.max(initial=0))))))
+        return ratio(gain, ideal[n_ideal])
+
+
+def ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> NDArray[np.float64]:
+    """Divide element by element; NaN where the denominator is 0."""
+    result = np.full(numerator.shape, np.nan)
+    np.divide(numerator, denominator, out=result, where=denominator > 0)
+    return result

@@ -1,0 +1,114 @@
+"""All the metrics that a user names, in one pass over the scores (two where words are queries)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import DataError
+from visterm.metrics.annotation import GivenTags
+from visterm.metrics.blocks import ScoreBlocks, Scores
+from visterm.metrics.judgements import Judgements
+from visterm.metrics.ranking import TagRanker, TagRanks
+from visterm.metrics.ranks import Ranks
+from visterm.metrics.retrieval import ImageRanker
+from visterm.metrics.table import Wanted, check_metrics
+
+
+def evaluate(scores: Scores, Y: Any, metrics: str | Sequence[str], *, exclude: Any = None) -> dict[str, float]:
+    """Compute metrics of scores against the tags that people gave.
+
+    Parameters
+    ----------
+    scores : ndarray (n_images, n_tags), blocks, or callable that gives blocks
+        Higher is better; finite. Blocks are pairs (slice of rows, array); a callable lets metrics of words go through
+        them twice without keeping them.
+    Y : array-like or sparse, shape (n_images, n_tags)
+        Above 0: relevant. Unknown tags (0) and explicit negatives (below 0) are alike not relevant.
+    metrics : str or sequence of str
+        Names as `visterm.metrics.table.METRICS` lists them, with ``@k`` where they take it. Precision at k divides
+        by k, also where fewer are ranked.
+    exclude : array-like or sparse, shape (n_images, n_tags), optional
+        Entries that are not 0 are left out of the rankings, relevant or not.
+
+    Returns
+    -------
+    dict of str to float
+        By the names as they were given. Ties in scores are broken by the smaller id.
+
+    Raises
+    ------
+    UserError
+        If a metric does not exist or its k cannot be used.
+    DataError
+        If shapes do not fit, scores are not finite, or there is nothing to average.
+    """
+    judgements = Judgements.of(Y, exclude)
+    values = _measure(scores, judgements, metrics)
+    return {name: _mean(name, array, judgements) for name, array in values.items()}
+
+
+def measure(
+    scores: Scores, Y: Any, metrics: str | Sequence[str], *, exclude: Any = None
+) -> dict[str, NDArray[np.float64]]:
+    """Give the values that `evaluate` averages, to compare two models image by image.
+
+    Returns
+    -------
+    dict of str to ndarray of float64
+        One value an image, or a tag (``word_``, ``tag_p``, ``tag_r``), NaN where nothing is relevant;
+        shape (1,) for ``tag_f1`` and ``n_plus``, which are no means.
+    """
+    return _measure(scores, Judgements.of(Y, exclude), metrics)
+
+
+def _measure(scores: Scores, judgements: Judgements, metrics: str | Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    wanted = check_metrics(metrics)
+    evidence = _collect(scores, judgements, list(wanted.values()))
+    return {
+        name: getattr(evidence[metric.of], metric.measure)(*([k] if metric.takes_k else []))
+        for name, (metric, k) in wanted.items()
+    }
+
+
+def _collect(scores: Scores, judgements: Judgements, wanted: list[Wanted]) -> dict[str, TagRanks | GivenTags | Ranks]:
+    """Go through the scores once, or twice for words, and gather only what the wanted metrics need."""
+    kinds = {metric.of for metric, _ in wanted}
+    tags = TagRanker(judgements) if "image" in kinds else None
+    given = GivenTags(judgements, {k for metric, k in wanted if metric.of == "tag"}) if "tag" in kinds else None
+    images = ImageRanker(judgements) if "word" in kinds else None
+    blocks = ScoreBlocks(scores, judgements)
+    for rows, block in blocks.go_through(again=images is not None):
+        if tags:
+            tags.add(rows, block)
+        if given:
+            given.add(rows, block)
+        if images:
+            images.gather(rows, block)
+    evidence: dict[str, TagRanks | GivenTags | Ranks] = {}
+    if tags:
+        evidence["image"] = tags.result()
+    if given:
+        evidence["tag"] = given
+    if images:
+        for rows, block in blocks.go_again():
+            images.count(rows, block)
+        evidence["word"] = images.result()
+    return evidence
+
+
+def _mean(name: str, values: NDArray[np.float64], judgements: Judgements) -> float:
+    defined = values[~np.isnan(values)]
+    if defined.size == 0:
+        excluded = "" if judgements.excluded is None else " once the excluded entries are left out"
+        lacks = (
+            "no image has a relevant tag" if judgements.tags.size == 0 else "no image has a relevant and another tag"
+        )
+        raise DataError(
+            f"{name} has nothing to average: of {judgements.n_images} images and {judgements.n_tags} tags, {lacks}"
+            f"{excluded}. Evaluate on images that people have tagged, with the tags that the model knows."
+        )
+    return float(defined.mean())

@@ -1,0 +1,143 @@
+"""How sure one may be of a mean, or of a difference between two models: bootstrap over images."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.checks import as_generator
+from visterm.core.errors import DataError, ShapeError, UserError
+from visterm.core.types import RandomState
+
+DRAWS_AT_ONCE = 2**22
+
+
+class Interval(NamedTuple):
+    """A mean over images, and the interval in which it lies under resampling of the images."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Difference(NamedTuple):
+    """A mean difference between two models on the same images.
+
+    Attributes
+    ----------
+    mean, low, high : float
+        First minus second, and its interval under resampling of the images.
+    p_value : float
+        Twice the share of resamples in which the difference is on or across 0, at most 1. Small: the sign is sure.
+    n : int
+        Images that were compared.
+    """
+
+    mean: float
+    low: float
+    high: float
+    p_value: float
+    n: int
+
+
+def bootstrap_mean(
+    values: Any, *, level: float = 0.95, n_resamples: int = 10_000, random_state: RandomState = 0
+) -> Interval:
+    """Give the mean of values and its percentile bootstrap interval.
+
+    Parameters
+    ----------
+    values : array-like, shape (n,)
+        One value an image; NaN where the metric is not defined, which is left out.
+    level : float
+        How much of the resamples the interval holds, between 0 and 1.
+    n_resamples : int
+        Times that n values are drawn anew with replacement.
+    random_state : int, RandomState, Generator or None
+        Of the draws.
+
+    Raises
+    ------
+    DataError
+        If fewer than 2 values are defined.
+    """
+    array = _vector(values, "values")
+    array = array[~np.isnan(array)]
+    means = _resampled_means(array, level, n_resamples, random_state)
+    low, high = _percentiles(means, level)
+    return Interval(float(array.mean()), low, high)
+
+
+def paired_bootstrap(
+    first: Any, second: Any, *, level: float = 0.95, n_resamples: int = 10_000, random_state: RandomState = 0
+) -> Difference:
+    """Compare two models by their values on the same images.
+
+    Parameters
+    ----------
+    first, second : array-like, shape (n,)
+        Values of one metric, image by image; NaN in both where it is not defined.
+    level, n_resamples, random_state
+        As in `bootstrap_mean`.
+
+    Raises
+    ------
+    ShapeError
+        If the two have different lengths.
+    DataError
+        If a value is defined for one model only, or fewer than 2 images are left.
+
+    Examples
+    --------
+    >>> paired_bootstrap([0.9, 0.8, 0.7, 0.9], [0.5, 0.6, 0.6, 0.4]).low > 0
+    True
+    """
+    a, b = _vector(first, "first"), _vector(second, "second")
+    if a.size != b.size:
+        raise ShapeError(f"first has {a.size} values, second {b.size}; expected values of the same images.")
+    one_only = np.flatnonzero(np.isnan(a) != np.isnan(b))
+    if one_only.size:
+        raise DataError(
+            f"{one_only.size} images have a value of one model only, the first is {one_only[0]}. "
+            "Compare values of the same metric on the same images and tags."
+        )
+    differences = (a - b)[~np.isnan(a)]
+    means = _resampled_means(differences, level, n_resamples, random_state)
+    low, high = _percentiles(means, level)
+    across = min(np.count_nonzero(means <= 0), np.count_nonzero(means >= 0))
+    p_value = min(1.0, 2 * (across + 1) / (n_resamples + 1))
+    return Difference(float(differences.mean()), low, high, p_value, differences.size)
+
+
+def _vector(values: Any, name: str) -> NDArray[np.float64]:
+    array = np.asarray(values, np.float64)
+    if array.ndim != 1:
+        raise ShapeError(f"{name} has {array.ndim} dimensions; expected 1, one value an image.")
+    if np.isinf(array).any():
+        raise DataError(f"{name} has infinite values; expected finite numbers, or NaN where a metric is not defined.")
+    return array
+
+
+def _resampled_means(
+    values: NDArray[np.float64], level: float, n_resamples: int, random_state: RandomState
+) -> NDArray[np.float64]:
+    if not 0 < level < 1:
+        raise UserError(f"level is {level!r}; expected a number between 0 and 1, such as 0.95.")
+    if isinstance(n_resamples, bool) or not isinstance(n_resamples, int | np.integer) or n_resamples < 1:
+        raise UserError(f"n_resamples is {n_resamples!r}; expected a whole number of 1 or more.")
+    if values.size < 2:
+        raise DataError(f"{values.size} images have a value; at least 2 are needed to resample. Evaluate more images.")
+    rng = as_generator(random_state)
+    step = max(1, DRAWS_AT_ONCE // values.size)
+    means = np.empty(n_resamples)
+    for start in range(0, n_resamples, step):
+        part = means[start : start + step]
+        part[:] = values[rng.integers(values.size, size=(part.size, values.size))].mean(axis=1)
+    return means
+
+
+def _percentiles(means: NDArray[np.float64], level: float) -> tuple[float, float]:
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)

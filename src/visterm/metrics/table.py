@@ -1,0 +1,107 @@
+"""The table of metrics: every list of names, message and choice of the command line is made from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from visterm.core.errors import UnknownNameError, UserError
+from visterm.core.registry import unknown
+
+USUAL_K = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One line of the table.
+
+    Attributes
+    ----------
+    name : str
+        What users type, before the ``@`` if it takes a k.
+    summary : str
+        One line for lists and docs.
+    of : {"image", "tag", "word"}
+        Whether tags are ranked for each image, given to all images and counted tag by tag, or each used as a query.
+    measure : str
+        The method of `TagRanks`, `GivenTags` or `Ranks` that gives its values; metrics are their mean.
+    takes_k : bool
+        Whether it looks at the first k only, and is written ``name@k``.
+    """
+
+    name: str
+    summary: str
+    of: Literal["image", "tag", "word"]
+    measure: str
+    takes_k: bool = False
+
+    @property
+    def example(self) -> str:
+        """How it is typed, with the usual k."""
+        return self.spelled(USUAL_K)
+
+    def spelled(self, k: int) -> str:
+        """How it is typed with some k."""
+        return f"{self.name}@{k}" if self.takes_k else self.name
+
+
+class Wanted(NamedTuple):
+    """A metric as a user asked for it; k is 0 where it takes none."""
+
+    metric: Metric
+    k: int
+
+
+METRICS = [
+    Metric("p", "share of right tags among the first k of an image", "image", "precision", True),
+    Metric("r", "share of an image's tags that are among its first k", "image", "recall", True),
+    Metric("f1", "harmonic mean of the two, image by image", "image", "f1", True),
+    Metric("map", "mean over images of the average precision of their ranked tags", "image", "average_precision"),
+    Metric("mrr", "mean over images of 1 / the rank of the first right tag", "image", "reciprocal_rank"),
+    Metric("ndcg", "discounted gain of the first k tags, as a share of the best possible", "image", "ndcg", True),
+    Metric("auc", "share of an image's right tags that rank above a wrong one, ties half", "image", "auc"),
+    Metric("tag_p", "mean over tags of right / given images, k tags given to each image", "tag", "precisions", True),
+    Metric("tag_r", "mean over tags of right / all images that have the tag", "tag", "recalls", True),
+    Metric("tag_f1", "harmonic mean of tag_p and tag_r", "tag", "f1", True),
+    Metric("n_plus", "tags that are right for at least one image, k tags given to each", "tag", "n_plus", True),
+    Metric(
+        "word_map", "mean over one-word queries of the average precision of the images", "word", "average_precision"
+    ),
+    Metric("word_p", "share of right images among the first k found by one word", "word", "precision", True),
+]
+
+
+def check_metrics(names: str | Sequence[str]) -> dict[str, Wanted]:
+    """Understand metrics as users type them, ``map`` or ``p@5``; capitals do not matter.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such metric, with the nearest that there is.
+    UserError
+        If the k is missing, not wanted, or not a whole number of 1 or more; or if no metric is named.
+    """
+    names = [names] if isinstance(names, str) else list(names)
+    if not names:
+        raise UserError(f"No metric is named; expected some of {', '.join(metric.example for metric in METRICS)}.")
+    return {name: _parse(name) for name in names}
+
+
+def _parse(name: str) -> Wanted:
+    base, at, text = name.strip().lower().partition("@")
+    metric = next((metric for metric in METRICS if metric.name == base), None)
+    if metric is None:
+        digits = re.search(r"[1-9]\d*$", name)
+        k = int(digits.group()) if digits else USUAL_K
+        raise UnknownNameError(unknown("metric", name, [metric.spelled(k) for metric in METRICS]))
+    if not metric.takes_k:
+        if at:
+            raise UserError(f"The metric '{name}' has a k, but {base} looks at whole rankings. Write '{base}'.")
+        return Wanted(metric, 0)
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < 1:
+        raise UserError(
+            f"The metric '{name}' needs a k, a whole number of 1 or more after the @. Write '{metric.example}', say."
+        )
+    return Wanted(metric, int(text))
