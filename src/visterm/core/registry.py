@@ -12,6 +12,9 @@ from typing import Any
 
 from visterm.core.errors import MissingExtraError, UnknownNameError, UserError
 
+_LISTED = 40
+"""Names that a message lists before it says how many more there are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -48,7 +51,8 @@ class Entry:
         except ImportError as error:
             if self.extra and not (error.name or "").startswith("visterm"):
                 raise MissingExtraError(
-                    f"'{self.name}' needs the package '{error.name}'. Install it with: pip install 'visterm[{self.extra}]'"
+                    f"'{self.name}' needs the package '{error.name}'. "
+                    f"Install it with: pip install 'visterm[{self.extra}]'"
                 ) from error
             raise
 
@@ -119,5 +123,6 @@ class Registry:
 def unknown(kind: str, name: str, known: list[str]) -> str:
     """Say that a name is not known, and which ones are: the nearest, or all."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    advice = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(known) or 'none'}."
+    rest = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    advice = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(known[:_LISTED]) or 'none'}{rest}."
     return f"Unknown {kind} '{name}'. {advice}"

@@ -1,0 +1,66 @@
+"""What a typed search means: words, quoted phrases and ``-`` for what shall not be there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import scipy.sparse as sp
+
+_PIECE = re.compile(r'(?P<minus>-?)(?:"(?P<quoted>[^"]*)"?|(?P<word>[^\s,;"-][^\s,;"]*))|[,;-]')
+
+
+class Word(NamedTuple):
+    """One word of a search, or one phrase in quotes."""
+
+    text: str
+    sign: int
+    quoted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A search as weights of tags.
+
+    Attributes
+    ----------
+    weights : csr_array of float32, shape (1, n_tags)
+        Above 0: wanted; below 0: not wanted. A tag named twice weighs twice.
+    known : list of str
+        The tags found, in the order typed.
+    unknown : list of str
+        The words that are no tag.
+    """
+
+    weights: sp.csr_array
+    known: list[str]
+    unknown: list[str]
+
+
+def split_query(text: str) -> list[list[Word]]:
+    """Split a search into runs of words.
+
+    Parameters
+    ----------
+    text : str
+        For example ``snow tree -people "polar bear"``.
+
+    Returns
+    -------
+    list of lists of Word
+        A tag of several words lies within one run; commas, semicolons, quotes and ``-`` end a run. The sign of
+        ``-two words`` is that of its first word, so that both may belong to one tag.
+    """
+    runs: list[list[Word]] = [[]]
+    for piece in _PIECE.finditer(text):
+        sign = -1 if piece["minus"] else 1
+        if piece["quoted"] is not None:
+            runs += [[Word(piece["quoted"], sign, quoted=True)], []]
+        elif piece["word"] is not None:
+            if sign < 0:
+                runs.append([])
+            runs[-1].append(Word(piece["word"], sign, quoted=False))
+        else:
+            runs.append([])
+    return [run for run in runs if run]

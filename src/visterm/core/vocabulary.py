@@ -1,0 +1,247 @@
+"""The dictionary of tags: words at one end, columns of matrices at the other."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import as_csr
+from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
+from visterm.core.queries import Query, Word, split_query
+from visterm.core.registry import unknown
+
+_REJECTED = -1.0
+_GIVEN = 1.0
+
+
+class Vocabulary:
+    """Tags and their column numbers; Unicode, and compared without regard to case.
+
+    Two spellings are one tag if they are equal after normalising (NFC), trimming, folding white space and case-folding.
+
+    Parameters
+    ----------
+    tags : sequence of str
+        In the order of their columns.
+    counts : sequence of int, optional
+        How many images have each tag.
+
+    Attributes
+    ----------
+    tags : list of str
+        As they are shown.
+    counts : ndarray of int64, shape (n_tags,)
+        How many images have each tag; zeros where it was not said.
+
+    Raises
+    ------
+    DataError
+        If a tag is not text, is empty, or is there twice.
+    """
+
+    def __init__(self, tags: Sequence[str], counts: Sequence[int] | NDArray[np.int64] | None = None) -> None:
+        self.tags: list[str] = [clean_tag(tag) for tag in tags]
+        self.counts: NDArray[np.int64] = np.array([0] * len(self.tags) if counts is None else counts, np.int64)
+        if self.counts.shape != (len(self.tags),):
+            raise DataError(f"There are {len(self.tags)} tags, but counts of shape {self.counts.shape}.")
+        self._columns: dict[str, int] = {}
+        for column, tag in enumerate(self.tags):
+            if not tag:
+                raise DataError(f"The tag of column {column} is empty.")
+            first = self._columns.setdefault(tag_key(tag), column)
+            if first != column:
+                raise DataError(f"The tags '{self.tags[first]}' and '{tag}' are one tag: case does not count.")
+        self._longest = max((tag.count(" ") + 1 for tag in self.tags), default=0)
+
+    @classmethod
+    def from_lists(cls, tag_lists: Iterable[Iterable[str]], *, min_count: int = 1) -> Self:
+        """Collect the tags of images.
+
+        Parameters
+        ----------
+        tag_lists : iterable of iterables of str
+            The tags given to each image; a tag given twice to one image counts once.
+        min_count : int
+            Leave out the tags that fewer images have.
+
+        Returns
+        -------
+        Vocabulary
+            Ordered by case-folded tag. Each tag is shown as it is most often spelled (the first in code-point order
+            among equals).
+        """
+        if min_count < 1:
+            raise UserError(f"min_count is {min_count!r}; expected a whole number of 1 or more.")
+        counts: Counter[str] = Counter()
+        spellings: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for tags in _checked_lists(tag_lists):
+            cleaned = [tag for tag in map(clean_tag, tags) if tag]
+            for tag in cleaned:
+                spellings[tag_key(tag)][tag] += 1
+            counts.update({tag_key(tag) for tag in cleaned})
+        keys = sorted(key for key, count in counts.items() if count >= min_count)
+        shown = [min(spellings[key].items(), key=lambda item: (-item[1], item[0]))[0] for key in keys]
+        return cls(shown, [counts[key] for key in keys])
+
+    def __len__(self) -> int:
+        return len(self.tags)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tags)
+
+    def __contains__(self, tag: object) -> bool:
+        return isinstance(tag, str) and self.get(tag) is not None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Vocabulary):
+            return NotImplemented
+        return self.tags == other.tags and np.array_equal(self.counts, other.counts)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Vocabulary of {len(self)} tags: {', '.join(self.tags[:5])}{', …' if len(self) > 5 else ''}"
+
+    def get(self, tag: str) -> int | None:
+        """Give the column of a tag, or None."""
+        return self._columns.get(tag_key(tag))
+
+    def index(self, tag: str) -> int:
+        """Give the column of a tag, or raise `UnknownNameError` with the nearest tag."""
+        column = self.get(tag)
+        if column is None:
+            raise UnknownNameError(unknown("tag", tag, self.tags))
+        return column
+
+    def encode(
+        self, tag_lists: Iterable[Iterable[str]], negatives: Iterable[Iterable[str]] | None = None
+    ) -> sp.csr_array:
+        """Turn tags of images into rows; tags that are not in the vocabulary are left out (`count_unknown`).
+
+        Parameters
+        ----------
+        tag_lists : iterable of iterables of str
+            The tags given to each image.
+        negatives : iterable of iterables of str, optional
+            The tags that each image explicitly has not. A tag in both counts as given.
+
+        Returns
+        -------
+        csr_array of float32, shape (n_images, n_tags)
+            +1 given, -1 explicitly not.
+
+        Raises
+        ------
+        ShapeError
+            If `negatives` has another length.
+        DataError
+            If a list of tags is a text, or a tag is not.
+        """
+        rows = [dict.fromkeys(self._known(tags), _GIVEN) for tags in _checked_lists(tag_lists)]
+        if negatives is not None:
+            rejected = list(_checked_lists(negatives))
+            if len(rejected) != len(rows):
+                raise ShapeError(f"There are tags of {len(rows)} images, but negatives of {len(rejected)}.")
+            for row, tags in zip(rows, rejected, strict=True):
+                for column in self._known(tags):
+                    row.setdefault(column, _REJECTED)
+        starts = np.cumsum([0, *map(len, rows)])
+        columns = np.array([column for row in rows for column in sorted(row)], np.int32)
+        values = np.array([row[column] for row in rows for column in sorted(row)], np.float32)
+        return sp.csr_array((values, columns, starts.astype(np.int32)), shape=(len(rows), len(self)))
+
+    def count_unknown(self, tag_lists: Iterable[Iterable[str]]) -> int:
+        """Count the tags, over all images, that `encode` leaves out."""
+        return sum(self.get(tag) is None for tags in _checked_lists(tag_lists) for tag in tags if clean_tag(tag))
+
+    def query(self, search: str | Sequence[str]) -> Query:
+        """Find the tags in a search.
+
+        Parameters
+        ----------
+        search : str or sequence of str
+            As typed: ``snow tree -people "polar bear"``. Tags of several words are found without quotes too, the
+            longest first; ``-`` asks for images without the tag. In a sequence, each entry is one tag.
+
+        Returns
+        -------
+        Query
+            Weights of +1 and -1, and the words found and not found.
+
+        Raises
+        ------
+        UserError
+            If nothing was typed.
+        UnknownNameError
+            If no word is a tag; all of them are named, with the nearest tags.
+        """
+        runs = split_query(search) if isinstance(search, str) else [[_as_word(entry)] for entry in search]
+        found: list[tuple[int, int]] = []
+        missing: list[str] = []
+        for run in runs:
+            self._match(run, found, missing)
+        if not found and not missing:
+            raise UserError("The search is empty. Type one or more tags, for example: snow tree -people")
+        if not found:
+            raise UnknownNameError(" ".join(unknown("tag", word, self.tags) for word in dict.fromkeys(missing)))
+        columns, signs = np.array(found, np.int32).T
+        weights = sp.csr_array((signs.astype(np.float32), columns, [0, len(found)]), shape=(1, len(self)))
+        known = list(dict.fromkeys(self.tags[column] for column in columns))
+        return Query(as_csr(weights), known, missing)
+
+    def to_json(self) -> dict[str, list[Any]]:
+        """Give plain lists, as they are saved with a run."""
+        return {"tags": list(self.tags), "counts": self.counts.tolist()}
+
+    @classmethod
+    def from_json(cls, saved: dict[str, list[Any]]) -> Self:
+        """Make again what `to_json` gave."""
+        return cls(saved["tags"], saved["counts"])
+
+    def _known(self, tags: Iterable[str]) -> list[int]:
+        return [column for column in map(self.get, tags) if column is not None]
+
+    def _match(self, run: list[Word], found: list[tuple[int, int]], missing: list[str]) -> None:
+        """Cut a run of words into tags, the longest first, and add them to `found`, other words to `missing`."""
+        start = 0
+        while start < len(run):
+            for stop in range(min(len(run), start + self._longest), start, -1):
+                column = self.get(" ".join(word.text for word in run[start:stop]))
+                if column is not None:
+                    found.append((column, run[start].sign))
+                    start = stop
+                    break
+            else:
+                if clean_tag(run[start].text):
+                    missing.append(run[start].text)
+                start += 1
+
+
+def clean_tag(tag: str) -> str:
+    """Give a tag as it is shown: NFC, trimmed, white space folded to one space; empty where nothing is left."""
+    if not isinstance(tag, str):
+        raise DataError(f"A tag is {tag!r}, of type {type(tag).__name__}; expected text.")
+    return " ".join(unicodedata.normalize("NFC", tag).split())
+
+
+def tag_key(tag: str) -> str:
+    """Give that by which tags are compared."""
+    return unicodedata.normalize("NFC", clean_tag(tag).casefold())
+
+
+def _checked_lists(tag_lists: Iterable[Iterable[str]]) -> Iterator[Iterable[str]]:
+    for tags in tag_lists:
+        if isinstance(tags, str):
+            raise DataError(f"The tags of an image are the text '{tags}'; expected a list of tags, such as ['{tags}'].")
+        yield tags
+
+
+def _as_word(entry: str) -> Word:
+    text = clean_tag(entry)
+    return Word(text[1:], -1, quoted=True) if text.startswith("-") else Word(text, 1, quoted=True)
