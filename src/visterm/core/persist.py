@@ -1,4 +1,4 @@
-"""Folders that are whole or not there: JSON and safetensors, each file's checksum stored and checked, nothing pickled."""
+"""Folders that are whole or not there: JSON and safetensors, checksums stored and checked, nothing pickled."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def save_estimator(estimator: Any, registry: Registry, folder: Path, name: str) 
             values[key] = {"array": value.tolist()}
         else:
             values[key] = {"value": value}
-    description = {"name": registry.name_of(estimator), "params": _json_params(estimator), "values": values}
+    description = {"name": registry.name_of(estimator), "params": json_params(estimator), "values": values}
     write_json(folder / f"{name}.json", description)
     save_file({key: np.ascontiguousarray(array) for key, array in arrays.items()}, folder / f"{name}.safetensors")
 
@@ -175,7 +175,14 @@ def read_json(path: Path) -> Any:
         raise CorruptFileError(f"{path} cannot be read as JSON: {error}.") from error
 
 
-def _json_params(estimator: Any) -> dict[str, Any]:
+def json_params(estimator: Any) -> dict[str, Any]:
+    """Give an estimator's parameters as JSON holds them.
+
+    Raises
+    ------
+    UserError
+        If JSON cannot hold one.
+    """
     params = dict(estimator.get_params(deep=False))
     for key, value in params.items():
         if isinstance(value, np.random.RandomState | np.random.Generator):

@@ -7,7 +7,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.checks import as_csr, as_generator
 from visterm.core.errors import DataError, ImageError
+from visterm.core.persist import json_params
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Skipped
 from visterm.data.images import Decoded, decode_images
@@ -54,6 +55,12 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     argument: str | None = None
     """The constructor parameter that is filled by what stands after a colon in ``--encoder name:argument``."""
+
+    test_params: ClassVar[dict[str, Any]] = {}
+    """Constructor parameters of a small, quick instance: what the contract suite runs on."""
+
+    location_attributes: tuple[str, ...] = ()
+    """Learned attributes that say where something lies and not what it is: saved, but not part of the fingerprint."""
 
     fit_images: int = 5000
     """At most so many images, drawn by ``random_state``, are read to learn from."""
@@ -127,12 +134,10 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def fingerprint(self) -> str:
         """Name the output: changes whenever a parameter, a learned array or a network that shapes the rows does."""
         digest = hashlib.sha256()
-        params = {k: v for k, v in self.get_params(deep=False).items() if k not in self.speed_params}
-        digest.update(
-            json.dumps([type(self).__name__, self._fingerprint_params(params)], default=str, sort_keys=True).encode()
-        )
+        params = {k: v for k, v in json_params(self).items() if k not in self.speed_params}
+        digest.update(json.dumps([type(self).__name__, self._fingerprint_params(params)], sort_keys=True).encode())
         for key, value in sorted(vars(self).items()):
-            if key.endswith("_") and not key.startswith("_"):
+            if key.endswith("_") and not key.startswith("_") and key not in self.location_attributes:
                 digest.update(key.encode())
                 array = value.toarray() if sp.issparse(value) else np.asarray(value)
                 digest.update(np.ascontiguousarray(array).tobytes() if array.dtype != object else str(value).encode())
