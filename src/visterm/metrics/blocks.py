@@ -17,6 +17,10 @@ Scores: TypeAlias = "NDArray[Any] | Iterable[Block] | Callable[[], Iterable[Bloc
 
 KEEP_BYTES = 2**29
 MATRIX_BLOCK_BYTES = 2**25
+_WRONG_KIND = (
+    "{what}; expected a NumPy array (n_images, n_tags), pairs (slice of rows, array), "
+    "or a callable that gives such pairs."
+)
 
 
 class ScoreBlocks:
@@ -40,10 +44,7 @@ class ScoreBlocks:
             self._check_shape(scores.shape)
         elif not callable(scores):
             if not isinstance(scores, Iterable) or hasattr(scores, "tocsr"):
-                raise UserError(
-                    f"scores is a {type(scores).__name__}; expected an array (n_images, n_tags), "
-                    "blocks (slice of rows, array), or a callable that gives such blocks."
-                )
+                raise UserError(_WRONG_KIND.format(what=f"scores is a {type(scores).__name__}"))
             self._one_time = iter(scores) is scores
 
     def go_through(self, *, again: bool) -> Iterator[Block]:
@@ -80,7 +81,10 @@ class ScoreBlocks:
 
     def _blocks(self) -> Iterator[Block]:
         seen = np.zeros(self._judgements.n_images, bool)
-        for rows, block in self._source():
+        for item in self._source():
+            if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice)):
+                raise UserError(_WRONG_KIND.format(what=f"scores gives a {type(item).__name__}, not blocks"))
+            rows, block = item[0], np.asarray(item[1])
             rows = self._check_rows(rows, block, seen)
             yield rows, self._without_excluded(rows, self._check_values(rows, block))
         if not seen.all():

@@ -1,0 +1,86 @@
+"""Bootstrap intervals cover what they should, and repeat with their seed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import bootstrap
+
+from visterm.core.errors import DataError, ShapeError, UserError
+from visterm.metrics import bootstrap_mean, paired_bootstrap, significance
+
+
+def test_the_interval_of_a_mean_is_that_of_scipy():
+    values = np.random.default_rng(0).random(200)
+    theirs = bootstrap((values,), np.mean, method="percentile", n_resamples=10_000, rng=1).confidence_interval
+    ours = bootstrap_mean(values)
+    assert ours.mean == pytest.approx(values.mean())
+    np.testing.assert_allclose([ours.low, ours.high], theirs, atol=0.002)
+
+
+def test_a_wider_level_gives_a_wider_interval():
+    values = np.random.default_rng(0).random(50)
+    narrow, wide = bootstrap_mean(values, level=0.5), bootstrap_mean(values, level=0.99)
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
+def test_a_clear_difference_is_sure_and_its_sign_turns_with_the_order():
+    rng = np.random.default_rng(0)
+    second = rng.random(300)
+    first = second + 0.05 + 0.1 * rng.standard_normal(300)
+    one, other = paired_bootstrap(first, second), paired_bootstrap(second, first)
+    assert one.low > 0
+    assert one.p_value < 0.001
+    assert other.high < 0
+    assert one.mean == pytest.approx(np.mean(first - second)) == pytest.approx(-other.mean)
+
+
+def test_equal_models_differ_by_nothing():
+    assert paired_bootstrap([0.1, 0.5, 0.9], [0.1, 0.5, 0.9]) == (0.0, 0.0, 0.0, 1.0, 3)
+
+
+def test_the_interval_misses_the_truth_about_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    missed = sum(
+        not (r := paired_bootstrap(rng.normal(size=60), rng.normal(size=60), n_resamples=300)).low <= 0 <= r.high
+        for _ in range(400)
+    )
+    assert 8 <= missed <= 36  # 20 expected at 95 %
+
+
+def test_images_without_a_value_are_left_out():
+    assert paired_bootstrap([1, np.nan, 3, 2], [0, np.nan, 1, 2]) == paired_bootstrap([1, 3, 2], [0, 1, 2])
+    assert bootstrap_mean([1, np.nan, 3]) == bootstrap_mean([1, 3])
+
+
+def test_the_same_seed_gives_the_same_interval_and_another_seed_another():
+    values = np.random.default_rng(0).random(30)
+    assert bootstrap_mean(values, random_state=3) == bootstrap_mean(values, random_state=3)
+    assert bootstrap_mean(values, random_state=3) != bootstrap_mean(values, random_state=4)
+
+
+def test_resampling_in_small_parts_gives_as_many_resamples(monkeypatch):
+    monkeypatch.setattr(significance, "DRAWS_AT_ONCE", 100)
+    values = np.arange(30.0)
+    assert bootstrap_mean(values, n_resamples=1001).low == pytest.approx(values.mean() - 1.96 * 1.58, abs=0.4)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "error", "message"),
+    [
+        ([1, 2], [1, 2, 3], ShapeError, "first has 2 values, second 3"),
+        ([[1, 2]], [1, 2], ShapeError, "2 dimensions"),
+        ([1, np.nan, 2], [1, 2, 3], DataError, "1 images have a value of one model only, the first is 1"),
+        ([1, np.inf], [1, 2], DataError, "infinite"),
+        ([1, np.nan], [1, np.nan], DataError, "1 images have a value; at least 2"),
+    ],
+)
+def test_values_that_cannot_be_compared_are_refused(first, second, error, message):
+    with pytest.raises(error, match=message):
+        paired_bootstrap(first, second)
+
+
+@pytest.mark.parametrize(("setting", "value"), [("level", 0), ("level", 95), ("n_resamples", 0), ("n_resamples", 2.5)])
+def test_settings_without_sense_are_refused(setting, value):
+    with pytest.raises(UserError, match=f"{setting} is {value}"):
+        bootstrap_mean([1, 2, 3], **{setting: value})
