@@ -24,7 +24,7 @@ class GivenTags:
     judgements : Judgements
         What is relevant.
     ks : iterable of int
-        The numbers of tags a image that will be asked for. Where fewer tags are ranked, all of them are given.
+        The numbers of tags an image that will be asked for. Where fewer tags are ranked, all of them are given.
     """
 
     def __init__(self, judgements: Judgements, ks: Iterable[int]) -> None:
