@@ -49,7 +49,7 @@ def evaluate_tagger(
     if len(corpus) == 0:
         raise DataError("There are no images to measure on. Check --split and the tag file.")
     X, Y, skipped = encode_corpus(tagger.encoder, corpus, tagger.vocabulary, progress)
-    values = evaluate(tagger.model.score_blocks(X), Y, list(metrics))
+    values = evaluate(lambda: tagger.model.score_blocks(X), Y, list(metrics))
     given = [tag for tags in corpus.tags for tag in tags]
     unknown = sum(tag not in tagger.vocabulary for tag in given)
     return Evaluation(values, len(given), unknown, skipped)

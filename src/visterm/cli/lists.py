@@ -25,7 +25,7 @@ def metrics(json: options.Json = False) -> None:
     """List the measures of `visterm evaluate`."""
     from visterm.metrics.table import METRICS
 
-    rows = [[entry.name, entry.summary] for entry in METRICS]
+    rows = [[entry.example, entry.summary] for entry in METRICS]
     if json:
         for name, summary in rows:
             emit({"name": name, "summary": summary})

@@ -1,0 +1,128 @@
+"""Folders are whole or not there, and what was saved comes back bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from visterm.core.errors import CorruptFileError, StorageError
+from visterm.core.persist import MANIFEST, check_target, folder_kind, new_folder, open_folder
+
+
+def write(path, text, kind="run"):
+    with new_folder(path, kind) as folder:
+        (folder / "a.txt").write_text(text)
+
+
+def test_a_folder_appears_only_when_it_is_whole(tmp_path):
+    with new_folder(tmp_path / "run", "run") as folder:
+        (folder / "a.txt").write_text("x")
+        assert not (tmp_path / "run").exists()
+    assert (open_folder(tmp_path / "run", "run") / "a.txt").read_text() == "x"
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+def test_an_error_inside_leaves_the_old_folder(tmp_path):
+    write(tmp_path / "run", "old")
+    with pytest.raises(RuntimeError, match="half"), new_folder(tmp_path / "run", "run") as folder:
+        (folder / "a.txt").write_text("new")
+        raise RuntimeError("half-way")
+    assert (open_folder(tmp_path / "run", "run") / "a.txt").read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_new_folder_replaces_one_of_its_kind(tmp_path):
+    write(tmp_path / "run", "old")
+    write(tmp_path / "run", "new")
+    assert (open_folder(tmp_path / "run", "run") / "a.txt").read_text() == "new"
+
+
+def test_a_kill_between_the_two_renames_brings_the_old_folder_back(tmp_path):
+    write(tmp_path / "run", "old")
+    os.replace(tmp_path / "run", tmp_path / ".run.old")
+    assert (open_folder(tmp_path / "run", "run") / "a.txt").read_text() == "old"
+
+
+def test_a_kill_leaves_the_old_folder_and_the_next_write_sweeps_up(tmp_path):
+    write(tmp_path / "run", "old")
+    code = (
+        "import time, sys\nfrom visterm.core.persist import new_folder\n"
+        "with new_folder(sys.argv[1], 'run') as f:\n"
+        "    (f / 'a.txt').write_text('new'); print('in', flush=True); time.sleep(60)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "run")], stdout=subprocess.PIPE)
+    assert child.stdout.readline() == b"in\n"
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    assert (open_folder(tmp_path / "run", "run") / "a.txt").read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 2
+    time.sleep(0.05)
+    write(tmp_path / "run", "newer")
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("left", ["file", "folder"])
+def test_what_is_not_ours_is_never_replaced(tmp_path, left):
+    if left == "file":
+        (tmp_path / "run").write_text("mine")
+    else:
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "photo.jpg").write_text("mine")
+    with pytest.raises(StorageError, match="not a run of visterm"):
+        check_target(tmp_path / "run", "run")
+    with pytest.raises(StorageError, match="Choose another name"):
+        write(tmp_path / "run", "new")
+
+
+def test_a_run_is_not_replaced_by_a_catalogue(tmp_path):
+    write(tmp_path / "x", "run")
+    with pytest.raises(StorageError, match="not a catalogue"):
+        write(tmp_path / "x", "catalogue", kind="catalogue")
+    with pytest.raises(StorageError, match="is a run; expected a catalogue"):
+        open_folder(tmp_path / "x", "catalogue")
+    assert folder_kind(tmp_path / "x") == "run"
+
+
+def test_an_empty_folder_may_be_filled(tmp_path):
+    (tmp_path / "run").mkdir()
+    write(tmp_path / "run", "new")
+    assert (open_folder(tmp_path / "run", "run") / "a.txt").read_text() == "new"
+
+
+@pytest.mark.parametrize(("damage", "message"), [("change", "was changed"), ("remove", "is missing")])
+def test_a_damaged_file_is_found(tmp_path, damage, message):
+    write(tmp_path / "run", "old")
+    file = tmp_path / "run" / "a.txt"
+    file.write_text("bad") if damage == "change" else file.unlink()
+    with pytest.raises(CorruptFileError, match=message):
+        open_folder(tmp_path / "run", "run")
+
+
+def test_a_folder_of_a_newer_format_is_refused(tmp_path):
+    write(tmp_path / "run", "old")
+    manifest = json.loads((tmp_path / "run" / MANIFEST).read_text())
+    (tmp_path / "run" / MANIFEST).write_text(json.dumps(manifest | {"format": 99}))
+    with pytest.raises(StorageError, match="Install a newer visterm"):
+        open_folder(tmp_path / "run", "run")
+
+
+def test_a_missing_run_says_how_to_make_one(tmp_path):
+    with pytest.raises(StorageError, match="visterm fit IMAGES --tags FILE -o RUN"):
+        open_folder(tmp_path / "nothing", "run")
+
+
+def test_random_state_instances_are_saved_as_nothing(tmp_path):
+    from visterm.core.persist import load_estimator, save_estimator
+    from visterm.core.tables import MODELS
+
+    model = MODELS.create("wsabie", random_state=np.random.RandomState(3))
+    save_estimator(model, MODELS, tmp_path, "model")
+    assert load_estimator(MODELS, tmp_path, "model").random_state is None

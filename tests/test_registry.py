@@ -1,0 +1,61 @@
+"""Names are found, suggested, listed; nothing heavy is loaded before it is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from visterm.core.errors import MissingExtraError, UnknownNameError, UserError
+from visterm.core.registry import Entry, Registry
+from visterm.core.tables import ENCODERS, MODELS
+
+
+def test_a_misspelt_model_is_suggested():
+    with pytest.raises(UnknownNameError, match=r"Unknown model 'wsabi'\. Did you mean 'wsabie'\?"):
+        MODELS.load("wsabi")
+
+
+def test_a_name_like_no_other_lists_all():
+    with pytest.raises(UnknownNameError, match=r"Known: .*wsabie.*prior"):
+        MODELS.entry("xyzzy")
+
+
+def test_a_misspelt_parameter_is_suggested():
+    with pytest.raises(UnknownNameError, match=r"Unknown parameter of model 'wsabie' 'dmi'\. Did you mean 'dim'\?"):
+        MODELS.create("wsabie", dmi=10)
+
+
+def test_a_missing_package_names_the_extra():
+    table = Registry("model", [Entry("deep", "no_such_package.module:Deep", "", extra="torch")], group="visterm.none")
+    with pytest.raises(MissingExtraError, match=r"pip install 'visterm\[torch\]'"):
+        table.load("deep")
+
+
+def test_an_unregistered_class_cannot_be_saved_by_name():
+    with pytest.raises(UserError, match="entry-point group 'visterm.models'"):
+        MODELS.name_of(object())
+
+
+@pytest.mark.parametrize("registry", [MODELS, ENCODERS], ids=lambda r: r.kind)
+def test_every_entry_loads_and_knows_its_own_name(registry):
+    for entry in registry:
+        assert registry.name_of(object.__new__(entry.load())) == entry.name
+
+
+@pytest.mark.parametrize("command", [["--help"], ["models"], ["encoders"], ["metrics"], ["--version"]])
+def test_light_commands_load_nothing_heavy(command):
+    code = (
+        "import sys\nfrom visterm.cli.commands import app\n"
+        f"try: app({command!r})\nexcept SystemExit: pass\n"
+        "heavy = {'numba', 'sklearn', 'torch', 'onnxruntime', 'scipy'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_importing_visterm_loads_nothing_heavy():
+    code = "import sys, visterm; sys.exit(bool({'numba', 'sklearn', 'numpy', 'torch'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
