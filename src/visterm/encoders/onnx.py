@@ -213,10 +213,17 @@ class Onnx(Encoder):
 
 def _colours(name: str, value: float | Sequence[float]) -> NDArray[np.float32]:
     """Give one number a colour, from one number or three."""
-    numbers = np.asarray(value, dtype=np.float32)
+    try:
+        numbers = np.asarray(value, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise UserError(_not_colours(name, value)) from error
     if numbers.shape not in ((), (3,)) or not np.isfinite(numbers).all():
-        raise UserError(f"{name} is {value!r}; expected a number, or three: for red, green and blue.")
+        raise UserError(_not_colours(name, value))
     return np.broadcast_to(numbers, (3,))
+
+
+def _not_colours(name: str, value: object) -> str:
+    return f"{name} is {value!r}; expected a number, or three: for red, green and blue."
 
 
 def _divisors(std: float | Sequence[float]) -> NDArray[np.float32]:

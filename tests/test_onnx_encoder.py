@@ -1,0 +1,279 @@
+"""The onnx encoder shows photos to a network as it wants them, and makes rows of what it gives."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from tiny_networks import WEIGHTS, colour_network, sum_network
+from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UnknownNameError, UserError
+from visterm.core.persist import load_estimator, save_estimator
+from visterm.core.tables import ENCODERS
+from visterm.encoders.onnx import IMAGENET_MEAN, IMAGENET_STD, Onnx
+
+PLAIN = {"root": False, "centre": False, "normalise": False}
+RED, GREEN, BLUE = (200, 0, 0), (0, 100, 0), (0, 0, 50)
+
+
+def picture(colour, height=8, width=8):
+    return np.full((height, width, 3), colour, np.uint8)
+
+
+def striped(*colours, side=8):
+    """Squares of one colour each, side by side."""
+    return np.concatenate([picture(colour, side, side) for colour in colours], axis=1)
+
+
+@pytest.fixture
+def network(tmp_path):
+    return colour_network(tmp_path / "net.onnx")
+
+
+@pytest.fixture
+def photos():
+    rng = np.random.default_rng(0)
+    return [rng.integers(0, 256, (h, w, 3), dtype=np.uint8) for h, w in [(8, 8), (20, 30), (40, 11), (9, 9), (8, 64)]]
+
+
+def test_pixels_go_into_a_uint8_network_as_they_are(network):
+    rows = Onnx(path=network, **PLAIN).fit_transform([picture((10, 20, 30)), picture(RED)])
+    np.testing.assert_allclose(rows, [[10, 20, 30, 0], [200, 0, 0, 200]], rtol=1e-6)
+    assert rows.dtype == np.float32
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_colours_of_a_float_network_are_scaled_as_imagenets_networks_are_trained(tmp_path, dtype, channels_last):
+    path = colour_network(tmp_path / "net.onnx", dtype=dtype, channels_last=channels_last)
+    rows = Onnx(path=path, **PLAIN).fit_transform([picture((51, 102, 204))])
+    colour = (np.array([0.2, 0.4, 0.8]) - IMAGENET_MEAN) / IMAGENET_STD
+    np.testing.assert_allclose(rows, [colour @ WEIGHTS], rtol=1e-5 if dtype == "float32" else 1e-2)
+
+
+def test_mean_std_and_scale_are_the_users(tmp_path):
+    path = colour_network(tmp_path / "net.onnx", dtype="float32", channels_last=False)
+    rows = Onnx(path=path, mean=1, std=[1, 2, 4], scale=0.1, **PLAIN).fit_transform([picture((10, 50, 130))])
+    np.testing.assert_allclose(rows, [[0, 2, 3, -1]], atol=1e-6)
+
+
+@pytest.mark.parametrize("setting", [{"mean": (1, 2)}, {"mean": "grey"}, {"std": 0}, {"std": (1, 1, -1)}])
+def test_colours_that_cannot_be_are_refused(network, setting):
+    with pytest.raises(UserError, match=next(iter(setting))):
+        Onnx(path=network, **setting).fit([picture(RED)])
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("output", ["maps", "tokens"])
+def test_maps_and_tokens_are_averaged_to_the_row_of_the_features(tmp_path, output, channels_last, photos):
+    path = colour_network(
+        tmp_path / "net.onnx", dtype="float32", channels_last=channels_last, outputs=("features", output)
+    )
+    expected = Onnx(path=path, output="features").fit_transform(photos)
+    np.testing.assert_allclose(Onnx(path=path, output=output).fit_transform(photos), expected, atol=1e-5)
+
+
+def test_rows_are_rooted_centred_and_of_length_one(network):
+    images = [picture((4, 16, 25)), picture((100, 36, 81))]
+    encoder = Onnx(path=network, output="features").fit(images)
+    assert not encoder.rooted_  # the fourth feature of the first photo is 4 + 16 - 25
+    path = colour_network(network.with_name("positive.onnx"), weights=np.eye(3, dtype=np.float32))
+    encoder = Onnx(path=path).fit(images)
+    assert encoder.rooted_
+    np.testing.assert_allclose(encoder.centre_, [6, 5, 7], rtol=1e-6)
+    np.testing.assert_allclose(encoder.transform(images), np.array([[-4, -1, -2], [4, 1, 2]]) / 21**0.5, rtol=1e-5)
+
+
+def test_features_that_were_never_negative_may_become_so_later(tmp_path):
+    path = colour_network(tmp_path / "net.onnx")
+    encoder = Onnx(path=path, centre=False, normalise=False).fit([picture(RED)])
+    assert encoder.rooted_
+    np.testing.assert_allclose(encoder.transform([picture((0, 0, 49))]), [[0, 0, 7, -7]], rtol=1e-6)
+
+
+def test_a_row_of_zeros_stays_one(network):
+    rows = Onnx(path=network, centre=False).fit([picture(RED)]).transform([picture((0, 0, 0))])
+    assert (rows == 0).all()
+
+
+def test_the_whole_photo_is_squeezed_and_the_centre_cut_out(network):
+    photo = striped(RED, GREEN, BLUE)
+    whole, centre = (Onnx(path=network, views=v, **PLAIN).fit_transform([photo])[0] for v in ("whole", "centre"))
+    np.testing.assert_allclose(whole[:3], np.add(np.add(RED, GREEN), BLUE) / 3, rtol=0.02)
+    np.testing.assert_array_equal(centre[:3], GREEN)
+    upright = Onnx(path=network, views="centre", **PLAIN).fit_transform([photo.transpose(1, 0, 2)])[0]
+    np.testing.assert_array_equal(upright, centre)
+
+
+def test_three_views_are_the_mean_of_the_whole_and_both_ends(network):
+    photo = striped(RED, GREEN, BLUE)
+    three, whole = (Onnx(path=network, views=v, **PLAIN).fit_transform([photo])[0] for v in ("three", "whole"))
+    np.testing.assert_allclose(three, (whole + np.array([*RED, 200]) + np.array([*BLUE, -50])) / 3, rtol=1e-5)
+
+
+def test_a_square_photo_has_one_view(network, photos):
+    rows = [
+        Onnx(path=network, views=v, **PLAIN).fit(photos).transform(photos[:1]) for v in ("three", "whole", "centre")
+    ]
+    np.testing.assert_array_equal(rows[0], rows[1])
+    np.testing.assert_array_equal(rows[0], rows[2])
+
+
+def test_unknown_views_are_refused_with_those_that_are_known(network):
+    with pytest.raises(UserError, match="'five'; expected one of 'whole', 'centre', 'three'"):
+        Onnx(path=network, views="five").fit([picture(RED)])
+
+
+def test_bytes_are_the_same_for_any_threads_and_any_company(tmp_path, photos):
+    path = colour_network(tmp_path / "net.onnx", dtype="float32", size="S")
+    encoders = [Onnx(path=path, n_jobs=j, batch_size=b).fit(photos) for j, b in [(1, 32), (2, 32), (2, 1), (1, 2)]]
+    rows = [encoder.transform(photos) for encoder in encoders]
+    assert all(row.tobytes() == rows[0].tobytes() for row in rows)
+    assert len({encoder.fingerprint for encoder in encoders}) == 1
+    assert b"".join(encoders[0].transform([photo]).tobytes() for photo in photos) == rows[0].tobytes()
+
+
+def test_the_only_output_or_the_one_named_as_features_is_read_unasked(tmp_path):
+    images = [picture((10, 20, 30))]
+    only = colour_network(tmp_path / "only.onnx", outputs=("negated",))
+    assert Onnx(path=only, **PLAIN).fit_transform(images)[0, 0] == -10
+    several = colour_network(tmp_path / "several.onnx", outputs=("negated", "embedding"))
+    assert Onnx(path=several, **PLAIN).fit_transform(images)[0, 0] == 10
+    assert Onnx(path=several, output="negated", **PLAIN).fit_transform(images)[0, 0] == -10
+
+
+def test_several_outputs_of_which_none_looks_like_features_are_listed(tmp_path):
+    path = colour_network(tmp_path / "net.onnx", outputs=("logits", "negated"))
+    with pytest.raises(UserError, match=r"logits, negated.*--encoder-set output="):
+        Onnx(path=path).fit([picture(RED)])
+
+
+def test_an_output_that_is_not_there_is_refused_with_the_nearest(network):
+    with pytest.raises(UnknownNameError, match=r"'feature'.*Did you mean 'features'"):
+        Onnx(path=network, output="feature").fit([picture(RED)])
+
+
+@pytest.mark.parametrize(("output", "words"), [("total", "has the shape"), ("nothing", "NaN or infinity")])
+def test_outputs_that_make_no_row_are_refused(tmp_path, output, words):
+    path = colour_network(tmp_path / "net.onnx", outputs=("features", output))
+    with pytest.raises(DataError, match=words):
+        Onnx(path=path, output=output).fit([picture(RED)])
+
+
+def test_the_size_is_the_networks_or_where_it_takes_any_the_users(tmp_path, network):
+    free = colour_network(tmp_path / "free.onnx", size="S")
+    images = [striped(RED, BLUE)]
+    assert Onnx(path=free, size=5).fit(images)._open().size == 5
+    assert Onnx(path=free).fit(images)._open().size == 224
+    assert Onnx(path=network).fit(images)._open().size == 8
+    with pytest.raises(UserError, match=r"size is 9, but .* 8 × 8"):
+        Onnx(path=network, size=9).fit(images)
+    with pytest.raises(UserError, match="size is 0"):
+        Onnx(path=free, size=0).fit(images)
+
+
+def test_a_network_for_a_fixed_number_of_images_gives_the_same_rows(tmp_path, network, photos):
+    fixed = colour_network(tmp_path / "fixed.onnx", batch=3)
+    np.testing.assert_array_equal(
+        Onnx(path=fixed, **PLAIN).fit_transform(photos), Onnx(path=network, **PLAIN).fit_transform(photos)
+    )
+
+
+@pytest.mark.parametrize(
+    "inputs", [{"a": [1, 8, 8, 3], "b": [1, 8, 8, 3]}, {"a": [1, 12]}, {"a": [1, 8, 8, 4]}, {"a": [1, 3, 8, 9]}]
+)
+def test_a_network_that_takes_no_square_images_is_refused_with_what_it_takes(tmp_path, inputs):
+    path = sum_network(tmp_path / "sum.onnx", inputs=inputs)
+    with pytest.raises(UserError, match=r"takes a tensor\(float\).*expected"):
+        Onnx(path=path).fit([picture(RED)])
+
+
+def test_without_a_network_the_message_says_how_to_give_one():
+    with pytest.raises(UserError, match="--encoder onnx:PATH"):
+        Onnx().fit([picture(RED)])
+
+
+def test_nothing_is_opened_before_the_first_use(tmp_path):
+    encoder = Onnx(path=tmp_path / "none.onnx")
+    with pytest.raises(StorageError, match=r"no network at .*none\.onnx"):
+        encoder.fit([picture(RED)])
+    (tmp_path / "none.onnx").write_bytes(b"not a network")
+    with pytest.raises(StorageError, match="cannot be opened as an ONNX network"):
+        encoder.fit([picture(RED)])
+
+
+def test_the_fingerprint_names_the_content_of_the_network_and_not_its_place(tmp_path, network):
+    copied = tmp_path / "elsewhere" / "other.onnx"
+    copied.parent.mkdir()
+    copied.write_bytes(network.read_bytes())
+    other = colour_network(tmp_path / "changed.onnx", weights=2 * WEIGHTS)
+    assert Onnx(path=network).fingerprint == Onnx(path=copied).fingerprint != Onnx(path=other).fingerprint
+    fitted = [Onnx(path=path).fit([picture(RED)]).fingerprint for path in (network, copied, other)]
+    assert fitted[0] == fitted[1] != fitted[2]
+
+
+def saved_and_loaded(encoder, folder):
+    folder.mkdir(exist_ok=True)
+    save_estimator(encoder, ENCODERS, folder, "encoder")
+    return load_estimator(ENCODERS, folder, "encoder")
+
+
+def test_a_saved_encoder_finds_its_network_from_another_working_folder(tmp_path, network, photos, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    encoder = Onnx(path="net.onnx").fit(photos)
+    loaded = saved_and_loaded(encoder, tmp_path / "run")
+    (tmp_path / "away").mkdir()
+    monkeypatch.chdir(tmp_path / "away")
+    assert loaded.transform(photos).tobytes() == encoder.transform(photos).tobytes()
+
+
+def test_a_saved_encoder_whose_network_is_gone_says_where_it_should_be(tmp_path, network, photos):
+    encoder = Onnx(path=network).fit(photos)
+    expected = encoder.transform(photos)
+    loaded = saved_and_loaded(encoder, tmp_path / "run")
+    moved = network.rename(tmp_path / "moved.onnx")
+    assert loaded.fingerprint == encoder.fingerprint
+    with pytest.raises(StorageError, match=r"not at .*net\.onnx.*Put it back"):
+        loaded.transform(photos)
+    np.testing.assert_array_equal(loaded.set_params(path=moved).transform(photos), expected)
+
+
+def test_a_saved_encoder_refuses_a_network_that_was_changed(tmp_path, network, photos):
+    loaded = saved_and_loaded(Onnx(path=network).fit(photos), tmp_path / "run")
+    colour_network(network, weights=2 * WEIGHTS)
+    with pytest.raises(EncoderMismatchError, match=r"net\.onnx has changed.*fit again"):
+        loaded.transform(photos)
+
+
+def test_fitting_again_takes_the_network_as_it_is_now(network):
+    encoder = Onnx(path=network, **PLAIN)
+    assert encoder.fit_transform([picture(RED)])[0, 0] == 200
+    colour_network(network, weights=3 * WEIGHTS)
+    assert encoder.fit_transform([picture(RED)])[0, 0] == 600
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda encoder: pickle.loads(pickle.dumps(encoder))])
+def test_a_copy_works_without_the_session(network, photos, duplicate):
+    encoder = Onnx(path=network).fit(photos)
+    copied = duplicate(encoder)
+    assert not any("opened" in name for name in vars(copied))
+    assert copied.transform(photos).tobytes() == encoder.transform(photos).tobytes()
+
+
+def test_a_clone_has_the_settings_and_nothing_learned(network, photos):
+    copied = clone(Onnx(path=network, views="centre").fit(photos))
+    assert copied.get_params() == Onnx(path=network, views="centre").get_params()
+    assert not hasattr(copied, "network_sha256_")
+
+
+@pytest.mark.shared
+def test_mobilenet_gives_rows_of_length_one_and_sees_what_photos_share(shared):
+    photos = sorted((shared / "data/corel5k/images").iterdir())[:12]
+    encoder = Onnx(path=shared / "models/mobilenet_v2.onnx", views="whole").fit(photos)
+    rows = encoder.transform(photos)
+    assert rows.shape == (12, 1280)
+    assert encoder.rooted_
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)

@@ -1,0 +1,77 @@
+"""ONNX networks of a few numbers, written for tests: mean colours, maps and tokens of one image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+ELEMENTS = {"uint8": TensorProto.UINT8, "float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16}
+WEIGHTS = np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, -1]], np.float32)
+
+
+def colour_network(
+    path: Path,
+    *,
+    dtype: str = "uint8",
+    channels_last: bool = True,
+    size: int | str = 8,
+    batch: int | str = "N",
+    weights: np.ndarray = WEIGHTS,
+    outputs: tuple[str, ...] = ("features",),
+) -> Path:
+    """Write a network whose outputs follow from the mean colour of an image, and give its path.
+
+    Outputs that can be asked for: "features", "embedding" and "logits" (mean colour times `weights`), "negated" (minus
+    that), "maps" (the pixels times `weights`, as laid out in the input), "tokens" (the rows of the picture), "nothing"
+    (features over zero) and "total" (one number for all images).
+    """
+    shape = [batch, size, size, 3] if channels_last else [batch, 3, size, size]
+    to_last = helper.make_node("Identity" if channels_last else "Transpose", ["floats"], ["pixels"])
+    if not channels_last:
+        to_last.attribute.append(helper.make_attribute("perm", [0, 2, 3, 1]))
+    nodes = [
+        helper.make_node("Cast", ["image"], ["floats"], to=TensorProto.FLOAT),
+        to_last,
+        helper.make_node("MatMul", ["pixels", "weights"], ["maps_last"]),
+        helper.make_node("ReduceMean", ["maps_last"], ["tokens_made"], axes=[2], keepdims=0),
+        helper.make_node("ReduceMean", ["tokens_made"], ["mean"], axes=[1], keepdims=0),
+    ]
+    making = {
+        "negated": helper.make_node("Neg", ["mean"], ["negated"]),
+        "maps": helper.make_node("Identity", ["maps_last"], ["maps"])
+        if channels_last
+        else helper.make_node("Transpose", ["maps_last"], ["maps"], perm=[0, 3, 1, 2]),
+        "tokens": helper.make_node("Identity", ["tokens_made"], ["tokens"]),
+        "nothing": helper.make_node("Div", ["mean", "zero"], ["nothing"]),
+        "total": helper.make_node("ReduceSum", ["mean"], ["total"], keepdims=0),
+    }
+    nodes += [making.get(name) or helper.make_node("Identity", ["mean"], [name]) for name in outputs]
+    graph = helper.make_graph(
+        nodes,
+        "colours",
+        [helper.make_tensor_value_info("image", ELEMENTS[dtype], shape)],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+        [numpy_helper.from_array(weights, "weights"), numpy_helper.from_array(np.zeros(1, np.float32), "zero")],
+    )
+    return _save(graph, path)
+
+
+def sum_network(path: Path, *, inputs: dict[str, list[int]]) -> Path:
+    """Write a network that adds up whatever float inputs it has: not a network of images."""
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
+    graph = helper.make_graph(
+        [helper.make_node("Sum", list(inputs), ["sum"])],
+        "sum",
+        values,
+        [helper.make_tensor_value_info("sum", TensorProto.FLOAT, None)],
+    )
+    return _save(graph, path)
+
+
+def _save(graph: onnx.GraphProto, path: Path) -> Path:
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path)
+    return path
