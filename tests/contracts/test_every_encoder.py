@@ -1,0 +1,240 @@
+"""What every encoder promises: one row an image, names for its output, and nothing lost by saving."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from PIL import Image
+from sklearn.base import clone
+
+from tiny_networks import colour_network
+from visterm.core.errors import DataError, ImageError
+from visterm.core.persist import load_estimator, save_estimator
+from visterm.core.tables import ENCODERS
+
+ARGUMENTS = {"onnx": lambda folder: {"path": str(colour_network(folder / "tiny.onnx"))}}
+"""What an encoder needs that no class can hold: files, made in a folder."""
+
+SIZES = [(48, 64), (64, 48), (40, 40), (33, 90), (70, 31), (57, 59)]
+
+encoders = pytest.mark.parametrize("name", ENCODERS.names())
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Files of blocks of colour under noise, no two of one size."""
+    folder = tmp_path_factory.mktemp("photos")
+    rng = np.random.default_rng(7)
+    paths = []
+    for i, (height, width) in enumerate(SIZES):
+        blocks = rng.integers(0, 256, (8, 8, 3)).repeat(12, axis=0).repeat(12, axis=1)[:height, :width]
+        noisy = np.clip(blocks + rng.normal(0, 12, (height, width, 3)), 0, 255).astype(np.uint8)
+        paths.append(folder / f"{i}.png")
+        Image.fromarray(noisy).save(paths[-1])
+    return paths
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Make the small instance of an encoder, with other settings if given."""
+
+    def made(name, **params):
+        needed = ARGUMENTS[name](tmp_path) if name in ARGUMENTS else {}
+        return ENCODERS.create(name, **{**ENCODERS.load(name).test_params, **needed, **params})
+
+    return made
+
+
+@pytest.fixture
+def broken(tmp_path):
+    path = tmp_path / "broken.jpeg"
+    path.write_bytes(b"\xff\xd8\xff\xe0 cut off")
+    return path
+
+
+def as_array(rows):
+    return rows.toarray() if sp.issparse(rows) else rows
+
+
+def has(name, param):
+    return param in inspect.signature(ENCODERS.load(name)).parameters
+
+
+def assert_same_bytes(a, b):
+    assert as_array(a).dtype == np.float32
+    np.testing.assert_array_equal(as_array(a), as_array(b))
+
+
+@encoders
+def test_gives_exactly_one_finite_row_an_image_in_order(name, make, photos):
+    encoder = make(name).fit(photos)
+    rows = as_array(encoder.transform(photos))
+    assert rows.dtype == np.float32
+    assert rows.shape[0] == len(photos)
+    assert np.isfinite(rows).all()
+    assert len(np.unique(rows, axis=0)) == len(photos)
+    np.testing.assert_allclose(as_array(encoder.transform(photos[::-1])), rows[::-1], atol=1e-5)
+
+
+@encoders
+def test_a_row_does_not_depend_on_its_company(name, make, photos):
+    encoder = make(name).fit(photos)
+    together = as_array(encoder.transform(photos))
+    alone = np.concatenate([as_array(encoder.transform([photo])) for photo in photos])
+    np.testing.assert_allclose(alone, together, atol=1e-5)
+
+
+@encoders
+def test_arrays_are_encoded_as_the_files_that_hold_them(name, make, photos):
+    encoder = make(name).fit(photos)
+    pixels = [np.asarray(Image.open(path)) for path in photos]
+    assert_same_bytes(encoder.transform(pixels), encoder.transform(photos))
+    assert_same_bytes(encoder.transform([str(path) for path in photos]), encoder.transform(photos))
+
+
+@encoders
+def test_very_small_and_very_long_images_have_a_row_too(name, make, photos):
+    encoder = make(name).fit(photos)
+    images = [np.full(shape, 90, np.uint8) for shape in [(1, 1, 3), (2, 2, 3), (1, 300, 3), (300, 1, 3)]]
+    rows = as_array(encoder.transform(images))
+    assert rows.shape == (4, as_array(encoder.transform(photos[:1])).shape[1])
+    assert np.isfinite(rows).all()
+
+
+@encoders
+def test_images_that_cannot_be_read_are_skipped_and_listed(name, make, photos, broken):
+    encoder = make(name).fit(photos)
+    missing = broken.with_name("missing.png")
+    rows, kept, skipped = encoder.encode([photos[0], broken, *photos[1:3], missing])
+    assert kept.tolist() == [0, 2, 3]
+    assert [entry.image for entry in skipped] == [str(broken), str(missing)]
+    assert all(entry.reason for entry in skipped)
+    np.testing.assert_allclose(as_array(rows), as_array(encoder.transform(photos[:3])), atol=1e-5)
+
+
+@encoders
+def test_transform_raises_for_an_image_that_cannot_be_read(name, make, photos, broken):
+    with pytest.raises(ImageError, match=r"broken\.jpeg"):
+        make(name).fit(photos).transform([photos[0], broken])
+
+
+@encoders
+def test_fit_skips_unreadable_images_only_if_asked(name, make, photos, broken):
+    encoder = make(name)
+    if not encoder._learns():
+        pytest.skip(f"{name} learns nothing, so fit reads no images")
+    with pytest.raises(ImageError, match=r"broken\.jpeg"):
+        encoder.fit([*photos, broken])
+    assert encoder.fit([*photos, broken], skip_unreadable=True).transform(photos).shape[0] == len(photos)
+    with pytest.raises(DataError):
+        encoder.fit([broken], skip_unreadable=True)
+
+
+@encoders
+def test_no_images_to_learn_from_is_an_error(name, make):
+    with pytest.raises(DataError, match="no images"):
+        make(name).fit([])
+
+
+@encoders
+def test_no_images_to_encode_is_no_error(name, make, photos):
+    rows, kept, skipped = make(name).fit(photos).encode([])
+    assert rows.shape[0] == 0
+    assert kept.size == 0
+    assert skipped == []
+
+
+@encoders
+@pytest.mark.parametrize("param", ["n_jobs", "batch_size"])
+def test_what_only_changes_the_speed_changes_no_byte_and_no_fingerprint(name, make, photos, param):
+    if not has(name, param):
+        pytest.skip(f"{name} has no {param}")
+    one, two = (make(name, **{param: value}).fit(photos) for value in (1, 2))
+    assert one.fingerprint == two.fingerprint
+    assert_same_bytes(one.transform(photos), two.transform(photos))
+
+
+@encoders
+def test_the_same_photos_and_seed_give_the_same_fingerprint_and_a_second_fit_forgets_the_first(name, make, photos):
+    first = make(name).fit(photos)
+    again = make(name).fit(photos[:2]).fit(photos)
+    assert again.fingerprint == first.fingerprint
+    assert_same_bytes(again.transform(photos), first.transform(photos))
+
+
+@encoders
+def test_the_fingerprint_changes_with_every_number_and_choice_that_shapes_the_rows(name, make):
+    plain = make(name)
+    for param, value in plain.get_params(deep=False).items():
+        if param in plain.speed_params or param == ENCODERS.load(name).argument:
+            continue
+        other = not value if isinstance(value, bool) else value + 1 if isinstance(value, int | float) else "other"
+        changed = clone(plain).set_params(**{param: other})
+        assert changed.fingerprint != plain.fingerprint, param
+
+
+@encoders
+def test_the_fingerprint_changes_with_what_was_learned(name, make, photos):
+    encoder = make(name)
+    if not encoder._learns():
+        pytest.skip(f"{name} learns nothing")
+    before = encoder.fingerprint
+    first = encoder.fit(photos[:3]).fingerprint
+    second = encoder.fit(photos[3:]).fingerprint
+    assert len({before, first, second}) == 3
+
+
+@encoders
+def test_saved_and_loaded_it_gives_the_same_bytes_under_the_same_fingerprint(name, make, photos, tmp_path):
+    encoder = make(name).fit(photos)
+    save_estimator(encoder, ENCODERS, tmp_path, "encoder")
+    loaded = load_estimator(ENCODERS, tmp_path, "encoder")
+    assert type(loaded) is type(encoder)
+    assert loaded.fingerprint == encoder.fingerprint
+    assert_same_bytes(loaded.transform(photos), encoder.transform(photos))
+    assert {path.suffix for path in Path(tmp_path).glob("encoder.*")} == {".json", ".safetensors"}
+
+
+@encoders
+def test_the_constructor_only_assigns(name, make):
+    defaults = inspect.signature(ENCODERS.load(name)).parameters.values()
+    assert all(param.kind is param.KEYWORD_ONLY and param.default is not param.empty for param in defaults)
+    encoder = make(name)
+    assert set(vars(encoder)) == set(encoder.get_params(deep=False))
+    nonsense = {param.name: object() for param in defaults}
+    assert ENCODERS.create(name, **nonsense).get_params(deep=False) == nonsense
+
+
+@encoders
+def test_a_clone_has_the_settings_and_learns_the_same(name, make, photos):
+    encoder = make(name).fit(photos)
+    copied = clone(encoder)
+    assert copied.get_params() == encoder.get_params()
+    assert not [key for key in vars(copied) if key.endswith("_")]
+    assert copied.fit(photos).fingerprint == encoder.fingerprint
+
+
+@encoders
+def test_encoding_reports_each_image(name, make, photos, broken):
+    class Counter:
+        def __init__(self):
+            self.steps, self.open = 0, 0
+
+        def start(self, task, total=None):
+            assert task
+            self.open += 1
+
+        def advance(self, steps=1, note=""):
+            self.steps += steps
+
+        def finish(self):
+            self.open -= 1
+
+    encoder = make(name).fit(photos, progress=(fitting := Counter()))
+    encoder.encode([*photos, broken], progress=(encoding := Counter()))
+    assert encoding.steps == len(photos) + 1
+    assert fitting.open == encoding.open == 0
