@@ -1,0 +1,106 @@
+"""Reading tags in any of the forms that people keep them in, and finding out which one it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from visterm.core.errors import TagFileError
+from visterm.data.image_folders import find_images
+from visterm.data.splits import STANDARD, split_name
+from visterm.data.tag_formats.folders import read_folder_tags, read_sidecars, sidecar
+from visterm.data.tag_formats.record import TagRecord, check_separator, merged
+from visterm.data.tag_formats.tables import read_table
+
+METADATA = ("metadata.jsonl", "metadata.csv")
+"""What Hugging Face's image folders call their tables, in the order of preference."""
+
+
+def read_tags(
+    source: str | os.PathLike[str],
+    images: str | os.PathLike[str],
+    *,
+    image_column: str | None = None,
+    tags_column: str | None = None,
+    separator: str | None = None,
+) -> list[TagRecord]:
+    """Read the tags of a folder of images.
+
+    Parameters
+    ----------
+    source : "auto" or path-like
+        A CSV, TSV or JSON-lines file; or ``"auto"`` to take the first of these that the image folder has:
+        ``metadata.jsonl`` or ``metadata.csv`` (or one in each sub-folder: names begin there, and a sub-folder
+        "train" or "test" is a split), a ``.txt`` beside each image, a folder a tag.
+    images : path-like
+        The image folder.
+    image_column, tags_column : str, optional
+        Columns of a table to use instead of "file_name" or "image", and of "tags" or "labels". With them, "auto"
+        looks for tables only.
+    separator : str, optional
+        What stands between tags in a text: by default ``;`` if there is one, else ``,``.
+
+    Returns
+    -------
+    list of TagRecord
+        One for each image named, in the order of the file. A tag written ``-beach`` is a negative: no beach.
+
+    Raises
+    ------
+    TagFileError
+        If nothing of the kind is there, or it cannot be understood.
+    """
+    check_separator(separator)
+    folder = Path(images)
+    if source != "auto":
+        path = Path(source)
+        if not path.is_file():
+            what = "is a folder" if path.is_dir() else "does not exist"
+            raise TagFileError(f"The tag file {path} {what}; expected a .csv, .tsv or .jsonl file, or 'auto'.")
+        table = read_table(path, image_column=image_column, tags_column=tags_column, separator=separator)
+        return merged(table)
+    tables = _metadata_files(folder)
+    if tables:
+        return merged(
+            _below(path.parent.relative_to(folder), row)
+            for path in tables
+            for row in read_table(path, image_column=image_column, tags_column=tags_column, separator=separator)
+        )
+    if image_column is None and tags_column is None:
+        found = find_images(folder)
+        if any(sidecar(image) for image in found):
+            return read_sidecars(folder, found, separator)
+        records = read_folder_tags(folder, found)
+        if records:
+            return records
+    raise TagFileError(_nothing_found(folder, tables_only=image_column is not None or tags_column is not None))
+
+
+def _metadata_files(folder: Path) -> list[Path]:
+    """Find the table of the folder itself, or else those of its sub-folders."""
+    for name in METADATA:
+        if (folder / name).is_file():
+            return [folder / name]
+    below: dict[Path, Path] = {}
+    for name in METADATA:
+        for path in sorted(folder.rglob(name)):
+            if not any(part.startswith(".") for part in path.relative_to(folder).parts):
+                below.setdefault(path.parent, path)
+    return [below[parent] for parent in sorted(below)]
+
+
+def _below(parent: Path, row: TagRecord) -> TagRecord:
+    """Give a row of a sub-folder's table its path inside the image folder, and the split that the sub-folder names."""
+    top = split_name(parent.parts[0]) if parent.parts else None
+    split = row.split or (top if top in STANDARD else None)
+    return row._replace(image=(parent / row.image).as_posix(), split=split)
+
+
+def _nothing_found(folder: Path, *, tables_only: bool) -> str:
+    looked_for = [f"a table ({' or '.join(METADATA)})"]
+    if not tables_only:
+        looked_for += ["a .txt beside each image (1.txt for 1.jpg)", "a folder a tag (beach/1.jpg)"]
+    return (
+        f"No tags were found in {folder}. Looked for: {'; '.join(looked_for)}. "
+        "If the tags are in another file, name it (--tags FILE)."
+    )

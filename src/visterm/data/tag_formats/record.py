@@ -1,0 +1,97 @@
+"""One image's tags as a tag file gives them, and how texts become tags."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from visterm.core.errors import TagFileError, UserError
+from visterm.core.vocabulary import clean_tag
+
+
+class TagRecord(NamedTuple):
+    """What a tag file says of one image.
+
+    Attributes
+    ----------
+    image : str
+        The file's name as the tag file has it, or its path inside the image folder, with forward slashes.
+    tags : list of str
+        Given.
+    negatives : list of str
+        Explicitly not there: written with ``-`` before the tag.
+    split : str or None
+        "train", "valid", "test" or another name; None where nothing is said.
+    """
+
+    image: str
+    tags: list[str]
+    negatives: list[str]
+    split: str | None
+
+
+def record(image: str, tags: Iterable[str], split: str | None) -> TagRecord:
+    """Sort tags into those given and, by their ``-``, those explicitly not; empty ones and repetitions go."""
+    cleaned = dict.fromkeys(filter(None, map(clean_tag, tags)))
+    given = [tag for tag in cleaned if not tag.startswith("-")]
+    negatives = dict.fromkeys(tag.lstrip("- ") for tag in cleaned if tag.startswith("-"))
+    return TagRecord(image, given, [tag for tag in negatives if tag], split)
+
+
+def merged(records: Iterable[TagRecord]) -> list[TagRecord]:
+    """Join the records of one image, in the order of the first of each.
+
+    Raises
+    ------
+    TagFileError
+        If an image is in two splits.
+    """
+    first: dict[str, TagRecord] = {}
+    for new in records:
+        old = first.get(new.image)
+        if old is None:
+            first[new.image] = new
+            continue
+        if old.split and new.split and old.split != new.split:
+            raise TagFileError(
+                f"The image {new.image} is in two splits, '{old.split}' and '{new.split}'; expected one. "
+                "Leave one of its rows out."
+            )
+        tags = list(dict.fromkeys(old.tags + new.tags))
+        negatives = list(dict.fromkeys(old.negatives + new.negatives))
+        first[new.image] = TagRecord(new.image, tags, negatives, old.split or new.split)
+    return list(first.values())
+
+
+def check_separator(separator: str | None) -> None:
+    """Refuse a separator that separates nothing."""
+    if separator == "":
+        raise UserError("separator is empty; expected one or more characters, such as ';'.")
+
+
+def choose_separator(texts: Iterable[str], separator: str | None) -> str:
+    """Give the separator of tags: the one asked for, else ``;`` if any text has one, else ``,``."""
+    check_separator(separator)
+    return separator or (";" if any(";" in text for text in texts) else ",")
+
+
+def split_text(text: str, separator: str) -> list[str]:
+    """Split a text into tags at line ends and at `separator`."""
+    return [tag for line in re.split(r"[\r\n]+", text) for tag in line.split(separator)]
+
+
+def listed(text: str) -> list[Any] | None:
+    """Read a list in JSON or as Python prints it (``['sea', 'sky']``); None where the text is no such list."""
+    text = text.strip()
+    if not (text.startswith("[") and text.endswith("]")):
+        return None
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            value = parse(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        return value if isinstance(value, list) else None
+    return None

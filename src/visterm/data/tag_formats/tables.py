@@ -1,0 +1,189 @@
+"""Tags in tables (CSV, TSV) and JSON lines: a column of file names, a column of tags, and maybe one of splits."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from visterm.core.errors import TagFileError
+from visterm.data.splits import split_name
+from visterm.data.tag_formats.record import TagRecord, choose_separator, listed, record, split_text
+from visterm.data.tag_formats.text import read_text
+
+IMAGE_COLUMNS = ("file_name", "image")
+TAGS_COLUMNS = ("tags", "labels")
+SPLIT_COLUMN = "split"
+JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+
+_DELIMITERS = (",", "\t", ";", "|")
+
+
+class Row(NamedTuple):
+    """One row of a table: where it stands, and its cells by column."""
+
+    line: int
+    cells: dict[str, Any]
+
+
+def read_table(
+    path: Path, *, image_column: str | None = None, tags_column: str | None = None, separator: str | None = None
+) -> list[TagRecord]:
+    """Read a CSV, TSV or JSON-lines file.
+
+    Parameters
+    ----------
+    path : Path
+        JSON lines are known by their suffix or first character; the delimiter of other tables by the header it makes.
+    image_column, tags_column : str, optional
+        Columns to use instead of "file_name" or "image", and of "tags" or "labels" (in either case).
+    separator : str, optional
+        What stands between tags in one cell: by default ``;`` if any cell has one, else ``,``. Lists need none.
+
+    Returns
+    -------
+    list of TagRecord
+        One for each row.
+
+    Raises
+    ------
+    TagFileError
+        If it is not UTF-8, a column is missing, or a row cannot be understood: the message names file and line.
+    """
+    text = read_text(path)
+    wanted = Columns(image_column, tags_column)
+    is_json = path.suffix.lower() in JSON_SUFFIXES or text.lstrip().startswith("{")
+    rows = _json_rows(path, text) if is_json else _delimited_rows(path, text, wanted)
+    if not rows:
+        raise TagFileError(f"The tag file {path} has no rows.")
+    names = list(dict.fromkeys(name for row in rows for name in row.cells))
+    image_name, tags_name = wanted.image_in(names, path), wanted.tags_in(names, path)
+    split_in_file = _find([SPLIT_COLUMN], names)
+    cells = [_tags_cell(path, row, tags_name) for row in rows]
+    separator = choose_separator((cell for cell in cells if isinstance(cell, str)), separator)
+    return [
+        record(
+            _image_cell(path, row, image_name),
+            split_text(cell, separator) if isinstance(cell, str) else cell,
+            split_name(_text_cell(path, row, split_in_file)) if split_in_file else None,
+        )
+        for row, cell in zip(rows, cells, strict=True)
+    ]
+
+
+class Columns:
+    """The columns to look for, and the errors that say which there are."""
+
+    def __init__(self, image: str | None, tags: str | None) -> None:
+        self._image = [image] if image is not None else list(IMAGE_COLUMNS)
+        self._tags = [tags] if tags is not None else list(TAGS_COLUMNS)
+
+    def fit(self, names: list[str]) -> int:
+        """Say how many of the two columns a header has."""
+        return sum(_find(wanted, names) is not None for wanted in (self._image, self._tags))
+
+    def image_in(self, names: list[str], path: Path) -> str:
+        """Find the column of file names."""
+        return self._required(self._image, names, path, "file names", "image column (--image-column)")
+
+    def tags_in(self, names: list[str], path: Path) -> str:
+        """Find the column of tags."""
+        return self._required(self._tags, names, path, "tags", "tags column (--tags-column)")
+
+    @staticmethod
+    def _required(wanted: list[str], names: list[str], path: Path, what: str, option: str) -> str:
+        found = _find(wanted, names)
+        if found is None:
+            raise TagFileError(
+                f"The tag file {path} has no column of {what} named {' or '.join(map(repr, wanted))}; "
+                f"its first line or its objects name: {', '.join(map(repr, names)) or 'nothing'}. Name the {option}."
+            )
+        return found
+
+
+def _find(wanted: list[str], names: Iterable[str]) -> str | None:
+    by_key = {name.strip().casefold(): name for name in reversed(list(names))}
+    return next((by_key[key] for key in (name.strip().casefold() for name in wanted) if key in by_key), None)
+
+
+def _json_rows(path: Path, text: str) -> list[Row]:
+    rows = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            cells = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise TagFileError(f"{path}, line {number}: not JSON ({error}); expected one object a line.") from error
+        if not isinstance(cells, dict):
+            raise TagFileError(
+                f"{path}, line {number}: {type(cells).__name__}; expected a JSON object such as "
+                '{"file_name": "1.jpg", "tags": ["sea", "sky"]}.'
+            )
+        rows.append(Row(number, cells))
+    return rows
+
+
+def _delimited_rows(path: Path, text: str, wanted: Columns) -> list[Row]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(path, text, wanted), strict=True)
+    rows: list[Row] = []
+    header: list[str] | None = None
+    try:
+        for fields in reader:
+            if not any(field.strip() for field in fields):
+                continue
+            if header is None:
+                header = [name.strip() for name in fields]
+                continue
+            if any(field.strip() for field in fields[len(header) :]):
+                raise TagFileError(
+                    f"{path}, line {reader.line_num}: {len(fields)} fields, but the first line names {len(header)} "
+                    'columns. Put quotes around cells that hold the delimiter ("sea,sky"), or part tags by ; instead.'
+                )
+            rows.append(Row(reader.line_num, dict(zip(header, fields, strict=False))))
+    except csv.Error as error:
+        raise TagFileError(f'{path}, line {reader.line_num}: {error}. Check the quotes (") of this row.') from error
+    return rows
+
+
+def _delimiter(path: Path, text: str, wanted: Columns) -> str:
+    """Choose the delimiter that makes a header with the columns looked for, or else with the most columns."""
+    if path.suffix.lower() in (".tsv", ".tab"):
+        return "\t"
+    header = next((line for line in text.splitlines() if line.strip()), "")
+
+    def names(delimiter: str) -> list[str]:
+        return [name.strip().strip('"') for name in header.split(delimiter)]
+
+    return max(_DELIMITERS, key=lambda delimiter: (wanted.fit(names(delimiter)), len(names(delimiter))))
+
+
+def _image_cell(path: Path, row: Row, name: str) -> str:
+    text = (_text_cell(path, row, name) or "").strip().replace("\\", "/").removeprefix("./")
+    if not text:
+        raise TagFileError(f"{path}, line {row.line}: the cell '{name}' is empty; expected the name of an image file.")
+    return text
+
+
+def _text_cell(path: Path, row: Row, name: str) -> str | None:
+    value = row.cells.get(name)
+    if value is None or isinstance(value, str):
+        return value
+    raise TagFileError(f"{path}, line {row.line}: '{name}' is {value!r:.60}; expected text.")
+
+
+def _tags_cell(path: Path, row: Row, name: str) -> str | list[str]:
+    """Give the tags of a row: a list of them, or the text that holds them."""
+    value = row.cells.get(name)
+    if isinstance(value, str):
+        in_brackets = listed(value)
+        if in_brackets is None:
+            return value
+        value = in_brackets
+    values = [] if value is None else value
+    if not isinstance(values, list) or any(isinstance(v, bool) or not isinstance(v, str | int) for v in values):
+        raise TagFileError(f"{path}, line {row.line}: '{name}' is {value!r:.60}; expected text or a list of texts.")
+    return [str(v) for v in values]

@@ -1,0 +1,32 @@
+"""Reading a text file as UTF-8, or saying at which line it is not."""
+
+from __future__ import annotations
+
+import codecs
+from pathlib import Path
+
+from visterm.core.errors import TagFileError
+
+
+def read_text(path: Path) -> str:
+    """Read a file as UTF-8, with or without a byte-order mark.
+
+    Raises
+    ------
+    TagFileError
+        If it cannot be opened, or is in another encoding.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise TagFileError(f"The tag file {path} cannot be read: {error.strerror or error}.") from error
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise TagFileError(f"The tag file {path} is in UTF-16; expected UTF-8. Save it as 'UTF-8' or 'CSV UTF-8'.")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise TagFileError(
+            f"The tag file {path} is not UTF-8: line {line} has the byte 0x{content[error.start]:02x}. "
+            "Save it as 'UTF-8' or 'CSV UTF-8'."
+        ) from error

@@ -1,0 +1,191 @@
+"""Rows of a tag file meet their image files, and splits are chosen and drawn the same way every time."""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from visterm.core.errors import DataError, ShapeError, TagFileError, UnknownNameError, UserError
+from visterm.data.corpus import Corpus
+
+
+def library(folder: Path, names: list[str], rows: list[str], header: str = "image,tags") -> tuple[Path, Path]:
+    """Write empty image files and a tag file; give the image folder and the tag file."""
+    for name in names:
+        path = folder / "images" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    tags = folder / "tags.csv"
+    tags.write_text("\n".join([header, *rows]), encoding="utf-8")
+    return folder / "images", tags
+
+
+def test_rows_meet_files_by_path_and_both_leftovers_are_listed(tmp_path):
+    images, tags = library(
+        tmp_path, ["a.jpg", "sub/b.jpg", "c.jpg"], ["sub/b.jpg,sea;-sky", "gone.jpg,sea", "a.jpg,snow"]
+    )
+    corpus = Corpus.read(images, tags)
+    assert len(corpus) == 2
+    assert corpus.images == [images / "sub" / "b.jpg", images / "a.jpg"]
+    assert corpus.names == ["sub/b.jpg", "a.jpg"]
+    assert corpus.tags == [["sea"], ["snow"]]
+    assert corpus.negatives == [["sky"], []]
+    assert corpus.splits == [None, None]
+    assert corpus.missing == ["gone.jpg"]
+    assert corpus.untagged == ["c.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("file", "row"),
+    [
+        ("sub/deep/a.jpg", "a.jpg"),
+        ("sub/deep/a.jpg", "deep/a.jpg"),
+        ("a.jpg", "images/a.jpg"),
+        ("sub/a.jpg", "photos/sub/a.jpg"),
+        ("a.jpg", "x/../a.jpg"),
+        ("été.jpg", unicodedata.normalize("NFD", "été.jpg")),
+        (unicodedata.normalize("NFD", "été.jpg"), "été.jpg"),
+    ],
+)
+def test_a_row_finds_the_one_file_whose_path_ends_alike(tmp_path, file, row):
+    images, tags = library(tmp_path, [file, "other.jpg"], [f"{row},sea"])
+    corpus = Corpus.read(images, tags)
+    assert corpus.images == [images / file]
+    assert corpus.names == [row]
+
+
+def test_absolute_names_are_found_inside_the_folder(tmp_path):
+    images, tags = library(tmp_path, ["s/a.jpg", "t/a.jpg"], [f"{tmp_path}/images/t/a.jpg,sea"])
+    assert Corpus.read(images, tags).images == [images / "t" / "a.jpg"]
+
+
+def test_a_file_of_the_same_name_in_another_folder_is_not_taken(tmp_path):
+    images, tags = library(tmp_path, ["test/a.jpg", "train/b.jpg"], ["train/a.jpg,sea", "train/b.jpg,sky"])
+    corpus = Corpus.read(images, tags)
+    assert corpus.names == ["train/b.jpg"]
+    assert corpus.missing == ["train/a.jpg"]
+
+
+def test_a_name_that_fits_several_files_is_an_error(tmp_path):
+    images, tags = library(tmp_path, ["s/a.jpg", "t/a.jpg"], ["a.jpg,sea"])
+    with pytest.raises(TagFileError, match=r"'a\.jpg', which may be 2 images in .*: s/a\.jpg, t/a\.jpg"):
+        Corpus.read(images, tags)
+
+
+def test_rows_that_name_one_file_in_two_ways_are_joined(tmp_path):
+    images, tags = library(tmp_path, ["s/a.jpg"], ["a.jpg,sea", "s/a.jpg,sky"])
+    corpus = Corpus.read(images, tags)
+    assert corpus.names == ["a.jpg"]
+    assert corpus.tags == [["sea", "sky"]]
+
+
+def test_nothing_that_fits_is_an_error_with_an_example_of_both_sides(tmp_path):
+    images, tags = library(tmp_path, ["a.jpg"], ["1,sea", "2,sky"])
+    with pytest.raises(TagFileError, match=r"None of the 2 .* among the 1 .* name '1', the folder has 'a\.jpg'"):
+        Corpus.read(images, tags)
+
+
+def test_a_missing_or_empty_folder_is_an_error(tmp_path):
+    with pytest.raises(DataError, match="no image folder"):
+        Corpus.read(tmp_path / "nowhere")
+    with pytest.raises(DataError, match="no images in the folder"):
+        Corpus.read(tmp_path)
+
+
+def test_auto_reads_a_folder_a_tag(tmp_path):
+    images, _ = library(tmp_path, ["sea/a.jpg", "sky/a.jpg", "b.jpg"], [])
+    corpus = Corpus.read(images)
+    assert corpus.names == ["sea/a.jpg", "sky/a.jpg"]
+    assert corpus.tags == [["sea"], ["sky"]]
+    assert corpus.untagged == ["b.jpg"]
+
+
+def test_columns_are_passed_on(tmp_path):
+    images, tags = library(tmp_path, ["a.jpg"], ["a.jpg,sea/sky"], header="photo,words")
+    corpus = Corpus.read(images, tags, image_column="photo", tags_column="words", separator="/")
+    assert corpus.tags == [["sea", "sky"]]
+
+
+@pytest.fixture
+def corpus() -> Corpus:
+    names = [f"{i}.jpg" for i in range(10)]
+    splits = ["train"] * 6 + ["validation", "val", "test", None]
+    return Corpus.of([Path(name) for name in names], names, [["sea", "-sky"]] * 10, splits)
+
+
+def test_a_corpus_of_lists_knows_negatives(corpus):
+    assert corpus.tags[0] == ["sea"]
+    assert corpus.negatives[0] == ["sky"]
+
+
+@pytest.mark.parametrize(
+    ("split", "expected"),
+    [
+        ("train", [0, 1, 2, 3, 4, 5]),
+        ("valid", [6, 7]),
+        ("validation", [6, 7]),
+        ("VAL", [6, 7]),
+        ("test", [8]),
+        ("all", list(range(10))),
+    ],
+)
+def test_a_split_chooses_its_rows_in_order(corpus, split, expected):
+    assert corpus.select(split).names == [f"{i}.jpg" for i in expected]
+
+
+def test_an_unknown_split_is_an_error_that_lists_the_others(corpus):
+    with pytest.raises(
+        UnknownNameError, match=r"'dev2'.*'test' \(1 images\), 'train' \(6 images\), 'valid' \(2 images\)"
+    ):
+        corpus.select("dev2")
+    bare = corpus.subset([9])
+    with pytest.raises(UnknownNameError, match="name no splits: use 'all'"):
+        bare.select("test")
+
+
+def test_a_holdout_is_random_but_the_same_for_a_seed(corpus):
+    train, held = corpus.holdout(0.3, 1)
+    assert len(train) == 7
+    assert len(held) == 3
+    assert sorted(train.names + held.names) == corpus.names
+    assert train.names == sorted(train.names)
+    assert corpus.holdout(0.3, 1)[1].names == held.names
+    assert len({tuple(corpus.holdout(0.3, seed)[1].names) for seed in range(20)}) > 10
+
+
+@pytest.mark.parametrize(("n", "share", "held"), [(10, 0, 0), (10, 0.01, 1), (1, 0.5, 0), (0, 0.5, 0), (2, 0.9, 1)])
+def test_a_holdout_leaves_something_on_both_sides_where_it_can(corpus, n, share, held):
+    first, second = corpus.subset(range(n)).holdout(share, 0)
+    assert (len(first), len(second)) == (n - held, held)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1, 2])
+def test_a_share_that_is_none_is_an_error(corpus, share):
+    with pytest.raises(UserError, match="share is"):
+        corpus.holdout(share, 0)
+
+
+def test_a_subset_keeps_its_order(corpus):
+    assert corpus.subset(np.array([3, 1])).names == ["3.jpg", "1.jpg"]
+
+
+def test_lists_of_different_lengths_are_an_error():
+    with pytest.raises(ShapeError, match="1 images, 1 names, tags of 2"):
+        Corpus.of(["a.jpg"], ["a.jpg"], [["sea"], ["sky"]])
+    with pytest.raises(ShapeError, match="one entry an image"):
+        Corpus(["a.jpg"], ["a.jpg"], [], [[]], [None])
+    with pytest.raises(DataError, match="the text 'sea'"):
+        Corpus.of(["a.jpg"], ["a.jpg"], ["sea"])
+
+
+@pytest.mark.shared
+def test_corel_is_read_whole_with_its_standard_split(shared):
+    folder = shared / "data" / "corel5k"
+    corpus = Corpus.read(folder / "images", folder / "labels.tsv")
+    assert len(corpus) == 4999
+    assert len(corpus.select("test")) == 499
+    assert corpus.missing == []
+    assert corpus.tags[0] == ["city", "mountain", "sky", "sun"]

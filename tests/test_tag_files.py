@@ -1,0 +1,251 @@
+"""Tags are read from every form that people keep them in, and a file that cannot be understood says where and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from visterm.core.errors import TagFileError, UserError
+from visterm.data.tag_files import read_tags
+from visterm.data.tag_formats.record import TagRecord
+
+
+@pytest.fixture
+def images(tmp_path) -> Path:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    return folder
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def read(images: Path, content: str | bytes, name: str = "tags.csv", **options) -> list[tuple[str, list[str]]]:
+    """The images and tags of a table."""
+    return [(r.image, r.tags) for r in read_tags(write(images.parent / name, content), images, **options)]
+
+
+EXPECTED = [("1.jpg", ["sea", "polar bear"]), ("2.jpg", ["sky"])]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", 'file_name,tags\n1.jpg,"sea,polar bear"\n2.jpg,sky\n'),
+        ("t.csv", 'image,labels\n1.jpg,"sea,polar bear"\n2.jpg,sky'),
+        ("t.csv", "image,tags\n1.jpg,sea;polar bear\n2.jpg,sky\n"),
+        ("t.csv", "image;tags\n1.jpg;sea,polar bear\n2.jpg;sky\n"),
+        ("t.csv", 'image;tags\n1.jpg;"sea;polar bear"\n2.jpg;sky\n'),
+        ("t.csv", "image\ttags\n1.jpg\tsea,polar bear\n2.jpg\tsky\n"),
+        ("t.csv", "image|tags\n1.jpg|sea,polar bear\n2.jpg|sky\n"),
+        ("t.txt", "image\ttags\n1.jpg\tsea,polar bear\n2.jpg\tsky\n"),
+        ("t.tsv", "image\ttags\n1.jpg\tsea,polar bear\n2.jpg\tsky\n"),
+        ("t.tsv", 'image\ttags\n1.jpg\t"sea;polar bear"\n2.jpg\tsky\n'),
+        ("t.csv", 'Image , TAGS\r\n1.jpg, sea ; polar  bear \r\n\r\n2.jpg,"sky"\r\n'),
+        ("t.csv", '\ufeffimage,tags\n1.jpg,"sea,polar bear"\n2.jpg,sky\n'),
+        ("t.csv", 'id,image,tags,note\n7,1.jpg,"sea,polar bear","a ""b"", c"\n8,2.jpg,sky,\n'),
+        ("t.csv", 'image,tags\n1.jpg,"[""sea"", ""polar bear""]"\n2.jpg,"[""sky""]"\n'),
+        ("t.csv", "image,tags\n1.jpg,\"['sea', 'polar bear']\"\n2.jpg,['sky']\n"),
+        ("t.csv", 'image,tags\n1.jpg,"sea\npolar bear"\n2.jpg,sky\n'),
+        ("t.csv", "image,tags\r1.jpg,sea;polar bear\r2.jpg,sky\r"),
+        ("t.csv", "image,tags\n./1.jpg,sea;;polar bear;\n2.jpg,sky,,\n"),
+        ("t.csv", "image,tags\n1.jpg,sea\n2.jpg,sky\n1.jpg,polar bear\n"),
+        (
+            "t.jsonl",
+            '{"file_name": "1.jpg", "tags": ["sea", "polar bear"]}\n\n{"file_name": "2.jpg", "tags": ["sky"]}\n',
+        ),
+        ("t.jsonl", '{"image": "1.jpg", "labels": "sea,polar bear"}\r\n{"image": "2.jpg", "labels": "sky"}'),
+        ("t.ndjson", '\ufeff{"image": "1.jpg", "tags": "sea;polar bear"}\n{"image": "2.jpg", "tags": ["sky"]}'),
+        ("t", '{"image": "1.jpg", "tags": "sea;polar bear"}\n{"image": "2.jpg", "tags": ["sky"]}'),
+    ],
+)
+def test_tables_and_json_lines_are_read_in_every_dialect(images, name, content):
+    assert read(images, content, name) == EXPECTED
+
+
+def test_columns_and_separator_can_be_named(images):
+    content = "photo,tags,words\n1.jpg,no,sea/polar bear\n2.jpg,no,sky\n"
+    assert read(images, content, image_column="photo", tags_column="Words", separator="/") == EXPECTED
+
+
+def test_a_semicolon_anywhere_keeps_commas_inside_tags(images):
+    content = 'image,tags\n1.jpg,"Paris, France; sea"\n2.jpg,"Rome, Italy"\n'
+    assert read(images, content) == [("1.jpg", ["Paris, France", "sea"]), ("2.jpg", ["Rome, Italy"])]
+
+
+def test_lists_are_never_split_at_separators(images):
+    content = '{"image": "1.jpg", "tags": ["Paris, France", "a;b", 2019]}\n{"image": "2.jpg", "tags": "sky,sea"}'
+    assert read(images, content, "t.jsonl") == [("1.jpg", ["Paris, France", "a;b", "2019"]), ("2.jpg", ["sky", "sea"])]
+
+
+def test_images_without_tags_are_kept(images):
+    assert read(images, "image,tags\n1.jpg,\n2.jpg\n3.jpg,[]\n4.jpg,[ ]\n5.jpg, ; \n") == [
+        (f"{i}.jpg", []) for i in range(1, 6)
+    ]
+    content = '{"image": "1.jpg", "tags": null}\n{"image": "2.jpg"}\n{"image": "3.jpg", "tags": []}'
+    assert read(images, content, "t.jsonl") == [(f"{i}.jpg", []) for i in range(1, 4)]
+
+
+def test_brackets_that_are_no_list_are_text(images):
+    assert read(images, "image,tags\n1.jpg,[draft]\n") == [("1.jpg", ["[draft]"])]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", "image,tags\n1.jpg,sea;-beach; - polar bear;-\n"),
+        ("t.jsonl", '{"image": "1.jpg", "tags": ["sea", "-beach", "- polar bear", "-"]}'),
+        ("t.csv", "image,tags\n1.jpg,sea\n1.jpg,-beach\n1.jpg,-polar bear;sea\n"),
+    ],
+)
+def test_a_minus_before_a_tag_says_that_it_is_not_there(images, name, content):
+    records = read_tags(write(images.parent / name, content), images)
+    assert records == [TagRecord("1.jpg", ["sea"], ["beach", "polar bear"], None)]
+
+
+def test_splits_are_read_and_spelled_one_way(images):
+    rows = ["1.jpg,a,train", "2.jpg,a,Validation", "3.jpg,a,val", "4.jpg,a,TEST", "5.jpg,a,", "6.jpg,a,fold 1"]
+    path = write(images.parent / "t.csv", "image,tags,Split\n" + "\n".join(rows))
+    assert [r.split for r in read_tags(path, images)] == ["train", "valid", "valid", "test", None, "fold 1"]
+
+
+def test_an_image_in_two_splits_is_an_error(images):
+    with pytest.raises(TagFileError, match=r"1\.jpg is in two splits, 'train' and 'test'"):
+        read(images, "image,tags,split\n1.jpg,a,train\n1.jpg,b,test\n")
+
+
+def test_backslashes_of_windows_are_slashes(images):
+    assert read(images, "image,tags\nsub\\1.jpg,sea\n") == [("sub/1.jpg", ["sea"])]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", "", "has no rows"),
+        ("t.csv", "image,tags\n", "has no rows"),
+        ("t.csv", "name,tags\n1.jpg,sea\n", r"named 'file_name' or 'image'; .*: 'name', 'tags'.*--image-column"),
+        ("t.csv", "image,words\n1.jpg,sea\n", r"named 'tags' or 'labels'; .*: 'image', 'words'.*--tags-column"),
+        ("t.csv", "1.jpg,sea\n2.jpg,sky\n", r"first line or its objects name: '1\.jpg', 'sea'"),
+        ("t.csv", "image,tags\n1.jpg,sea,sky\n", r"t\.csv, line 2: 3 fields, but the first line names 2"),
+        ("t.csv", 'image,tags\n1.jpg,"sea\n2.jpg,sky\n', r"line 3: unexpected end of data.*quotes"),
+        ("t.csv", "image,tags\n1.jpg,sea\n,sky\n", "line 3: the cell 'image' is empty"),
+        ("t.csv", "image,tags\n1.jpg,sea\n2.jpg,caf\xe9\n".encode("latin-1"), "not UTF-8: line 3 has the byte 0xe9"),
+        ("t.csv", "image,tags\n1.jpg,sea\n".encode("utf-16"), "UTF-16"),
+        ("t.csv", 'image,tags\n1.jpg,"[1.5]"\n', r"line 2: 'tags' is \[1.5\]; expected text or a list of texts"),
+        ("t.csv", "image,tags\n1.jpg," + "x" * 200_000, "line 2: field larger than field limit"),
+        ("t.jsonl", '{"image": "1.jpg", "tags": []}\n{"image": \n', "line 2: not JSON"),
+        ("t.jsonl", '{"image": "1.jpg", "tags": []}\n["2.jpg"]\n', "line 2: list; expected a JSON object such as"),
+        ("t.json", '[{"image": "1.jpg", "tags": []},\n{}]', "line 1: not JSON .*one object a line"),
+        ("t.jsonl", '{"image": 7, "tags": []}', "line 1: 'image' is 7; expected text"),
+        ("t.jsonl", '{"image": "1.jpg", "tags": [{"a": 1}]}', "line 1: 'tags' is"),
+        ("t.jsonl", '{"image": "1.jpg", "tags": true}', "line 1: 'tags' is True"),
+        ("t.jsonl", '{"image": "1.jpg", "tags": [false]}', "line 1: 'tags' is"),
+        ("t.jsonl", "[" * 100_000, "line 1: not JSON"),
+    ],
+)
+def test_what_cannot_be_understood_is_an_error_that_says_where(images, name, content, message):
+    with pytest.raises(TagFileError, match=message):
+        read(images, content, name)
+
+
+def test_a_tag_file_that_is_not_there_is_an_error(images):
+    with pytest.raises(TagFileError, match="does not exist"):
+        read_tags(images.parent / "nowhere.csv", images)
+    with pytest.raises(TagFileError, match="is a folder"):
+        read_tags(images, images)
+
+
+def test_an_empty_separator_is_an_error(images):
+    with pytest.raises(UserError, match="separator is empty"):
+        read(images, "image,tags\n1.jpg,sea\n", separator="")
+
+
+def touch(folder: Path, *names: str) -> None:
+    for name in names:
+        write(folder / name, b"")
+
+
+@pytest.mark.parametrize("name", ["metadata.csv", "metadata.jsonl"])
+def test_auto_finds_the_table_of_an_image_folder(images, name):
+    touch(images, "sub/1.jpg", "2.jpg")
+    if name.endswith("csv"):
+        write(images / name, "file_name,tags,split\nsub/1.jpg,sea;sky,train\n2.jpg,snow,test\n")
+    else:
+        rows = [{"file_name": "sub/1.jpg", "tags": ["sea", "sky"], "split": "train"}]
+        rows.append({"file_name": "2.jpg", "tags": ["snow"], "split": "test"})
+        write(images / name, "\n".join(map(json.dumps, rows)))
+    assert read_tags("auto", images) == [
+        TagRecord("sub/1.jpg", ["sea", "sky"], [], "train"),
+        TagRecord("2.jpg", ["snow"], [], "test"),
+    ]
+
+
+def test_auto_finds_tables_in_sub_folders_that_may_be_splits(images):
+    touch(images, "train/1.jpg", "test/1.jpg", ".hidden/1.jpg")
+    write(images / "train/metadata.csv", "file_name,tags\n1.jpg,sea\n")
+    write(images / "test/metadata.csv", "file_name,tags\n1.jpg,sky\n")
+    write(images / ".hidden/metadata.csv", "file_name,tags\n1.jpg,no\n")
+    assert read_tags("auto", images) == [
+        TagRecord("test/1.jpg", ["sky"], [], "test"),
+        TagRecord("train/1.jpg", ["sea"], [], "train"),
+    ]
+
+
+def test_auto_finds_a_folder_a_tag(images):
+    touch(images, "beach/1.jpg", "beach/sunset/2.JPG", "Polar  bear/3.png", "-beach/5.jpg", "4.jpg", "beach/notes.txt")
+    assert read_tags("auto", images) == [
+        TagRecord("-beach/5.jpg", [], ["beach"], None),
+        TagRecord("Polar  bear/3.png", ["Polar bear"], [], None),
+        TagRecord("beach/1.jpg", ["beach"], [], None),
+        TagRecord("beach/sunset/2.JPG", ["beach", "sunset"], [], None),
+    ]
+
+
+def test_folders_named_as_splits_are_splits_when_all_images_lie_in_them(images):
+    touch(images, "train/beach/1.jpg", "test/beach/2.jpg", "val/snow/3.jpg")
+    assert read_tags("auto", images) == [
+        TagRecord("test/beach/2.jpg", ["beach"], [], "test"),
+        TagRecord("train/beach/1.jpg", ["beach"], [], "train"),
+        TagRecord("val/snow/3.jpg", ["snow"], [], "valid"),
+    ]
+    touch(images, "station/4.jpg")
+    assert read_tags("auto", images)[-2] == TagRecord("train/beach/1.jpg", ["train", "beach"], [], None)
+
+
+def test_auto_finds_a_text_beside_each_image(images):
+    touch(images, "beach/1.jpg", "2.png", "3.jpg", "4.jpg")
+    write(images / "beach/1.txt", "sea\r\nPolar bear\n\n-snow\n")
+    write(images / "2.png.txt", "\ufeffsea, sky")
+    write(images / "3.txt", "Paris, France; sea")
+    assert read_tags("auto", images) == [
+        TagRecord("2.png", ["sea", "sky"], [], None),
+        TagRecord("3.jpg", ["Paris, France", "sea"], [], None),
+        TagRecord("beach/1.jpg", ["sea", "Polar bear"], ["snow"], None),
+    ]
+    assert read_tags("auto", images, separator="/")[0].tags == ["sea, sky"]
+
+
+def test_a_text_that_is_not_utf8_names_its_file_and_line(images):
+    touch(images, "1.jpg")
+    write(images / "1.txt", b"sea\ncaf\xe9")
+    with pytest.raises(TagFileError, match=r"1\.txt is not UTF-8: line 2"):
+        read_tags("auto", images)
+
+
+def test_auto_that_finds_nothing_lists_what_it_looked_for(images):
+    touch(images, "1.jpg", "notes.txt")
+    with pytest.raises(
+        TagFileError, match=r"metadata\.jsonl or metadata\.csv.*\.txt beside.*folder a tag.*--tags FILE"
+    ):
+        read_tags("auto", images)
+
+
+def test_auto_with_a_named_column_looks_for_tables_only(images):
+    touch(images, "beach/1.jpg")
+    with pytest.raises(TagFileError, match=r"Looked for: a table \([^;]*\)\. If"):
+        read_tags("auto", images, tags_column="words")
