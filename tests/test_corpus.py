@@ -36,6 +36,10 @@ def test_rows_meet_files_by_path_and_both_leftovers_are_listed(tmp_path):
     assert corpus.splits == [None, None]
     assert corpus.missing == ["gone.jpg"]
     assert corpus.untagged == ["c.jpg"]
+    assert corpus.warnings() == [
+        "Tags name 1 image (such as 'gone.jpg') not in the image folder; left out.",
+        "The image folder has 1 image (such as 'c.jpg') that the tags do not name; left out.",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -166,6 +170,11 @@ def test_a_holdout_leaves_something_on_both_sides_where_it_can(corpus, n, share,
 def test_a_share_that_is_none_is_an_error(corpus, share):
     with pytest.raises(UserError, match="share is"):
         corpus.holdout(share, 0)
+
+
+def test_splits_can_be_forgotten(corpus):
+    assert corpus.without_splits().splits == [None] * 10
+    assert corpus.warnings() == []
 
 
 def test_a_subset_keeps_its_order(corpus):

@@ -194,6 +194,19 @@ class Corpus:
             )
         return self.subset(chosen)
 
+    def without_splits(self) -> Self:
+        """Give the same images with nothing said of splits."""
+        return replace(self, splits=[None] * len(self))
+
+    def warnings(self) -> list[str]:
+        """Say, in a line each, what of the tags and of the images did not meet: nothing where all did."""
+        lines = []
+        if self.missing:
+            lines.append(f"Tags name {_some(self.missing)} not in the image folder; left out.")
+        if self.untagged:
+            lines.append(f"The image folder has {_some(self.untagged)} that the tags do not name; left out.")
+        return lines
+
     def holdout(self, share: float, seed: int) -> tuple[Self, Self]:
         """Part the images at random.
 
@@ -216,6 +229,11 @@ class Corpus:
         held = min(max(round(share * n), int(share > 0)), max(n - 1, 0))
         order = np.random.default_rng(seed).permutation(n)
         return self.subset(np.sort(order[held:])), self.subset(np.sort(order[:held]))
+
+
+def _some(names: Sequence[str]) -> str:
+    """Count images, with an example."""
+    return f"{len(names):,} image{'s' if len(names) > 1 else ''} (such as '{names[0]}')"
 
 
 def _one_row_a_file(found: Sequence[tuple[Path, TagRecord]]) -> dict[Path, TagRecord]:
