@@ -1,0 +1,29 @@
+"""A photo library drawn from a seed, in which all is known: objects, parts, relations, and which tag means which."""
+
+from visterm.data.drawn.library import DrawnLibrary, DrawnPicture, draw_library, read_drawn_library
+from visterm.data.drawn.people import NoiseSettings
+from visterm.data.drawn.queries import Query, queries_of
+from visterm.data.drawn.relations import IS_A, PART_OF, TRUE_TAGS, ancestors
+from visterm.data.drawn.scene import DrawnObject, Part, Scene, draw_scene
+from visterm.data.drawn.words import GROUPS, SPELLINGS, Spellings
+
+__all__ = [
+    "GROUPS",
+    "IS_A",
+    "PART_OF",
+    "SPELLINGS",
+    "TRUE_TAGS",
+    "DrawnLibrary",
+    "DrawnObject",
+    "DrawnPicture",
+    "NoiseSettings",
+    "Part",
+    "Query",
+    "Scene",
+    "Spellings",
+    "ancestors",
+    "draw_library",
+    "draw_scene",
+    "queries_of",
+    "read_drawn_library",
+]

@@ -1,0 +1,282 @@
+"""A drawn library on disk: pictures, people's tags, the truth, relations, queries and groups of spellings."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from PIL import Image
+
+from visterm.core.errors import StorageError, UserError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.threads import resolve_jobs
+from visterm.data.drawn.people import NoiseSettings, person_behind
+from visterm.data.drawn.queries import Query, queries_of
+from visterm.data.drawn.relations import IS_A, PART_OF, TRUE_TAGS
+from visterm.data.drawn.scene import Box, DrawnObject, Part, draw_scene
+from visterm.data.drawn.words import GROUPS
+
+MARK = "drawn.json"
+SPLITS = ("train", "valid", "test")
+_TENTHS = ("train", "train", "test", "train", "train", "valid", "train", "test", "train", "train")
+_ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "jpeg": (".jpg", {"format": "JPEG", "quality": 90}),
+    "png": (".png", {"format": "PNG", "compress_level": 3}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnPicture:
+    """One picture of a drawn library.
+
+    Attributes
+    ----------
+    file_name : str
+        Relative to the library's `images` folder.
+    split : str
+        "train", "valid" or "test".
+    person : int
+        Who took and tagged it.
+    given : tuple of str
+        The tags as the person wrote them.
+    tags : tuple of str
+        The true tags, sorted.
+    size : tuple of int
+        Width and height in pixels.
+    place : str
+        The kind of place.
+    objects : tuple of DrawnObject
+        What is seen, with boxes and parts.
+    """
+
+    file_name: str
+    split: str
+    person: int
+    given: tuple[str, ...]
+    tags: tuple[str, ...]
+    size: tuple[int, int]
+    place: str
+    objects: tuple[DrawnObject, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnLibrary:
+    """A drawn library: where it lies and what is in it.
+
+    Attributes
+    ----------
+    folder : Path
+        Holds ``images/`` and the files below.
+    pictures : tuple of DrawnPicture
+        In the order of their names.
+    queries : tuple of Query
+        Of all splits.
+    """
+
+    folder: Path
+    pictures: tuple[DrawnPicture, ...]
+    queries: tuple[Query, ...]
+
+    @property
+    def images(self) -> Path:
+        """The folder of the pictures."""
+        return self.folder / "images"
+
+    @property
+    def tags_file(self) -> Path:
+        """The tags as people gave them: file_name, tags, split."""
+        return self.folder / "tags.csv"
+
+    @property
+    def true_tags_file(self) -> Path:
+        """The true tags: file_name, tags, split."""
+        return self.folder / "true_tags.csv"
+
+
+def draw_library(
+    folder: str | os.PathLike[str],
+    *,
+    n_scenes: int = 2000,
+    seed: int = 0,
+    n_jobs: int | None = None,
+    noise: NoiseSettings | None = None,
+    progress: Progress = SILENT,
+    format: str = "jpeg",
+) -> DrawnLibrary:
+    """Draw a library and write it to a folder, whole or not at all.
+
+    The folder then holds ``images/``, ``tags.csv`` (people's tags), ``true_tags.csv``, ``truth.jsonl`` (true tags,
+    objects and parts with boxes, person), ``isa.csv``, ``part_of.csv``, ``queries.csv``, ``groups.csv`` and
+    ``drawn.json`` (how it was made). In CSV files several tags are separated by ``;``.
+
+    Parameters
+    ----------
+    folder : path-like
+        Where to write; an earlier drawn library or an empty folder there is replaced, anything else is refused.
+    n_scenes : int
+        How many pictures: about 70 % train, 10 % valid, 20 % test.
+    seed : int
+        Scene `i` is ``draw_scene((seed, i))``; the same seed gives the same bytes of every file, for any `n_jobs`.
+    n_jobs : int or None
+        Threads; None is all cores. Drawing is mostly Python, so more than two gain little.
+    noise : NoiseSettings, optional
+        How far people's tags are from the truth.
+    progress : Progress
+        Told of each picture.
+    format : str
+        "jpeg" or "png".
+
+    Raises
+    ------
+    UserError
+        If an argument is out of range.
+    StorageError
+        If something else lies at `folder`.
+    """
+    if isinstance(n_scenes, bool) or n_scenes < 1:
+        raise UserError(f"n_scenes is {n_scenes!r}; expected a whole number of 1 or more.")
+    if isinstance(seed, bool) or seed < 0:
+        raise UserError(f"seed is {seed!r}; expected a whole number of 0 or more.")
+    if format not in _ENCODERS:
+        raise UserError(f"format is {format!r}; expected one of: {', '.join(_ENCODERS)}.")
+    noise = noise or NoiseSettings()
+    target = Path(folder)
+    with _whole(target) as temporary:
+        (temporary / "images").mkdir()
+        pictures = tuple(_draw_all(temporary / "images", n_scenes, seed, resolve_jobs(n_jobs), noise, progress, format))
+        queries = tuple(
+            query
+            for split in SPLITS
+            for query in queries_of((picture.tags for picture in pictures if picture.split == split), split=split)
+        )
+        _write_tables(temporary, pictures, queries)
+        how = {"kind": "drawn library", "n_scenes": n_scenes, "seed": seed, "format": format, "noise": asdict(noise)}
+        (temporary / MARK).write_text(json.dumps(how, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    return DrawnLibrary(target, pictures, queries)
+
+
+def read_drawn_library(folder: str | os.PathLike[str]) -> DrawnLibrary:
+    """Read back what `draw_library` wrote (the pictures stay on disk).
+
+    Raises
+    ------
+    StorageError
+        If no drawn library lies at `folder`.
+    """
+    path = Path(folder)
+    if not _is_drawn(path):
+        raise StorageError(f"There is no drawn library at {path}. Draw one with draw_library(folder).")
+    with open(path / "truth.jsonl", encoding="utf-8") as lines:
+        pictures = tuple(_picture(json.loads(line)) for line in lines)
+    with open(path / "queries.csv", encoding="utf-8", newline="") as file:
+        queries = tuple(
+            Query(tuple(row["words"].split(";")), row["split"], int(row["n_relevant"])) for row in csv.DictReader(file)
+        )
+    return DrawnLibrary(path, pictures, queries)
+
+
+def _draw_all(
+    images: Path, n_scenes: int, seed: int, n_jobs: int, noise: NoiseSettings, progress: Progress, format: str
+) -> Iterator[DrawnPicture]:
+    progress.start("drawing", n_scenes)
+    pool = ThreadPoolExecutor(n_jobs)
+    try:
+        for picture in pool.map(lambda index: _draw_one(images, index, seed, noise, format), range(n_scenes)):
+            yield picture
+            progress.advance()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        progress.finish()
+
+
+def _draw_one(images: Path, index: int, seed: int, noise: NoiseSettings, format: str) -> DrawnPicture:
+    scene = draw_scene((seed, index))
+    suffix, options = _ENCODERS[format]
+    name = f"{index:06d}{suffix}"
+    Image.fromarray(scene.image).save(images / name, **options)
+    rng = Random(f"{seed}/{index}")
+    person = person_behind(rng, seed, noise)
+    given = person.write(scene.tags, rng, noise, TRUE_TAGS)
+    height, width = scene.image.shape[:2]
+    split = _TENTHS[(index + index // 10) % 10]
+    return DrawnPicture(name, split, person.number, given, scene.tags, (width, height), scene.place, scene.objects)
+
+
+def _write_tables(folder: Path, pictures: Sequence[DrawnPicture], queries: Iterable[Query]) -> None:
+    columns = ("file_name", "tags", "split")
+    _write_csv(folder / "tags.csv", columns, ((p.file_name, ";".join(p.given), p.split) for p in pictures))
+    _write_csv(folder / "true_tags.csv", columns, ((p.file_name, ";".join(p.tags), p.split) for p in pictures))
+    _write_csv(folder / "isa.csv", ("kind", "of"), IS_A)
+    _write_csv(folder / "part_of.csv", ("part", "whole"), PART_OF)
+    _write_csv(folder / "groups.csv", ("spelling", "tag"), sorted(GROUPS.items()))
+    rows = ((query.text, ";".join(query.words), query.split, query.n_relevant) for query in queries)
+    _write_csv(folder / "queries.csv", ("query", "words", "split", "n_relevant"), rows)
+    with open(folder / "truth.jsonl", "w", encoding="utf-8", newline="\n") as file:
+        for picture in pictures:
+            file.write(json.dumps(asdict(picture), ensure_ascii=False, sort_keys=True) + "\n")
+
+
+def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
+
+
+def _picture(record: dict[str, Any]) -> DrawnPicture:
+    objects = tuple(
+        DrawnObject(
+            item["name"],
+            _box(item["box"]),
+            tuple(Part(part["name"], _box(part["box"])) for part in item["parts"]),
+            tuple(item["attributes"]),
+        )
+        for item in record.pop("objects")
+    )
+    given, tags, (width, height) = tuple(record.pop("given")), tuple(record.pop("tags")), record.pop("size")
+    return DrawnPicture(given=given, tags=tags, size=(width, height), objects=objects, **record)
+
+
+def _box(numbers: Sequence[int]) -> Box:
+    left, top, right, bottom = numbers
+    return left, top, right, bottom
+
+
+@contextmanager
+def _whole(target: Path) -> Iterator[Path]:
+    """Write into a temporary folder beside the target and rename it at the end."""
+    if target.exists() and not _is_drawn(target) and not (target.is_dir() and not any(target.iterdir())):
+        raise StorageError(f"{target} exists and is not a drawn library, so it is not replaced. Choose another folder.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    tag = uuid.uuid4().hex[:8]
+    temporary, old = (target.with_name(f".{target.name}.{tag}.{end}") for end in ("tmp", "old"))
+    temporary.mkdir()
+    try:
+        yield temporary
+        if target.exists():
+            os.replace(target, old)
+        os.replace(temporary, target)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if old.exists() and not target.exists():
+            os.replace(old, target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _is_drawn(folder: Path) -> bool:
+    try:
+        how = json.loads((folder / MARK).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(how, dict) and how.get("kind") == "drawn library"
