@@ -12,14 +12,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 
 from visterm.core.errors import DataError, ImageError
 from visterm.core.threads import resolve_jobs
 from visterm.core.types import Skipped
 from visterm.data.image_folders import find_images as find_images
 from visterm.data.pillow_warnings import pillow_silenced
-from visterm.data.pixels import reduced_size, resized, upright_rgb
+from visterm.data.pixels import orientation_of, reduced_size, resized, upright_rgb
 
 ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8]"
 
@@ -118,6 +118,24 @@ def decode_images(
         If an array is not of uint8 (height, width, 3).
     """
     return _decode_all(enumerate(images), max_side, resolve_jobs(n_jobs))
+
+
+def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Give width and height of an image file as people see it, upright, without decoding it.
+
+    Raises
+    ------
+    ImageError
+        If the file is missing or not an image.
+    """
+    try:
+        with pillow_silenced(), Image.open(path, formats=_formats()) as image:
+            width, height = image.size
+            if isinstance(image, TiffImagePlugin.TiffImageFile):  # some versions of Pillow have turned its size already
+                width, height = image.tag_v2[TiffImagePlugin.IMAGEWIDTH], image.tag_v2[TiffImagePlugin.IMAGELENGTH]
+            return (height, width) if orientation_of(image) >= 5 else (width, height)
+    except Exception as error:  # whatever hostile bytes lead Pillow to, as in read_image
+        raise ImageError(os.fspath(path), _reason(error)) from error
 
 
 def _decode_all(

@@ -42,7 +42,7 @@ def upright_rgb(image: Image.Image, max_side: int | None) -> NDArray[np.uint8]:
     image.load()
     if not drafted:
         size = reduced_size(image.size, max_side)  # TIFF turns itself upright as it loads
-    orientation = _orientation(image)
+    orientation = orientation_of(image)
     image = resized(_rgb(image), size)
     if orientation in _TRANSPOSE:
         image = image.transpose(_TRANSPOSE[orientation])
@@ -63,7 +63,7 @@ def resized(image: Image.Image, size: tuple[int, int]) -> Image.Image:
     return image if image.size == size else image.resize(size, Image.Resampling.BILINEAR, reducing_gap=2.0)
 
 
-def _orientation(image: Image.Image) -> int:
+def orientation_of(image: Image.Image) -> int:
     """Read the EXIF orientation; 1 (upright) where there is none, or nothing that can be understood."""
     try:
         orientation = image.getexif().get(ExifTags.Base.Orientation, 1)

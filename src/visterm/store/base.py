@@ -1,0 +1,132 @@
+"""The contract of every store: rows to search under ids, and the k best of them for a query row."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import all_finite, as_csr, check_k
+from visterm.core.errors import DataError, ShapeError
+from visterm.core.types import Matrix, Ranking
+
+
+class Store(ABC):
+    """Keeps rows and finds those with the largest dot products. A new store writes four hooks.
+
+    `_add` and `_search` get checked arguments; `__len__` and `width` say what is there.
+    """
+
+    def add(self, ids: Any, U: Any) -> None:
+        """Take rows in.
+
+        Parameters
+        ----------
+        ids : array-like of int, shape (n,)
+            A number of 0 or more for each row, none of them twice and none in the store.
+        U : array or CSR of float32, shape (n, width)
+            Memory-mapped arrays stay where they are.
+
+        Raises
+        ------
+        ShapeError
+            If `ids` and `U` do not fit each other, or `U` is not as wide as the rows that are there.
+        DataError
+            If an id is negative or there already, or a row is not finite.
+        """
+        U = as_rows(U, "U")
+        numbers = np.asarray(ids)
+        if numbers.ndim != 1 or numbers.shape[0] != U.shape[0]:
+            raise ShapeError(
+                f"There are {U.shape[0]} rows, but the ids have the shape {numbers.shape}; expected one each."
+            )
+        if numbers.size and numbers.dtype.kind not in "iu":
+            raise DataError(f"The ids are of {numbers.dtype}; expected whole numbers.")
+        numbers = numbers.astype(np.int64)
+        self._check_width(U, "U")
+        if numbers.size and numbers.min() < 0:
+            raise DataError(f"The id {numbers.min()} is below 0; expected whole numbers of 0 or more.")
+        values, counts = np.unique(numbers, return_counts=True)
+        if (counts > 1).any():
+            raise DataError(f"The id {values[counts > 1][0]} is given twice.")
+        self._add(numbers, U)
+
+    def search(self, q: Any, k: int = 10) -> Ranking:
+        """Find the rows with the largest dot products.
+
+        Parameters
+        ----------
+        q : array-like or CSR, shape (width,) or (n_queries, width)
+            Query rows, as `Annotator.query_rows` gives them.
+        k : int
+            How many; 0 means all.
+
+        Returns
+        -------
+        Ranking
+            Ids of rows and scores, shape (n_queries, min(k, len(store))), best first, ties by the smaller id.
+
+        Raises
+        ------
+        ShapeError
+            If `q` is not as wide as the rows.
+        DataError
+            If `q` is not finite.
+        """
+        Q = as_rows(q if sp.issparse(q) else np.atleast_2d(np.asarray(q)), "q")
+        self._check_width(Q, "q")
+        return self._search(Q, check_k(k, len(self)))
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Give the number of rows."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int | None:
+        """Columns of the rows; None before the first `add`."""
+
+    @abstractmethod
+    def _add(self, ids: NDArray[np.int64], U: Matrix) -> None:
+        """Take checked rows in; refuse ids that are there."""
+
+    @abstractmethod
+    def _search(self, Q: Matrix, k: int) -> Ranking:
+        """Find the `k` best for each checked query row, `k` at most ``len(self)``."""
+
+    def _check_width(self, rows: Matrix, name: str) -> None:
+        if self.width is not None and rows.shape[1] != self.width:
+            raise ShapeError(
+                f"{name} has {rows.shape[1]} columns, but the rows of this store have {self.width}. "
+                "Rows and queries must come from the same model."
+            )
+
+
+def as_rows(matrix: Any, name: str) -> Matrix:
+    """Give rows as C-contiguous float32 or canonical CSR; what is so already is not copied.
+
+    Raises
+    ------
+    ShapeError
+        If `matrix` does not have two dimensions.
+    DataError
+        If it is not numeric or not finite.
+    """
+    if sp.issparse(matrix):
+        rows: Matrix = as_csr(matrix)
+    else:
+        try:
+            rows = np.ascontiguousarray(matrix, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"{name} must be numbers, (n, width), not {type(matrix).__name__} of other things."
+            ) from error
+    if rows.ndim != 2:
+        raise ShapeError(f"{name} has {rows.ndim} dimensions; expected 2, (n, width).")
+    values: NDArray[np.float32] = rows.data if sp.issparse(rows) else rows  # type: ignore[assignment]
+    if not all_finite(values):
+        raise DataError(f"{name} contains NaN or infinity. Fit the model anew with a lower learning_rate.")
+    return rows
