@@ -1,0 +1,164 @@
+"""What every store promises: the k best rows, as brute force finds them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from visterm.core.errors import DataError, ShapeError, UserError
+from visterm.store import exact
+from visterm.store.catalogue import Origin, StoredCatalogue, open_catalogue, write_catalogue
+from visterm.store.exact import ExactStore
+from visterm.store.records import Record
+from visterm.store.rows import open_rows, write_rows
+
+ORIGIN = Origin("/runs/one", "f00d")
+
+
+def in_memory(folder, U):
+    store = ExactStore()
+    store.add(np.arange(U.shape[0]), U)
+    return store
+
+
+def in_pieces(folder, U):
+    """Taken in by threes, from the last to the first, and each three in disorder."""
+    store = ExactStore()
+    for start in reversed(range(0, U.shape[0], 3)):
+        ids = np.arange(start, min(start + 3, U.shape[0]))[::-1]
+        store.add(ids, U[ids])
+    return store
+
+
+def memory_mapped(folder, U):
+    write_rows(folder, "U", U)
+    return in_memory(folder, open_rows(folder, "U"))
+
+
+def catalogue(folder, U):
+    made = StoredCatalogue(ORIGIN)
+    records = [Record(f"{i}.jpeg", None, 1, 2, 3, "0") for i in range(U.shape[0])]
+    for rows in (slice(0, 5), slice(5, None)):
+        made.add(records[rows], U[rows])
+    write_catalogue(folder / "catalogue", made)
+    return open_catalogue(folder / "catalogue")
+
+
+stores = pytest.mark.parametrize("build", [in_memory, in_pieces, memory_mapped, catalogue])
+kinds = pytest.mark.parametrize("kind", [np.asarray, sp.csr_array], ids=["dense", "csr"])
+
+
+def whole_numbers(n, width, seed=0):
+    """Rows whose products are exact in float32, with many equal scores and zeros."""
+    return np.random.default_rng(seed).integers(-2, 3, (n, width)).astype(np.float32)
+
+
+def brute_force(q, U, k):
+    scores = np.atleast_2d(q) @ U.T
+    ids = np.array([sorted(range(len(row)), key=lambda i: (-row[i], i))[:k] for row in scores], np.int64)
+    return ids.reshape(len(scores), -1), np.take_along_axis(scores, ids, 1)
+
+
+@stores
+@kinds
+@pytest.mark.parametrize("k", [1, 7, 100])
+def test_finds_what_brute_force_finds_ties_by_the_smaller_id(tmp_path, build, kind, k, monkeypatch):
+    monkeypatch.setattr(exact, "BLOCK_BYTES", 4 * 64 * 9)  # several blocks of rows, and of queries
+    U, Q = whole_numbers(100, 6), whole_numbers(70, 6, seed=1)
+    store = build(tmp_path, kind(U))
+    for queries in (Q, sp.csr_array(Q)):
+        found = store.search(queries, k)
+        ids, scores = brute_force(Q, U, k)
+        np.testing.assert_array_equal(found.ids, ids)
+        np.testing.assert_array_equal(found.scores, scores)
+        assert (found.ids.dtype, found.scores.dtype) == (np.int64, np.float32)
+
+
+@stores
+@kinds
+def test_scores_are_the_dot_products_and_never_increase(tmp_path, build, kind):
+    rng = np.random.default_rng(2)
+    U = rng.normal(size=(200, 31)).astype(np.float32) * (rng.random((200, 31)) < 0.3)
+    Q = rng.normal(size=(3, 31)).astype(np.float32)
+    found = build(tmp_path, kind(U)).search(Q, 50)
+    np.testing.assert_allclose(found.scores, np.take_along_axis(Q @ U.T, found.ids, 1), atol=1e-5)
+    assert (np.diff(found.scores, axis=1) <= 0).all()
+
+
+@stores
+def test_equal_rows_come_in_the_order_of_their_ids(tmp_path, build):
+    found = build(tmp_path, np.ones((10, 4), np.float32)).search(np.ones(4), 4)
+    assert found.ids.tolist() == [[0, 1, 2, 3]]
+
+
+@stores
+def test_one_query_may_come_as_a_vector(tmp_path, build):
+    U = whole_numbers(20, 5)
+    store = build(tmp_path, U)
+    np.testing.assert_array_equal(store.search(U[3], 5).ids, store.search(U[3:4], 5).ids)
+    np.testing.assert_array_equal(store.search(U[3].tolist(), 5).ids, store.search(U[3:4], 5).ids)
+
+
+@stores
+def test_k_of_zero_or_beyond_the_rows_means_all(tmp_path, build):
+    U = whole_numbers(12, 3)
+    store = build(tmp_path, U)
+    for k in (0, 12, 99):
+        assert sorted(store.search(U[0], k).ids[0]) == list(range(12))
+    for k in (-1, 1.5, True):
+        with pytest.raises(UserError, match="k is"):
+            store.search(U[0], k)
+
+
+@stores
+@kinds
+def test_an_empty_store_finds_nothing(tmp_path, build, kind):
+    store = build(tmp_path, kind(np.empty((0, 3), np.float32)))
+    assert len(store) == 0
+    assert store.search(np.ones((2, 3)), 5).ids.shape == (2, 0)
+
+
+@stores
+def test_queries_of_another_width_are_refused(tmp_path, build):
+    store = build(tmp_path, whole_numbers(8, 6))
+    with pytest.raises(ShapeError, match="q has 5 columns, but the rows of this store have 6"):
+        store.search(np.ones(5))
+    with pytest.raises(ShapeError, match="3 dimensions"):
+        store.search(np.ones((1, 1, 6)))
+
+
+@stores
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_queries_that_are_not_finite_are_refused(tmp_path, build, bad):
+    with pytest.raises(DataError, match="q contains NaN or infinity"):
+        build(tmp_path, whole_numbers(8, 2)).search([1, bad])
+
+
+def test_ids_are_those_that_were_given():
+    store = ExactStore()
+    store.add([70, 3], [[1.0, 0.0], [0.0, 1.0]])
+    store.add([20], sp.csr_array([[2.0, 0.0]]))
+    assert store.search([1, 0.5], 0).ids.tolist() == [[20, 70, 3]]
+    assert (len(store), store.width) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("ids", "U", "error", "words"),
+    [
+        ([1], [[1.0, 2.0]], DataError, "id 1 is in the store already"),
+        ([5, 5], [[1.0, 2.0], [3.0, 4.0]], DataError, "id 5 is given twice"),
+        ([-1], [[1.0, 2.0]], DataError, "-1 is below 0"),
+        ([0.5], [[1.0, 2.0]], DataError, "expected whole numbers"),
+        ([5, 6], [[1.0, 2.0]], ShapeError, r"1 rows, but the ids have the shape \(2,\)"),
+        ([5], [[1.0]], ShapeError, "U has 1 columns"),
+        ([5], [[np.nan, 1.0]], DataError, "U contains NaN"),
+        ([5], [["a", "b"]], DataError, "U must be numbers"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_and_leave_the_store_as_it_was(ids, U, error, words):
+    store = ExactStore()
+    store.add([1], [[1.0, 1.0]])
+    with pytest.raises(error, match=words):
+        store.add(ids, U)
+    assert store.search([1, 1], 0).ids.tolist() == [[1]]
