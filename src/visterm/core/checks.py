@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,24 @@ def check_k(k: int, n: int) -> int:
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 0:
         raise UserError(f"k is {k!r}; expected a whole number, 1 or more (0 means all).")
     return n if k == 0 else min(int(k), n)
+
+
+def check_count(value: Any, name: str, otherwise: str = "") -> None:
+    """Refuse a setting that is not a whole number of 1 or more; `otherwise` says what else it may be."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        choice = f", {otherwise}" if otherwise else ""
+        raise UserError(f"{name} is {value!r}; expected a whole number of 1 or more{choice}.")
+
+
+def check_number(
+    value: Any, name: str, *, above: float | None = None, least: float | None = None, below: float = math.inf
+) -> None:
+    """Refuse a setting that is not a number above `above` (or from `least` on) and below `below`."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not (number and (above is None or value > above) and (least is None or value >= least) and value < below):
+        low = f"above {above:g}" if above is not None else f"of {least:g} or more" if least is not None else ""
+        high = f" and below {below:g}" if below < math.inf else ""
+        raise UserError(f"{name} is {value!r}; expected a finite number {low}{high}.")
 
 
 def check_size(n_bytes: int, limit: int, what: str, advice: str) -> None:

@@ -149,7 +149,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        """Learn from checked input: `X` float32 (array or CSR), `Y` CSR of +1 and -1; set attributes ending in ``_``."""
+        """Learn from checked input (`X` float32, array or CSR; `Y` CSR of 1 and -1); set attributes ending in ``_``."""
 
     @abstractmethod
     def _image_rows(self, X: Matrix) -> Matrix:
@@ -174,7 +174,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _scores(self, U: Matrix) -> NDArray[np.float32]:
         V = self._tag_rows()
-        S = U if V is None else U @ V.T
+        S: Any = U if V is None else U @ V.T
         return np.ascontiguousarray(S.toarray() if sp.issparse(S) else S, dtype=np.float32)
 
     def score_blocks(self, X: Any) -> Iterator[tuple[slice, NDArray[np.float32]]]:

@@ -1,0 +1,64 @@
+"""Random numbers by counting: a draw is a hash of (seed, epoch, example, draw), so no thread needs its own stream."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+# splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+MIX_A = np.uint64(0xBF58476D1CE4E5B9)
+MIX_B = np.uint64(0x94D049BB133111EB)
+S27 = np.uint64(27)
+S30 = np.uint64(30)
+S31 = np.uint64(31)
+S32 = np.uint64(32)
+
+
+@njit(cache=True, nogil=True)
+def mix(word):
+    """Hash 64 bits into 64 bits, one to one, each bit of the result depending on all (splitmix64's finaliser)."""
+    word = (word ^ (word >> S30)) * MIX_A
+    word = (word ^ (word >> S27)) * MIX_B
+    return word ^ (word >> S31)
+
+
+@njit(cache=True, nogil=True)
+def stream_of(seed, epoch, example):
+    """Give the start of one example's stream of draws in one epoch.
+
+    Parameters
+    ----------
+    seed, epoch, example : int
+        Not negative.
+
+    Returns
+    -------
+    uint64
+    """
+    word = mix(np.uint64(seed) + GOLDEN)
+    word = mix(word + (np.uint64(epoch) + np.uint64(1)) * GOLDEN)
+    return mix(word + (np.uint64(example) + np.uint64(1)) * GOLDEN)
+
+
+@njit(cache=True, nogil=True)
+def draw_below(stream, draw, n):
+    """Give draw number `draw` of a stream as a whole number in 0 .. n-1.
+
+    Uniform to within n / 2^32 (the upper 32 bits of a hash, multiplied and shifted).
+
+    Parameters
+    ----------
+    stream : uint64
+        From `stream_of`.
+    draw : int
+        Which draw, 0 or more.
+    n : int
+        1 to 2^31.
+
+    Returns
+    -------
+    int64
+    """
+    word = mix(stream + (np.uint64(draw) + np.uint64(1)) * GOLDEN)
+    return np.int64(((word >> S32) * np.uint64(n)) >> S32)

@@ -1,0 +1,132 @@
+"""One view of feature rows, dense or sparse, and its two products in training: with weights, and into weights."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from visterm.kernels.vectors import limit_norm
+
+
+class Rows(NamedTuple):
+    """Feature rows without a copy: row i has the values ``vals[start[i]:start[i + 1]]``, in growing columns.
+
+    Attributes
+    ----------
+    start : ndarray of int64, shape (n_rows + 1,)
+    shift : ndarray of int64, shape (n_rows,)
+        The column of value number `e` of row i is ``cols[e - shift[i]]``: 0 for sparse rows; for dense rows where the
+        row begins, so that all rows share the columns 0, 1, 2, ...
+    cols : ndarray of int32 or int64
+    vals : ndarray of float32
+    """
+
+    start: np.ndarray
+    shift: np.ndarray
+    cols: np.ndarray
+    vals: np.ndarray
+
+
+def dense_rows(X):
+    """View a C-contiguous float32 array (n_rows, n_columns) as `Rows`."""
+    n, width = X.shape
+    start = np.arange(n + 1, dtype=np.int64) * width
+    return Rows(start, start[:-1], np.arange(width, dtype=np.int32), X.reshape(-1))
+
+
+def sparse_rows(data, indices, indptr):
+    """View the three arrays of a canonical CSR matrix (sorted columns, no duplicates) as `Rows`."""
+    return Rows(indptr.astype(np.int64), np.zeros(len(indptr) - 1, np.int64), indices, data)
+
+
+@njit(cache=True, nogil=True)
+def embed(rows, chosen, weights, out):
+    """Multiply rows by weights: ``out[p] = x(chosen[p]) · weights``.
+
+    Parameters
+    ----------
+    rows : Rows
+        With columns below n_features.
+    chosen : ndarray of int64, shape (n,)
+    weights : ndarray of float32, shape (n_features, width)
+    out : ndarray of float32, shape (n, width)
+        Overwritten.
+    """
+    width = weights.shape[1]
+    for p in range(chosen.shape[0]):
+        i = chosen[p]
+        out_row = out[p]
+        for c in range(width):
+            out_row[c] = 0.0
+        for e in range(rows.start[i], rows.start[i + 1]):
+            weight_row = weights[rows.cols[e - rows.shift[i]]]
+            value = rows.vals[e]
+            for c in range(width):
+                out_row[c] += value * weight_row[c]
+
+
+@njit(cache=True, nogil=True)
+def add_outer(rows, chosen, active, steps, first, last, max_norm, weights, stamps, stamp, touched):
+    """Add a block of outer products to the weights of some features, then bring those rows back under the norm limit.
+
+    ``weights[j] += Σ_p x(chosen[p])[j] · steps[p]`` for the features first .. last-1 and the active p, in the order of
+    p. Threads that call it with ranges of features that do not meet change different rows, and the sum of each row has
+    the same order whatever the ranges are.
+
+    Parameters
+    ----------
+    rows : Rows
+    chosen : ndarray of int64, shape (n,)
+    active : ndarray, shape (n,)
+        Below 0: leave out this p.
+    steps : ndarray of float32, shape (n, width)
+    first, last : int
+        The range of features.
+    max_norm : float
+        Limit of each row's Euclidean norm.
+    weights : ndarray of float32, shape (n_features, width)
+        Rows first .. last-1 are changed.
+    stamps : ndarray of int64, shape (n_features,)
+        Entries first .. last-1 are changed: the last `stamp` that touched the row.
+    stamp : int
+        Larger in each call.
+    touched : ndarray of int64, shape (n_features,)
+        Scratch; entries first .. last-1 are overwritten.
+    """
+    width = weights.shape[1]
+    n_touched = 0
+    for p in range(chosen.shape[0]):
+        if active[p] < 0:
+            continue
+        i = chosen[p]
+        step = steps[p]
+        shift = rows.shift[i]
+        e = _lower_bound(rows.cols, rows.start[i] - shift, rows.start[i + 1] - shift, first)
+        end = rows.start[i + 1] - shift
+        while e < end and rows.cols[e] < last:
+            j = rows.cols[e]
+            value = rows.vals[e + shift]
+            weight_row = weights[j]
+            for c in range(width):
+                weight_row[c] += value * step[c]
+            if stamps[j] != stamp:
+                stamps[j] = stamp
+                touched[first + n_touched] = j
+                n_touched += 1
+            e += 1
+    for t in range(n_touched):
+        limit_norm(weights[touched[first + t]], max_norm)
+
+
+@njit(cache=True, nogil=True)
+def _lower_bound(values, low, high, wanted):
+    """Find the first position in low .. high (sorted) whose value is `wanted` or more."""
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,101 @@
+"""What training asks of feature rows, a product forward and one back: dense ones through BLAS, sparse ones fused."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.types import Matrix
+from visterm.kernels.rows import add_outer, embed, sparse_rows
+from visterm.kernels.vectors import add_and_limit_norms
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+DENSE_SHARE = 128
+"""Features whose weights one BLAS call moves: fixed, so that the bytes do not depend on the number of threads."""
+
+
+class FeatureSteps(Protocol):
+    """What Algorithm 1 asks of the image features: `embed` a block, and `move` the image map by it.
+
+    Attributes
+    ----------
+    n_shares : int
+        Parts of the features whose weights may be moved at the same time.
+    """
+
+    n_shares: int
+
+    def take(self, images: Ints) -> None:
+        """Make a block of images the one that `embed` and `move` are about."""
+
+    def embed(self, part: slice, image_map: Floats, out: Floats) -> None:
+        """Put the embedded images of one part of the block into `out`."""
+
+    def move(self, share: int, active: Ints, steps: Floats, max_norm: float, image_map: Floats) -> None:
+        """Add Σ x · step over the active images of the block to one share of the map, and limit its norms."""
+
+
+class DenseSteps:
+    """Dense rows: a matrix product forward and one back, each in pieces of fixed size."""
+
+    def __init__(self, X: Floats, block: int) -> None:
+        self._X = X
+        self._rows = np.empty((block, X.shape[1]), np.float32)
+        self.n_shares = -(-X.shape[1] // DENSE_SHARE)
+
+    def take(self, images: Ints) -> None:
+        """Copy the rows of the block together."""
+        self._n = images.size
+        np.take(self._X, images, axis=0, out=self._rows[: self._n])
+
+    def embed(self, part: slice, image_map: Floats, out: Floats) -> None:
+        """Multiply the rows by the map."""
+        np.matmul(self._rows[: self._n][part], image_map, out=out)
+
+    def move(self, share: int, active: Ints, steps: Floats, max_norm: float, image_map: Floats) -> None:
+        """Multiply the rows' columns of this share by the steps; `steps` are 0 where not active."""
+        own = slice(share * DENSE_SHARE, (share + 1) * DENSE_SHARE)
+        change = self._rows[: self._n, own].T @ steps
+        add_and_limit_norms(image_map[own], change, max_norm)
+
+
+class SparseSteps:
+    """CSR rows: loops over the stored values; each share is a range of features with about as many of them."""
+
+    def __init__(self, X: sp.csr_array, n_shares: int) -> None:
+        self._rows = sparse_rows(X.data, X.indices, X.indptr)
+        n_features = X.shape[1]
+        stored = np.cumsum(np.bincount(X.indices, minlength=n_features))
+        inner = np.searchsorted(stored, X.nnz * np.arange(1, n_shares) / n_shares)
+        self._bounds = np.concatenate([[0], inner, [n_features]]).astype(np.int64)
+        self._stamps = np.zeros(n_features, np.int64)
+        self._touched = np.empty(n_features, np.int64)
+        self._stamp = 0
+        self.n_shares = n_shares
+
+    def take(self, images: Ints) -> None:
+        """Remember the block; its rows stay where they are."""
+        self._images = images
+        self._stamp += 1
+
+    def embed(self, part: slice, image_map: Floats, out: Floats) -> None:
+        """Sum the map's rows of each image's features."""
+        embed(self._rows, self._images[part], image_map, out)
+
+    def move(self, share: int, active: Ints, steps: Floats, max_norm: float, image_map: Floats) -> None:
+        """Add to the map's rows of this range of features."""
+        first, last = self._bounds[share], self._bounds[share + 1]
+        add_outer(
+            self._rows, self._images, active, steps, first, last, max_norm,
+            image_map, self._stamps, self._stamp, self._touched,
+        )  # fmt: skip
+
+
+def feature_steps(X: Matrix, block: int, n_jobs: int) -> FeatureSteps:
+    """Choose the products that fit the features."""
+    return SparseSteps(X, n_jobs) if sp.issparse(X) else DenseSteps(X, block)

@@ -1,0 +1,164 @@
+"""Ridge regression of many targets at once: by factorisation, by conjugate gradients, and exact leave-one-out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, lapack
+
+from visterm.core.types import Matrix
+
+Doubles = NDArray[np.float64]
+
+DIRECT_SIZE = 6000
+"""Largest square system (in rows) that is factorised: 275 MiB; larger ones are left to conjugate gradients."""
+
+CG_TOLERANCE = 1e-5
+CG_ITERATIONS = 500
+CG_COLUMNS = 256
+"""Targets solved together by conjugate gradients, to bound the memory."""
+
+SMALLEST_SHARE = 1e-12
+"""Guards the division where a row alone decides its own prediction."""
+
+
+class LinearFit(NamedTuple):
+    """Weights of linear functions ``x · weights + intercept``.
+
+    Attributes
+    ----------
+    weights : ndarray of float32, shape (n_features, n_targets)
+    intercept : ndarray of float32, shape (n_targets,)
+    """
+
+    weights: NDArray[np.float32]
+    intercept: NDArray[np.float32]
+
+
+def fit_ridge(X: Matrix, T: Matrix, alpha: float) -> LinearFit:
+    """Minimise ``‖x W + b - t‖² + alpha ‖W‖²`` over all rows; the intercept b bears no penalty.
+
+    The smaller of the two square systems (features, or images) is solved by Cholesky factorisation; if even that is
+    larger than `DIRECT_SIZE`, conjugate gradients solve it without forming it. Sparse features stay sparse: centring
+    is done by what it does to the products.
+
+    Parameters
+    ----------
+    X : array or CSR of float32, shape (n, n_features)
+    T : array or CSR, shape (n, n_targets)
+        Targets.
+    alpha : float
+        Above 0.
+    """
+    n, d = X.shape
+    mean_x, mean_t = _means(X), _means(T)
+    if min(n, d) > DIRECT_SIZE:
+        weights = _conjugate_gradients(X, T, mean_x, mean_t, alpha)
+    elif d <= n:
+        gram = _dense(X.T @ X).astype(np.float64) - n * np.outer(mean_x, mean_x)
+        moment = _dense(X.T @ T) - n * np.outer(mean_x, mean_t)
+        weights = cho_solve(_factor(gram, alpha), moment, overwrite_b=True)
+    else:
+        dual = cho_solve(_factor(_centred_kernel(X), alpha), _dense(T) - mean_t, overwrite_b=True)
+        weights = X.T @ dual - np.outer(mean_x, dual.sum(axis=0))
+    intercept = mean_t - mean_x @ weights
+    return LinearFit(np.asarray(weights, np.float32), np.asarray(intercept, np.float32))
+
+
+def leave_one_out(X: Matrix, T: Matrix, alphas: Sequence[float], *, scale: float) -> Iterator[tuple[float, Doubles]]:
+    """Predict each row by the ridge fit to all other rows, for one alpha after the other; exact, a factorisation each.
+
+    With K the centred kernel, ``c = (K + αI)⁻¹ t`` and ``g = diag (K + αI)⁻¹``, the error on a row that was left out is
+    ``α c / (α g - 1/n)`` (Allen's PRESS; 1/n is the intercept's leverage).
+
+    Parameters
+    ----------
+    X : array or CSR of float32, shape (n, n_features)
+        At least 3 rows; the time grows with n³.
+    T : array or CSR, shape (n, n_targets)
+    alphas : sequence of float
+    scale : float
+        The penalty of each fit is ``alpha · scale``.
+
+    Yields
+    ------
+    alpha : float
+    predictions : ndarray of float64, shape (n, n_targets)
+    """
+    targets = _dense(T).astype(np.float64)
+    centred = targets - targets.mean(axis=0)
+    n = X.shape[0]
+    kernel = _centred_kernel(X)
+    for alpha in alphas:
+        penalty = alpha * scale
+        factor, lower = _factor(kernel.copy(), penalty)
+        dual = cho_solve((factor, lower), centred)
+        inverse, _ = lapack.dpotri(factor, lower=lower, overwrite_c=True)
+        left_over = np.maximum(penalty * np.diag(inverse) - 1 / n, SMALLEST_SHARE)
+        yield alpha, targets - penalty * dual / left_over[:, None]
+
+
+def mean_square_norm(X: Matrix) -> float:
+    """Give the mean squared length of the centred rows: the scale to which a penalty relates."""
+    squares = sp.csr_array(X).power(2).sum() if sp.issparse(X) else np.einsum("ij,ij->", X, X, dtype=np.float64)
+    mean = _means(X)
+    return float(squares / X.shape[0] - mean @ mean)
+
+
+def _conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles, alpha: float) -> NDArray[np.float32]:
+    """Solve ``(XᶜᵀXᶜ + αI) W = XᶜᵀTᶜ`` column by column at the same time, never forming the square matrix."""
+
+    def forward(V: Any) -> Any:
+        return X @ V - (mean_x @ V).astype(np.float32)
+
+    def backward(R: Any) -> Any:
+        return X.T @ R - np.outer(mean_x, R.sum(axis=0)).astype(np.float32)
+
+    weights = np.empty((X.shape[1], T.shape[1]), np.float32)
+    columns = sp.csc_array(T) if sp.issparse(T) else T
+    for start in range(0, T.shape[1], CG_COLUMNS):
+        part = slice(start, start + CG_COLUMNS)
+        targets = (_dense(columns[:, part]) - mean_t[part]).astype(np.float32)
+        W = np.zeros((X.shape[1], targets.shape[1]), np.float32)
+        residual = backward(targets)
+        direction = residual.copy()
+        length = np.einsum("ij,ij->j", residual, residual, dtype=np.float64)
+        enough = CG_TOLERANCE**2 * length
+        for _ in range(CG_ITERATIONS):
+            if (length <= enough).all():
+                break
+            image = backward(forward(direction)) + np.float32(alpha) * direction
+            curvature = np.einsum("ij,ij->j", direction, image, dtype=np.float64)
+            step = np.divide(length, curvature, out=np.zeros_like(length), where=curvature > 0)
+            W += direction * step.astype(np.float32)
+            residual -= image * step.astype(np.float32)
+            before, length = length, np.einsum("ij,ij->j", residual, residual, dtype=np.float64)
+            ratio = np.divide(length, before, out=np.zeros_like(length), where=before > 0)
+            direction = residual + direction * ratio.astype(np.float32)
+        weights[:, part] = W
+    return weights
+
+
+def _centred_kernel(X: Matrix) -> Doubles:
+    kernel = _dense(X @ X.T).astype(np.float64)
+    rows = kernel.mean(axis=0)
+    kernel += rows.mean() - rows - rows[:, None]
+    return kernel
+
+
+def _factor(square: Doubles, alpha: float) -> tuple[Doubles, bool]:
+    square[np.diag_indices_from(square)] += alpha
+    factor, lower = cho_factor(square, lower=True, overwrite_a=True)
+    return factor, lower
+
+
+def _means(matrix: Matrix) -> Doubles:
+    return np.asarray(matrix.mean(axis=0, dtype=np.float64)).ravel()
+
+
+def _dense(matrix: Any) -> NDArray[Any]:
+    return matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)

@@ -1,0 +1,42 @@
+"""What all linear models share: one weight vector and bias a tag, kept as rows of the width that costs least."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.types import Matrix
+from visterm.models.base import Annotator
+
+
+class LinearAnnotator(Annotator):
+    """Scores a tag by ``x · w + b``; a new model writes `_fit`, which calls `_keep`.
+
+    Fitted on sparse features, or on no more features than tags, the space is that of the features: ``u = [x, 1]``,
+    ``v = [w, b]``, so that an image's row is as short as its features. Otherwise it is tag space: ``u`` is the row of
+    scores.
+
+    Attributes
+    ----------
+    tag_rows_ : ndarray of float32, shape (n_tags, n_features + 1)
+        In feature space: weights, then the bias.
+    weights_ : ndarray of float32, shape (n_features, n_tags)
+        In tag space.
+    intercept_ : ndarray of float32, shape (n_tags,)
+        In tag space.
+    """
+
+    def _keep(self, weights: NDArray[np.float32], intercept: NDArray[np.float32], X: Matrix) -> None:
+        """Keep what was learned from `X`: weights (n_features, n_tags) and intercept (n_tags,)."""
+        if sp.issparse(X) or weights.shape[0] < weights.shape[1]:
+            self.tag_rows_ = np.ascontiguousarray(np.vstack([weights, intercept]).T)
+        else:
+            self.weights_ = np.ascontiguousarray(weights)
+            self.intercept_ = intercept
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        if hasattr(self, "tag_rows_"):
+            ones = np.ones((X.shape[0], 1), np.float32)
+            return sp.csr_array(sp.hstack([X, ones], format="csr")) if sp.issparse(X) else np.hstack([X, ones])
+        return np.asarray(X @ self.weights_ + self.intercept_, np.float32)

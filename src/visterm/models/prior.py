@@ -1,0 +1,36 @@
+"""The most frequent tags, whatever the image: the baseline that any model has to beat."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.types import Matrix
+from visterm.models.base import Annotator
+
+
+class Prior(Annotator):
+    """Scores every tag by the share of training images that have it.
+
+    A model whose figures are not above these has learned nothing from the images. Explicit negatives count as
+    not given.
+
+    Attributes
+    ----------
+    tag_rows_ : ndarray of float32, shape (n_tags, 1)
+        Share of the training images that have each tag; the row of every image is a 1.
+    """
+
+    tag_rows_: NDArray[np.float32]
+
+    test_params: ClassVar[dict[str, Any]] = {}
+
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        counts = np.bincount(Y.indices[Y.data > 0], minlength=Y.shape[1])
+        self.tag_rows_ = (counts[:, None] / Y.shape[0]).astype(np.float32)
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        return np.ones((X.shape[0], 1), np.float32)

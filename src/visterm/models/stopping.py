@@ -1,0 +1,56 @@
+"""When to stop: images held out of training, and the best weights kept by a measure on them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+MIN_HELD_OUT = 50
+"""Fewer held-out images say more about chance than about the model: then none are held out."""
+
+
+def hold_out(n_images: int, share: float, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Split images at random into training rows and held-out rows, both sorted; of too few images none are held out."""
+    n_held = round(share * n_images)
+    if n_held < MIN_HELD_OUT:
+        return np.arange(n_images), np.empty(0, np.int64)
+    order = rng.permutation(n_images)
+    return np.sort(order[n_held:]), np.sort(order[:n_held])
+
+
+class BestWeights:
+    """Keeps a copy of the weights at the best value so far, and says when it no longer improves.
+
+    Parameters
+    ----------
+    patience : int
+        Epochs without a new best until `exhausted`.
+
+    Attributes
+    ----------
+    epoch : int
+        The epoch of the best value, counted from 1; 0 before any.
+    value : float
+    weights : tuple of ndarray
+    """
+
+    def __init__(self, patience: int) -> None:
+        self._patience = patience
+        self._epochs = 0
+        self.epoch = 0
+        self.value = -math.inf
+        self.weights: tuple[NDArray[np.float32], ...] = ()
+
+    def offer(self, value: float, *weights: NDArray[np.float32]) -> None:
+        """Take the value after one more epoch (higher is better), and the weights that gave it."""
+        self._epochs += 1
+        if value > self.value:
+            self.epoch, self.value = self._epochs, value
+            self.weights = tuple(array.copy() for array in weights)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether `patience` epochs have brought no new best."""
+        return self._epochs - self.epoch >= self._patience

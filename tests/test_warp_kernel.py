@@ -1,0 +1,182 @@
+"""The loops of WARP: the law of the draws, the weight of the rank, the steps, and the projection."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from reference import warp as reference
+from visterm.kernels.random import draw_below, stream_of
+from visterm.kernels.rows import add_outer, dense_rows, embed, sparse_rows
+from visterm.kernels.vectors import add_and_limit_norms, dot, limit_norm, limit_norms
+from visterm.kernels.warp import add_tag_steps, draw_violators, harmonic_weights
+
+N_IMAGES, N_FEATURES, N_TAGS, DIM = 20, 30, 11, 13
+RATE, MAX_NORM, SEED, EPOCH = 0.1, 0.8, 5, 3
+
+
+@pytest.fixture(autouse=True)
+def _wrapping_integers():
+    with np.errstate(over="ignore"):  # 64-bit products wrap on purpose; NumPy warns of it where Numba is switched off
+        yield
+
+
+@pytest.fixture
+def block():
+    """Images with one to four tags, weights, and all their (image, tag) pairs as one block."""
+    rng = np.random.default_rng(0)
+    X = (rng.random((N_IMAGES, N_FEATURES)) * (rng.random((N_IMAGES, N_FEATURES)) < 0.4)).astype(np.float32)
+    own = [sorted(rng.permutation(N_TAGS)[: 1 + i % 4].tolist()) for i in range(N_IMAGES)]
+    V = rng.normal(0, 0.2, (N_FEATURES, DIM)).astype(np.float32)
+    W = rng.normal(0, 0.5, (N_TAGS, DIM)).astype(np.float32)
+    return X, own, V, W
+
+
+def _arrays(own):
+    images = np.repeat(np.arange(len(own)), [len(tags) for tags in own])
+    tags = np.concatenate(own).astype(np.int64)
+    return np.arange(len(tags)), images, tags, np.cumsum([0, *map(len, own)]), tags.astype(np.int32)
+
+
+def _draw(own, U, W, scores, *, max_trials=N_TAGS, epoch=EPOCH):
+    examples, images, tags, start, own_tags = _arrays(own)
+    violators, trials = np.empty(len(tags), np.int64), np.empty(len(tags), np.int64)
+    steps = np.zeros((len(tags), W.shape[1]), np.float32)
+    loss = draw_violators(
+        examples, images, tags, start, own_tags, U, W, scores, harmonic_weights(len(W)), max_trials, SEED, epoch,
+        RATE, violators, trials, steps,
+    )  # fmt: skip
+    return violators, trials, steps, loss
+
+
+@pytest.mark.parametrize("max_trials", [1, 3, N_TAGS])
+@pytest.mark.parametrize("table", [True, False], ids=["scores at once", "scores when drawn"])
+@pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"])
+def test_a_block_moves_the_weights_as_the_slow_algorithm_does(block, sparse, table, max_trials):
+    X, own, V, W = block
+    examples, images, tags, start, _ = _arrays(own)
+    pairs = list(zip(examples.tolist(), images.tolist(), tags.tolist(), strict=True))
+    expected_V, expected_W, expected_violators, expected_trials = reference.train_block(
+        X.astype(float), own, pairs, V.astype(float), W.astype(float),
+        seed=SEED, epoch=EPOCH, rate=RATE, max_norm=MAX_NORM, max_trials=max_trials,
+    )  # fmt: skip
+
+    csr = sp.csr_array(X)
+    rows = sparse_rows(csr.data, csr.indices, csr.indptr) if sparse else dense_rows(X)
+    U = np.empty((len(tags), DIM), np.float32)
+    embed(rows, images, V, U)
+    scores = U @ W.T if table else np.empty((len(tags), 0), np.float32)
+    violators, trials, steps, _ = _draw(own, U, W, scores, max_trials=max_trials)
+    stamps, touched = np.zeros(N_FEATURES, np.int64), np.empty(N_FEATURES, np.int64)
+    for first, last in [(0, 7), (7, 7), (7, N_FEATURES)]:
+        add_outer(rows, images, violators, steps, first, last, MAX_NORM, V, stamps, 1, touched)
+    for first, last in [(0, 4), (4, N_TAGS)]:
+        add_tag_steps(
+            tags, violators, trials, images, start, U, harmonic_weights(N_TAGS), RATE, MAX_NORM, first, last, W
+        )
+
+    np.testing.assert_array_equal(violators, expected_violators)
+    np.testing.assert_array_equal(trials, expected_trials)
+    np.testing.assert_allclose(V, expected_V, atol=1e-6)
+    np.testing.assert_allclose(W, expected_W, atol=1e-6)
+
+
+def test_a_violator_is_drawn_uniformly_among_the_violators_and_never_among_the_own_tags():
+    own = [[1, 4]]
+    W = np.zeros((6, 1), np.float32)
+    W[[1, 4], 0] = 2.0  # the own tags score 2, two others reach the margin, two do not
+    W[[0, 5], 0] = [1.5, 1.01]
+    found = np.zeros(6, int)
+    for epoch in range(4000):
+        violators, *_ = _draw(own, np.ones((2, 1), np.float32), W, np.empty((2, 0), np.float32), epoch=epoch)
+        for tag in violators[violators >= 0]:
+            found[tag] += 1
+    assert found[[1, 2, 3, 4]].sum() == 0
+    assert found[0] == pytest.approx(found[5], rel=0.06)
+
+
+def test_the_number_of_draws_follows_the_geometric_law_cut_at_the_candidates():
+    own = [[0]]
+    W = np.array([[3.0], [3.0], [0.0], [0.0], [0.0]], np.float32)  # one violator among four candidates
+    counts = np.zeros(6, int)
+    n = 8000
+    for epoch in range(n):
+        violators, trials, *_ = _draw(own, np.ones((1, 1), np.float32), W, np.empty((1, 0), np.float32), epoch=epoch)
+        counts[trials[0] if violators[0] >= 0 else 5] += 1
+    expected = n * np.array([0, 1 / 4, 3 / 16, 9 / 64, 27 / 256, 81 / 256])
+    np.testing.assert_allclose(counts[1:], expected[1:], rtol=0.08)
+
+
+def test_the_loss_is_the_hinge_times_the_weight_of_the_estimated_rank():
+    W = np.array([[2.0], [1.5], [1.5], [1.5], [1.5]], np.float32)  # every candidate violates: N = 1, rank 4
+    violators, trials, steps, loss = _draw([[0]], np.ones((1, 1), np.float32), W, np.empty((1, 0), np.float32))
+    weight = 1 + 1 / 2 + 1 / 3 + 1 / 4
+    assert trials[0] == 1
+    assert violators[0] > 0
+    assert loss == pytest.approx(weight * 0.5, rel=1e-6)
+    assert steps[0, 0] == pytest.approx(RATE * weight * 0.5, rel=1e-6)
+
+
+def test_an_image_that_has_every_tag_draws_none_and_makes_no_step():
+    W = np.zeros((3, 2), np.float32)
+    violators, trials, steps, loss = _draw([[0, 1, 2]], np.ones((3, 2), np.float32), W, np.empty((3, 0), np.float32))
+    assert violators.tolist() == [-1, -1, -1]
+    assert trials.tolist() == [0, 0, 0]
+    assert loss == 0
+    assert not steps.any()
+
+
+def test_a_tag_exactly_at_the_margin_is_no_violator():
+    W = np.array([[2.0], [1.0]], np.float32)
+    violators, trials, *_ = _draw([[0]], np.ones((1, 1), np.float32), W, np.empty((1, 0), np.float32))
+    assert violators[0] == -1
+    assert trials[0] == 1
+
+
+def test_draws_are_those_of_the_written_formula():
+    for seed, epoch, example, draw, n in [(0, 0, 0, 0, 10), (5, 3, 17, 2, 371), (2**62 - 1, 99, 10**9, 10**5, 2**31)]:
+        expected = reference.draw_below(seed, epoch, example, draw, n)
+        assert draw_below(np.uint64(stream_of(seed, epoch, example)), draw, n) == expected
+
+
+@pytest.mark.parametrize("along", ["draw", "example", "epoch", "seed"])
+def test_draws_are_uniform_and_unrelated_along_every_part_of_the_key(along):
+    cells, n = 16, 16_000
+    key = {"seed": 1, "epoch": 2, "example": 3, "draw": 4}
+    drawn = np.empty(n, int)
+    for i in range(n):
+        key[along] = i
+        stream = np.uint64(stream_of(key["seed"], key["epoch"], key["example"]))
+        drawn[i] = draw_below(stream, key["draw"], cells)
+    chi_square = lambda counts: ((counts - counts.mean()) ** 2 / counts.mean()).sum()  # noqa: E731
+    assert chi_square(np.bincount(drawn, minlength=cells)) < 37.7  # 99.9 % point with 15 degrees of freedom
+    pairs = np.bincount(drawn[:-1] * cells + drawn[1:], minlength=cells**2)
+    assert chi_square(pairs) < 330.5  # 99.9 % point with 255 degrees of freedom
+
+
+def test_dot_products_and_norm_limits_are_those_of_numpy():
+    rng = np.random.default_rng(1)
+    for n in (0, 1, 7, 8, 100, 101):
+        a, b = rng.normal(size=(2, n)).astype(np.float32)
+        assert dot(a, b) == pytest.approx(float(a @ b), abs=1e-4)
+    matrix = rng.normal(size=(5, 9)).astype(np.float32)
+    matrix[2] = 0.0
+    expected = reference.limit_norms(matrix.astype(float), 1.5)
+    change = rng.normal(size=(5, 9)).astype(np.float32)
+    changed = reference.limit_norms(matrix.astype(float) + change, 1.5)
+    other = matrix.copy()
+    limit_norms(matrix, 1.5)
+    np.testing.assert_allclose(matrix, expected, rtol=1e-5, atol=1e-7)
+    add_and_limit_norms(other, change, 1.5)
+    np.testing.assert_allclose(other, changed, rtol=1e-5, atol=1e-7)
+
+
+def test_a_vector_within_the_limit_is_left_alone():
+    vector = np.array([0.3, 0.4], np.float32)
+    limit_norm(vector, 0.5001)
+    np.testing.assert_array_equal(vector, np.array([0.3, 0.4], np.float32))
+
+
+def test_rank_weights_are_the_harmonic_numbers():
+    np.testing.assert_allclose(harmonic_weights(4), [0, 1, 3 / 2, 11 / 6, 25 / 12], rtol=1e-6)
