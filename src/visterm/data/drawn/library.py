@@ -149,11 +149,11 @@ def draw_library(
         raise UserError(f"seed is {seed!r}; expected a whole number of 0 or more.")
     if format not in _ENCODERS:
         raise UserError(f"format is {format!r}; expected one of: {', '.join(_ENCODERS)}.")
-    noise = noise or NoiseSettings()
+    noise, threads = noise or NoiseSettings(), resolve_jobs(n_jobs)
     target = Path(folder)
     with _whole(target) as temporary:
         (temporary / "images").mkdir()
-        pictures = tuple(_draw_all(temporary / "images", n_scenes, seed, resolve_jobs(n_jobs), noise, progress, format))
+        pictures = tuple(_draw_all(temporary / "images", n_scenes, seed, threads, noise, progress, format))
         queries = tuple(
             query
             for split in SPLITS
@@ -258,8 +258,9 @@ def _whole(target: Path) -> Iterator[Path]:
     if target.exists() and not _is_drawn(target) and not (target.is_dir() and not any(target.iterdir())):
         raise StorageError(f"{target} exists and is not a drawn library, so it is not replaced. Choose another folder.")
     target.parent.mkdir(parents=True, exist_ok=True)
-    tag = uuid.uuid4().hex[:8]
-    temporary, old = (target.with_name(f".{target.name}.{tag}.{end}") for end in ("tmp", "old"))
+    old = target.with_name(f".{target.name}.old")
+    _clean_up(target, old)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
     temporary.mkdir()
     try:
         yield temporary
@@ -272,6 +273,27 @@ def _whole(target: Path) -> Iterator[Path]:
             os.replace(old, target)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _clean_up(target: Path, old: Path) -> None:
+    """Bring back a library that a kill left aside, and remove what killed processes began."""
+    if old.exists() and not target.exists():
+        os.replace(old, target)
+    shutil.rmtree(old, ignore_errors=True)
+    for left in target.parent.glob(f".{target.name}.*-*.tmp"):
+        pid = left.name.removeprefix(f".{target.name}.").partition("-")[0]
+        if pid.isdigit() and not _alive(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _is_drawn(folder: Path) -> bool:

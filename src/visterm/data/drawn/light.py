@@ -56,10 +56,11 @@ def develop(canvas: Canvas, labels: NDArray[np.int32]) -> NDArray[np.uint8]:
 def _camera(canvas: Canvas, photo: NDArray[np.float32]) -> NDArray[np.float32]:
     """Give the photo as this camera sees it: with its own white balance, exposure and saturation."""
     rng = canvas.rng
-    balance = np.array([rng.uniform(0.92, 1.08) for _ in range(3)], np.float32) * np.float32(rng.uniform(0.82, 1.12))
+    balance = np.array([rng.uniform(0.95, 1.05) for _ in range(3)], np.float32) * np.float32(rng.uniform(0.82, 1.12))
     grey = photo.mean(axis=2, keepdims=True)
     saturation = np.float32(rng.triangular(0.55, 1.2, 1.0))
-    return (grey + (photo - grey) * saturation) * balance
+    seen: NDArray[np.float32] = (grey + (photo - grey) * saturation) * balance
+    return seen
 
 
 def _texture(canvas: Canvas, labels: NDArray[np.int32]) -> NDArray[np.float32]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ PART_PIXELS = 8
 """A part is in the truth from this many visible pixels on."""
 OBJECT_SHARE = 0.004
 """An object is in the truth from this visible share of the picture on."""
+OBJECT_TAG_SHARE = 0.009
+"""An object is also a tag of the scene from this visible share of the picture on, `TAG_SHARE` aside."""
 PART_TAG_SHARE = 0.012
 """A part is also a tag of the scene from this visible share of the picture on."""
 TAG_SHARE: dict[str, float] = {
@@ -34,11 +36,18 @@ TAG_SHARE: dict[str, float] = {
     "grass": 0.3,
     "snow": 0.15,
     "street": 0.08,
+    "gull": 0.005,
     "star": 0.0005,
     "moon": 0.0015,
     "sun": 0.0015,
 }
 """From which visible share on a background, or a small light, is a tag: nobody tags a sliver of sky."""
+SEASONAL: dict[str, set[str]] = {
+    "summer": set(),
+    "autumn": {"grass", "oak", "birch"},
+    "winter": {"snow", "forest", "house", "oak", "pine"},
+}
+"""What shows that it is autumn or winter."""
 ATTRIBUTE_SHARE = 0.02
 """A colour is a tag from this visible share of the picture on."""
 
@@ -179,7 +188,7 @@ def _truth(canvas: Canvas, labels: NDArray[np.int32]) -> tuple[tuple[DrawnObject
     tags: set[str] = set()
     for index, subject in enumerate(canvas.subjects):
         share = seen.get((index, -1), 0) / whole
-        tag_share = TAG_SHARE.get(subject.name, OBJECT_SHARE)
+        tag_share = TAG_SHARE.get(subject.name, OBJECT_TAG_SHARE)
         if share < min(OBJECT_SHARE, tag_share):
             continue
         parts = []
@@ -193,13 +202,16 @@ def _truth(canvas: Canvas, labels: NDArray[np.int32]) -> tuple[tuple[DrawnObject
         objects.append(DrawnObject(subject.name, boxes[index, -1], tuple(parts), attributes))
         if share >= tag_share:
             tags.update((subject.name, *ancestors(subject.name), *attributes))
-    tags.update(_moods(canvas.mood))
+    tags.update(_moods(canvas.mood, {thing.name for thing in objects}))
     return tuple(objects), tuple(sorted(tags))
 
 
-def _moods(mood: Mood) -> set[str]:
-    said: set[Any] = {mood.hour, mood.season, mood.weather}
-    return said - {"day", "summer", "clear"}
+def _moods(mood: Mood, seen: set[str]) -> set[str]:
+    """Say of hour, weather and season what the picture shows: a season needs something that bears its marks."""
+    said = {mood.hour, mood.weather}
+    if seen & SEASONAL[mood.season]:
+        said.add(mood.season)
+    return said - {"day", "clear"}
 
 
 def _around(a: Box, b: Box) -> Box:
