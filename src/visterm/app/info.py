@@ -31,7 +31,8 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _run_facts(folder: Path) -> dict[str, Any]:
     encoder, model = read_json(folder / "encoder.json"), read_json(folder / "model.json")
-    return read_json(folder / "facts.json") | {
+    facts: dict[str, Any] = read_json(folder / "facts.json")
+    return facts | {
         "encoder": encoder["name"],
         "encoder settings": encoder["params"],
         "model": model["name"],

@@ -13,7 +13,7 @@ from pathlib import Path
 from PIL import Image
 
 from visterm.core.types import Tag
-from visterm.data.images import read_image
+from visterm.data.images import ImageLike, read_image
 
 THUMBNAIL = 192
 
@@ -49,19 +49,19 @@ class Report:
         )
         self.parts.append(f"<table><tr>{head}</tr>{body}</table>")
 
-    def annotated(self, images: Sequence[tuple[Path, Sequence[Tag], Collection[int], Sequence[str]]]) -> None:
-        """Add pictures with (path, predicted tags, positions of the right ones, tags that people gave)."""
+    def annotated(self, images: Sequence[tuple[ImageLike, Sequence[Tag], Collection[int], Sequence[str]]]) -> None:
+        """Add pictures with (image, predicted tags, positions of the right ones, tags that people gave)."""
         cards = []
-        for path, tags, right, given in images:
+        for image, tags, right, given in images:
             chips = "".join(_chip(tag, i in right) for i, tag in enumerate(tags))
             people = f"<span class=given>people said: {escape(', '.join(given))}</span>" if given else ""
-            cards.append(f"<figure>{_img(path, given)}<figcaption>{chips}{people}</figcaption></figure>")
+            cards.append(f"<figure>{_img(image, given)}<figcaption>{chips}{people}</figcaption></figure>")
         self.parts.append(f"<div class=grid>{''.join(cards)}</div>")
 
-    def search(self, query: str, note: str, images: Sequence[tuple[Path, bool]]) -> None:
+    def search(self, query: str, note: str, images: Sequence[tuple[ImageLike, bool]]) -> None:
         """Add one query with its best images, the relevant ones marked."""
         cards = "".join(
-            f'<figure class="{"right" if relevant else ""}">{_img(path, ())}</figure>' for path, relevant in images
+            f'<figure class="{"right" if relevant else ""}">{_img(image, ())}</figure>' for image, relevant in images
         )
         self.parts.append(f"<h3>{escape(query)} <small>{escape(note)}</small></h3><div class=row>{cards}</div>")
 
@@ -86,9 +86,9 @@ def _chip(tag: Tag, right: bool) -> str:
     return f'<span class="tag{" right" * right}" title="score {tag.score:.2f}">{escape(tag.tag)}</span>'
 
 
-def _img(path: Path, given: Sequence[str]) -> str:
-    pixels = Image.fromarray(read_image(path, max_side=THUMBNAIL))
+def _img(image: ImageLike, given: Sequence[str]) -> str:
+    pixels = Image.fromarray(read_image(image, max_side=THUMBNAIL))
     buffer = io.BytesIO()
     pixels.save(buffer, "JPEG", quality=82)
     data = base64.b64encode(buffer.getvalue()).decode()
-    return f'<img loading=lazy src="data:image/jpeg;base64,{data}" alt="{escape(", ".join(given) or path.name)}">'
+    return f'<img loading=lazy src="data:image/jpeg;base64,{data}" alt="{escape(", ".join(given) or "photo")}">'

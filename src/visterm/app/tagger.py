@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -15,6 +17,7 @@ import scipy.sparse as sp
 from visterm.app.rows import Photos, TrainingRows, as_corpus, as_images, training_rows
 from visterm.core.errors import UserError
 from visterm.core.persist import (
+    learned_hash,
     load_estimator,
     new_folder,
     open_folder,
@@ -23,6 +26,7 @@ from visterm.core.persist import (
     write_json,
 )
 from visterm.core.progress import SILENT, Progress, Steps
+from visterm.core.queries import Query
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Skipped, Tag
 from visterm.core.vocabulary import Vocabulary
@@ -234,6 +238,34 @@ class Tagger:
         k = len(self.vocabulary) - 1 if k == 0 else min(k, len(self.vocabulary) - 1)
         best = np.lexsort((np.arange(len(cosine)), -cosine))[:k]
         return [Neighbour(self.vocabulary.tags[i], float(cosine[i])) for i in best]
+
+    def query_weights(self, words: str | Sequence[str]) -> Query:
+        """Give what was typed as weights of tags of unit length.
+
+        Each word weighs by its inverse document frequency among the training images (PAMIR, section IV-A); a word
+        with ``-`` weighs below 0.
+
+        Parameters
+        ----------
+        words : str or sequence of str
+            As typed (``snow tree -people "polar bear"``), or one tag an entry.
+
+        Raises
+        ------
+        UnknownNameError
+            If no word is a tag of the run.
+        """
+        query = self.vocabulary.query(words)
+        counts = np.maximum(self.vocabulary.counts, 1)
+        idf = np.log1p(max(self.facts.get("images", 0), counts.max(initial=1)) / counts).astype(np.float32)
+        weights = sp.csr_array(query.weights * idf[None, :])
+        return replace(query, weights=weights / np.sqrt((weights.data**2).sum()))
+
+    @property
+    def fingerprint(self) -> str:
+        """Name the rows that this tagger makes: of the encoder and of what the model learned."""
+        parts = f"{self.encoder.fingerprint} {MODELS.name_of(self.model)} {learned_hash(self.model)}"
+        return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a run: a folder of JSON and safetensors, whole or not there.

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, table
+from visterm.cli.output import emit
 
 
 def info(
@@ -22,10 +22,14 @@ def info(
     if json:
         emit(facts)
         return
-    table([[name, _text(value)] for name, value in facts.items()], ["what", "value"])
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            print(f"{name}:")
+            for key, setting in value.items():
+                print(f"  {key}: {setting}")
+        else:
+            print(f"{name}: {_text(value)}")
 
 
 def _text(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key}={item}" for key, item in value.items())
     return f"{value:,}" if isinstance(value, int) else f"{value:.4f}" if isinstance(value, float) else str(value)

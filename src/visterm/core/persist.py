@@ -156,6 +156,20 @@ def load_estimator(registry: Registry, folder: Path, name: str) -> Any:
     return estimator
 
 
+def learned_hash(estimator: Any) -> str:
+    """Give the SHA-256, in hex, of the arrays that an estimator has learned: dense or CSR attributes ending in ``_``."""
+    digest = hashlib.sha256()
+    for key, value in sorted(vars(estimator).items()):
+        if not key.endswith("_") or key.startswith("_"):
+            continue
+        parts = (value.data, value.indices, value.indptr) if sp.issparse(value) else (value,)
+        for part in parts:
+            if isinstance(part, np.ndarray) and part.dtype != object:
+                digest.update(f"{key} {part.dtype.str} {part.shape}".encode())
+                digest.update(np.ascontiguousarray(part).data)
+    return digest.hexdigest()
+
+
 def file_hash(path: str | os.PathLike[str]) -> str:
     """Give the SHA-256 of a file's bytes, in hex."""
     with open(path, "rb") as file:

@@ -1,0 +1,156 @@
+"""The catalogue: photos with their rows, found by words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+from visterm.app.rows import Photos, as_corpus, as_images
+from visterm.app.tagger import CHUNK, Tagger, read_skipped, write_skipped
+from visterm.core.persist import new_folder, open_folder
+from visterm.core.progress import SILENT, Progress, Steps
+from visterm.core.types import Hit, Matrix, Skipped
+from visterm.data.corpus import Corpus
+from visterm.store.catalogue import Origin, StoredCatalogue
+from visterm.store.records import Record, read_records
+
+RUN = "run"
+SKIPPED = "skipped.jsonl"
+
+
+class Found(NamedTuple):
+    """The images that a search found, best first, and the words that are no tag."""
+
+    hits: list[Hit]
+    unknown: list[str]
+
+
+class Catalogue:
+    """Photos to search, with the tagger that made their rows.
+
+    Parameters
+    ----------
+    tagger : Tagger
+        A fitted one; the catalogue keeps a copy of its run, so that it can be searched on its own.
+
+    Attributes
+    ----------
+    tagger : Tagger
+    skipped : list of Skipped
+        Images that could not be read.
+
+    Examples
+    --------
+    >>> catalogue = Catalogue(tagger)  # doctest: +SKIP
+    >>> catalogue.add("photos").search("snow tree", k=3).hits  # doctest: +SKIP
+    [Hit(image='photos/7.jpg', score=0.93), ...]
+    """
+
+    def __init__(self, tagger: Tagger) -> None:
+        self.tagger = tagger
+        self.skipped: list[Skipped] = []
+        self._stored = StoredCatalogue(Origin("", tagger.fingerprint))
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """What is known of each image: name, path, size, content hash, tags given."""
+        return self._stored.records
+
+    def add(
+        self,
+        images: Photos,
+        tags: str | os.PathLike[str] | Sequence[Sequence[str]] | None = None,
+        *,
+        progress: Progress = SILENT,
+    ) -> Self:
+        """Encode photos and take them in.
+
+        Parameters
+        ----------
+        images : path, Corpus, or sequence of paths or uint8 arrays
+            A folder, or the images themselves.
+        tags : path or sequence of lists of str, optional
+            The tags that people gave, to keep beside the images.
+        progress : Progress
+            Told of each image.
+        """
+        if tags is not None or isinstance(images, Corpus):
+            corpus = as_corpus(images, tags)
+            names, items = as_images(corpus)
+            given = corpus.tags
+        else:
+            names, items = as_images(images)
+            given = [[] for _ in items]
+        progress.start("index", len(items))
+        try:
+            for start in range(0, len(items), CHUNK):
+                chunk = slice(start, start + CHUNK)
+                self._add_chunk(items[chunk], names[chunk], given[chunk], Steps(progress))
+        finally:
+            progress.finish()
+        return self
+
+    def search(self, words: str | Sequence[str], k: int = 10) -> Found:
+        """Find photos by tags: the images with the largest Σ weight(word) · score(word).
+
+        Weights are those of `Tagger.query_weights`: by inverse document frequency; a word with ``-`` subtracts.
+
+        Parameters
+        ----------
+        words : str or sequence of str
+            As typed (``snow tree -people "polar bear"``), or one tag an entry.
+        k : int
+            How many images; 0 means all.
+
+        Raises
+        ------
+        UnknownNameError
+            If no word is a tag of the run.
+        """
+        query = self.tagger.query_weights(words)
+        ids, scores = self._stored.search(self.tagger.model.query_rows(query.weights), k)
+        hits = [Hit(self.records[i].name, float(s)) for i, s in zip(ids[0], scores[0], strict=True)]
+        return Found(hits, query.unknown)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the catalogue as a folder, whole or not there.
+
+        Raises
+        ------
+        StorageError
+            If something that is not a catalogue lies at `path`.
+        """
+        with new_folder(path, "catalogue") as folder:
+            self._stored.write_into(folder)
+            (folder / RUN).mkdir()
+            self.tagger.write_into(folder / RUN)
+            write_skipped(folder / SKIPPED, self.skipped)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Self:
+        """Open a catalogue that `save` wrote; its rows stay on disk, memory-mapped.
+
+        Raises
+        ------
+        StorageError
+            If there is no catalogue at `path`, or it was damaged.
+        """
+        folder = open_folder(path, "catalogue")
+        catalogue = cls(Tagger.read_from(folder / RUN, n_jobs=n_jobs))
+        catalogue._stored = StoredCatalogue.read_from(folder)
+        catalogue._stored.check_origin(catalogue.tagger.fingerprint)
+        catalogue.skipped = read_skipped(folder / SKIPPED)
+        return catalogue
+
+    def _add_chunk(self, items: Sequence[Any], names: Sequence[str], given: Sequence[list[str]], steps: Steps) -> None:
+        X, kept, skipped = self.tagger.encoder.encode(items, progress=steps)
+        self.skipped.extend(skipped)
+        if len(kept) == 0:
+            return
+        records = read_records([items[i] for i in kept], [names[i] for i in kept], [given[i] for i in kept])
+        U: Matrix = self.tagger.model.image_rows(X)
+        self._stored.add(records, U)
