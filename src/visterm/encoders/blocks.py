@@ -1,0 +1,73 @@
+"""How a photo becomes blocks: codes of its pixels, and the points that its blocks are at each scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.kernels.blocks import block_edges, block_histograms
+from visterm.kernels.colour import colour_codes, gray_levels
+from visterm.kernels.texture import N_PATTERNS, lbp_codes
+
+
+class Codes(NamedTuple):
+    """An image as codes of its pixels, two bytes a pixel: what blocks count.
+
+    Attributes
+    ----------
+    texture : ndarray of uint8, shape (height, width)
+        LBP codes below 59.
+    colour : ndarray of uint8, shape (height, width)
+        Codebook colours.
+    """
+
+    texture: NDArray[np.uint8]
+    colour: NDArray[np.uint8]
+
+
+def pixel_codes(pixels: NDArray[np.uint8], table: NDArray[np.uint8]) -> Codes:
+    """Code each pixel of an RGB image; `table` maps colours (see `colour_table`)."""
+    return Codes(lbp_codes(gray_levels(pixels)), colour_codes(pixels, table))
+
+
+@dataclass(frozen=True)
+class BlockCutter:
+    """Cuts images into overlapping blocks, and describes each by a point.
+
+    Attributes
+    ----------
+    sides : tuple of float
+        Side of a block at each scale, as a share of the image's long side.
+    n_colours : int
+    root : bool
+        Points are square roots of histograms.
+    texture_weight : float
+        What the texture part of points is multiplied with.
+    """
+
+    sides: tuple[float, ...]
+    n_colours: int
+    root: bool
+    texture_weight: float
+
+    def count(self, codes: Codes, scale: int) -> int:
+        """Say how many blocks an image has at a scale."""
+        rows, cols = self._edges(codes, scale)
+        return max(1, len(rows) - 2) * max(1, len(cols) - 2)
+
+    def points(self, codes: Codes, scale: int) -> NDArray[np.float32]:
+        """Describe the blocks of an image at a scale, row by row, shape (n_blocks, 59 + n_colours)."""
+        rows, cols = self._edges(codes, scale)
+        points: NDArray[np.float32] = block_histograms(codes.texture, codes.colour, self.n_colours, rows, cols)
+        if self.root:
+            np.sqrt(points, out=points)
+        points[:, :N_PATTERNS] *= np.float32(self.texture_weight)
+        return points
+
+    def _edges(self, codes: Codes, scale: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        height, width = codes.texture.shape
+        stride = max(height, width) * self.sides[scale] / 2
+        return block_edges(height, stride), block_edges(width, stride)

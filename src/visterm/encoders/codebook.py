@@ -1,0 +1,109 @@
+"""A fast k-means for codebooks of thousands of words: Lloyd's steps in BLAS tiles, the same bytes for any threads."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.progress import SILENT, Progress
+from visterm.core.threads import Team, one_blas_thread, resolve_jobs
+from visterm.kernels.nearest import TILE, add_by_word, nearest_words, prepare_codebook
+
+PARTS = 8
+"""Parts that the points are cut into for each thread, so that none waits long for the others."""
+
+
+def learn_codebook(
+    points: NDArray[np.float32],
+    n_words: int,
+    rng: np.random.Generator,
+    *,
+    iterations: int = 10,
+    n_jobs: int | None = None,
+    progress: Progress = SILENT,
+    task: str = "codebook",
+) -> NDArray[np.float32]:
+    """Learn the words that are nearest to `points` on average.
+
+    Starts from distinct points drawn at random. A word that loses all its points takes over one of those that lie
+    furthest from their words.
+
+    Parameters
+    ----------
+    points : ndarray of float32, shape (n, n_features)
+        Finite; at least 1.
+    n_words : int
+        Fewer are given where there are fewer distinct points.
+    rng : Generator
+    iterations : int
+        Lloyd steps at most; ends sooner when no point changes its word.
+    n_jobs : int or None
+        Threads; changes nothing but time.
+    progress : Progress
+        Told of each step, with the mean squared distance.
+    task : str
+        What `progress` calls the work.
+
+    Returns
+    -------
+    ndarray of float32, shape (at most n_words, n_features)
+    """
+    codebook = _distinct(points, n_words, rng)
+    norms = np.square(points, dtype=np.float64).sum(axis=1)
+    before: NDArray[np.int32] | None = None
+    progress.start(task, iterations)
+    try:
+        for _ in range(iterations):
+            words, scores = assign_words(points, prepare_codebook(codebook), n_jobs=n_jobs)
+            if before is not None and np.array_equal(words, before):
+                break
+            before = words
+            distances = np.maximum(norms - 2 * scores.astype(np.float64), 0)
+            codebook = _moved(codebook, points, words, distances)
+            progress.advance(note=f"mean squared distance {distances.mean():.4g}")
+    finally:
+        progress.finish()
+    return codebook
+
+
+def assign_words(
+    points: NDArray[np.float32], prepared: NDArray[np.float32], *, n_jobs: int | None = None
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Find the nearest word of each point, and its score, in `n_jobs` threads (see `nearest_words`)."""
+    n_jobs = resolve_jobs(n_jobs)
+    tiles = -(-len(points) // TILE)
+    size = max(1, -(-tiles // (n_jobs * PARTS))) * TILE
+    parts = [points[start : start + size] for start in range(0, len(points), size)]
+    with one_blas_thread(), Team(n_jobs) as team:
+        found = team.run(lambda i: nearest_words(parts[i], prepared), len(parts))
+    return np.concatenate([words[:, 0] for words, _ in found]), np.concatenate([scores[:, 0] for _, scores in found])
+
+
+def _distinct(points: NDArray[np.float32], n: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Draw `n` points that differ from each other, or all distinct points where there are fewer."""
+    seen: set[bytes] = set()
+    chosen: list[int] = []
+    for index in rng.permutation(len(points)):
+        row = points[index].tobytes()
+        if row not in seen:
+            seen.add(row)
+            chosen.append(index)
+        if len(chosen) == n:
+            break
+    return points[np.array(chosen, np.int64)]
+
+
+def _moved(
+    codebook: NDArray[np.float32],
+    points: NDArray[np.float32],
+    words: NDArray[np.int32],
+    distances: NDArray[np.float64],
+) -> NDArray[np.float32]:
+    """Move each word to the mean of its points, and words without points to the points that are worst off."""
+    sums = np.zeros(codebook.shape, np.float64)
+    counts = np.zeros(len(codebook), np.int64)
+    add_by_word(points, words, sums, counts)
+    empty = np.flatnonzero(counts == 0)
+    worst_off = np.argsort(-distances, kind="stable")[: len(empty)]
+    sums[empty], counts[empty] = points[worst_off], 1
+    return (sums / counts[:, None]).astype(np.float32)

@@ -1,0 +1,93 @@
+"""Which visual words each block of an image counts for, and how much for each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.encoders.blocks import BlockCutter, Codes
+from visterm.kernels.nearest import nearest_words, prepare_codebook
+
+
+class Words(NamedTuple):
+    """The words of a few images' blocks, image by image.
+
+    Attributes
+    ----------
+    ids : ndarray of int32, shape (n_blocks, n_nearest)
+    shares : ndarray of float32, shape (n_blocks, n_nearest)
+        Rows add up to 1.
+    starts : ndarray of int64, shape (n_images + 1,)
+        The blocks of image i are ``starts[i]`` to ``starts[i + 1]``.
+    """
+
+    ids: NDArray[np.int32]
+    shares: NDArray[np.float32]
+    starts: NDArray[np.int64]
+
+
+class WordFinder:
+    """Finds the nearest words of blocks, among the words of their own scale.
+
+    Parameters
+    ----------
+    cutter : BlockCutter
+    codebook : ndarray of float32, shape (n_words, n_features)
+        The words of all scales, one scale after the other.
+    scale_words : ndarray of int64, shape (n_scales,)
+        How many words each scale has.
+    spread : ndarray of float32, shape (n_scales,)
+        Mean squared distance of blocks to their nearest word.
+    neighbours : int
+        Words a block; where a scale has fewer, its blocks count once for each of them.
+    softness : float
+        See `Visterms`.
+    """
+
+    def __init__(
+        self,
+        cutter: BlockCutter,
+        codebook: NDArray[np.float32],
+        scale_words: NDArray[np.int64],
+        spread: NDArray[np.float32],
+        neighbours: int,
+        softness: float,
+    ) -> None:
+        self.cutter = cutter
+        self.neighbours = neighbours
+        self.softness = softness
+        self._first = np.cumsum(scale_words) - scale_words
+        self._n_words = scale_words
+        self._prepared = [
+            prepare_codebook(codebook[first : first + n]) for first, n in zip(self._first, scale_words, strict=True)
+        ]
+        self._spread = spread
+
+    def find(self, images: list[Codes]) -> Words:
+        """Find the words of all blocks of a few images."""
+        ids, shares, image_of = [], [], []
+        for scale in range(len(self._prepared)):
+            points = [self.cutter.points(codes, scale) for codes in images]
+            image_of.append(np.repeat(np.arange(len(images)), [len(blocks) for blocks in points]))
+            of_scale = self._find(np.concatenate(points), scale)
+            ids.append(of_scale[0])
+            shares.append(of_scale[1])
+        owner = np.concatenate(image_of)
+        order = np.argsort(owner, kind="stable")
+        starts = np.searchsorted(owner[order], np.arange(len(images) + 1))
+        return Words(np.concatenate(ids)[order], np.concatenate(shares)[order], starts)
+
+    def _find(self, points: NDArray[np.float32], scale: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Find the words of points of one scale; columns beyond the scale's number of words have share 0."""
+        ids = np.zeros((len(points), self.neighbours), np.int32)
+        shares = np.zeros((len(points), self.neighbours), np.float32)
+        n = min(self.neighbours, int(self._n_words[scale]))
+        words, scores = nearest_words(points, self._prepared[scale], n)
+        ids[:, :n] = words + np.int32(self._first[scale])
+        width = self.softness * max(float(self._spread[scale]), np.finfo(np.float32).tiny)
+        further = 2 * (scores[:, :1].astype(np.float64) - scores)
+        weights = np.exp(-further / width)
+        shares[:, :n] = weights / weights.sum(axis=1, keepdims=True)
+        return ids, shares

@@ -1,0 +1,122 @@
+"""Colours: brightness of pixels, and the nearest of a few codebook colours through a table."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+LEVELS = 32
+"""Levels a channel of the colour table: its 32,768 bytes stay in the first cache."""
+
+XYZ_FROM_RGB = np.array(
+    [[0.412453, 0.357580, 0.180423], [0.212671, 0.715160, 0.072169], [0.019334, 0.119193, 0.950227]]
+)
+"""Linear sRGB to CIE XYZ (ITU-R BT.709 primaries, D65)."""
+
+WHITE = np.array([0.95047, 1.0, 1.08883])
+"""CIE XYZ of the white point D65, 2° observer."""
+
+
+def gray_levels(pixels):
+    """Give the brightness of each pixel, by the weights of ITU-R 601 and rounded, as Pillow's mode "L" has it.
+
+    Parameters
+    ----------
+    pixels : ndarray of uint8, shape (height, width, 3)
+
+    Returns
+    -------
+    ndarray of uint8, shape (height, width)
+    """
+    gray = np.empty(pixels.shape[:2], np.uint8)
+    _fill_gray(pixels, gray)
+    return gray
+
+
+def lab_from_rgb(rgb):
+    """Convert sRGB colours to CIELAB (white point D65), where distances are about as large as they look.
+
+    Parameters
+    ----------
+    rgb : ndarray, shape (n, 3)
+        0 to 255.
+
+    Returns
+    -------
+    ndarray of float64, shape (n, 3)
+        L* from 0 to 100, a* and b* around 0.
+    """
+    share = np.asarray(rgb, np.float64) / 255
+    linear = np.where(share > 0.04045, ((share + 0.055) / 1.055) ** 2.4, share / 12.92)
+    xyz = linear @ XYZ_FROM_RGB.T / WHITE
+    root = np.where(xyz > (6 / 29) ** 3, np.cbrt(xyz), xyz * (29 / 6) ** 2 / 3 + 4 / 29)
+    x, y, z = root.T
+    return np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=1)
+
+
+def colour_table(colours, lab):
+    """Find the nearest codebook colour of each of the 32 × 32 × 32 boxes that the RGB cube is cut into.
+
+    Parameters
+    ----------
+    colours : ndarray of float32, shape (n_colours, 3)
+        At most 256 of them, in CIELAB or in RGB from 0 to 255.
+    lab : bool
+        Whether they are, and distances are measured, in CIELAB.
+
+    Returns
+    -------
+    ndarray of uint8, shape (32768,)
+        Nearest to the box's middle, the first of equals. A pixel is at most 7 levels from its box's middle.
+    """
+    step = 256 // LEVELS
+    middle = np.arange(LEVELS) * step + (step - 1) / 2
+    boxes = np.stack(np.meshgrid(middle, middle, middle, indexing="ij"), axis=-1).reshape(-1, 3)
+    if lab:
+        boxes = lab_from_rgb(boxes)
+    best = np.full(len(boxes), np.inf)
+    table = np.zeros(len(boxes), np.uint8)
+    for index, colour in enumerate(np.asarray(colours, np.float64)):
+        distance = np.square(boxes - colour).sum(axis=1)
+        closer = distance < best
+        best[closer] = distance[closer]
+        table[closer] = index
+    return table
+
+
+def colour_codes(pixels, table):
+    """Give the codebook colour of each pixel.
+
+    Parameters
+    ----------
+    pixels : ndarray of uint8, shape (height, width, 3)
+    table : ndarray of uint8, shape (32768,)
+        From `colour_table`.
+
+    Returns
+    -------
+    ndarray of uint8, shape (height, width)
+    """
+    codes = np.empty(pixels.shape[:2], np.uint8)
+    _fill_colours(pixels, table, codes)
+    return codes
+
+
+@njit(cache=True, nogil=True)
+def _fill_gray(pixels, gray):
+    """Fill `gray`: 0.299 R + 0.587 G + 0.114 B in units of 1/65536, rounded to the nearest level."""
+    height, width = gray.shape
+    for row in range(height):
+        for col in range(width):
+            red, green, blue = pixels[row, col, 0], pixels[row, col, 1], pixels[row, col, 2]
+            gray[row, col] = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+
+
+@njit(cache=True, nogil=True)
+def _fill_colours(pixels, table, codes):
+    """Fill `codes` with the table's entry of each pixel's box."""
+    height, width = codes.shape
+    for row in range(height):
+        for col in range(width):
+            red, green, blue = pixels[row, col, 0], pixels[row, col, 1], pixels[row, col, 2]
+            codes[row, col] = table[(np.int64(red) >> 3) * 1024 + (np.int64(green) >> 3) * 32 + (np.int64(blue) >> 3)]

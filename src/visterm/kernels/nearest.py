@@ -1,0 +1,139 @@
+"""Nearest rows of a codebook, by matrix products in tiles of fixed shape, and the sums that k-means moves it by.
+
+The nearest ``c`` to ``x`` has the largest ``x·c - |c|²/2``: one product of the points with the codebook, to which
+``-|c|²/2`` is joined as one more coordinate. Tiles always have the same shape (the last is filled up with zeros), so that
+a point gets the same words in whatever company it comes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+TILE = 256
+"""Points a product: enough for BLAS to be at full speed."""
+
+WORDS = 1024
+"""Codebook rows a product: its 256 × 1024 scores stay in the second cache."""
+
+LANES = 64
+"""Words are looked through in so many interleaved lanes, whose maxima a vector unit finds side by side."""
+
+NEVER = np.float32(-1e30)
+"""Score of the columns that fill the codebook up to whole lanes."""
+
+
+def prepare_codebook(codebook):
+    """Lay a codebook out for `nearest_words`.
+
+    Parameters
+    ----------
+    codebook : ndarray of float32, shape (n_words, n_features)
+
+    Returns
+    -------
+    ndarray of float32, shape (n_features + 1, n_words rounded up to a multiple of 64)
+        The transposed words over a row of ``-|c|²/2``.
+    """
+    n_words, n_features = codebook.shape
+    prepared = np.zeros((n_features + 1, -(-n_words // LANES) * LANES), np.float32)
+    prepared[:-1, :n_words] = codebook.T
+    prepared[-1, :n_words] = np.square(codebook, dtype=np.float64).sum(axis=1) / -2
+    prepared[-1, n_words:] = NEVER
+    return prepared
+
+
+def nearest_words(points, prepared, n_nearest=1):
+    """Find the nearest codebook rows of each point.
+
+    Parameters
+    ----------
+    points : ndarray of float32, shape (n, n_features)
+        Finite.
+    prepared : ndarray of float32
+        From `prepare_codebook`.
+    n_nearest : int
+        At least 1 and at most the number of words.
+
+    Returns
+    -------
+    words : ndarray of int32, shape (n, n_nearest)
+        Nearest first, of equals the smaller index.
+    scores : ndarray of float32, shape (n, n_nearest)
+        ``x·c - |c|²/2``: half of what the squared distance lacks to ``|x|²``.
+    """
+    words = np.zeros((len(points), n_nearest), np.int32)
+    scores = np.full((len(points), n_nearest), -np.inf, np.float32)
+    tile = np.zeros((TILE, prepared.shape[0]), np.float32)
+    tile[:, -1] = 1
+    product = np.empty((TILE, min(WORDS, prepared.shape[1])), np.float32)
+    for start in range(0, len(points), TILE):
+        part = points[start : start + TILE]
+        tile[: len(part), :-1] = part
+        tile[len(part) :, :-1] = 0
+        for first in range(0, prepared.shape[1], WORDS):
+            columns = prepared[:, first : first + WORDS]
+            out = product[:, : columns.shape[1]]
+            np.matmul(tile, columns, out=out)
+            _keep_best(out, first, words[start : start + TILE], scores[start : start + TILE])
+    return words, scores
+
+
+@njit(cache=True, nogil=True)
+def add_by_word(points, words, sums, counts):
+    """Add each point to the sum and the count of its word, in order; words that are out of range are left out.
+
+    Parameters
+    ----------
+    points : ndarray of float32, shape (n, n_features)
+    words : ndarray of int32, shape (n,)
+    sums : ndarray of float64, shape (n_words, n_features)
+        Changed.
+    counts : ndarray of int64, shape (n_words,)
+        Changed.
+    """
+    for i in range(points.shape[0]):
+        word = words[i]
+        if 0 <= word < counts.shape[0]:
+            counts[word] += 1
+            for j in range(points.shape[1]):
+                sums[word, j] += points[i, j]
+
+
+@njit(cache=True, nogil=True)
+def _keep_best(product, first, words, scores):
+    """Merge a tile of scores, of the words from `first` on, into the best `words` and `scores` so far.
+
+    Only lanes whose maximum reaches the worst score kept are looked through word by word.
+    """
+    lanes = np.empty(LANES, np.float32)
+    steps = product.shape[1] // LANES
+    kept = words.shape[1]
+    for i in range(words.shape[0]):
+        row = product[i]
+        for lane in range(LANES):
+            lanes[lane] = row[lane]
+        for step in range(1, steps):
+            for lane in range(LANES):
+                score = row[step * LANES + lane]
+                lanes[lane] = score if score > lanes[lane] else lanes[lane]
+        for lane in range(LANES):
+            if lanes[lane] >= scores[i, kept - 1]:
+                for step in range(steps):
+                    column = step * LANES + lane
+                    _insert(row[column], first + column, words[i], scores[i])
+
+
+@njit(cache=True)
+def _insert(score, word, words, scores):
+    """Put a word into its place among the best, if it has one; of equal scores the smaller word goes first."""
+    last = scores.shape[0] - 1
+    if score < scores[last] or (score == scores[last] and word > words[last]):
+        return
+    place = last
+    while place > 0 and (score > scores[place - 1] or (score == scores[place - 1] and word < words[place - 1])):
+        scores[place] = scores[place - 1]
+        words[place] = words[place - 1]
+        place -= 1
+    scores[place] = score
+    words[place] = word
