@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+from visterm.data.drawn import DrawnLibrary, draw_library
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of data and networks beside the repository; tests that want it are marked `shared`."""
-    folder = Path(__file__).resolve().parents[2] / "shared"
+    beside = Path(__file__).resolve().parents[2] / "shared"
+    folder = Path(os.environ.get("VISTERM_SHARED", beside))
     if not folder.is_dir():
         pytest.skip(f"wants the data beside the project, and there is no {folder}")
     return folder
+
+
+@pytest.fixture(scope="session")
+def small_library(tmp_path_factory: pytest.TempPathFactory) -> DrawnLibrary:
+    """A drawn library of 200 scenes, shared by the tests that only read it."""
+    return draw_library(tmp_path_factory.mktemp("drawn") / "library", n_scenes=200, seed=5, n_jobs=1)

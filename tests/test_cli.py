@@ -1,0 +1,218 @@
+"""What users' scripts hold on to: commands, options, JSON lines, exit codes, one-line errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+FAST = ["--set", "dim=8", "--set", "epochs=3", "--encoder-set", "codebook=200", "--valid", "0"]
+
+
+def visterm(*arguments, cwd=None):
+    return subprocess.run(
+        [sys.executable, "-m", "visterm", *map(str, arguments)], capture_output=True, text=True, check=False, cwd=cwd
+    )
+
+
+@pytest.fixture(scope="module")
+def library(small_library):
+    return small_library
+
+
+@pytest.fixture(scope="module")
+def run(library, tmp_path_factory):
+    path = tmp_path_factory.mktemp("cli") / "run"
+    done = visterm("fit", library.images, "--tags", library.tags_file, "-o", path, *FAST)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+@pytest.fixture(scope="module")
+def catalogue(run, library, tmp_path_factory):
+    path = tmp_path_factory.mktemp("cli") / "catalogue"
+    done = visterm("index", run, library.images, "-o", path)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def lines(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_annotate_prints_one_json_object_an_image_and_nothing_else(run, library, tmp_path):
+    done = visterm("annotate", run, library.images, "-k", 3, "--json", cwd=tmp_path)
+    assert done.returncode == 0
+    answers = lines(done)
+    assert len(answers) == len(list(library.images.iterdir()))
+    assert set(answers[0]) == {"image", "tags"}
+    assert [set(tag) for tag in answers[0]["tags"]] == [{"tag", "score"}] * 3
+    scores = [tag["score"] for tag in answers[0]["tags"]]
+    assert scores == sorted(scores, reverse=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_k_0_means_all(run, library, tmp_path):
+    image = next(iter(sorted(library.images.iterdir())))
+    n_tags = len(json.loads((run / "vocabulary.json").read_text())["tags"])
+    [answer] = lines(visterm("annotate", run, image, "-k", 0, "--json", cwd=tmp_path))
+    assert len(answer["tags"]) == n_tags
+
+
+def test_search_prints_images_best_first(catalogue):
+    done = visterm("search", catalogue, "tree", "-k", 5, "--json")
+    hits = lines(done)
+    assert len(hits) == 5
+    assert all(set(hit) == {"image", "score"} for hit in hits)
+    assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
+    assert all(Path(hit["image"]).is_file() for hit in hits)
+
+
+def test_search_takes_away_what_has_a_minus(catalogue):
+    plain = {hit["image"]: hit["score"] for hit in lines(visterm("search", catalogue, "tree", "-k", 0, "--json"))}
+    minus = lines(visterm("search", catalogue, "tree -sky", "-k", 0, "--json"))
+    assert len(minus) == len(plain)
+    assert [hit["image"] for hit in minus] != list(plain)
+
+
+def test_evaluate_prints_one_object_of_metrics(run, library, tmp_path):
+    done = visterm(
+        "evaluate", run, library.images, "--tags", library.tags_file, "--split", "test",
+        "--metric", "p@5", "--metric", "map", "--json", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    [values] = lines(done)
+    assert list(values) == ["p@5", "map"]
+    assert all(0 < value < 1 for value in values.values())
+
+
+def test_neighbours_and_info_speak_json(run, catalogue):
+    near = lines(visterm("neighbours", run, "tree", "-k", 4, "--json"))
+    assert len(near) == 4
+    assert all(set(item) == {"tag", "score"} and item["tag"] != "tree" for item in near)
+    [facts] = lines(visterm("info", run, "--json"))
+    assert facts["kind"] == "run"
+    assert facts["model"] == "wsabie"
+    [facts] = lines(visterm("info", catalogue, "--json"))
+    assert facts["kind"] == "catalogue"
+
+
+def test_equal_seeds_give_equal_bytes_for_any_number_of_jobs(library, tmp_path):
+    for name, jobs in (("one", 1), ("two", 2), ("again", 2)):
+        done = visterm(
+            "fit", library.images, "--tags", library.tags_file, "-o", tmp_path / name, "--jobs", jobs, *FAST
+        )
+        assert done.returncode == 0, done.stderr
+    for file in ("encoder.safetensors", "model.safetensors", "vocabulary.json"):
+        reference = (tmp_path / "one" / file).read_bytes()
+        assert (tmp_path / "two" / file).read_bytes() == reference
+        assert (tmp_path / "again" / file).read_bytes() == reference
+
+
+def test_broken_files_are_skipped_and_listed_with_exit_code_3(run, library, tmp_path):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    pictures = sorted(library.images.iterdir())
+    for number in range(90):
+        shutil.copy(pictures[number], photos / f"good{number:03}.jpg")
+    for number in range(10):
+        (photos / f"bad{number}.jpg").write_bytes(b"" if number % 2 else b"this is not a picture")
+    done = visterm("annotate", run, photos, "--json", cwd=tmp_path)
+    assert done.returncode == 3
+    assert len(lines(done)) == 90
+    listed = [json.loads(line) for line in (tmp_path / "skipped.jsonl").read_text().splitlines()]
+    assert sorted(Path(item["image"]).name for item in listed) == [f"bad{number}.jpg" for number in range(10)]
+    assert all(item["reason"] for item in listed)
+    assert "Skipped 10 images" in done.stderr
+
+    done = visterm("index", run, photos, "-o", tmp_path / "catalogue", cwd=tmp_path)
+    assert done.returncode == 3
+    assert len((tmp_path / "catalogue" / "skipped.jsonl").read_text().splitlines()) == 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--model", "wsabi"], "Did you mean 'wsabie'?"),
+        (["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--encoder", "visterm"], "Did you mean 'visterms'?"),
+        (["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--set", "dmi=3"], "Did you mean 'dim'?"),
+        (["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--set", "dim"], "expected NAME=VALUE"),
+        (["fit", "IMAGES", "--tags", "nothing.csv", "-o", "OUT"], "nothing.csv"),
+        (["fit", "nowhere", "--tags", "TAGS", "-o", "OUT"], "nowhere"),
+        (["fit", "IMAGES", "--tags", "TAGS", "-o", "IMAGES"], "not a run of visterm"),
+        (["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--valid", "1.5"], "valid is 1.5"),
+        (["annotate", "nowhere", "IMAGES"], "visterm fit IMAGES --tags FILE -o RUN"),
+        (["annotate", "RUN", "nowhere.jpg"], "nowhere.jpg"),
+        (["evaluate", "RUN", "IMAGES", "--tags", "TAGS", "--metric", "p5"], "Did you mean 'p@5'?"),
+        (["evaluate", "RUN", "IMAGES", "--tags", "TAGS", "--split", "tset"], "tset"),
+        (["search", "CATALOGUE", "xyzzy"], "xyzzy"),
+        (["search", "CATALOGUE", ""], "The search is empty"),
+        (["search", "RUN", "tree"], "is a run; expected a catalogue"),
+        (["neighbours", "RUN", "treee"], "Did you mean 'tree'?"),
+        (["info", "IMAGES"], "neither a run nor a catalogue"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_a_mistake_is_one_line_and_exit_code_2(arguments, message, run, catalogue, library, tmp_path):
+    places = {"IMAGES": library.images, "TAGS": library.tags_file, "RUN": run, "CATALOGUE": catalogue, "OUT": "out"}
+    done = visterm(*[places.get(argument, argument) for argument in arguments], cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.startswith("visterm: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["fit", "index"])
+def test_a_kill_leaves_the_old_result_or_none(command, run, catalogue, library, tmp_path):
+    out = tmp_path / "out"
+    old = {"fit": run, "index": catalogue}[command]
+    shutil.copytree(old, out)
+    before = {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()}
+    arguments = {
+        "fit": ["fit", library.images, "--tags", library.tags_file, "-o", out, *FAST],
+        "index": ["index", run, library.images, "-o", out],
+    }[command]
+    for wait in (0.5, 1.0, 1.5):
+        child = subprocess.Popen(
+            [sys.executable, "-m", "visterm", *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        time.sleep(wait)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        done = visterm("info", out, "--json")
+        assert done.returncode == 0, done.stderr
+    if child.returncode == -signal.SIGKILL:
+        after = {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()}
+        assert after == before or set(after) == set(before)
+
+
+def test_a_reader_that_closes_early_is_no_error(run, library):
+    command = f"{sys.executable} -m visterm annotate {run} {library.images} --json | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=os.environ)
+    assert len(done.stdout.splitlines()) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_python_does_the_same_as_the_command_line(run, catalogue, library):
+    from visterm import Catalogue, Tagger
+
+    image = sorted(library.images.iterdir())[0]
+    tagger = Tagger.load(run)
+    [annotated] = tagger.annotate([image], k=3).images
+    [answer] = lines(visterm("annotate", run, image, "-k", 3, "--json"))
+    assert annotated.as_dict() == answer
+    pixels = np.asarray(Image.open(image).convert("RGB"))
+    assert [tag.tag for tag in tagger.annotate([pixels], k=3).images[0].tags] == [t["tag"] for t in answer["tags"]]
+    found = Catalogue.load(catalogue).search("tree", 4)
+    assert [hit.as_dict() for hit in found.hits] == lines(visterm("search", catalogue, "tree", "-k", 4, "--json"))
