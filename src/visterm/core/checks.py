@@ -84,14 +84,28 @@ def check_count(value: Any, name: str, otherwise: str = "") -> None:
 
 
 def check_number(
-    value: Any, name: str, *, above: float | None = None, least: float | None = None, below: float = math.inf
+    value: Any,
+    name: str,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    below: float = math.inf,
+    otherwise: str = "",
 ) -> None:
     """Refuse a setting that is not a number above `above` (or from `least` on) and below `below`."""
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if not (number and (above is None or value > above) and (least is None or value >= least) and value < below):
-        low = f"above {above:g}" if above is not None else f"of {least:g} or more" if least is not None else ""
+        low = f" above {above:g}" if above is not None else f" of {least:g} or more" if least is not None else ""
         high = f" and below {below:g}" if below < math.inf else ""
-        raise UserError(f"{name} is {value!r}; expected a finite number {low}{high}.")
+        choice = f", {otherwise}" if otherwise else ""
+        raise UserError(f"{name} is {value!r}; expected a finite number{low}{high}{choice}.")
+
+
+def check_magnitude(values: NDArray[Any], limit: float, what: str) -> None:
+    """Refuse numbers whose squares and products would overflow."""
+    largest = max(abs(float(values.max(initial=0))), abs(float(values.min(initial=0))))
+    if largest > limit:
+        raise DataError(f"{what} has values of up to {largest:.3g}; expected at most {limit:g}. Scale the features.")
 
 
 def check_size(n_bytes: int, limit: int, what: str, advice: str) -> None:

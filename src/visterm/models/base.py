@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from visterm.core.checks import all_finite, as_csr, as_generator, check_k, check_size, check_tags
+from visterm.core.checks import all_finite, as_csr, as_generator, check_k, check_magnitude, check_size, check_tags
 from visterm.core.errors import DivergedError, ShapeError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Ranking
@@ -21,6 +21,9 @@ from visterm.kernels.topk import top_k
 
 MAX_SCORE_BYTES = 2**31
 BLOCK_BYTES = 2**25
+
+MAX_FEATURE = 1e15
+"""Largest feature taken: the squares of rows of such are still far from the end of float32."""
 
 
 class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
@@ -190,7 +193,9 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         if sp.issparse(X) and X.format != "csr":
             X = X.tocsr()
         X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float32, order="C")
-        return as_csr(X) if sp.issparse(X) else X
+        X = as_csr(X) if sp.issparse(X) else X
+        check_magnitude(X.data if sp.issparse(X) else X, MAX_FEATURE, "X")
+        return X
 
     def _refuse_non_finite(self) -> None:
         for name, value in vars(self).items():

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import UserError
+from visterm.core.checks import check_count, check_number
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.kernels.topk import top_k
@@ -67,10 +67,10 @@ class Knn(Annotator):
         self.random_state = random_state
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        if self.n_neighbors is not None and self.n_neighbors < 1:
-            raise UserError(f"n_neighbors is {self.n_neighbors!r}; expected 1 or more, or None to have it chosen.")
-        if self.power is not None and not 0 <= self.power < np.inf:
-            raise UserError(f"power is {self.power!r}; expected a number of 0 or more, or None to have it chosen.")
+        if self.n_neighbors is not None:
+            check_count(self.n_neighbors, "n_neighbors", "or None to have it chosen")
+        if self.power is not None:
+            check_number(self.power, "power", least=0, otherwise="or None to have it chosen")
         self.rows_ = _unit_rows(X)
         self.given_ = sp.csr_array(Y > 0, dtype=np.float32)
         self.n_neighbors_, self.power_ = self._choose(rng)

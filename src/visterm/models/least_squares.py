@@ -22,6 +22,9 @@ CG_ITERATIONS = 500
 CG_COLUMNS = 256
 """Targets solved together by conjugate gradients, to bound the memory."""
 
+ROUNDING = 1e-6
+"""Differences of this share of a float32 number are rounding."""
+
 SMALLEST_SHARE = 1e-12
 """Guards the division where a row alone decides its own prediction."""
 
@@ -103,10 +106,14 @@ def leave_one_out(X: Matrix, T: Matrix, alphas: Sequence[float], *, scale: float
 
 
 def mean_square_norm(X: Matrix) -> float:
-    """Give the mean squared length of the centred rows: the scale to which a penalty relates."""
+    """Give the mean squared length of the centred rows, the scale to which a penalty relates; never 0.
+
+    Where all rows are alike, so that only rounding is left of them, a share of the rows themselves stands in.
+    """
     squares = sp.csr_array(X).power(2).sum() if sp.issparse(X) else np.einsum("ij,ij->", X, X, dtype=np.float64)
+    mean_square = float(squares) / X.shape[0]
     mean = _means(X)
-    return float(squares / X.shape[0] - mean @ mean)
+    return max(mean_square - float(mean @ mean), ROUNDING * mean_square) or 1.0
 
 
 def _conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles, alpha: float) -> NDArray[np.float32]:

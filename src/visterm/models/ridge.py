@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.checks import check_size
-from visterm.core.errors import UserError
+from visterm.core.checks import check_number, check_size
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
@@ -53,8 +52,8 @@ class Ridge(LinearAnnotator):
         self.random_state = random_state
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        if self.alpha is not None and not 0 < self.alpha < np.inf:
-            raise UserError(f"alpha is {self.alpha!r}; expected a number above 0, or None to have it chosen.")
+        if self.alpha is not None:
+            check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")
         check_size(
             12 * X.shape[1] * Y.shape[1],
             MAX_WEIGHT_BYTES,
@@ -62,7 +61,7 @@ class Ridge(LinearAnnotator):
             "Use a model with an embedding (wsabie), or leave out rare tags.",
         )
         given = sp.csr_array(Y > 0, dtype=np.float32)
-        scale = mean_square_norm(X) or 1.0
+        scale = mean_square_norm(X)
         with one_blas_thread():
             self.alpha_ = self._choose(X, given, scale, rng) if self.alpha is None else float(self.alpha)
             fitted = fit_ridge(X, given, self.alpha_ * scale)

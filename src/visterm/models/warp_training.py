@@ -26,14 +26,14 @@ class EpochSums(NamedTuple):
     ----------
     loss : float
         Mean over the examples of L(rank) · (1 - f_y + f_ȳ), 0 where no violator was drawn.
-    trials : float
+    draws : float
         Mean draws over the examples.
     violated : float
         Share of the examples that had a violator, and so made a step.
     """
 
     loss: float
-    trials: float
+    draws: float
     violated: float
 
 

@@ -22,6 +22,9 @@ from visterm.models.warp_training import WarpTraining
 
 Validation = tuple[Matrix, sp.csr_array]
 
+SMALLEST_BLOCK = 16
+LARGEST_BLOCK = 256
+
 
 class Wsabie(EmbeddingAnnotator):
     """Joint embedding of images and tags that puts the right tags on top (WARP loss).
@@ -63,9 +66,9 @@ class Wsabie(EmbeddingAnnotator):
         Where `fit` is given no validation rows: the share of the images that is held out to find the best number of
         epochs; then all images are trained on for so many. With 0, or so few images that less than 50 would be held
         out, all `epochs` are run.
-    block : int
-        Pairs that share one state of the weights. More is faster, less is nearer to single steps; no difference was
-        measurable from 64 to 1,024.
+    block : int, optional
+        Pairs that share one state of the weights. More is faster, less is nearer to the paper's single steps. None: as
+        many as there are tags, from 16 to 256, so that few of a block's steps meet in the same tag.
     n_jobs : int, optional
         Threads; None or -1 for all cores.
     random_state : int, RandomState, Generator or None
@@ -93,7 +96,7 @@ class Wsabie(EmbeddingAnnotator):
     n_epochs_: int
     history_: list[dict[str, Any]]
 
-    test_params: ClassVar[dict[str, Any]] = {"dim": 16, "learning_rate": 0.05, "epochs": 20}
+    test_params: ClassVar[dict[str, Any]] = {"dim": 16, "epochs": 30, "block": 128}
 
     def __init__(
         self,
@@ -106,7 +109,7 @@ class Wsabie(EmbeddingAnnotator):
         average: int = 10,
         patience: int = 10,
         valid_share: float = 0.1,
-        block: int = 256,
+        block: int | None = None,
         n_jobs: int | None = None,
         random_state: RandomState = 0,
     ) -> None:
@@ -166,8 +169,8 @@ class Wsabie(EmbeddingAnnotator):
         try:
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
                 training = WarpTraining(
-                    X, own, image_map, tag_rows, rng=rng, team=team, block=self.block, rate=self.learning_rate,
-                    max_norm=self.max_norm, max_trials=self.max_trials or own.shape[1],
+                    X, own, image_map, tag_rows, rng=rng, team=team, rate=self.learning_rate, max_norm=self.max_norm,
+                    max_trials=self.max_trials or own.shape[1], block=self.block or _block_for(own.shape[1]),
                 )  # fmt: skip
                 for epoch in range(1, epochs + 1):
                     start = time.perf_counter()
@@ -182,7 +185,7 @@ class Wsabie(EmbeddingAnnotator):
                             "epoch": epoch,
                             "loss": sums.loss,
                             "map": found,
-                            "draws": sums.trials,
+                            "draws": sums.draws,
                             "violated": sums.violated,
                             "seconds": time.perf_counter() - start,
                         }
@@ -200,16 +203,22 @@ class Wsabie(EmbeddingAnnotator):
 
     def _measure(self, judged: Validation) -> float:
         X, Y = judged
-        return float(np.nanmean(average_precisions(self._score_blocks(X), Y)))
+        return float(np.nanmean(average_precisions(self.score_blocks(X), Y)))
 
     def _check_settings(self) -> None:
-        for name in ("dim", "epochs", "average", "patience", "block"):
+        for name in ("dim", "epochs", "average", "patience"):
             check_count(getattr(self, name), name)
         if self.max_trials is not None:
             check_count(self.max_trials, "max_trials", "or None for as many as there are candidates")
+        if self.block is not None:
+            check_count(self.block, "block", "or None to have it chosen")
         check_number(self.learning_rate, "learning_rate", above=0)
         check_number(self.max_norm, "max_norm", above=0)
         check_number(self.valid_share, "valid_share", least=0, below=1)
+
+
+def _block_for(n_tags: int) -> int:
+    return min(max(n_tags, SMALLEST_BLOCK), LARGEST_BLOCK)
 
 
 def _judged(X: Matrix, Y: sp.csr_array) -> Validation | None:

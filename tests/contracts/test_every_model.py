@@ -1,0 +1,300 @@
+"""What every model promises: it learns, annotates and searches by one product, and repeats itself to the byte."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.utils.estimator_checks import check_estimator
+
+from visterm.core.errors import DataError, DivergedError, ShapeError, UserError
+from visterm.core.persist import load_estimator, save_estimator
+from visterm.core.tables import MODELS
+from visterm.data.planted import plant_corpus
+from visterm.models.base import Annotator
+
+EXPECTED_FAILED_CHECKS: dict[str, dict[str, str]] = {}
+"""Checks of scikit-learn that a model fails for a written reason: model, check, reason."""
+
+models = pytest.mark.parametrize("name", MODELS.names())
+learning_models = pytest.mark.parametrize("name", MODELS.names(learns=True))
+
+
+def create(name, **params):
+    cls = MODELS.load(name)
+    known = cls().get_params()
+    return cls(**{**cls.test_params, **{key: value for key, value in params.items() if key in known}})
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return plant_corpus(n_tags=12, random_state=3)
+
+
+@pytest.fixture(scope="module")
+def fitted(planted):
+    """Each model fitted once on the planted corpus, by name; tests must not change them."""
+    return {name: create(name).fit(planted.X_train, planted.Y_train) for name in MODELS.names()}
+
+
+def learned_arrays(model):
+    arrays = {}
+    for key, value in vars(model).items():
+        if key.endswith("_") and not key.startswith("_"):
+            value = value.toarray() if sp.issparse(value) else value
+            if isinstance(value, np.ndarray):
+                arrays[key] = value
+    return arrays
+
+
+def assert_same_bytes(model, other):
+    arrays, others = learned_arrays(model), learned_arrays(other)
+    assert arrays.keys() == others.keys()
+    for key, array in arrays.items():
+        np.testing.assert_array_equal(array, others[key], err_msg=key, strict=True)
+
+
+def dense(matrix):
+    return matrix.toarray() if sp.issparse(matrix) else matrix
+
+
+def search(model, X):
+    """Scores of images for each tag as a catalogue computes them, shape (n_tags, n_images)."""
+    queries = model.query_rows(np.eye(model.n_tags_))
+    return dense(queries @ model.image_rows(X).T)
+
+
+def precision_at_3(scores, relevant):
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :3]
+    return np.take_along_axis(relevant, best, axis=1).mean()
+
+
+@models
+def test_a_model_keeps_the_rules_of_scikit_learn(name):
+    check_estimator(create(name), expected_failed_checks=EXPECTED_FAILED_CHECKS.get(name), on_skip=None)
+
+
+@learning_models
+def test_a_model_tags_images_it_never_saw_much_better_than_the_tag_frequencies(name, planted, fitted):
+    relevant = planted.Y_test.toarray() > 0
+    prior = precision_at_3(fitted["prior"].decision_function(planted.X_test), relevant)
+    found = precision_at_3(fitted[name].decision_function(planted.X_test), relevant)
+    assert found >= 1.5 * prior
+
+
+@learning_models
+def test_a_model_finds_images_of_a_tag_much_better_than_chance(name, planted, fitted):
+    relevant = planted.Y_test.toarray().T > 0
+    found = precision_at_3(search(fitted[name], planted.X_test), relevant)
+    assert found >= 1.5 * precision_at_3(search(fitted["prior"], planted.X_test), relevant)
+    assert found >= 1.5 * relevant.mean()
+
+
+@learning_models
+def test_a_model_learns_from_sparse_features_as_well(name, planted):
+    model = create(name).fit(sp.csr_array(planted.X_train), planted.Y_train)
+    relevant = planted.Y_test.toarray() > 0
+    prior = create("prior").fit(planted.X_train, planted.Y_train).decision_function(planted.X_test)
+    found = precision_at_3(model.decision_function(sp.csr_array(planted.X_test)), relevant)
+    assert found >= 1.5 * precision_at_3(prior, relevant)
+
+
+@models
+def test_dense_and_sparse_features_give_the_same_scores(name, planted, fitted):
+    X, X_sparse = planted.X_test, sp.csr_array(planted.X_test)
+    from_sparse = create(name).fit(sp.csr_array(planted.X_train), planted.Y_train)
+    expected = fitted[name].decision_function(X)
+    for scores in (
+        fitted[name].decision_function(X_sparse),
+        from_sparse.decision_function(X_sparse),
+        from_sparse.decision_function(X),
+    ):
+        np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-5)
+
+
+@models
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_scores_are_the_product_of_image_rows_and_tag_rows(name, form, planted):
+    model = create(name).fit(form(planted.X_train), planted.Y_train)
+    U = dense(model.image_rows(form(planted.X_test)))
+    V = dense(model.query_rows(np.eye(12)))
+    assert U.dtype == V.dtype == np.float32
+    assert U.shape == (len(planted.X_test), V.shape[1])
+    scores = model.decision_function(form(planted.X_test))
+    assert scores.dtype == np.float32
+    np.testing.assert_allclose(scores, U @ V.T, rtol=1e-5, atol=1e-5)
+
+
+@models
+def test_a_query_is_the_weighted_sum_of_its_tags_rows(name, fitted):
+    V = dense(fitted[name].query_rows(sp.eye_array(12, format="csr")))
+    query = np.zeros(12)
+    query[[2, 7]] = [0.5, 2.0]
+    np.testing.assert_allclose(dense(fitted[name].query_rows(query))[0], 0.5 * V[2] + 2 * V[7], rtol=1e-5, atol=1e-6)
+    with pytest.raises(ShapeError, match="5 columns, but this model knows 12 tags"):
+        fitted[name].query_rows(np.eye(5))
+
+
+@models
+@pytest.mark.parametrize(("k", "width"), [(1, 1), (5, 5), (12, 12), (50, 12), (0, 12)])
+def test_annotate_gives_exactly_k_tags_best_first_and_ties_by_id(name, k, width, planted, fitted):
+    scores = fitted[name].decision_function(planted.X_test)
+    ranking = fitted[name].annotate(planted.X_test, k)
+    expected = np.argsort(-scores, axis=1, kind="stable")[:, :width]
+    np.testing.assert_array_equal(ranking.ids, expected)
+    np.testing.assert_array_equal(ranking.scores, np.take_along_axis(scores, expected, axis=1))
+
+
+@models
+@pytest.mark.parametrize("k", [-1, 2.5, True, "5"])
+def test_annotate_refuses_a_k_that_is_no_whole_number(name, k, planted, fitted):
+    with pytest.raises(UserError, match=r"k is .*expected a whole number"):
+        fitted[name].annotate(planted.X_test, k)
+
+
+@models
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_an_image_scores_alone_as_it_does_in_company(name, form, planted, fitted):
+    X = form(planted.X_test[:10])
+    together = fitted[name].decision_function(X)
+    for i in range(10):
+        np.testing.assert_allclose(fitted[name].decision_function(X[i : i + 1])[0], together[i], rtol=1e-5, atol=1e-5)
+
+
+@models
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_the_same_seed_gives_the_same_bytes_for_any_number_of_threads(name, form, planted):
+    first = create(name, n_jobs=1).fit(form(planted.X_train), planted.Y_train)
+    for n_jobs in (1, 2, 4):
+        again = create(name, n_jobs=n_jobs).fit(form(planted.X_train), planted.Y_train)
+        assert_same_bytes(first, again)
+
+
+@models
+def test_a_second_fit_forgets_the_first(name, planted, fitted):
+    other = plant_corpus(n_tags=7, n_features=25, random_state=8)
+    model = create(name).fit(sp.csr_array(other.X_train), other.Y_train).fit(planted.X_train, planted.Y_train)
+    assert_same_bytes(model, fitted[name])
+
+
+@models
+def test_saving_and_loading_gives_bit_equal_scores_and_pickles_nothing(name, planted, fitted, tmp_path):
+    save_estimator(fitted[name], MODELS, tmp_path, "model")
+    loaded = load_estimator(MODELS, tmp_path, "model")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["model.json", "model.safetensors"]
+    assert loaded.get_params() == fitted[name].get_params()
+    for X in (planted.X_test, sp.csr_array(planted.X_test)):
+        np.testing.assert_array_equal(loaded.decision_function(X), fitted[name].decision_function(X))
+
+
+@models
+@pytest.mark.parametrize("size", [1e-12, 1e12])
+def test_features_of_any_reasonable_size_give_finite_weights_and_scores_or_an_error_with_advice(name, size, planted):
+    X = planted.X_train * np.float32(size)
+    try:
+        model = create(name).fit(X, planted.Y_train)
+    except DivergedError as error:
+        assert "scale the features" in str(error)  # noqa: PT017
+        return
+    assert all(np.isfinite(array).all() for array in learned_arrays(model).values())
+    assert np.isfinite(model.decision_function(X)).all()
+
+
+@models
+def test_features_too_large_to_square_are_refused_with_advice(name, planted):
+    with pytest.raises(DataError, match="Scale the features"):
+        create(name).fit(planted.X_train * np.float32(1e20), planted.Y_train)
+
+
+def test_weights_that_are_not_finite_are_refused_with_advice():
+    class Exploding(Annotator):
+        def _fit(self, X, Y, rng):
+            self.tag_rows_ = np.array([[np.nan]], np.float32)
+
+        def _image_rows(self, X):
+            return np.ones((X.shape[0], 1), np.float32)
+
+    with pytest.raises(DivergedError, match=r"Exploding.tag_rows_ became infinite or NaN. Lower learning_rate"):
+        Exploding().fit([[1.0], [2.0]], [[1], [0]])
+
+
+@models
+def test_a_tag_that_is_only_ever_denied_is_proposed_far_less_than_by_chance(name, planted):
+    denied = sp.csr_array(np.full((planted.Y_train.shape[0], 1), -1.0))
+    model = create(name).fit(planted.X_train, sp.hstack([denied, planted.Y_train]))
+    assert (model.annotate(planted.X_test, 1).ids != 0).all()
+    assert (model.annotate(planted.X_test, 3).ids == 0).any(axis=1).mean() < 0.5 * 3 / 13
+
+
+@models
+def test_an_image_without_features_gets_a_ranking_too(name, fitted):
+    for X in (np.zeros((2, 40)), sp.csr_array((2, 40))):
+        assert np.isfinite(fitted[name].annotate(X, 5).scores).all()
+
+
+@models
+@pytest.mark.parametrize("kind", ["int", "bool", "float64", "lists", "read-only map", "Fortran order"])
+def test_dense_features_of_any_type_are_taken_at_their_value(name, kind, planted, tmp_path):
+    lit = planted.X_train > 0.15
+    expected = create(name).fit(lit.astype(np.float32), planted.Y_train)
+    if kind == "read-only map":
+        np.save(tmp_path / "X.npy", lit.astype(np.float32))
+        X = np.load(tmp_path / "X.npy", mmap_mode="r")
+    else:
+        X = {
+            "int": lit.astype(np.int64),
+            "bool": lit,
+            "float64": lit.astype(np.float64),
+            "lists": lit.astype(int).tolist(),
+            "Fortran order": np.asfortranarray(lit, np.float32),
+        }[kind]
+    model = create(name).fit(X, planted.Y_train)
+    assert_same_bytes(model, expected)
+    np.testing.assert_array_equal(model.decision_function(X), expected.decision_function(X))
+
+
+@models
+@pytest.mark.parametrize("kind", ["csc", "coo", "old csr matrix", "float64", "int64 indices", "read-only", "unsorted"])
+def test_sparse_features_of_any_form_are_taken_at_their_value(name, kind, planted):
+    X = sp.csr_array(planted.X_train)
+    expected = create(name).fit(X, planted.Y_train)
+    given = X.copy()
+    if kind in ("csc", "coo"):
+        given = X.asformat(kind)
+    elif kind == "old csr matrix":
+        given = sp.csr_matrix(X)
+    elif kind == "float64":
+        given = X.astype(np.float64)
+    elif kind == "int64 indices":
+        given = sp.csr_array((X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64)), shape=X.shape)
+    elif kind == "read-only":
+        for array in (given.data, given.indices, given.indptr):
+            array.flags.writeable = False
+    else:
+        first = slice(X.indptr[0], X.indptr[1])
+        given.data[first], given.indices[first] = X.data[first][::-1], X.indices[first][::-1]
+        given.has_sorted_indices = False
+    assert_same_bytes(create(name).fit(given, planted.Y_train), expected)
+
+
+@models
+@pytest.mark.parametrize("kind", ["dense", "int", "bool", "lists", "csc", "counts"])
+def test_tags_of_any_type_are_taken_by_their_sign(name, kind, planted, fitted):
+    Y = planted.Y_train
+    given = {
+        "dense": Y.toarray(),
+        "int": Y.toarray().astype(np.int8),
+        "bool": Y.toarray() > 0,
+        "lists": Y.toarray().astype(int).tolist(),
+        "csc": sp.csc_matrix(Y),
+        "counts": Y * 7,
+    }[kind]
+    assert_same_bytes(create(name).fit(planted.X_train, given), fitted[name])
+
+
+@models
+def test_every_kind_of_random_state_is_taken_and_equal_states_give_equal_bytes(name, planted):
+    for make in (lambda: 5, lambda: np.int64(5), lambda: np.random.RandomState(5), lambda: np.random.default_rng(5)):
+        first, second = (create(name, random_state=make()).fit(planted.X_train, planted.Y_train) for _ in range(2))
+        assert_same_bytes(first, second)
+    create(name, random_state=None).fit(planted.X_train, planted.Y_train)

@@ -1,0 +1,179 @@
+"""Prior, nearest neighbours and ridge against hand-computed values and other libraries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import Ridge as SklearnRidge
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
+
+from visterm.core.errors import TooLargeError, UserError
+from visterm.data.planted import plant_corpus
+from visterm.models import least_squares, ridge
+from visterm.models.knn import Knn
+from visterm.models.least_squares import fit_ridge, leave_one_out, mean_square_norm
+from visterm.models.prior import Prior
+from visterm.models.ridge import Ridge
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return plant_corpus(random_state=1)
+
+
+def test_the_prior_ranks_tags_by_how_many_images_have_them():
+    Y = [[1, 0, 1], [1, 0, 0], [1, -1, 1], [0, -1, 0]]
+    model = Prior().fit(np.eye(4), Y)
+    np.testing.assert_allclose(model.decision_function(np.ones((1, 4))), [[0.75, 0, 0.5]])
+    assert model.annotate(np.ones((1, 4)), 3).ids.tolist() == [[0, 2, 1]]
+
+
+def test_neighbours_vote_by_their_cosine_to_a_power_and_scores_are_shares():
+    X = np.array([[1.0, 0.0], [3.0, 4.0], [0.0, 2.0], [-1.0, 0.0]])
+    Y = [[1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 0, 1]]
+    scores = Knn(n_neighbors=2, power=2).fit(X, Y).decision_function([[5.0, 0.0]])
+    total = 1 + 0.6**2
+    np.testing.assert_allclose(scores, [[1, 0.36 / total, 0]], rtol=1e-6)
+
+
+def test_neighbours_that_point_away_have_no_vote():
+    model = Knn(n_neighbors=2, power=1).fit([[1.0, 0.0], [0.0, 1.0]], [[1, 0], [0, 1]])
+    np.testing.assert_array_equal(model.decision_function([[-1.0, 0.0]]), [[0, 0]])
+
+
+def test_of_equally_near_images_those_that_came_first_are_the_neighbours():
+    X = np.ones((4, 2))
+    model = Knn(n_neighbors=2, power=1).fit(X, np.eye(4))
+    np.testing.assert_allclose(model.decision_function([[1.0, 1.0]]), [[0.5, 0.5, 0, 0]])
+
+
+def test_more_neighbours_than_images_means_all_images(planted):
+    X, Y = planted.X_train[:5], planted.Y_train[:5]
+    few, many = (Knn(n_neighbors=n, power=1).fit(X, Y).decision_function(planted.X_test) for n in (5, 500))
+    np.testing.assert_array_equal(few, many)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_the_settings_of_the_neighbours_are_those_that_rank_left_out_images_best(form, planted):
+    X, Y = planted.X_train, planted.Y_train
+    model = Knn().fit(form(X), Y)
+    found = {}
+    for n in (10, 20, 40, 80, 160):
+        for power in (1, 2, 4, 8, 16):
+            scores = np.vstack(
+                [
+                    Knn(n_neighbors=n, power=power)
+                    .fit(np.delete(X, i, axis=0), sp.csr_array(np.delete(Y.toarray(), i, axis=0)))
+                    .decision_function(X[i : i + 1])
+                    for i in range(0, 240, 8)
+                ]
+            )
+            found[n, power] = slow_map(scores, Y.toarray()[::8])
+    assert found[model.n_neighbors_, model.power_] >= max(found.values()) - 0.03
+
+
+def slow_map(scores, relevant):
+    values = []
+    for row, tags in zip(scores, relevant, strict=True):
+        hits = tags[np.argsort(-row, kind="stable")] > 0
+        values.append((np.cumsum(hits) / np.arange(1, len(hits) + 1))[hits].mean())
+    return np.mean(values)
+
+
+def test_neighbours_given_one_setting_choose_the_other(planted):
+    model = Knn(n_neighbors=7).fit(planted.X_train, planted.Y_train)
+    assert model.n_neighbors_ == 7
+    assert model.power_ in (1, 2, 4, 8, 16)
+
+
+SHAPES = {"more images": (60, 25), "more features": (30, 70)}
+
+
+def _problem(shape):
+    rng = np.random.default_rng(2)
+    n, d = SHAPES[shape]
+    X = ((rng.random((n, d)) < 0.3) * rng.random((n, d)) + 0.2 * (rng.random(d) < 0.2)).astype(np.float32)
+    return X, (rng.random((n, 5)) < 0.3).astype(np.float32)
+
+
+@pytest.mark.parametrize("solver", ["direct", "conjugate gradients"])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_ridge_weights_are_those_of_scikit_learn(shape, form, solver, monkeypatch):
+    if solver != "direct":
+        monkeypatch.setattr(least_squares, "DIRECT_SIZE", 10)
+        monkeypatch.setattr(least_squares, "CG_COLUMNS", 2)
+    X, T = _problem(shape)
+    found = fit_ridge(form(X), form(T), 0.5)
+    expected = SklearnRidge(alpha=0.5).fit(X.astype(float), T.astype(float))
+    np.testing.assert_allclose(found.weights.T, expected.coef_, atol=2e-4)
+    np.testing.assert_allclose(found.intercept, expected.intercept_, atol=2e-4)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_leave_one_out_predictions_are_those_of_really_leaving_one_out(shape, form):
+    X, T = _problem(shape)
+    for alpha, predicted in leave_one_out(form(X), form(T), [3.0, 0.3], scale=0.5):
+        expected = cross_val_predict(
+            SklearnRidge(alpha=alpha * 0.5), X.astype(float), T.astype(float), cv=LeaveOneOut()
+        )
+        np.testing.assert_allclose(predicted, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_the_penalty_relates_to_the_mean_squared_length_of_centred_rows(form):
+    X, _ = _problem("more images")
+    centred = X.astype(float) - X.mean(axis=0)
+    assert mean_square_norm(form(X)) == pytest.approx((centred**2).sum(axis=1).mean(), rel=1e-5)
+
+
+def test_features_that_never_vary_leave_ridge_with_the_tag_frequencies():
+    model = Ridge().fit(np.full((6, 3), 0.7), [[1, 0], [1, 0], [1, 1], [0, 0], [0, 0], [0, 0]])
+    np.testing.assert_allclose(model.decision_function(np.full((1, 3), 0.7)), [[0.5, 1 / 6]], atol=1e-5)
+
+
+def test_scaling_all_features_leaves_ridge_predictions_alone(planted):
+    first = Ridge(alpha=0.3).fit(planted.X_train, planted.Y_train).decision_function(planted.X_test)
+    scaled = Ridge(alpha=0.3).fit(planted.X_train * 100, planted.Y_train).decision_function(planted.X_test * 100)
+    np.testing.assert_allclose(scaled, first, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_rows_of_ridge_have_the_width_that_costs_least(form, planted):
+    wide = Ridge(alpha=1).fit(form(planted.X_train), planted.Y_train)  # 40 features, 12 tags
+    width = wide.image_rows(form(planted.X_test)).shape[1]
+    assert width == (12 if form is np.asarray else 41)
+    narrow = Ridge(alpha=1).fit(form(planted.X_train[:, :6]), planted.Y_train)
+    assert narrow.image_rows(form(planted.X_test[:, :6])).shape[1] == 7
+
+
+def test_ridge_chooses_a_penalty_near_the_best_on_unseen_images(planted):
+    chosen = Ridge().fit(planted.X_train, planted.Y_train)
+    relevant = planted.Y_test.toarray()
+    tried = [
+        slow_map(Ridge(alpha=alpha).fit(planted.X_train, planted.Y_train).decision_function(planted.X_test), relevant)
+        for alpha in ridge.ALPHAS
+    ]
+    assert slow_map(chosen.decision_function(planted.X_test), relevant) >= max(tried) - 0.02
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (Ridge(alpha=0), "alpha is 0; expected a finite number above 0, or None"),
+        (Ridge(alpha=float("nan")), "alpha is nan"),
+        (Knn(n_neighbors=0), "n_neighbors is 0; expected a whole number of 1 or more, or None"),
+        (Knn(power=-1), "power is -1; expected a finite number of 0 or more, or None"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_with_what_is_accepted(model, message, planted):
+    with pytest.raises(UserError, match=message):
+        model.fit(planted.X_train, planted.Y_train)
+
+
+def test_ridge_refuses_more_weights_than_memory_should_take(monkeypatch, planted):
+    monkeypatch.setattr(ridge, "MAX_WEIGHT_BYTES", 1000)
+    with pytest.raises(TooLargeError, match=r"40 features × 12 tags.*wsabie"):
+        Ridge().fit(planted.X_train, planted.Y_train)
