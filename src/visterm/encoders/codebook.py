@@ -9,8 +9,8 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.kernels.nearest import TILE, add_by_word, nearest_words, prepare_codebook
 
-PARTS = 8
-"""Parts that the points are cut into for each thread, so that none waits long for the others."""
+PART = 8 * TILE
+"""Points that a thread takes at a time: never by the number of threads, on which the last bits would then depend."""
 
 
 def learn_codebook(
@@ -70,11 +70,8 @@ def assign_words(
     points: NDArray[np.float32], prepared: NDArray[np.float32], *, n_jobs: int | None = None
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Find the nearest word of each point, and its score, in `n_jobs` threads (see `nearest_words`)."""
-    n_jobs = resolve_jobs(n_jobs)
-    tiles = -(-len(points) // TILE)
-    size = max(1, -(-tiles // (n_jobs * PARTS))) * TILE
-    parts = [points[start : start + size] for start in range(0, len(points), size)]
-    with one_blas_thread(), Team(n_jobs) as team:
+    parts = [points[start : start + PART] for start in range(0, len(points), PART)]
+    with one_blas_thread(), Team(min(resolve_jobs(n_jobs), len(parts))) as team:
         found = team.run(lambda i: nearest_words(parts[i], prepared), len(parts))
     return np.concatenate([words[:, 0] for words, _ in found]), np.concatenate([scores[:, 0] for _, scores in found])
 

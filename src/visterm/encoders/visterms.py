@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +21,7 @@ from visterm.encoders.codebook import assign_words, learn_codebook
 from visterm.encoders.words import WordFinder
 from visterm.kernels.colour import colour_table, lab_from_rgb
 from visterm.kernels.nearest import prepare_codebook
-from visterm.kernels.termweights import bag_rows
+from visterm.kernels.termweights import bag_row
 
 COLOUR_IMAGES = 500
 """The colours are learned from pixels of so many images at most ..."""
@@ -103,6 +103,8 @@ class Visterms(Encoder):
     .. [2] J. Weston, S. Bengio, N. Usunier, "Large scale image annotation: learning to rank with joint word-image
        embeddings", Machine Learning 81(1), 2010.
     """
+
+    test_params: ClassVar[dict[str, Any]] = {"colours": 8, "codebook": 40, "sample_blocks": 2000}
 
     colours_: NDArray[np.float32]
     codebook_: NDArray[np.float32]
@@ -230,7 +232,8 @@ class Visterms(Encoder):
         def points(j: int) -> NDArray[np.float32]:
             i = used[j]
             from_the_end = drawn[starts[i] : cuts[i]] - ends[i]
-            return cutter.points(codes[i], scale)[from_the_end]
+            blocks: NDArray[np.float32] = cutter.points(codes[i], scale)[from_the_end]
+            return blocks
 
         with Team(resolve_jobs(self.n_jobs)) as team:
             return np.concatenate(team.run(points, len(used)))
@@ -248,30 +251,27 @@ class Visterms(Encoder):
                 progress.advance(len(batch))
         finally:
             progress.finish()
-        idf: NDArray[np.float32] = -np.log(np.maximum(having, 1) / len(codes)).astype(np.float32)
-        idf[having == 0] = 0
+        idf = np.zeros(n_words, np.float32)
+        idf[having > 0] = -np.log(having[having > 0] / len(codes))
         return idf
 
     def _bags(
         self, codes: Callable[[int], Codes], n_images: int, idf: NDArray[np.float32], *, root: bool
     ) -> sp.csr_array:
         """Make the rows of images 0 .. n_images - 1, whose codes ``codes(i)`` gives, in a few threads."""
-        n_parts = min(resolve_jobs(self.n_jobs), n_images)
-        cuts = np.linspace(0, n_images, n_parts + 1).astype(int)
         finder = self._finder()
 
-        def part(number: int) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.int64]]:
-            found = finder.find([codes(i) for i in range(cuts[number], cuts[number + 1])])
-            return bag_rows(found.ids, found.shares, found.starts, idf, root)  # type: ignore[no-any-return]
+        def row(i: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+            weights, columns = bag_row(*finder.find(codes(i)), idf, root)
+            return weights, columns
 
-        with one_blas_thread(), Team(n_parts) as team:
-            parts = team.run(part, n_parts)
-        lengths = np.concatenate([np.diff(indptr) for _, _, indptr in parts])
+        with one_blas_thread(), Team(min(resolve_jobs(self.n_jobs), n_images)) as team:
+            rows = team.run(row, n_images)
         return sp.csr_array(
             (
-                np.concatenate([data for data, _, _ in parts]),
-                np.concatenate([indices for _, indices, _ in parts]),
-                np.concatenate([[0], np.cumsum(lengths)]),
+                np.concatenate([weights for weights, _ in rows]),
+                np.concatenate([columns for _, columns in rows]),
+                np.cumsum([0, *(len(weights) for weights, _ in rows)]),
             ),
             shape=(n_images, len(idf)),
         )
@@ -290,12 +290,11 @@ class Visterms(Encoder):
         return self._kept_table
 
     def _finder(self) -> WordFinder:
-        """Lay out the words for finding, once for each codebook learned."""
-        if getattr(self, "_finder_of", None) is not self.codebook_:
-            self._kept_finder = WordFinder(
-                self._cutter(), self.codebook_, self.scale_words_, self.spread_, self.neighbours, self.softness
-            )
-            self._finder_of = self.codebook_
+        """Lay out the words for finding, once for each codebook and way of finding."""
+        way = (self._cutter(), self.neighbours, self.softness)
+        if getattr(self, "_finder_of", None) is not self.codebook_ or getattr(self, "_finder_way", None) != way:
+            self._kept_finder = WordFinder(self.codebook_, self.scale_words_, self.spread_, *way)
+            self._finder_of, self._finder_way = self.codebook_, way
         return self._kept_finder
 
     def _check_params(self) -> None:

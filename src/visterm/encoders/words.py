@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,35 +9,18 @@ from visterm.encoders.blocks import BlockCutter, Codes
 from visterm.kernels.nearest import nearest_words, prepare_codebook
 
 
-class Words(NamedTuple):
-    """The words of a few images' blocks, image by image.
-
-    Attributes
-    ----------
-    ids : ndarray of int32, shape (n_blocks, n_nearest)
-    shares : ndarray of float32, shape (n_blocks, n_nearest)
-        Rows add up to 1.
-    starts : ndarray of int64, shape (n_images + 1,)
-        The blocks of image i are ``starts[i]`` to ``starts[i + 1]``.
-    """
-
-    ids: NDArray[np.int32]
-    shares: NDArray[np.float32]
-    starts: NDArray[np.int64]
-
-
 class WordFinder:
     """Finds the nearest words of blocks, among the words of their own scale.
 
     Parameters
     ----------
-    cutter : BlockCutter
     codebook : ndarray of float32, shape (n_words, n_features)
         The words of all scales, one scale after the other.
     scale_words : ndarray of int64, shape (n_scales,)
         How many words each scale has.
     spread : ndarray of float32, shape (n_scales,)
         Mean squared distance of blocks to their nearest word.
+    cutter : BlockCutter
     neighbours : int
         Words a block; where a scale has fewer, its blocks count once for each of them.
     softness : float
@@ -48,10 +29,10 @@ class WordFinder:
 
     def __init__(
         self,
-        cutter: BlockCutter,
         codebook: NDArray[np.float32],
         scale_words: NDArray[np.int64],
         spread: NDArray[np.float32],
+        cutter: BlockCutter,
         neighbours: int,
         softness: float,
     ) -> None:
@@ -65,19 +46,17 @@ class WordFinder:
         ]
         self._spread = spread
 
-    def find(self, images: list[Codes]) -> Words:
-        """Find the words of all blocks of a few images."""
-        ids, shares, image_of = [], [], []
-        for scale in range(len(self._prepared)):
-            points = [self.cutter.points(codes, scale) for codes in images]
-            image_of.append(np.repeat(np.arange(len(images)), [len(blocks) for blocks in points]))
-            of_scale = self._find(np.concatenate(points), scale)
-            ids.append(of_scale[0])
-            shares.append(of_scale[1])
-        owner = np.concatenate(image_of)
-        order = np.argsort(owner, kind="stable")
-        starts = np.searchsorted(owner[order], np.arange(len(images) + 1))
-        return Words(np.concatenate(ids)[order], np.concatenate(shares)[order], starts)
+    def find(self, codes: Codes) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Find the words of all blocks of an image.
+
+        Returns
+        -------
+        words : ndarray of int32, shape (n_blocks, neighbours)
+        shares : ndarray of float32, shape (n_blocks, neighbours)
+            How much of the block each word gets: rows add up to 1.
+        """
+        found = [self._find(self.cutter.points(codes, scale), scale) for scale in range(len(self._prepared))]
+        return np.concatenate([words for words, _ in found]), np.concatenate([shares for _, shares in found])
 
     def _find(self, points: NDArray[np.float32], scale: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Find the words of points of one scale; columns beyond the scale's number of words have share 0."""

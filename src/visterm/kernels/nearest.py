@@ -1,8 +1,9 @@
 """Nearest rows of a codebook, by matrix products in tiles of fixed shape, and the sums that k-means moves it by.
 
 The nearest ``c`` to ``x`` has the largest ``x·c - |c|²/2``: one product of the points with the codebook, to which
-``-|c|²/2`` is joined as one more coordinate. Tiles always have the same shape (the last is filled up with zeros), so that
-a point gets the same words in whatever company it comes.
+``-|c|²/2`` is joined as one more coordinate. The last bits of a BLAS product depend on how many rows it has and where a
+row stands among them, so the same bytes come only from the same points in the same order: callers cut their points into
+parts by what they are (an image, so many in a row), never by the number of threads.
 """
 
 from __future__ import annotations
@@ -64,17 +65,15 @@ def nearest_words(points, prepared, n_nearest=1):
     """
     words = np.zeros((len(points), n_nearest), np.int32)
     scores = np.full((len(points), n_nearest), -np.inf, np.float32)
-    tile = np.zeros((TILE, prepared.shape[0]), np.float32)
-    tile[:, -1] = 1
-    product = np.empty((TILE, min(WORDS, prepared.shape[1])), np.float32)
+    tile = np.ones((min(TILE, len(points)), prepared.shape[0]), np.float32)
+    product = np.empty((len(tile), min(WORDS, prepared.shape[1])), np.float32)
     for start in range(0, len(points), TILE):
         part = points[start : start + TILE]
         tile[: len(part), :-1] = part
-        tile[len(part) :, :-1] = 0
         for first in range(0, prepared.shape[1], WORDS):
             columns = prepared[:, first : first + WORDS]
-            out = product[:, : columns.shape[1]]
-            np.matmul(tile, columns, out=out)
+            out = product[: len(part), : columns.shape[1]]
+            np.matmul(tile[: len(part)], columns, out=out)
             _keep_best(out, first, words[start : start + TILE], scores[start : start + TILE])
     return words, scores
 

@@ -1,4 +1,4 @@
-"""Bags of visterms: the words of each image's blocks, added up and weighted by tf-idf into sparse rows of length 1."""
+"""A bag of visterms: the words of an image's blocks, added up and weighted by tf-idf into a sparse row of length 1."""
 
 from __future__ import annotations
 
@@ -6,60 +6,48 @@ import numpy as np
 from numba import njit
 
 
-def bag_rows(words, shares, starts, idf, root):
-    """Add up each image's words and weight them.
+@njit(cache=True, nogil=True)
+def bag_row(words, shares, idf, root):
+    """Add up an image's words and weight them.
 
     Parameters
     ----------
     words : ndarray of int32, shape (n_blocks, n_nearest)
-        Below n_words.
+        Below n_words; others are left out.
     shares : ndarray of float32, shape (n_blocks, n_nearest)
         What the block counts for each of its words.
-    starts : ndarray of int64, shape (n_images + 1,)
-        The blocks of image i are ``starts[i]`` to ``starts[i + 1]``.
     idf : ndarray of float32, shape (n_words,)
     root : bool
         Weigh by the square root of the term frequency.
 
     Returns
     -------
-    data : ndarray of float32
-    indices : ndarray of int32
-        Increasing within a row.
-    indptr : ndarray of int64, shape (n_images + 1,)
-        A row is all zero (empty) where no word has weight.
+    weights : ndarray of float32
+        Above 0. Their squares add up to 1; none are given where no word has weight.
+    columns : ndarray of int32
+        Their words, increasing.
     """
-    most = words.size
-    data, indices = np.empty(most, np.float32), np.empty(most, np.int32)
-    indptr = np.zeros(len(starts), np.int64)
-    _fill_rows(words, shares, starts, idf, root, data, indices, indptr)
-    return data[: indptr[-1]].copy(), indices[: indptr[-1]].copy(), indptr
-
-
-@njit(cache=True, nogil=True)
-def _fill_rows(words, shares, starts, idf, root, data, indices, indptr):
-    """Fill a CSR matrix row by row; `terms` is all zero again after each row."""
     n_words = idf.shape[0]
     terms = np.zeros(n_words)
+    for block in range(words.shape[0]):
+        for j in range(words.shape[1]):
+            word = words[block, j]
+            if 0 <= word < n_words:
+                terms[word] += shares[block, j]
     size = 0
-    for image in range(starts.shape[0] - 1):
-        for block in range(starts[image], starts[image + 1]):
-            for j in range(words.shape[1]):
-                word = words[block, j]
-                if 0 <= word < n_words:
-                    terms[word] += shares[block, j]
-        begin = size
-        square = 0.0
-        for word in range(n_words):
-            if terms[word] > 0.0 and idf[word] > 0.0:
-                weight = (np.sqrt(terms[word]) if root else terms[word]) * idf[word]
-                square += weight * weight
-                data[size] = weight
-                indices[size] = word
-                size += 1
-            terms[word] = 0.0
-        if square > 0.0:
-            length = np.sqrt(square)
-            for i in range(begin, size):
-                data[i] = data[i] / length
-        indptr[image + 1] = size
+    square = 0.0
+    for word in range(n_words):
+        terms[word] = (np.sqrt(terms[word]) if root else terms[word]) * idf[word]
+        if terms[word] > 0.0:
+            size += 1
+            square += terms[word] * terms[word]
+    weights = np.empty(size, np.float32)
+    columns = np.empty(size, np.int32)
+    length = np.sqrt(square)
+    place = 0
+    for word in range(n_words):
+        if terms[word] > 0.0:
+            weights[place] = terms[word] / length
+            columns[place] = word
+            place += 1
+    return weights, columns

@@ -1,7 +1,7 @@
 """Local binary patterns: for each pixel, which of the eight neighbours at radius two are at least as bright.
 
-The codes are the 59 of the uniform LBP(8,2) [1]_ with bilinear neighbours, numbered as scikit-image numbers
-those of its method ``nri_uniform``. An interpolated neighbour may be exactly as bright as the centre, where the last bit of a float
+The codes are the 59 of the uniform LBP(8,2) [1]_ with bilinear neighbours, numbered as in scikit-image's method
+``nri_uniform``. An interpolated neighbour may be exactly as bright as the centre, where the last bit of a float
 decides; so the interpolation here does the same float64 operations in the same order, and the codes are equal.
 
 References
