@@ -44,7 +44,7 @@ class Visterms(Encoder):
     with ``idf = -log(share of training images that have it)``.
 
     What departs from the papers by default was chosen on 500 held-out training photos of Corel5k, by MAP over images
-    of ridge regression: words of their own for each scale, CIELAB for colours, texture twice as heavy, several words a
+    of ridge regression: words of their own for each scale, CIELAB for colours, texture three times as heavy, several words a
     block, and the root of tf. ``neighbours=1, colour_space="rgb", texture_weight=1, root_terms=False`` is the paper's.
 
     Parameters
@@ -121,7 +121,7 @@ class Visterms(Encoder):
         colour_space: str = "lab",
         codebook: int = 10_000,
         root: bool = True,
-        texture_weight: float = 2.0,
+        texture_weight: float = 3.0,
         neighbours: int = 4,
         softness: float = 0.25,
         root_terms: bool = True,

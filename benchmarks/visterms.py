@@ -1,0 +1,132 @@
+"""Features a second: `visterms` against scikit-image's LBP and scikit-learn's MiniBatchKMeans on the same photos.
+
+Both sides get JPEG bytes from the disk cache, run on one core, cut the same blocks and look for words among as many.
+Ours also shares each block out among its four nearest words. Seconds are of the processor, so that other work on the
+machine counts less. Run: ``python benchmarks/visterms.py --json visterms.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from skimage.color import rgb2lab
+from skimage.feature import local_binary_pattern
+from sklearn.cluster import MiniBatchKMeans
+
+from visterm.core.threads import one_blas_thread
+from visterm.encoders.visterms import Visterms
+from visterm.kernels.blocks import block_edges
+
+PHOTOS = Path(__file__).resolve().parents[2] / "shared" / "data" / "corel5k"
+
+
+def photos(n, folder):
+    """List photos of the training split, or draw noisy pictures of the same size where the data are absent."""
+    if PHOTOS.is_dir():
+        rows = [line.split("\t") for line in (PHOTOS / "labels.tsv").read_text().splitlines()[1:]]
+        return [PHOTOS / "images" / name for name, split, _ in rows if split == "train"][:n], "corel5k"
+    rng = np.random.default_rng(0)
+    paths = []
+    for i in range(n):
+        coarse = Image.fromarray(rng.integers(0, 256, (16, 24, 3)).astype(np.uint8)).resize((192, 128))
+        noisy = np.clip(np.array(coarse) + rng.normal(0, 10, (128, 192, 3)), 0, 255).astype(np.uint8)
+        paths.append(folder / f"{i}.jpeg")
+        Image.fromarray(noisy).save(paths[-1], quality=90)
+    return paths, "drawn"
+
+
+class Libraries:
+    """The same features from parts of well-known libraries: one word a block."""
+
+    def __init__(self, encoder):
+        self.encoder = encoder
+        self.words = []
+        ends = np.cumsum(encoder.scale_words_)
+        for end, n in zip(ends, encoder.scale_words_, strict=True):
+            words = MiniBatchKMeans(int(n), n_init=1, init=encoder.codebook_[end - n : end], max_iter=1)
+            words.fit(encoder.codebook_[end - n : end])
+            self.words.append(words)
+
+    def encode(self, paths):
+        colours = self.encoder.colours_
+        counts = np.zeros((len(paths), len(self.encoder.codebook_)), np.float32)
+        points = [[] for _ in self.words]
+        owners = [[] for _ in self.words]
+        for i, path in enumerate(paths):
+            photo = Image.open(path).convert("RGB")
+            texture = local_binary_pattern(np.array(photo.convert("L")), 8, 2, method="nri_uniform").astype(int)
+            lab = rgb2lab(np.array(photo)).reshape(-1, 3).astype(np.float32)
+            nearest = (lab @ colours.T - np.square(colours).sum(axis=1) / 2).argmax(axis=1).reshape(texture.shape)
+            for number, scale in enumerate(self.encoder.scales):
+                blocks = self.histograms(texture, nearest, self.encoder.block * scale)
+                points[number].append(blocks)
+                owners[number].append(np.full(len(blocks), i))
+        first = 0
+        for words, of_scale, owner in zip(self.words, points, owners, strict=True):
+            found = words.predict(np.concatenate(of_scale))
+            np.add.at(counts, (np.concatenate(owner), found + first), 1)
+            first += words.n_clusters
+        rows = np.sqrt(counts) * self.encoder.idf_
+        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+
+    def histograms(self, texture, colour, side):
+        stride = max(texture.shape) * side / 2
+        rows, cols = (block_edges(length, stride) for length in texture.shape)
+        n_colours = len(self.encoder.colours_)
+        blocks = []
+        for top, bottom in zip(rows, rows[2:], strict=False):
+            for left, right in zip(cols, cols[2:], strict=False):
+                block = (slice(top, bottom), slice(left, right))
+                of_texture = np.bincount(texture[block].ravel(), minlength=59)
+                of_colour = np.bincount(colour[block].ravel(), minlength=n_colours)
+                blocks.append(np.concatenate([of_texture * self.encoder.texture_weight**2, of_colour]))
+        blocks = np.array(blocks, np.float32)
+        return np.sqrt(blocks / blocks[:, 59:].sum(axis=1, keepdims=True))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser.add_argument("--train", type=int, default=2000, help="photos to learn from")
+    parser.add_argument("--photos", type=int, default=256, help="photos to encode")
+    parser.add_argument("--repeats", type=int, default=5)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, one_blas_thread():
+        paths, source = photos(args.train, Path(folder))
+        started = time.process_time()
+        encoder = Visterms(n_jobs=1).fit(paths)
+        fit_seconds = time.process_time() - started
+        libraries = Libraries(encoder)
+        paths = paths[: args.photos]
+        sides = {"visterm": lambda: encoder.encode(paths), "libraries": lambda: libraries.encode(paths)}
+        seconds = {name: [] for name in sides}
+        for _ in range(args.repeats):
+            for name, encode in sides.items():
+                started = time.process_time()
+                encode()
+                seconds[name].append(time.process_time() - started)
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    figures = {
+        "photos": source,
+        "n_photos": len(paths),
+        "n_words": len(encoder.codebook_),
+        "fit_photos": args.train,
+        "fit_seconds": fit_seconds,
+        "images_a_second_a_core": {name: len(paths) / value for name, value in medians.items()},
+        "ratio": medians["libraries"] / medians["visterm"],
+        "seconds": seconds,
+    }
+    print(json.dumps(figures, indent=1))
+    if args.json:
+        args.json.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""The `visterms` encoder: what it learns, what a row is, and images of any shape."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+from sklearn.cluster import KMeans
+from sklearn.datasets import make_blobs
+
+from visterm.core.errors import UserError
+from visterm.core.threads import one_blas_thread
+from visterm.encoders.codebook import assign_words, learn_codebook
+from visterm.encoders.visterms import Visterms
+from visterm.kernels.nearest import prepare_codebook
+
+
+def scene(kind, seed, size=(96, 64)):
+    """Draw a striped or a dotted picture with noise, in colours that vary."""
+    rng = np.random.default_rng(seed)
+    picture = Image.new("RGB", size, tuple(rng.integers(150, 256, 3).tolist()))
+    pen = ImageDraw.Draw(picture)
+    colour = tuple(rng.integers(0, 100, 3).tolist())
+    for x in range(0, size[0], 8):
+        if kind == "stripes":
+            pen.rectangle((x, 0, x + 3, size[1]), fill=colour)
+        else:
+            for y in range(0, size[1], 8):
+                pen.ellipse((x, y, x + 4, y + 4), fill=colour)
+    return np.clip(np.array(picture) + rng.normal(0, 4, (size[1], size[0], 3)), 0, 255).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def scenes():
+    return [scene(("stripes", "dots")[i % 2], i) for i in range(24)]
+
+
+@pytest.fixture(scope="module")
+def fitted(scenes):
+    return Visterms(colours=12, codebook=150, sample_blocks=3000).fit(scenes)
+
+
+def test_rows_are_sparse_positive_and_of_length_one(fitted, scenes):
+    rows = fitted.transform(scenes)
+    assert rows.shape == (24, len(fitted.codebook_))
+    assert rows.dtype == np.float32
+    assert rows.data.min() > 0
+    np.testing.assert_allclose(np.square(rows.toarray()).sum(axis=1), 1, atol=1e-5)
+
+
+def test_new_images_lie_nearest_to_those_of_their_kind(fitted, scenes):
+    new = [scene(("stripes", "dots")[i % 2], 100 + i) for i in range(10)]
+    cosines = (fitted.transform(new) @ fitted.transform(scenes).T).toarray()
+    nearest = np.argsort(-cosines, axis=1)[:, :5] % 2
+    assert (np.round(nearest.mean(axis=1)) == np.arange(10) % 2).mean() >= 0.9
+
+
+def test_each_scale_learns_words_of_its_own_from_the_blocks_that_there_are(fitted):
+    # 150 words would be 50 a scale, but the largest has 5 × 3 blocks in each of 24 images, and a word needs ten.
+    assert fitted.scale_words_.tolist() == [50, 50, 36]
+    assert fitted.codebook_.shape == (136, 59 + 12)
+    assert fitted.spread_.shape == (3,)
+
+
+def test_idf_is_minus_the_log_of_the_share_of_training_images_with_the_word(scenes):
+    encoder = Visterms(colours=8, codebook=20, scales=(1.0,), neighbours=1, root_terms=False).fit(scenes)
+    share = (encoder.transform(scenes).toarray() > 0).mean(axis=0)
+    weighing = encoder.idf_ > 0
+    assert weighing.any()
+    np.testing.assert_allclose(encoder.idf_[weighing], -np.log(share[weighing]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("n_jobs", [2, 3])
+def test_any_number_of_threads_learns_and_encodes_the_same_bytes(fitted, scenes, n_jobs):
+    other = Visterms(colours=12, codebook=150, sample_blocks=3000, n_jobs=n_jobs, batch_size=5).fit(scenes)
+    for name in ("colours_", "codebook_", "idf_", "spread_"):
+        assert getattr(other, name).dtype == np.float32
+        np.testing.assert_array_equal(getattr(other, name), getattr(fitted, name))
+    rows, expected = other.transform(scenes), fitted.transform(scenes)
+    np.testing.assert_array_equal(rows.data, expected.data)
+    np.testing.assert_array_equal(rows.indices, expected.indices)
+    assert other.fingerprint == fitted.fingerprint
+
+
+def test_an_image_has_the_same_bytes_alone_as_in_company(fitted, scenes):
+    rows = fitted.transform(scenes)
+    for i in (0, 5, 23):
+        np.testing.assert_array_equal(fitted.transform([scenes[i]]).toarray()[0], rows[[i]].toarray()[0])
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 500), (3, 2), (900, 4), (5, 5), (1200, 1600)])
+def test_images_of_any_shape_get_a_row(fitted, shape):
+    pixels = np.random.default_rng(0).integers(0, 256, (*shape, 3)).astype(np.uint8)
+    row = fitted.transform([pixels])
+    assert row.shape == (1, len(fitted.codebook_))
+    assert np.isfinite(row.data).all()
+
+
+def test_a_single_image_can_be_learned_from_though_no_word_of_it_tells_anything(scenes):
+    encoder = Visterms(colours=4, codebook=10).fit(scenes[:1])
+    rows = encoder.transform(scenes[:2])  # every word is in all training images: idf 0
+    assert rows.shape[0] == 2
+    assert rows.nnz == 0
+
+
+def test_an_image_of_one_colour_can_be_learned_from():
+    encoder = Visterms().fit([np.full((20, 20, 3), 77, np.uint8)])
+    assert len(encoder.colours_) == 1
+    assert np.isfinite(encoder.codebook_).all()
+
+
+def test_a_row_by_hand():
+    encoder = Visterms(block=0.5, scales=(1.0,), colour_space="rgb", root=False, neighbours=1, root_terms=False)
+    encoder.set_params(texture_weight=2.0)
+    encoder.colours_ = np.array([[0, 0, 0], [255, 255, 255]], np.float32)
+    encoder.codebook_ = np.zeros((3, 61), np.float32)
+    encoder.codebook_[:, 57] = 2  # flat, at the texture weight of 2
+    encoder.codebook_[:, 59:] = [[1, 0], [0.5, 0.5], [0, 1]]
+    encoder.scale_words_ = np.array([3])
+    encoder.spread_ = np.array([0.1], np.float32)
+    encoder.idf_ = np.array([1, 2, 1], np.float32)
+    encoder.fitted_ = True
+    picture = np.zeros((16, 48, 3), np.uint8)
+    picture[:, 24:] = 255
+    # Two cells of 12 pixels a block: black, half of each, white.
+    row = encoder.transform([picture])
+    np.testing.assert_allclose(row.toarray(), [np.array([1, 2, 1]) / np.sqrt(6)], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"block": 0}, "block is 0"),
+        ({"block": 0.4, "scales": (1, 3)}, "largest block would be 1.2"),
+        ({"scales": ()}, "scales is"),
+        ({"scales": (1, -1)}, "scales is"),
+        ({"colours": 300}, "colours is 300; expected a whole number from 1 to 256"),
+        ({"codebook": 0}, "codebook is 0; expected a whole number of 1 or more"),
+        ({"neighbours": 1.5}, "neighbours is 1.5"),
+        ({"colour_space": "hsv"}, "expected one of lab, rgb"),
+        ({"softness": float("nan")}, "softness is nan"),
+    ],
+)
+def test_a_parameter_that_cannot_be_used_is_named_with_what_can(scenes, params, message):
+    with pytest.raises(UserError, match=message.replace("(", r"\(")):
+        Visterms(**params).fit(scenes[:2])
+
+
+def test_k_means_comes_as_near_to_its_points_as_scikit_learn():
+    points = make_blobs(3000, n_features=6, centers=40, random_state=0)[0].astype(np.float32)
+    codebook = learn_codebook(points, 60, np.random.default_rng(0), iterations=30)
+    words, _ = assign_words(points, prepare_codebook(codebook))
+    ours = np.square(points - codebook[words]).sum()
+    with one_blas_thread():
+        theirs = KMeans(60, init="random", n_init=1, max_iter=30, random_state=0).fit(points).inertia_
+    assert ours <= 1.1 * theirs
+
+
+def test_k_means_gives_no_more_words_than_distinct_points():
+    points = np.repeat(np.array([[0, 1], [2, 3], [4, 5]], np.float32), 20, axis=0)
+    codebook = learn_codebook(points, 10, np.random.default_rng(0))
+    assert sorted(codebook.tolist()) == [[0, 1], [2, 3], [4, 5]]
