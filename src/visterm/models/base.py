@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from visterm.core.checks import all_finite, as_csr, as_generator, check_k, check_magnitude, check_size, check_tags
 from visterm.core.errors import DivergedError, ShapeError
+from visterm.core.products import top_k_products
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
@@ -144,8 +145,11 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         k = check_k(k, self.n_tags_)
         ids = np.empty((X.shape[0], k), np.int64)
         scores = np.empty((X.shape[0], k), np.float32)
-        for rows, block in self.score_blocks(X):
-            ids[rows], scores[rows] = top_k(block, k)
+        V = self._tag_rows()
+        step = max(1, BLOCK_BYTES // (4 * (self.n_tags_ if V is None else V.shape[1])))
+        for start in range(0, X.shape[0], step):
+            rows = slice(start, start + step)
+            ids[rows], scores[rows] = self._best_tags(self._image_rows(X[rows]), k)
         return Ranking(ids, scores)
 
     # -- what a new model writes --------------------------------------------------------------------------------------
@@ -174,6 +178,15 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
     def _tag_rows(self) -> Matrix | None:
         """Give V, or None where it is the identity."""
         return getattr(self, "tag_rows_", None)
+
+    def _best_tags(self, U: Matrix, k: int) -> Ranking:
+        """Rank the tags of image rows: dense ones without holding all scores, others block by block."""
+        V = self._tag_rows()
+        if isinstance(U, np.ndarray) and isinstance(V, np.ndarray):
+            return top_k_products(U, V, k, getattr(self, "n_jobs", None))
+        step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
+        blocks = [top_k(self._scores(U[start : start + step]), k) for start in range(0, U.shape[0], step)]
+        return Ranking(np.concatenate([ids for ids, _ in blocks]), np.concatenate([values for _, values in blocks]))
 
     def _scores(self, U: Matrix) -> NDArray[np.float32]:
         V = self._tag_rows()

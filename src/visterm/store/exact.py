@@ -7,12 +7,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
+from visterm.core.products import top_k_products
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
 from visterm.store.base import Store
 
 BLOCK_BYTES = 2**24
-"""Scores held at a time, of some queries and some rows."""
+"""Scores held at a time, of some queries and some sparse rows."""
 
 QUERY_BLOCK = 64
 
@@ -20,8 +21,8 @@ QUERY_BLOCK = 64
 class ExactStore(Store):
     """Keeps rows as they come, dense or CSR, and compares each with the query.
 
-    Scores of a block of rows come from one matrix product, and only the block's k best are kept. Rows in a memory map
-    are read from there, search after search.
+    Only the best are kept, of dense rows as they are scored and of sparse ones block by block. Rows in a memory map are
+    read from there, search after search.
     """
 
     def __init__(self) -> None:
@@ -64,10 +65,13 @@ class ExactStore(Store):
         step = max(1, BLOCK_BYTES // (4 * q.shape[0]))
         parts: list[Ranking] = []
         for ids, U in self._segments:
+            if isinstance(U, np.ndarray):
+                places, best = top_k_products(q, U, min(k, len(ids)))
+                parts.append(Ranking(ids[places], best))
+                continue
             for start in range(0, len(ids), step):
                 block = U if len(ids) <= step else U[start : start + step]
-                scores = (block @ q.T).T if sp.issparse(block) else q @ block.T
-                places, best = top_k(np.ascontiguousarray(scores), min(k, block.shape[0]))
+                places, best = top_k(np.ascontiguousarray((block @ q.T).T), min(k, block.shape[0]))
                 parts.append(Ranking(ids[start : start + step][places], best))
         if len(parts) == 1:
             return parts[0]

@@ -1,0 +1,140 @@
+"""The k largest products of each row with the rows of a matrix: exact annotation and search of dense rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import check_k
+from visterm.core.errors import ShapeError, UserError
+from visterm.core.standby import run_parts
+from visterm.core.threads import one_blas_thread, resolve_jobs
+from visterm.core.types import Ranking
+from visterm.kernels.select import largest_norm, screen_best, start_heaps, stream_best
+
+Floats: TypeAlias = NDArray[np.float32]
+SelectPart: TypeAlias = Callable[[NDArray[np.float32], NDArray[np.float32], int, int, int], Ranking]
+
+SCREEN_FROM = 10
+"""Images from which on a matrix product, and the limit put on BLAS for it, pays (measured at width 100)."""
+
+PART_WORK = 2**20
+"""Multiplications that are worth one more thread: about 50 µs."""
+
+TILE_FLOATS = 2**17
+"""Floats of a tile of V, and of the block of scores that it makes: both stay in the second cache."""
+
+PARTS_PER_THREAD = 4
+"""Parts of V a thread, so that a thread that is held up does not hold up the others."""
+
+IMAGES_AT_ONCE = 4096
+ROUNDING = 2.0**-24
+
+
+def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None) -> Ranking:
+    """Rank the rows of `V` for each row of `U` by their product, without ever holding all products.
+
+    Exact, and the same bytes for any `n_jobs`, whatever other rows are in `U`, and whichever BLAS is there: a
+    matrix product only says which rows of V cannot be among the best; what remains is scored by one and the same
+    loop.
+
+    Parameters
+    ----------
+    U : array-like of float32, shape (n, width)
+        Image rows (or queries), finite.
+    V : array-like of float32, shape (m, width)
+        Tag rows (or images), finite; read where they lie if they are float32 in C order, else copied.
+    k : int
+        How many; 0 means all, more than m means m.
+    n_jobs : int or None
+        Threads; None or -1 is all cores. Small jobs use fewer.
+
+    Returns
+    -------
+    Ranking
+        Rows of `V` and products, shape (n, min(k, m)), best first, ties by the smaller id.
+
+    Raises
+    ------
+    ShapeError
+        If the two are not matrices of one width.
+    UserError
+        If one is sparse, or `k` or `n_jobs` is no such number.
+    """
+    for name, matrix in (("U", U), ("V", V)):
+        if sp.issparse(matrix):
+            raise UserError(f"{name} is sparse; expected an array. Multiply sparse rows and select with top_k.")
+    U, V = (np.ascontiguousarray(matrix, np.float32) for matrix in (U, V))
+    if U.ndim != 2 or V.ndim != 2 or U.shape[1] != V.shape[1]:
+        raise ShapeError(f"U has the shape {U.shape}, V {V.shape}; expected two matrices with as many columns each.")
+    n, m = len(U), len(V)
+    k = check_k(k, m)
+    if n == 0 or k == 0:
+        return Ranking(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
+    n_threads = min(resolve_jobs(n_jobs), 1 + n * m * U.shape[1] // PART_WORK)
+    n_parts = min(m, 1 if n_threads == 1 else n_threads * PARTS_PER_THREAD)
+    bounds = [m * part // n_parts for part in range(n_parts + 1)]
+
+    def select(select_part: SelectPart, rows: Floats) -> Ranking:
+        heaps = run_parts(lambda part: select_part(rows, V, bounds[part], bounds[part + 1], k), n_parts, n_threads)
+        return _merged(heaps, k)
+
+    if n < SCREEN_FROM:
+        return select(_streamed, U)
+    with one_blas_thread():
+        found = [select(_screened, U[start : start + IMAGES_AT_ONCE]) for start in range(0, n, IMAGES_AT_ONCE)]
+    return Ranking(np.concatenate([f.ids for f in found]), np.concatenate([f.scores for f in found]))
+
+
+def _streamed(U: Floats, V: Floats, first: int, stop: int, k: int) -> Ranking:
+    heaps = _heaps(U, V, first, stop, k)
+    stream_best(U, V, first + heaps.ids.shape[1], stop, *heaps)
+    return heaps
+
+
+def _screened(U: Floats, V: Floats, first: int, stop: int, k: int) -> Ranking:
+    """Go over the tags tile by tile, and over the images block by block while the tile is in the cache."""
+    heaps = _heaps(U, V, first, stop, k)
+    width = U.shape[1]
+    n_tags = int(np.clip(TILE_FLOATS // max(width, 1), 64, 4096))
+    n_images = max(1, TILE_FLOATS // n_tags)
+    norms = np.array([largest_norm(U[i : i + 1]) for i in range(len(U))])
+    scratch = np.empty((min(n_images, len(U)), n_tags), np.float32)
+    for start in range(first + heaps.ids.shape[1], stop, n_tags):
+        tile = V[start : min(start + n_tags, stop)]
+        slack = _slack(norms * largest_norm(tile), width)
+        for i in range(0, len(U), n_images):
+            rows = slice(i, i + n_images)
+            block = scratch.ravel()[: len(U[rows]) * len(tile)].reshape(-1, len(tile))
+            np.matmul(U[rows], tile.T, out=block)
+            screen_best(block, U[rows], V, start, slack[rows], heaps.ids[rows], heaps.scores[rows])
+    return heaps
+
+
+def _slack(norms: NDArray[np.float64], width: int) -> Floats:
+    """Bound how far two float32 sums of the products of two rows can be apart, in whatever order they are added.
+
+    Each is within γ |u| |v| of the true value, γ = width ε / (1 - width ε) (Higham, Accuracy and Stability of Numerical
+    Algorithms, section 3.1), and 4 instead of 2 leaves room for the roundings of norms and bound. NaN: may overflow.
+    """
+    bound = 4 * width * ROUNDING * norms + np.where(norms > 0, width * float(np.finfo(np.float32).tiny), 0)
+    return np.where(norms < 1e37, bound, np.nan).astype(np.float32)
+
+
+def _heaps(U: Floats, V: Floats, first: int, stop: int, k: int) -> Ranking:
+    shape = len(U), min(k, stop - first)
+    heaps = Ranking(np.empty(shape, np.int64), np.empty(shape, np.float32))
+    start_heaps(U, V, first, *heaps)
+    return heaps
+
+
+def _merged(parts: list[Ranking], k: int) -> Ranking:
+    """Sort the heaps of all parts together and keep the k best of each row."""
+    ids = np.concatenate([part.ids for part in parts], axis=1)
+    scores = np.concatenate([part.scores for part in parts], axis=1)
+    order = np.lexsort((ids, -scores), axis=1)[:, :k]
+    return Ranking(np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1))

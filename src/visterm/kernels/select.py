@@ -1,0 +1,149 @@
+"""Scores of tags reduced to the k best as they are made: the (images × tags) matrix is never held.
+
+Each result keeps a bounded heap with its worst entry at the root, so that nearly every tag costs one comparison.
+`stream_best` computes every score itself, at the speed at which V can be read; `screen_best` looks at a matrix product
+that BLAS made, and computes anew the few scores that rounding might lift above the root. Both rank by the same
+`score_rows`: what they select does not depend on BLAS, on the tiles, nor on which other images are in the batch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from visterm.kernels.topk import _sift_down
+
+CHUNK = 64
+"""Scores that are compared with the root at once, in vector registers."""
+
+ROWS = 256
+"""Rows of V that are scored before they are compared: two short loops run faster than one that does both."""
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def score_rows(u, rows, out):
+    """Fill `out` (float32, shape (m,)) with the products of `u` with some rows: the one place where a score is made.
+
+    The order of each sum is left to the compiler (a fixed one of 8 sums runs at a quarter of the speed), so that the
+    last bits may differ between kinds of processors, never between calls.
+    """
+    for r in range(out.shape[0]):
+        total = np.float32(0.0)
+        for c in range(u.shape[0]):
+            total += rows[r, c] * u[c]
+        out[r] = total
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def largest_norm(rows):
+    """Give the largest Euclidean norm among rows of float32; infinity if one is too large to be squared."""
+    largest = np.float32(0.0)
+    for i in range(rows.shape[0]):
+        total = np.float32(0.0)
+        for c in range(rows.shape[1]):
+            total += rows[i, c] * rows[i, c]
+        largest = max(largest, total)
+    return np.sqrt(np.float64(largest))
+
+
+@njit(cache=True, nogil=True)
+def start_heaps(U, V, first, ids, scores):
+    """Fill `ids` and `scores` with the heaps of the first k tags from `first`.
+
+    Parameters
+    ----------
+    U : ndarray of float32, shape (n, width)
+        Image rows, finite.
+    V : ndarray of float32, shape (n_tags, width)
+        Tag rows, finite.
+    first : int
+        At most n_tags - k.
+    ids : ndarray of int64, shape (n, k)
+    scores : ndarray of float32, shape (n, k)
+    """
+    k = ids.shape[1]
+    if first < 0 or first + k > V.shape[0] or U.shape[1] != V.shape[1]:
+        raise IndexError("the rows to begin with are outside V, or of another width")
+    for i in range(U.shape[0]):
+        score_rows(U[i], V[first : first + k], scores[i])
+        for place in range(k):
+            ids[i, place] = first + place
+        for place in range(k // 2 - 1, -1, -1):
+            _sift_down(ids[i], scores[i], place, k)
+
+
+@njit(cache=True, nogil=True)
+def stream_best(U, V, first, stop, ids, scores):
+    """Bring tags `first` to `stop` into heaps of earlier tags; V is read once for all images.
+
+    Parameters
+    ----------
+    U, V, ids, scores
+        As in `start_heaps`, which began the heaps; k at least 1.
+    first, stop : int
+        Within 0 and n_tags; tags come in ascending order, so that the smaller of equals stays.
+    """
+    k = ids.shape[1]
+    if first < 0 or stop > V.shape[0] or U.shape[1] != V.shape[1] or k < 1:
+        raise IndexError("the rows to select from are outside V, or of another width")
+    made = np.empty(ROWS, np.float32)
+    for start in range(first, stop, ROWS):
+        rows = V[start : min(start + ROWS, stop)]
+        row_scores = made[: rows.shape[0]]
+        for i in range(U.shape[0]):
+            score_rows(U[i], rows, row_scores)
+            if _any_above(row_scores, scores[i, 0]):
+                for r in range(row_scores.shape[0]):
+                    if row_scores[r] > scores[i, 0]:
+                        _replace_worst(ids[i], scores[i], start + r, row_scores[r])
+
+
+@njit(cache=True, nogil=True)
+def screen_best(block, U, V, first, slack, ids, scores):
+    """Bring the tags of a block of approximate scores into heaps of earlier tags.
+
+    Parameters
+    ----------
+    block : ndarray of float32, shape (n, m)
+        Products of U with tags `first` to `first + m`, as any BLAS rounds them.
+    U, V, ids, scores
+        As in `start_heaps`; k at least 1.
+    first : int
+    slack : ndarray of float32, shape (n,)
+        How far the scores of each row may be from those of `score_rows`; NaN: looks at every tag of the row.
+    """
+    n, m = block.shape
+    k = ids.shape[1]
+    if first < 0 or first + m > V.shape[0] or U.shape[0] < n or U.shape[1] != V.shape[1] or k < 1:
+        raise IndexError("the block is outside U and V, or they are of different widths")
+    made = np.empty(1, np.float32)
+    for i in range(n):
+        row = block[i]
+        limit = scores[i, 0] - slack[i]
+        for start in range(0, m, CHUNK):
+            chunk = row[start : start + CHUNK]
+            if not _any_above(chunk, limit):
+                continue
+            for c in range(chunk.shape[0]):
+                if not (chunk[c] <= limit):
+                    j = first + start + c
+                    score_rows(U[i], V[j : j + 1], made)
+                    if made[0] > scores[i, 0]:
+                        _replace_worst(ids[i], scores[i], j, made[0])
+                        limit = scores[i, 0] - slack[i]
+
+
+@njit(cache=True, nogil=True)
+def _any_above(values, limit):
+    """Say whether any value is above `limit`; where the limit is NaN, say yes. Counts, because that goes in vectors."""
+    count = np.int32(0)
+    for c in range(values.shape[0]):
+        count += np.int32(not (values[c] <= limit))
+    return count > 0
+
+
+@njit(cache=True, nogil=True)
+def _replace_worst(heap_ids, heap_scores, j, score):
+    heap_ids[0] = j
+    heap_scores[0] = score
+    _sift_down(heap_ids, heap_scores, 0, heap_ids.shape[0])

@@ -1,0 +1,208 @@
+"""The k largest products are those of the full sort, to the byte for any threads, and no matrix of them is held."""
+
+from __future__ import annotations
+
+import os
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from reference.select import top_products
+from visterm.core import products
+from visterm.core.errors import ShapeError, UserError
+from visterm.core.products import top_k_products
+from visterm.core.standby import run_parts
+from visterm.kernels.select import largest_norm, screen_best, start_heaps, stream_best
+
+
+def drawn(n, m, width, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, width)).astype(np.float32), rng.standard_normal((m, width)).astype(np.float32)
+
+
+def small_numbers(n, m, width, seed=0):
+    """Rows of a few whole numbers: products are exact, and many are equal."""
+    rng = np.random.default_rng(seed)
+    return (rng.integers(-2, 3, (rows, width)).astype(np.float32) for rows in (n, m))
+
+
+@pytest.fixture
+def any_size_in_parts(monkeypatch):
+    """Cut even small jobs into parts and tiles, as large ones are."""
+    monkeypatch.setattr(products, "PART_WORK", 1)
+    monkeypatch.setattr(products, "TILE_FLOATS", 2**8)
+    monkeypatch.setattr(products, "IMAGES_AT_ONCE", 16)
+
+
+@pytest.mark.parametrize("n", [1, 3, 9, 10, 40])
+@pytest.mark.parametrize(("m", "k"), [(1, 1), (5, 3), (300, 1), (300, 10), (300, 300)])
+@pytest.mark.parametrize("width", [1, 7, 33])
+def test_the_k_largest_products_are_those_of_a_full_sort(n, m, k, width, any_size_in_parts):
+    U, V = small_numbers(n, m, width)
+    ids, scores = top_k_products(U, V, k, n_jobs=2)
+    expected_ids, expected_scores = top_products(U, V, k)
+    np.testing.assert_array_equal(ids, expected_ids)
+    np.testing.assert_array_equal(scores, expected_scores)
+    assert ids.dtype == np.int64
+    assert scores.dtype == np.float32
+
+
+@pytest.mark.parametrize("n", [2, 50])
+def test_scores_agree_with_the_dense_product(n):
+    U, V = drawn(n, 3000, 100)
+    ids, scores = top_k_products(U, V, 10)
+    expected_ids, expected_scores = top_products(U, V, 10)
+    np.testing.assert_array_equal(ids, expected_ids)
+    np.testing.assert_allclose(scores, expected_scores, rtol=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 30])
+def test_results_are_the_same_bytes_for_any_number_of_threads(n, any_size_in_parts):
+    U, V = drawn(n, 2000, 20)
+    one = top_k_products(U, V, 7, n_jobs=1)
+    for n_jobs in (2, 3, 5, -1, None):
+        several = top_k_products(U, V, 7, n_jobs=n_jobs)
+        assert several.ids.tobytes() == one.ids.tobytes()
+        assert several.scores.tobytes() == one.scores.tobytes()
+
+
+@pytest.mark.parametrize("width", [3, 20, 100])
+def test_a_row_of_a_batch_has_the_bytes_of_the_row_alone(width, any_size_in_parts):
+    U, V = drawn(37, 700, width)
+    batch = top_k_products(U, V, 5)
+    for i in range(len(U)):
+        alone = top_k_products(U[i : i + 1], V, 5)
+        assert alone.ids.tobytes() == batch.ids[i].tobytes()
+        assert alone.scores.tobytes() == batch.scores[i].tobytes()
+
+
+def test_tags_with_equal_rows_are_ranked_by_their_id_in_a_batch_too(any_size_in_parts):
+    U, V = drawn(20, 50, 30)
+    V = np.tile(V, (4, 1))
+    ids, scores = top_k_products(U, V, 8, n_jobs=2)
+    best = top_products(U, V[:50], 2)[0]
+    np.testing.assert_array_equal(ids, np.concatenate([best[:, [j]] + [0, 50, 100, 150] for j in (0, 1)], axis=1))
+    assert (scores[:, :4] == scores[:, :1]).all()
+
+
+def test_an_image_that_scores_0_everywhere_gets_the_first_tags():
+    V = drawn(1, 500, 10)[1]
+    ids, scores = top_k_products(np.zeros((12, 10)), V, 3)
+    assert (ids == [0, 1, 2]).all()
+    assert (scores == 0).all()
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")  # NumPy warns, where kernels run without compiler
+def test_rows_whose_squares_overflow_are_still_ranked(any_size_in_parts):
+    U, V = drawn(12, 400, 4)
+    ids, scores = top_k_products(U * np.float32(1e25), V * np.float32(1e10), 3)
+    np.testing.assert_array_equal(ids, top_products(U, V, 3)[0])
+    assert np.isfinite(scores).all()
+
+
+def test_a_k_of_0_means_all_and_a_larger_one_than_there_are_gives_all():
+    U, V = drawn(2, 6, 3)
+    for k in (0, 6, 100):
+        assert top_k_products(U, V, k).ids.shape == (2, 6)
+    assert top_k_products(U[:0], V, 4).ids.shape == (0, 4)
+    assert top_k_products(U, V[:0], 4).ids.shape == (2, 0)
+
+
+def test_any_layout_and_type_of_rows_is_taken():
+    U, V = small_numbers(3, 40, 6)
+    expected = top_products(U, V, 4)[0]
+    read_only = V.copy()
+    read_only.setflags(write=False)
+    for rows in (V.astype(np.float64), np.asfortranarray(V), np.repeat(V, 2, axis=0)[::2], read_only, V.tolist()):
+        np.testing.assert_array_equal(top_k_products(U, rows, 4).ids, expected)
+
+
+def test_rows_of_different_widths_and_sparse_rows_are_refused():
+    with pytest.raises(ShapeError, match=r"U has the shape \(1, 3\), V \(4, 2\)"):
+        top_k_products(np.ones((1, 3)), np.ones((4, 2)), 1)
+    with pytest.raises(ShapeError, match=r"V \(3,\)"):
+        top_k_products(np.ones((1, 3)), np.ones(3), 1)
+    with pytest.raises(UserError, match="V is sparse"):
+        top_k_products(np.ones((1, 3)), sp.eye_array(3, format="csr"), 1)
+    with pytest.raises(UserError, match="k is -1"):
+        top_k_products(np.ones((1, 3)), np.ones((4, 3)), -1)
+
+
+def test_memory_stays_far_below_that_of_all_scores():
+    U, V = drawn(400, 20_000, 8)
+    top_k_products(U, V, 10)  # compiled
+    tracemalloc.start()
+    top_k_products(U, V, 10, n_jobs=2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * len(U) * len(V) / 5
+
+
+def test_kernels_refuse_rows_that_are_outside():
+    U, V = drawn(2, 8, 3)
+    ids, scores = np.zeros((2, 4), np.int64), np.zeros((2, 4), np.float32)
+    block, slack = np.zeros((2, 5), np.float32), np.zeros(2, np.float32)
+    with pytest.raises(IndexError):
+        start_heaps(U, V, 5, ids, scores)
+    with pytest.raises(IndexError):
+        stream_best(U, V, 0, 9, ids, scores)
+    with pytest.raises(IndexError):
+        screen_best(block, U, V, 4, slack, ids, scores)
+    with pytest.raises(IndexError):
+        screen_best(block, U, V[:, :2].copy(), 0, slack, ids, scores)
+
+
+def test_screening_finds_what_streaming_finds_however_the_block_was_rounded():
+    U, V = drawn(5, 300, 16)
+    error = np.random.default_rng(1).uniform(-0.01, 0.01, (5, 290)).astype(np.float32)
+    heaps = [(np.empty((5, 10), np.int64), np.empty((5, 10), np.float32)) for _ in range(2)]
+    for ids, scores in heaps:
+        start_heaps(U, V, 0, ids, scores)
+    stream_best(U, V, 10, 300, *heaps[0])
+    screen_best(U @ V[10:].T + error, U, V, 10, np.full(5, 0.011, np.float32), *heaps[1])
+    np.testing.assert_array_equal(heaps[0][0], heaps[1][0])
+    np.testing.assert_array_equal(heaps[0][1], heaps[1][1])
+
+
+def test_the_largest_norm_is_that_of_numpy():
+    V = drawn(1, 30, 9)[1]
+    np.testing.assert_allclose(largest_norm(V), np.linalg.norm(V, axis=1).max(), rtol=1e-6)
+    assert largest_norm(V[:0]) == 0
+
+
+def test_parts_are_run_once_each_by_a_few_threads_that_are_kept():
+    threads = set()
+
+    def part(i):
+        threads.add(threading.get_ident())
+        return i * i
+
+    for _ in range(5):
+        assert run_parts(part, 20, 3) == [i * i for i in range(20)]
+    assert len(threads) <= 3
+
+
+def test_an_error_in_a_part_is_raised_and_the_threads_serve_on():
+    def part(i):
+        if i == 1:
+            raise ValueError("no part 1")
+        return i
+
+    for _ in range(3):
+        with pytest.raises(ValueError, match="no part 1"):
+            run_parts(part, 2, 2)
+    assert run_parts(str, 3, 2) == ["0", "1", "2"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_starts_threads_of_its_own():
+    run_parts(str, 4, 2)
+    child = os.fork()
+    if child == 0:
+        ended = run_parts(str, 4, 2) == ["0", "1", "2", "3"]
+        os._exit(0 if ended else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
