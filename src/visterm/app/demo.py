@@ -127,7 +127,7 @@ def _report(tagger: Tagger, catalogue: Catalogue, test: _Test, table: list[list[
         "MAP and p@5: the tags put on a picture, against those that people gave. One-word and query MAP: the pictures "
         "put under one word, and under one to three words, against what is truly drawn.",
     )
-    report.table(HEADER, table, best=0)
+    report.table(HEADER, table, best=max(range(len(table)), key=lambda row: float(table[row][1])))
     report.section("Tags on new pictures", "Green: the tag, or another spelling of it, is true of the picture.")
     chosen = range(0, len(test.corpus), max(1, len(test.corpus) // N_PICTURES))
     chosen_images = [test.corpus.images[i] for i in chosen][:N_PICTURES]
