@@ -1,0 +1,34 @@
+"""Write the README's tables of models, encoders and metrics out of the registry; `--check` only says if they are stale."""
+
+import sys
+from pathlib import Path
+
+from visterm.core.registry import Registry
+from visterm.core.tables import ENCODERS, MODELS
+from visterm.metrics.table import METRICS
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+BEGIN, END = "<!-- tables: made by `make docs` -->\n", "<!-- end of tables -->"
+
+
+def registry_table(registry: Registry) -> str:
+    rows = [f"| `{e.name}` | {e.summary} | {e.paper or '-'} | {f'`{e.extra}`' if e.extra else '-'} |" for e in registry]
+    return "\n".join([f"| {registry.kind} | what it is | paper | extra |", "| --- | --- | --- | --- |", *rows])
+
+
+def tables() -> str:
+    metrics = ["| metric | what it is |", "| --- | --- |", *[f"| `{m.example}` | {m.summary} |" for m in METRICS]]
+    return "\n\n".join([registry_table(MODELS), registry_table(ENCODERS), "\n".join(metrics)]) + "\n"
+
+
+def main() -> None:
+    text = README.read_text(encoding="utf-8")
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    fresh = f"{head}{BEGIN}{tables()}{END}{tail}"
+    if "--check" in sys.argv:
+        sys.exit("README.md has stale tables; run: make docs" if fresh != text else 0)
+    README.write_text(fresh, encoding="utf-8")
+
+
+main()
