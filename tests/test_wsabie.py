@@ -56,12 +56,15 @@ def test_two_epochs_in_blocks_are_those_of_the_slow_algorithm(form, table_tags, 
     own = corpus.Y_train
     rng = np.random.default_rng(3)
     V, W = (reference.limit_norms(rng.normal(0, 0.3, (n, 6)), 0.7).astype(np.float32) for n in (200, 9))
-    slow_V, slow_W = V.astype(float), W.astype(float)
+    slow_V, slow_W, scale = V.astype(float), W.astype(float), 1.7
+    slow_X = scale * corpus.X_train.astype(float)
+    V *= np.float32(scale)
     settings = {"rate": 0.05, "max_norm": 0.7, "max_trials": 9}
     with Team(n_jobs) as team:
         training = WarpTraining(
-            FORMS[form](corpus.X_train), own, V, W, rng=np.random.default_rng(4), team=team, block=10, **settings
-        )
+            FORMS[form](corpus.X_train), own, V, W, rng=np.random.default_rng(4), team=team, block=10, scale=scale,
+            **settings,
+        )  # fmt: skip
         sums = [training.run_epoch() for _ in range(2)]
 
     same_rng = np.random.default_rng(4)
@@ -74,20 +77,20 @@ def test_two_epochs_in_blocks_are_those_of_the_slow_algorithm(form, table_tags, 
         for start in range(0, own.nnz, 10):
             examples = [(int(e), int(images[e]), int(tags[e])) for e in order[start : start + 10]]
             slow_V, slow_W, _, trials = reference.train_block(
-                corpus.X_train.astype(float), tags_of, examples, slow_V, slow_W, seed=seed, epoch=epoch, **settings
+                slow_X, tags_of, examples, slow_V, slow_W, seed=seed, epoch=epoch, **settings
             )
             draws += trials
         assert sums[epoch].draws == pytest.approx(np.mean(draws))
-    np.testing.assert_allclose(V, slow_V, atol=2e-5)
+    np.testing.assert_allclose(V, scale * slow_V, atol=2e-5)
     np.testing.assert_allclose(W, slow_W, atol=2e-5)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_all_vectors_stay_within_the_norm_limit(form, planted):
-    model = Wsabie(dim=8, max_norm=0.5, learning_rate=0.05, epochs=10).fit(
+    model = Wsabie(dim=8, max_norm=0.5, learning_rate=0.05, epochs=10, average=1).fit(
         FORMS[form](planted.X_train), planted.Y_train
     )
-    for vectors in (model.image_map_, model.tag_rows_):
+    for vectors in (model.image_map_ / model.scale_, model.tag_rows_):
         norms = np.linalg.norm(vectors, axis=1)
         assert norms.max() <= 0.5 * (1 + 1e-5)
         assert norms.max() > 0.45
@@ -96,10 +99,22 @@ def test_all_vectors_stay_within_the_norm_limit(form, planted):
 def test_start_values_have_the_deviation_of_the_paper_and_are_projected():
     one_tag = sp.csr_array(np.ones((1, 1)))  # nothing to rank: the start values stay as they are
     model = Wsabie(dim=50, max_norm=10, epochs=1).fit(np.ones((1, 400)), one_tag)
-    assert model.image_map_.std() == pytest.approx(1 / 20, rel=0.02)
-    assert model.image_map_.mean() == pytest.approx(0, abs=0.002)
+    start = model.image_map_ / model.scale_
+    assert start.std() == pytest.approx(1 / 20, rel=0.02)
+    assert start.mean() == pytest.approx(0, abs=0.002)
     limited = Wsabie(dim=50, max_norm=0.1, epochs=1).fit(np.ones((1, 400)), one_tag)
-    np.testing.assert_allclose(np.linalg.norm(limited.image_map_, axis=1), 0.1, rtol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(limited.image_map_ / limited.scale_, axis=1), 0.1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_unit_of_the_features_does_not_matter(form, planted):
+    X = FORMS[form](planted.X_train)
+    assert Wsabie(dim=4, epochs=3).fit(X, planted.Y_train).scale_ == pytest.approx(2)
+    for unit in (2.0**-20, 2.0**12):  # powers of two scale without rounding
+        plain = Wsabie(dim=4, epochs=3).fit(X, planted.Y_train)
+        scaled = Wsabie(dim=4, epochs=3).fit(X * np.float32(unit), planted.Y_train)
+        np.testing.assert_allclose(scaled.tag_rows_, plain.tag_rows_, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(scaled.image_map_ * unit, plain.image_map_, rtol=1e-4, atol=1e-6)
 
 
 def test_training_stops_when_the_validation_measure_no_longer_improves_and_keeps_the_best_weights(planted):
@@ -193,6 +208,7 @@ def test_tags_of_one_kind_of_image_end_up_near_each_other():
         ({"patience": True}, "patience is True"),
         ({"learning_rate": 0}, "learning_rate is 0; expected a finite number above 0"),
         ({"max_norm": float("inf")}, "max_norm is inf"),
+        ({"row_length": -1}, "row_length is -1"),
         ({"max_trials": 0}, "max_trials is 0; .* or None for as many as there are candidates"),
         ({"block": -1}, "block is -1"),
         ({"valid_share": 1}, "valid_share is 1; expected a finite number of 0 or more and below 1"),

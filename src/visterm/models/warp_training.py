@@ -54,6 +54,9 @@ class WarpTraining:
         The matrix W of the paper, transposed; changed in place.
     rate, max_norm, max_trials, block
         As in `Wsabie`.
+    scale : float
+        Train as if the features were multiplied by it, without a copy of them: the image map is then the paper's times
+        `scale`, so its steps are `scale` squared and its norms `scale` times as large.
     rng : Generator
         For the order of the examples and the key of the draws.
     team : Team
@@ -70,11 +73,13 @@ class WarpTraining:
         max_norm: float,
         max_trials: int,
         block: int,
+        scale: float,
         rng: np.random.Generator,
         team: Team,
     ) -> None:
         self._image_map, self._tag_rows = image_map, tag_rows
-        self._rate, self._max_norm, self._max_trials = rate, max_norm, max_trials
+        self._map_rate, self._map_norm = rate * scale**2, max_norm * scale
+        self._tag_rate, self._tag_norm, self._max_trials = rate, max_norm, max_trials
         self._rng, self._team = rng, team
         self._own_start, self._own_tags = own.indptr.astype(np.int64), own.indices
         self._images = np.repeat(np.arange(own.shape[0]), np.diff(own.indptr))
@@ -121,17 +126,17 @@ class WarpTraining:
             loss: float = draw_violators(
                 examples[part], images[part], tags[part], self._own_start, self._own_tags,
                 U[part], self._tag_rows, scores[part], self._rank_weights, self._max_trials,
-                self._seed, self._epoch, self._rate, violators[part], trials[part], steps[part],
+                self._seed, self._epoch, self._map_rate, violators[part], trials[part], steps[part],
             )  # fmt: skip
             return loss
 
         def step(share: int) -> None:
             if share < self._features.n_shares:
-                self._features.move(share, violators, steps, self._max_norm, self._image_map)
+                self._features.move(share, violators, steps, self._map_norm, self._image_map)
                 return
             share -= self._features.n_shares
             add_tag_steps(
-                tags, violators, trials, images, self._own_start, U, self._rank_weights, self._rate, self._max_norm,
+                tags, violators, trials, images, self._own_start, U, self._rank_weights, self._tag_rate, self._tag_norm,
                 self._tag_bounds[share], self._tag_bounds[share + 1], self._tag_rows,
             )  # fmt: skip
 

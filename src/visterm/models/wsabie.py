@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from visterm.core.checks import check_count, check_number
 from visterm.core.errors import DataError
@@ -47,11 +48,13 @@ class Wsabie(EmbeddingAnnotator):
     dim : int
         Size of the joint space. More separates rare tags and costs time and memory in proportion.
     learning_rate : float
-        Fixed size of the steps (for feature rows of about unit length). More learns faster and noisier; `average` evens
-        out the noise.
+        Fixed size of the steps. More learns faster and noisier; `average` evens out the noise.
     max_norm : float
         Longest vector of a feature or a tag (C in the paper). More lets scores grow and single features decide: it
         fits the training images better, and new ones only up to a point.
+    row_length : float
+        The features are taken times one factor that brings the training rows to this length (in the mean square), so
+        that their unit does not matter. More lets the vectors of the features learn faster than those of the tags.
     epochs : int
         At most so many rounds over all pairs.
     max_trials : int, optional
@@ -77,9 +80,11 @@ class Wsabie(EmbeddingAnnotator):
     Attributes
     ----------
     image_map_ : ndarray of float32, shape (n_features, dim)
-        V of the paper, transposed: the vector of each feature.
+        V of the paper, transposed: the vector of each feature, times `scale_`.
     tag_rows_ : ndarray of float32, shape (n_tags, dim)
         W of the paper, transposed: the vector of each tag.
+    scale_ : float
+        The factor that `row_length` asks for.
     n_epochs_ : int
         Epochs that the weights stem from.
     history_ : list of dict
@@ -93,6 +98,7 @@ class Wsabie(EmbeddingAnnotator):
     Learning 81, 2010; sections 2 and 3, Algorithm 1.
     """
 
+    scale_: float
     n_epochs_: int
     history_: list[dict[str, Any]]
 
@@ -102,11 +108,12 @@ class Wsabie(EmbeddingAnnotator):
         self,
         *,
         dim: int = 100,
-        learning_rate: float = 0.01,
-        max_norm: float = 2.0,
+        learning_rate: float = 0.005,
+        max_norm: float = 1.0,
+        row_length: float = 2.0,
         epochs: int = 100,
         max_trials: int | None = None,
-        average: int = 10,
+        average: int = 20,
         patience: int = 10,
         valid_share: float = 0.1,
         block: int | None = None,
@@ -116,6 +123,7 @@ class Wsabie(EmbeddingAnnotator):
         self.dim = dim
         self.learning_rate = learning_rate
         self.max_norm = max_norm
+        self.row_length = row_length
         self.epochs = epochs
         self.max_trials = max_trials
         self.average = average
@@ -135,6 +143,7 @@ class Wsabie(EmbeddingAnnotator):
         own = sp.csr_array(Y > 0, dtype=np.float32)
         if own.nnz == 0:
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
+        self.scale_ = self.row_length / (_mean_length(X) or 1.0)
         if valid is not None:
             self._train(X, own, rng, _judged(*valid), self.epochs, monitor)
             return
@@ -157,11 +166,12 @@ class Wsabie(EmbeddingAnnotator):
         monitor: Progress,
     ) -> None:
         """Run epochs until the measure on the judged images no longer improves, and keep the best weights."""
-        deviation = 1 / math.sqrt(X.shape[1])
-        image_map = (rng.standard_normal((X.shape[1], self.dim), np.float32) * deviation).astype(np.float32)
-        tag_rows = (rng.standard_normal((own.shape[1], self.dim), np.float32) * deviation).astype(np.float32)
+        deviation = np.float32(1 / math.sqrt(X.shape[1]))
+        image_map = rng.standard_normal((X.shape[1], self.dim), np.float32) * deviation
+        tag_rows = rng.standard_normal((own.shape[1], self.dim), np.float32) * deviation
         limit_norms(image_map, self.max_norm)
         limit_norms(tag_rows, self.max_norm)
+        image_map *= np.float32(self.scale_)
         best = BestWeights(self.patience)
         self.history_ = []
         self.image_map_, self.tag_rows_ = image_map.copy(), tag_rows.copy()
@@ -169,9 +179,18 @@ class Wsabie(EmbeddingAnnotator):
         try:
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
                 training = WarpTraining(
-                    X, own, image_map, tag_rows, rng=rng, team=team, rate=self.learning_rate, max_norm=self.max_norm,
-                    max_trials=self.max_trials or own.shape[1], block=self.block or _block_for(own.shape[1]),
-                )  # fmt: skip
+                    X,
+                    own,
+                    image_map,
+                    tag_rows,
+                    rate=self.learning_rate,
+                    max_norm=self.max_norm,
+                    max_trials=self.max_trials or own.shape[1],
+                    block=self.block or _block_for(own.shape[1]),
+                    scale=self.scale_,
+                    rng=rng,
+                    team=team,
+                )
                 for epoch in range(1, epochs + 1):
                     start = time.perf_counter()
                     sums = training.run_epoch()
@@ -214,11 +233,18 @@ class Wsabie(EmbeddingAnnotator):
             check_count(self.block, "block", "or None to have it chosen")
         check_number(self.learning_rate, "learning_rate", above=0)
         check_number(self.max_norm, "max_norm", above=0)
+        check_number(self.row_length, "row_length", above=0)
         check_number(self.valid_share, "valid_share", least=0, below=1)
 
 
 def _block_for(n_tags: int) -> int:
     return min(max(n_tags, SMALLEST_BLOCK), LARGEST_BLOCK)
+
+
+def _mean_length(X: Matrix) -> float:
+    """Give the root of the mean squared length of rows."""
+    values: NDArray[np.float32] = np.asarray(X.data if sp.issparse(X) else X).reshape(-1)
+    return math.sqrt(float(np.einsum("i,i->", values, values, dtype=np.float64)) / X.shape[0])
 
 
 def _judged(X: Matrix, Y: sp.csr_array) -> Validation | None:
