@@ -37,9 +37,9 @@ def any_size_in_parts(monkeypatch):
     monkeypatch.setattr(products, "IMAGES_AT_ONCE", 16)
 
 
-@pytest.mark.parametrize("n", [1, 3, 9, 10, 40])
+@pytest.mark.parametrize("n", [1, 3, 10, 20])
 @pytest.mark.parametrize(("m", "k"), [(1, 1), (5, 3), (300, 1), (300, 10), (300, 300)])
-@pytest.mark.parametrize("width", [1, 7, 33])
+@pytest.mark.parametrize("width", [1, 33])
 def test_the_k_largest_products_are_those_of_a_full_sort(n, m, k, width, any_size_in_parts):
     U, V = small_numbers(n, m, width)
     ids, scores = top_k_products(U, V, k, n_jobs=2)
@@ -50,9 +50,9 @@ def test_the_k_largest_products_are_those_of_a_full_sort(n, m, k, width, any_siz
     assert scores.dtype == np.float32
 
 
-@pytest.mark.parametrize("n", [2, 50])
+@pytest.mark.parametrize("n", [2, 20])
 def test_scores_agree_with_the_dense_product(n):
-    U, V = drawn(n, 3000, 100)
+    U, V = drawn(n, 600, 100)
     ids, scores = top_k_products(U, V, 10)
     expected_ids, expected_scores = top_products(U, V, 10)
     np.testing.assert_array_equal(ids, expected_ids)
@@ -61,7 +61,7 @@ def test_scores_agree_with_the_dense_product(n):
 
 @pytest.mark.parametrize("n", [1, 30])
 def test_results_are_the_same_bytes_for_any_number_of_threads(n, any_size_in_parts):
-    U, V = drawn(n, 2000, 20)
+    U, V = drawn(n, 500, 20)
     one = top_k_products(U, V, 7, n_jobs=1)
     for n_jobs in (2, 3, 5, -1, None):
         several = top_k_products(U, V, 7, n_jobs=n_jobs)
@@ -71,7 +71,7 @@ def test_results_are_the_same_bytes_for_any_number_of_threads(n, any_size_in_par
 
 @pytest.mark.parametrize("width", [3, 20, 100])
 def test_a_row_of_a_batch_has_the_bytes_of_the_row_alone(width, any_size_in_parts):
-    U, V = drawn(37, 700, width)
+    U, V = drawn(37, 300, width)
     batch = top_k_products(U, V, 5)
     for i in range(len(U)):
         alone = top_k_products(U[i : i + 1], V, 5)
@@ -131,11 +131,11 @@ def test_rows_of_different_widths_and_sparse_rows_are_refused():
         top_k_products(np.ones((1, 3)), np.ones((4, 3)), -1)
 
 
-def test_memory_stays_far_below_that_of_all_scores():
-    U, V = drawn(400, 20_000, 8)
-    top_k_products(U, V, 10)  # compiled
+def test_memory_stays_far_below_that_of_all_scores(any_size_in_parts):
+    U, V = drawn(64, 8000, 4)
+    top_k_products(U, V, 5)  # compiled
     tracemalloc.start()
-    top_k_products(U, V, 10, n_jobs=2)
+    top_k_products(U, V, 5, n_jobs=2)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4 * len(U) * len(V) / 5

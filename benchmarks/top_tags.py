@@ -1,0 +1,146 @@
+"""The ten best of 109,444 tags for one image and for a thousand: ours, faiss and NumPy, interleaved, as ratios.
+
+One image is also compared with reading the matrix once (NumPy's matrix-vector product). Each timed call follows an
+untimed one of the same side, so that no side pays for threads that another left spinning. Memory is the growth of the
+process's peak during a call (Linux).
+
+python benchmarks/top_tags.py [--runs 7] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+
+from visterm.core.products import top_k_products
+
+N_TAGS = 109_444
+"""Annotations of WSABIE's Web-data (Table 1)."""
+
+DIM = 100
+K = 10
+
+
+def sides(U, V, faiss):
+    """Give, for each side, a call that ranks the tags of U."""
+
+    def numpy_product():
+        scores = U @ V.T
+        ids = np.argpartition(scores, scores.shape[1] - K, axis=1)[:, -K:]
+        best = np.take_along_axis(scores, ids, axis=1)
+        order = np.lexsort((ids, -best), axis=1)
+        return np.take_along_axis(ids, order, axis=1)
+
+    calls = {
+        "visterm": lambda: top_k_products(U, V, K).ids,
+        "visterm, 1 thread": lambda: top_k_products(U, V, K, n_jobs=1).ids,
+        "numpy product + argpartition": numpy_product,
+    }
+    if len(U) == 1:
+        calls["numpy matrix-vector product"] = lambda: V @ U[0]
+    if faiss is not None:
+        index = faiss.IndexFlatIP(DIM)
+        index.add(V)
+        calls["faiss IndexFlatIP"] = lambda: index.search(U, K)[1]
+    return calls
+
+
+def interleaved(calls, runs):
+    """Time the sides in turn."""
+    seconds = {name: [] for name in calls}
+    for _ in range(runs):
+        for name, call in calls.items():
+            call()
+            start = time.perf_counter()
+            call()
+            seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def peak_growth(call):
+    """Give the bytes by which a call raises the peak of resident memory; None where Linux does not tell."""
+    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    try:
+        reset.write_text("5")
+    except OSError:
+        return None
+
+    def kib(field):
+        return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith(field))
+
+    before = kib("VmRSS:")
+    call()
+    return 1024 * max(0, kib("VmHWM:") - before)
+
+
+def agrees(calls):
+    """Say whether each side that ranks found the tags that ours found."""
+    expected = calls["visterm"]()
+    ranking = {name: call for name, call in calls.items() if name != "numpy matrix-vector product"}
+    return {name: bool(np.array_equal(call(), expected)) for name, call in ranking.items()}
+
+
+def measure(n_images, V, runs, faiss, rng):
+    """Compare all sides on so many images."""
+    calls = sides(rng.standard_normal((n_images, DIM), np.float32), V, faiss)
+    same = agrees(calls)
+    seconds = interleaved(calls, runs)
+    memory = {name: peak_growth(call) for name, call in calls.items()}
+    medians = {name: statistics.median(times) for name, times in seconds.items()}
+    print(
+        f"\n{n_images} image{'s' * (n_images > 1)}, {N_TAGS:,} tags, width {DIM}, the best {K}; median of {runs} runs"
+    )
+    for name, median in medians.items():
+        used = "not measured" if memory[name] is None else f"{memory[name] / 2**20:.1f} MiB"
+        print(
+            f"  {name:30s}{1e3 * median:10.2f} ms (least {1e3 * min(seconds[name]):.2f})"
+            f"  {median / medians['visterm']:6.2f} × ours   {used}{'' if same.get(name, True) else '   OTHER TAGS'}"
+        )
+    if faiss is None:
+        print("  faiss IndexFlatIP             missing (pip install faiss-cpu)")
+    return {
+        "images": n_images,
+        "seconds": seconds,
+        "medians": medians,
+        "ratios_to_ours": {name: median / medians["visterm"] for name, median in medians.items()},
+        "peak_bytes": memory,
+        "same_tags": same,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=7, help="timed calls of each side (at least 5)")
+    parser.add_argument("--json", type=Path, help="where the figures are written")
+    options = parser.parse_args()
+    if options.runs < 5:
+        parser.error(f"--runs is {options.runs}; a median needs at least 5.")
+    try:
+        faiss = import_module("faiss")
+    except ImportError:
+        faiss = None
+    rng = np.random.default_rng(0)
+    V = rng.standard_normal((N_TAGS, DIM), np.float32)
+    result = {
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "faiss": faiss.__version__ if faiss else "missing",
+        "numpy": np.__version__,
+        "one image": measure(1, V, max(options.runs, 50), faiss, rng),
+        "1,000 images": measure(1000, V, options.runs, faiss, rng),
+    }
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
