@@ -44,8 +44,9 @@ class Visterms(Encoder):
     with ``idf = -log(share of training images that have it)``.
 
     What departs from the papers by default was chosen on 500 held-out training photos of Corel5k, by MAP over images
-    of ridge regression: words of their own for each scale, CIELAB for colours, texture three times as heavy, several words a
-    block, and the root of tf. ``neighbours=1, colour_space="rgb", texture_weight=1, root_terms=False`` is the paper's.
+    of ridge regression: words of their own for each scale, CIELAB for colours, texture three times as heavy, several
+    words a block, and the root of tf. The papers' are ``neighbours=1, colour_space="rgb", texture_weight=1,
+    root_terms=False``.
 
     Parameters
     ----------

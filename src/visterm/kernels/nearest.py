@@ -18,7 +18,7 @@ WORDS = 1024
 """Codebook rows a product: its 256 × 1024 scores stay in the second cache."""
 
 LANES = 64
-"""Words are looked through in so many interleaved lanes, whose maxima a vector unit finds side by side."""
+"""Words are looked through in so many interleaved lanes, whose maxima NumPy finds side by side in vector registers."""
 
 NEVER = np.float32(-1e30)
 """Score of the columns that fill the codebook up to whole lanes."""
@@ -66,15 +66,16 @@ def nearest_words(points, prepared, n_nearest=1):
     words = np.zeros((len(points), n_nearest), np.int32)
     scores = np.full((len(points), n_nearest), -np.inf, np.float32)
     tile = np.ones((min(TILE, len(points)), prepared.shape[0]), np.float32)
-    product = np.empty((len(tile), min(WORDS, prepared.shape[1])), np.float32)
+    scratch = np.empty(len(tile) * min(WORDS, prepared.shape[1]), np.float32)
     for start in range(0, len(points), TILE):
         part = points[start : start + TILE]
         tile[: len(part), :-1] = part
         for first in range(0, prepared.shape[1], WORDS):
             columns = prepared[:, first : first + WORDS]
-            out = product[: len(part), : columns.shape[1]]
-            np.matmul(tile[: len(part)], columns, out=out)
-            _keep_best(out, first, words[start : start + TILE], scores[start : start + TILE])
+            product = scratch[: len(part) * columns.shape[1]].reshape(len(part), -1)
+            np.matmul(tile[: len(part)], columns, out=product)
+            lanes = product.reshape(len(part), -1, LANES).max(axis=1)
+            _keep_best(product, lanes, first, words[start : start + TILE], scores[start : start + TILE])
     return words, scores
 
 
@@ -100,27 +101,20 @@ def add_by_word(points, words, sums, counts):
 
 
 @njit(cache=True, nogil=True)
-def _keep_best(product, first, words, scores):
+def _keep_best(product, lanes, first, words, scores):
     """Merge a tile of scores, of the words from `first` on, into the best `words` and `scores` so far.
 
-    Only lanes whose maximum reaches the worst score kept are looked through word by word.
+    Column j is in lane ``j % 64``; only lanes whose maximum reaches the worst score kept are looked through.
     """
-    lanes = np.empty(LANES, np.float32)
     steps = product.shape[1] // LANES
-    kept = words.shape[1]
+    last = words.shape[1] - 1
     for i in range(words.shape[0]):
-        row = product[i]
         for lane in range(LANES):
-            lanes[lane] = row[lane]
-        for step in range(1, steps):
-            for lane in range(LANES):
-                score = row[step * LANES + lane]
-                lanes[lane] = score if score > lanes[lane] else lanes[lane]
-        for lane in range(LANES):
-            if lanes[lane] >= scores[i, kept - 1]:
+            if lanes[i, lane] >= scores[i, last]:
                 for step in range(steps):
                     column = step * LANES + lane
-                    _insert(row[column], first + column, words[i], scores[i])
+                    if product[i, column] >= scores[i, last]:
+                        _insert(product[i, column], first + column, words[i], scores[i])
 
 
 @njit(cache=True)
