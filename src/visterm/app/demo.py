@@ -75,7 +75,7 @@ def run_demo(
     library = draw_library(folder / "library", n_scenes=n_scenes, seed=seed, n_jobs=n_jobs, progress=progress)
     corpus = Corpus.read(library.images, library.tags_file)
     tagger = Tagger(seed=seed, n_jobs=n_jobs)
-    rows = training_rows(tagger.encoder, corpus, min_count=2, seed=seed, progress=progress)
+    rows = training_rows(tagger.encoder, corpus, min_count=2, progress=progress)
     tagger.learn(rows, progress=progress)
     tagger.save(folder / "run")
     taggers = {MODELS.name_of(tagger.model): tagger}

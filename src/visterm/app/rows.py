@@ -20,7 +20,7 @@ Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any]"
 
 
 class TrainingRows(NamedTuple):
-    """Features and tags to learn from, and those held out to choose when to stop.
+    """Features and tags to learn from, and those that the corpus holds out to choose when to stop.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class TrainingRows(NamedTuple):
     X, Y : matrices, shape (n_images, n_features) and (n_images, n_tags)
         Rows to learn from.
     valid : tuple of matrices or None
-        Held-out rows; None where nothing with a known tag was held out.
+        Rows of the split "valid"; None where none of them has a known tag.
     skipped : list of Skipped
         Images that could not be read.
     """
@@ -45,19 +45,21 @@ def training_rows(
     encoder: Any,
     corpus: Corpus,
     *,
-    valid: float = 0.1,
     min_count: int = 1,
-    seed: int = 0,
     progress: Progress = SILENT,
 ) -> TrainingRows:
-    """Split a corpus, collect its vocabulary, fit the encoder and encode.
+    """Collect the vocabulary of the rows to learn from, fit the encoder on their images, and encode.
+
+    A corpus with splits is learned from its rows of "train", with those of "valid" held out; one without, from all.
 
     Raises
     ------
     DataError
         If no image or no tag is left to learn from.
     """
-    train, held_out = split_for_fit(corpus, valid, seed)
+    has_splits = any(corpus.splits)
+    train = corpus.select("train") if has_splits else corpus
+    held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == "valid"])
     vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count)
     if len(vocabulary) == 0:
         raise DataError(
@@ -69,20 +71,6 @@ def training_rows(
     X_valid, Y_valid, skipped_valid = encode_corpus(encoder, held_out, vocabulary, progress)
     usable = Y_valid.nnz > 0 and Y_valid.max() > 0
     return TrainingRows(vocabulary, X, Y, (X_valid, Y_valid) if usable else None, skipped + skipped_valid)
-
-
-def split_for_fit(corpus: Corpus, valid: float, seed: int) -> tuple[Corpus, Corpus]:
-    """Choose the rows to learn from and the rows held out, by the splits of the corpus where it has them."""
-    if not 0 <= valid < 1:
-        raise UserError(f"valid is {valid}; expected a share of 0 or more and below 1.")
-    has_splits = any(corpus.splits)
-    train = corpus.select("train") if has_splits else corpus
-    held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == "valid"])
-    if len(held_out) == 0 and valid > 0:
-        train, held_out = train.holdout(valid, seed)
-    if len(train) == 0:
-        raise DataError(f"There are no images to learn from among {len(corpus)}; at least 1 is needed.")
-    return train, held_out
 
 
 def encode_corpus(

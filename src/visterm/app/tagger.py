@@ -108,7 +108,6 @@ class Tagger:
         self.encoder = make_encoder(encoder, encoder_params or {}, shared)
         self.model = make_model(model, model_params or {}, shared)
         self.min_count = min_count
-        self.seed = seed
         self.vocabulary = Vocabulary.from_lists([])
         self.facts: dict[str, Any] = {}
         self.skipped: list[Skipped] = []
@@ -118,7 +117,7 @@ class Tagger:
         """Make a tagger of parts that are fitted already."""
         tagger = cls.__new__(cls)
         tagger.encoder, tagger.model, tagger.vocabulary = encoder, model, vocabulary
-        tagger.min_count, tagger.seed = 1, 0
+        tagger.min_count = 1
         tagger.facts, tagger.skipped = dict(facts or {}), []
         return tagger
 
@@ -127,7 +126,7 @@ class Tagger:
         images: Photos,
         tags: str | os.PathLike[str] | Sequence[Sequence[str]] = "auto",
         *,
-        valid: float = 0.1,
+        valid: float | None = None,
         progress: Progress = SILENT,
     ) -> Self:
         """Learn from tagged photos.
@@ -138,9 +137,10 @@ class Tagger:
             A folder, or the images themselves.
         tags : path or sequence of lists of str
             A tag file, ``"auto"`` to find it in the folder, or the tags of each image.
-        valid : float
-            Share of the training rows held out to choose when to stop, unless the corpus has rows of the split
-            "valid". 0 holds out none.
+        valid : float, optional
+            For models that stop by validation images: the share of the training images held out to find out when;
+            then they learn from all. Rows of a split "valid" are used instead where there are some. 0 holds out none;
+            None leaves it to the model.
         progress : Progress
             Told of each step.
 
@@ -152,15 +152,15 @@ class Tagger:
         rows = training_rows(
             self.encoder,
             as_corpus(images, tags),
-            valid=valid,
             min_count=self.min_count,
-            seed=self.seed,
             progress=progress,
         )
-        return self.learn(rows, progress=progress)
+        return self.learn(rows, valid=valid, progress=progress)
 
-    def learn(self, rows: TrainingRows, *, progress: Progress = SILENT) -> Self:
+    def learn(self, rows: TrainingRows, *, valid: float | None = None, progress: Progress = SILENT) -> Self:
         """Learn from rows that are encoded already: the second half of `fit`, to compare models on the same rows."""
+        if valid is not None and "valid_share" in self.model.get_params(deep=False):
+            self.model.set_params(valid_share=valid)
         self.model.fit(rows.X, rows.Y, valid=rows.valid, monitor=progress)
         self.vocabulary = rows.vocabulary
         self.skipped = rows.skipped

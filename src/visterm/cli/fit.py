@@ -37,7 +37,12 @@ def fit(
             help="Learn from these rows only [default: train, if the tag file has splits].", show_default=False
         ),
     ] = None,
-    valid: Annotated[float, typer.Option(help="Share of the rows held out to choose when to stop; 0 for none.")] = 0.1,
+    valid: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the rows held out to choose when to stop; 0 for none [default: 0.1].", show_default=False
+        ),
+    ] = None,
     min_count: Annotated[int, typer.Option(min=1, help="Leave out tags of fewer images.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same photos: same run.")] = 0,
     jobs: options.Jobs = None,
