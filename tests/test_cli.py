@@ -95,6 +95,18 @@ def test_evaluate_prints_one_object_of_metrics(run, library, tmp_path):
     assert all(0 < value < 1 for value in values.values())
 
 
+def test_evaluate_measures_sibling_precision_by_an_is_a_file(run, library, tmp_path):
+    options = ("evaluate", run, library.images, "--tags", library.tags_file, "--split", "test", "--json")
+    refused = visterm(*options, "--metric", "psib@5", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "--isa FILE" in refused.stderr
+    tags = [item["tag"] for item in lines(visterm("neighbours", run, "tree", "-k", 3, "--json"))]
+    (tmp_path / "isa.csv").write_text("".join(f"{tag},plant\n" for tag in ["tree", *tags]), encoding="utf-8")
+    metrics = ("--metric", "p@5", "--metric", "psib@5")
+    [values] = lines(visterm(*options, *metrics, "--isa", tmp_path / "isa.csv", cwd=tmp_path))
+    assert values["p@5"] < values["psib@5"] <= 1
+
+
 def test_neighbours_and_info_speak_json(run, catalogue):
     near = lines(visterm("neighbours", run, "tree", "-k", 4, "--json"))
     assert len(near) == 4
@@ -108,9 +120,7 @@ def test_neighbours_and_info_speak_json(run, catalogue):
 
 def test_equal_seeds_give_equal_bytes_for_any_number_of_jobs(library, tmp_path):
     for name, jobs in (("one", 1), ("two", 2), ("again", 2)):
-        done = visterm(
-            "fit", library.images, "--tags", library.tags_file, "-o", tmp_path / name, "--jobs", jobs, *FAST
-        )
+        done = visterm("fit", library.images, "--tags", library.tags_file, "-o", tmp_path / name, "--jobs", jobs, *FAST)
         assert done.returncode == 0, done.stderr
     for file in ("encoder.safetensors", "model.safetensors", "vocabulary.json"):
         reference = (tmp_path / "one" / file).read_bytes()
@@ -185,7 +195,9 @@ def test_a_kill_leaves_the_old_result_or_none(command, run, catalogue, library, 
     }[command]
     for wait in (0.5, 1.0, 1.5):
         child = subprocess.Popen(
-            [sys.executable, "-m", "visterm", *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [sys.executable, "-m", "visterm", *map(str, arguments)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         time.sleep(wait)
         child.send_signal(signal.SIGKILL)

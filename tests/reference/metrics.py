@@ -61,13 +61,23 @@ def per_list(scores, relevant, excluded, k):
     }
 
 
-def evaluate(scores, relevant, excluded, k):
+def evaluate(scores, relevant, excluded, k, siblings):
     """Every metric by its name without the k; NaN where there is nothing to average."""
     images = [per_list(*lists, k) for lists in zip(scores, relevant, excluded, strict=True)]
     words = [per_list(*lists, k) for lists in zip(scores.T, relevant.T, excluded.T, strict=True)]
     result = {name: _mean([v[name] for v in images if v]) for name in ("p", "r", "f1", "map", "mrr", "ndcg", "auc")}
     result |= {f"word_{name}": _mean([v[name] for v in words if v]) for name in ("map", "p")}
+    result["psib"] = _mean(
+        [psib(*lists, k, siblings) for lists in zip(scores, relevant & ~excluded, excluded, strict=True)]
+    )
     return result | _tag_by_tag(scores, relevant & ~excluded, excluded, k)
+
+
+def psib(scores, relevant, excluded, k, siblings):
+    """Share of the first k that are relevant or a sibling of something relevant; NaN where nothing is."""
+    right = [int(y) for y in np.flatnonzero(relevant)]
+    first = best_first(scores, excluded)[:k]
+    return sum(any(j == y or siblings[j, y] for y in right) for j in first) / k if right else float("nan")
 
 
 def _tag_by_tag(scores, relevant, excluded, k):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from visterm.app.rows import encode_corpus
@@ -11,7 +12,8 @@ from visterm.core.errors import DataError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Skipped
 from visterm.data.corpus import Corpus
-from visterm.metrics import evaluate
+from visterm.data.relations import read_is_a, sibling_sets
+from visterm.metrics import check_metrics, evaluate
 
 DEFAULT_METRICS = ("map", "p@1", "p@5", "r@5", "f1@5", "tag_p@5", "tag_r@5", "tag_f1@5", "n_plus@5", "word_map", "auc")
 
@@ -26,7 +28,12 @@ class Evaluation(NamedTuple):
 
 
 def evaluate_tagger(
-    tagger: Tagger, corpus: Corpus, metrics: Sequence[str] = DEFAULT_METRICS, *, progress: Progress = SILENT
+    tagger: Tagger,
+    corpus: Corpus,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    *,
+    isa: Path | None = None,
+    progress: Progress = SILENT,
 ) -> Evaluation:
     """Measure annotation and search of a tagger on a corpus that it has not learned from.
 
@@ -38,18 +45,22 @@ def evaluate_tagger(
         Images with the tags that people gave.
     metrics : sequence of str
         Names from ``visterm metrics``.
+    isa : Path, optional
+        A CSV of child,parent: which tags are siblings, for ``psib@k``.
     progress : Progress
         Told of each image.
 
     Raises
     ------
     DataError
-        If there is nothing to measure on.
+        If there is nothing to measure on, or the CSV cannot be used.
     """
+    check_metrics(metrics, siblings=isa is not None)
+    siblings = None if isa is None else sibling_sets(read_is_a(isa), tagger.vocabulary)
     if len(corpus) == 0:
         raise DataError("There are no images to measure on. Check --split and the tag file.")
     X, Y, skipped = encode_corpus(tagger.encoder, corpus, tagger.vocabulary, progress)
-    values = evaluate(lambda: tagger.model.score_blocks(X), Y, list(metrics))
+    values = evaluate(lambda: tagger.model.score_blocks(X), Y, list(metrics), siblings=siblings)
     given = [tag for tags in corpus.tags for tag in tags]
     unknown = sum(tag not in tagger.vocabulary for tag in given)
     return Evaluation(values, len(given), unknown, skipped)

@@ -30,6 +30,10 @@ def evaluate(
     metric: Annotated[
         list[str] | None, typer.Option(help="A name from `visterm metrics`, such as p@5; repeat for more.")
     ] = None,
+    isa: Annotated[
+        Path | None,
+        typer.Option(help="A CSV of child,parent: which tags are siblings, for psib@5.", show_default=False),
+    ] = None,
     json: options.Json = False,
     jobs: options.Jobs = None,
     image_column: options.ImageColumn = None,
@@ -44,14 +48,14 @@ def evaluate(
     from visterm.metrics import check_metrics
 
     metrics = metric or list(DEFAULT_METRICS)
-    check_metrics(metrics)
+    check_metrics(metrics, siblings=isa is not None)
     tagger = Tagger.load(run, n_jobs=jobs)
     corpus = Corpus.read(images, tags, image_column=image_column, tags_column=tags_column, separator=separator)
     for warning in corpus.warnings():
         say(warning)
     if split is not None or any(corpus.splits):
         corpus = corpus.select(split or "test")
-    result = evaluate_tagger(tagger, corpus, metrics, progress=Bars())
+    result = evaluate_tagger(tagger, corpus, metrics, isa=isa, progress=Bars())
     if result.unknown:
         say(f"{result.unknown:,} of {result.given:,} given tags are not in the run's vocabulary and are not counted.")
     if json:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from visterm.metrics.ranking import average_precisions
     from visterm.metrics.report import evaluate, measure
+    from visterm.metrics.siblings import sibling_precisions
     from visterm.metrics.significance import bootstrap_mean, paired_bootstrap
     from visterm.metrics.table import METRICS, check_metrics
 
@@ -19,6 +20,7 @@ _EXPORTS = {
     "evaluate": "visterm.metrics.report",
     "measure": "visterm.metrics.report",
     "paired_bootstrap": "visterm.metrics.significance",
+    "sibling_precisions": "visterm.metrics.siblings",
 }
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "evaluate",
     "measure",
     "paired_bootstrap",
+    "sibling_precisions",
 ]
 
 

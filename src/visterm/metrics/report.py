@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,15 @@ from visterm.metrics.judgements import Judgements
 from visterm.metrics.ranking import TagRanker, TagRanks
 from visterm.metrics.ranks import Ranks
 from visterm.metrics.retrieval import ImageRanker
+from visterm.metrics.siblings import SiblingTags
 from visterm.metrics.table import Wanted, check_metrics
 
+Evidence: TypeAlias = TagRanks | GivenTags | Ranks | SiblingTags
 
-def evaluate(scores: Scores, Y: Any, metrics: str | Sequence[str], *, exclude: Any = None) -> dict[str, float]:
+
+def evaluate(
+    scores: Scores, Y: Any, metrics: str | Sequence[str], *, exclude: Any = None, siblings: Any = None
+) -> dict[str, float]:
     """Compute metrics of scores against the tags that people gave.
 
     Parameters
@@ -33,6 +38,8 @@ def evaluate(scores: Scores, Y: Any, metrics: str | Sequence[str], *, exclude: A
         by k, also where fewer are ranked.
     exclude : array-like or sparse, shape (n_images, n_tags), optional
         Entries that are not 0 are left out of the rankings, relevant or not.
+    siblings : array-like or sparse, shape (n_tags, n_tags), optional
+        Which tags are siblings, for ``psib@k``: not 0 where they are (`visterm.data.relations.sibling_sets`).
 
     Returns
     -------
@@ -42,17 +49,17 @@ def evaluate(scores: Scores, Y: Any, metrics: str | Sequence[str], *, exclude: A
     Raises
     ------
     UserError
-        If a metric does not exist or its k cannot be used.
+        If a metric does not exist, its k cannot be used, or it wants siblings and there are none.
     DataError
         If shapes do not fit, scores are not finite, or there is nothing to average.
     """
     judgements = Judgements.of(Y, exclude)
-    values = _measure(scores, judgements, metrics)
+    values = _measure(scores, judgements, metrics, siblings)
     return {name: _mean(name, array, judgements) for name, array in values.items()}
 
 
 def measure(
-    scores: Scores, Y: Any, metrics: str | Sequence[str], *, exclude: Any = None
+    scores: Scores, Y: Any, metrics: str | Sequence[str], *, exclude: Any = None, siblings: Any = None
 ) -> dict[str, NDArray[np.float64]]:
     """Give the values that `evaluate` averages, to compare two models image by image.
 
@@ -62,37 +69,48 @@ def measure(
         One value an image, or a tag (``word_``, ``tag_p``, ``tag_r``), NaN where nothing is relevant;
         shape (1,) for ``tag_f1`` and ``n_plus``, which are no means.
     """
-    return _measure(scores, Judgements.of(Y, exclude), metrics)
+    return _measure(scores, Judgements.of(Y, exclude), metrics, siblings)
 
 
-def _measure(scores: Scores, judgements: Judgements, metrics: str | Sequence[str]) -> dict[str, NDArray[np.float64]]:
-    wanted = check_metrics(metrics)
-    evidence = _collect(scores, judgements, list(wanted.values()))
+def _measure(
+    scores: Scores, judgements: Judgements, metrics: str | Sequence[str], siblings: Any
+) -> dict[str, NDArray[np.float64]]:
+    wanted = check_metrics(metrics, siblings=siblings is not None)
+    evidence = _collect(scores, judgements, list(wanted.values()), siblings)
     return {
         name: getattr(evidence[metric.of], metric.measure)(*([k] if metric.takes_k else []))
         for name, (metric, k) in wanted.items()
     }
 
 
-def _collect(scores: Scores, judgements: Judgements, wanted: list[Wanted]) -> dict[str, TagRanks | GivenTags | Ranks]:
+def _collect(scores: Scores, judgements: Judgements, wanted: list[Wanted], siblings: Any) -> dict[str, Evidence]:
     """Go through the scores once, or twice for words, and gather only what the wanted metrics need."""
     kinds = {metric.of for metric, _ in wanted}
     tags = TagRanker(judgements) if "image" in kinds else None
     given = GivenTags(judgements, {k for metric, k in wanted if metric.of == "tag"}) if "tag" in kinds else None
     images = ImageRanker(judgements) if "word" in kinds else None
+    near = (
+        SiblingTags(judgements, siblings, {k for metric, k in wanted if metric.of == "sibling"})
+        if "sibling" in kinds
+        else None
+    )
     blocks = ScoreBlocks(scores, judgements)
     for rows, block in blocks.go_through(again=images is not None):
         if tags:
             tags.add(rows, block)
         if given:
             given.add(rows, block)
+        if near:
+            near.add(rows, block)
         if images:
             images.gather(rows, block)
-    evidence: dict[str, TagRanks | GivenTags | Ranks] = {}
+    evidence: dict[str, Evidence] = {}
     if tags:
         evidence["image"] = tags.result()
     if given:
         evidence["tag"] = given
+    if near:
+        evidence["sibling"] = near
     if images:
         for rows, block in blocks.go_again():
             images.count(rows, block)

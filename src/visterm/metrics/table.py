@@ -23,17 +23,18 @@ class Metric:
         What users type, before the ``@`` if it takes a k.
     summary : str
         One line for lists and docs.
-    of : {"image", "tag", "word"}
-        Whether tags are ranked for each image, given to all images and counted tag by tag, or each used as a query.
+    of : {"image", "tag", "word", "sibling"}
+        Whether tags are ranked for each image, given to all images and counted tag by tag, each used as a query, or
+        given to all images and compared with the siblings of the right ones.
     measure : str
-        The method of `TagRanks`, `GivenTags` or `Ranks` that gives its values; metrics are their mean.
+        The method of `TagRanks`, `GivenTags`, `Ranks` or `SiblingTags` that gives its values; metrics are their mean.
     takes_k : bool
         Whether it looks at the first k only, and is written ``name@k``.
     """
 
     name: str
     summary: str
-    of: Literal["image", "tag", "word"]
+    of: Literal["image", "tag", "word", "sibling"]
     measure: str
     takes_k: bool = False
 
@@ -70,23 +71,41 @@ METRICS = [
         "word_map", "mean over one-word queries of the average precision of the images", "word", "average_precision"
     ),
     Metric("word_p", "share of right images among the first k found by one word", "word", "precision", True),
+    Metric(
+        "psib", "share of tags right or sibling of a right one among an image's first k", "sibling", "precisions", True
+    ),
 ]
 
 
-def check_metrics(names: str | Sequence[str]) -> dict[str, Wanted]:
+def check_metrics(names: str | Sequence[str], *, siblings: bool = True) -> dict[str, Wanted]:
     """Understand metrics as users type them, ``map`` or ``p@5``; capitals do not matter.
+
+    Parameters
+    ----------
+    names : str or sequence of str
+    siblings : bool
+        Whether it is known which tags are siblings.
 
     Raises
     ------
     UnknownNameError
         If there is no such metric, with the nearest that there is.
     UserError
-        If the k is missing, not wanted, or not a whole number of 1 or more; or if no metric is named.
+        If the k is missing, not wanted, or not a whole number of 1 or more; if no metric is named; or if one wants
+        siblings and they are not known.
     """
     names = [names] if isinstance(names, str) else list(names)
     if not names:
         raise UserError(f"No metric is named; expected some of {', '.join(metric.example for metric in METRICS)}.")
-    return {name: _parse(name) for name in names}
+    wanted = {name: _parse(name) for name in names}
+    if not siblings:
+        for name, (metric, _) in wanted.items():
+            if metric.of == "sibling":
+                raise UserError(
+                    f"The metric '{name}' needs to know which tags are siblings. Pass an is-a CSV of child,parent "
+                    "(--isa FILE), or siblings= made by visterm.data.relations.sibling_sets."
+                )
+    return wanted
 
 
 def _parse(name: str) -> Wanted:

@@ -8,8 +8,8 @@ from pathlib import Path
 from visterm.core.errors import TagFileError
 
 
-def read_text(path: Path) -> str:
-    """Read a file as UTF-8, with or without a byte-order mark.
+def read_text(path: Path, what: str = "tag file") -> str:
+    """Read a file (`what`, in messages) as UTF-8, with or without a byte-order mark.
 
     Raises
     ------
@@ -19,14 +19,14 @@ def read_text(path: Path) -> str:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise TagFileError(f"The tag file {path} cannot be read: {error.strerror or error}.") from error
+        raise TagFileError(f"The {what} {path} cannot be read: {error.strerror or error}.") from error
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise TagFileError(f"The tag file {path} is in UTF-16; expected UTF-8. Save it as 'UTF-8' or 'CSV UTF-8'.")
+        raise TagFileError(f"The {what} {path} is in UTF-16; expected UTF-8. Save it as 'UTF-8' or 'CSV UTF-8'.")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise TagFileError(
-            f"The tag file {path} is not UTF-8: line {line} has the byte 0x{content[error.start]:02x}. "
+            f"The {what} {path} is not UTF-8: line {line} has the byte 0x{content[error.start]:02x}. "
             "Save it as 'UTF-8' or 'CSV UTF-8'."
         ) from error
