@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from visterm.cli import annotate, demo, evaluate, fit, index, info, lists, neighbours, search
+from visterm.cli import annotate, demo, evaluate, fit, index, info, lists, neighbours, reproduce, search
 
 app = typer.Typer(
     name="visterm",
@@ -42,3 +42,4 @@ app.command("models")(lists.models)
 app.command("encoders")(lists.encoders)
 app.command("metrics")(lists.metrics)
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
+app.command("reproduce", epilog=reproduce.EXAMPLES)(reproduce.reproduce)

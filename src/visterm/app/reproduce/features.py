@@ -1,0 +1,62 @@
+"""Features of photos, encoded once and kept by what they depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from visterm.app.reproduce.problem import Rows
+from visterm.app.reproduce.record import key_of
+from visterm.app.rows import encode_corpus
+from visterm.app.tagger import make_encoder
+from visterm.core.progress import Progress
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.corpus import Corpus
+
+
+def encoded_rows(
+    parts: Sequence[Corpus],
+    vocabulary: Vocabulary,
+    cache: Path,
+    spec: str,
+    seed: int,
+    n_jobs: int | None,
+    progress: Progress,
+) -> list[Rows]:
+    """Encode training, validation and test photos, or read what was encoded of the same photos before."""
+    made = make_encoder(spec, {}, {"random_state": seed, "n_jobs": n_jobs})
+    names = [[str(image) for image in part.images] for part in parts]
+    key = key_of(version("visterm"), made.get_params(), seed, names, [part.tags for part in parts])
+    path = cache / f"features-{key}.npz"
+    if path.is_file():
+        with np.load(path, allow_pickle=False) as stored:
+            return [Rows(_unpacked(stored, f"X{i}"), _unpacked(stored, f"Y{i}")) for i in range(len(parts))]
+    made.fit(parts[0].images, skip_unreadable=True, progress=progress)
+    rows = [Rows(*encode_corpus(made, part, vocabulary, progress)[:2]) for part in parts]
+    cache.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}")
+    packed: dict[str, Any] = {}
+    for i, part in enumerate(rows):
+        packed |= _packed(part.X, f"X{i}") | _packed(part.Y, f"Y{i}")
+    np.savez(temporary, **packed)
+    temporary.replace(path)
+    return rows
+
+
+def _packed(matrix: Any, name: str) -> dict[str, Any]:
+    if not sp.issparse(matrix):
+        return {name: matrix}
+    parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": matrix.shape}
+    return {f"{name}_{part}": np.asarray(value) for part, value in parts.items()}
+
+
+def _unpacked(stored: Any, name: str) -> Any:
+    if name in stored:
+        return stored[name]
+    parts = tuple(stored[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
+    return sp.csr_array(parts, shape=tuple(stored[f"{name}_shape"]))

@@ -1,0 +1,91 @@
+"""Line plots as PNG files, in colours and marks that can be told apart without seeing colours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from visterm.core.errors import MissingExtraError
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
+"""Okabe and Ito's palette, from the most to the least easily told apart on white."""
+
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
+STYLES = ("-", "--", "-.", ":")
+SHOWN_MARKS = 12
+
+Line = tuple[Sequence[float], Sequence[float]]
+
+
+def require_plots() -> None:
+    """Say before any long work that pictures cannot be drawn.
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    """
+    _figure_class()
+
+
+def draw_lines(
+    path: Path,
+    panels: Sequence[tuple[str, Mapping[str, Line]]],
+    *,
+    x: str,
+    y: str | Sequence[str],
+    log_x: bool = False,
+    log_y: bool = False,
+) -> None:
+    """Draw panels side by side, each with a title, named lines and a legend.
+
+    Parameters
+    ----------
+    path : Path
+        The PNG file.
+    panels : sequence of (title, lines)
+        A line is named, and is its x and its y; a name has the same colour in all panels.
+    x : str
+        What is on the x axis, with its unit.
+    y : str or sequence of str
+        What is on the y axis; one for all panels, or one for each.
+    log_x, log_y : bool
+        Logarithmic axes.
+    """
+    ys = [y] * len(panels) if isinstance(y, str) else list(y)
+    names = list(dict.fromkeys(name for _, lines in panels for name in lines))
+    looks = {name: (COLOURS[i % len(COLOURS)], MARKS[i % len(MARKS)], STYLES[i % 4]) for i, name in enumerate(names)}
+    figure = _figure_class()(figsize=(0.6 + 4.9 * len(panels), 4.2), dpi=150, layout="constrained")
+    for number, (title, lines) in enumerate(panels, start=1):
+        axes = figure.add_subplot(1, len(panels), number)
+        for name, (xs, values) in lines.items():
+            colour, mark, style = looks[name]
+            axes.plot(
+                xs, values, color=colour, linestyle=style, marker=mark, markersize=5, linewidth=1.6, label=name,
+                markevery=max(1, len(xs) // SHOWN_MARKS),
+            )  # fmt: skip
+        axes.set_title(title, fontsize=11, loc="left")
+        axes.set_xlabel(x)
+        axes.set_ylabel(ys[number - 1])
+        if log_x:
+            axes.set_xscale("log")
+        if log_y:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
+        axes.grid(color="#dddddd", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=8.5)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Software": "visterm"})
+
+
+def _figure_class() -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Drawing needs the package '{error.name}'. Install it with: pip install 'visterm[plot]'"
+        ) from error
+    return Figure

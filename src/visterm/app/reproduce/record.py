@@ -1,0 +1,102 @@
+"""Finished fits and judgements as JSON files, so that a comparison goes on where it was stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import CorruptFileError
+
+Record = dict[str, Any]
+
+
+class Records:
+    """A folder of results, one file each, named by what they depend on.
+
+    Parameters
+    ----------
+    folder : Path
+        Made when the first result is kept.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, group: str, key: str) -> Record | None:
+        """Find a result that was kept; None where there is none.
+
+        Raises
+        ------
+        CorruptFileError
+            If the file is not what was written.
+        """
+        path = self._path(group, key)
+        if not path.is_file():
+            return None
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise CorruptFileError(
+                f"{path} is not a result of this command. Remove it to have it made anew."
+            ) from error
+        if not isinstance(record, dict):
+            raise CorruptFileError(f"{path} is not a result of this command. Remove it to have it made anew.")
+        return record
+
+    def put(self, group: str, key: str, record: Record) -> None:
+        """Keep a result, whole or not at all."""
+        path = self._path(group, key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_text(path, json.dumps(jsonable(record), indent=1, ensure_ascii=False) + "\n")
+
+    def get_values(self, group: str, key: str) -> dict[str, NDArray[np.float64]] | None:
+        """Find the values image by image that were kept with a result."""
+        path = self._path(group, key).with_suffix(".npz")
+        if not path.is_file():
+            return None
+        with np.load(path, allow_pickle=False) as stored:
+            return {name.replace("_at_", "@"): stored[name] for name in stored.files}
+
+    def put_values(self, group: str, key: str, values: dict[str, NDArray[np.float64]]) -> None:
+        """Keep values image by image; call it before `put`, which marks the result as finished."""
+        path = self._path(group, key).with_suffix(".npz")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{os.getpid()}-{path.name}")
+        named: dict[str, Any] = {name.replace("@", "_at_"): array for name, array in values.items()}
+        np.savez_compressed(temporary, **named)
+        os.replace(temporary, path)
+
+    def _path(self, group: str, key: str) -> Path:
+        return self._folder / group / f"{key}.json"
+
+
+def key_of(*parts: Any) -> str:
+    """Name a result by what it depends on."""
+    return hashlib.sha256(json.dumps(jsonable(parts), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def jsonable(value: Any) -> Any:
+    """Give numbers of NumPy, tuples and non-finite numbers in the forms that JSON has."""
+    if isinstance(value, dict):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file under another name and rename it."""
+    temporary = path.with_name(f".{os.getpid()}-{path.name}")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)

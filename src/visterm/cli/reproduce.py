@@ -1,0 +1,104 @@
+"""`visterm reproduce`: run a paper's comparison again, and write its tables and figures beside the paper's own."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from visterm.cli import options
+from visterm.cli.output import say, table
+from visterm.cli.progress import Bars
+
+EXAMPLES = (
+    "Examples:  visterm reproduce wsabie --quick   ·   "
+    "visterm reproduce wsabie --data corel5k --wordnet /usr/share/wordnet -o wsabie   ·   "
+    "visterm reproduce vse-ens --data nuswide --time-budget 60"
+)
+
+
+class Paper(StrEnum):
+    """The papers whose comparisons can be run."""
+
+    WSABIE = "wsabie"
+    VSE_ENS = "vse-ens"
+
+
+def reproduce(
+    paper: Annotated[Paper, typer.Argument(help="Whose comparison.", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--out", help="The folder of the report; a run in the same folder goes on [default: reproduce-PAPER]."
+        ),
+    ] = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--data",
+            help="A folder of Corel5k, Delicious (wsabie), NUS-WIDE or Delicious (vse-ens), or their parent; repeat "
+            "for more [default: drawn data only].",
+        ),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="Run this model only; repeat for more [default: all that the paper compares]."),
+    ] = None,
+    encoder: Annotated[
+        str, typer.Option(help="For photos (wsabie): a name from `visterm encoders`, such as visterms or onnx:FILE.")
+    ] = "visterms",
+    wordnet: Annotated[
+        Path | None,
+        typer.Option(
+            help="WordNet's database files, for sibling precision on real tags (wsabie) [default: not measured there]."
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Tiny drawn data, two settings a method: does everything run?")
+    ] = False,
+    time_budget: Annotated[
+        float | None,
+        typer.Option(min=0, help="Begin no fit after so many minutes; the report says what is missing.", metavar="MIN"),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same data, same choices.")] = 0,
+    jobs: options.Jobs = None,
+) -> None:
+    """Run a paper's comparison again: settings chosen on validation rows, test rows touched once."""
+    from visterm.app.reproduce.run import Outcome
+    from visterm.app.reproduce.vse_ens import reproduce_vse_ens
+    from visterm.app.reproduce.wsabie import reproduce_wsabie
+
+    folder = out or Path(f"reproduce-{paper.value}")
+    outcome: Outcome
+    if paper is Paper.WSABIE:
+        outcome = reproduce_wsabie(
+            folder,
+            data=data or [],
+            models=model or [],
+            encoder=encoder,
+            wordnet=wordnet,
+            quick=quick,
+            minutes=time_budget,
+            seed=seed,
+            n_jobs=jobs,
+            progress=Bars(),
+        )
+    else:
+        outcome = reproduce_vse_ens(
+            folder,
+            data=data or [],
+            models=model or [],
+            quick=quick,
+            minutes=time_budget,
+            seed=seed,
+            n_jobs=jobs,
+            progress=Bars(),
+        )
+    rows = [[claim.first, claim.second, claim.of, claim.problem, claim.verdict] for claim in outcome.claims]
+    if rows:
+        table(rows, ["the paper has this", "above this", "by", "here on", "holds here"])
+    if outcome.unfinished:
+        say(f"No time for {len(outcome.unfinished)} parts; the same command goes on with them.")
+    say(f"The report is {outcome.report}")
