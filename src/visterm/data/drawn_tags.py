@@ -138,9 +138,9 @@ def draw_visterms(
 ) -> DrawnVisterms:
     """Draw images whose visterms tell of their tags, of the families of these, and of nothing.
 
-    Each tag, family and field has a few visterms of its own. Every block of an image shows one of those, by
-    the shares in `TELLING`: of one of its tags, of that tag's family or of its field; or any visterm at all. So a model that learns
-    what the tags of a family have in common knows rare tags better.
+    Each tag, family and field has a few visterms of its own. Every block of an image shows one of those, by the shares
+    in `TELLING`: of one of its tags, of that tag's family or of its field; or any visterm at all. So a model that
+    learns what the tags of a family have in common knows rare tags better.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def draw_lines(
     log_x: bool = False,
     log_y: bool = False,
 ) -> None:
-    """Draw panels side by side, each with a title, named lines and a legend.
+    """Draw panels side by side, each with a title, named lines, and one legend beside them.
 
     Parameters
     ----------
@@ -55,13 +55,14 @@ def draw_lines(
     """
     ys = [y] * len(panels) if isinstance(y, str) else list(y)
     names = list(dict.fromkeys(name for _, lines in panels for name in lines))
-    looks = {name: (COLOURS[i % len(COLOURS)], MARKS[i % len(MARKS)], STYLES[i % 4]) for i, name in enumerate(names)}
-    figure = _figure_class()(figsize=(0.6 + 4.9 * len(panels), 4.2), dpi=150, layout="constrained")
+    looks = {name: _look(i) for i, name in enumerate(names)}
+    figure = _figure_class()(figsize=(2.4 + 4.4 * len(panels), 4.0), dpi=150, layout="constrained")
+    drawn: dict[str, Any] = {}
     for number, (title, lines) in enumerate(panels, start=1):
         axes = figure.add_subplot(1, len(panels), number)
         for name, (xs, values) in lines.items():
             colour, mark, style = looks[name]
-            axes.plot(
+            (drawn[name],) = axes.plot(
                 xs, values, color=colour, linestyle=style, marker=mark, markersize=5, linewidth=1.6, label=name,
                 markevery=max(1, len(xs) // SHOWN_MARKS),
             )  # fmt: skip
@@ -76,9 +77,15 @@ def draw_lines(
             axes.set_ylim(bottom=0)
         axes.grid(color="#dddddd", linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=8.5)
+    figure.legend(handles=[drawn[name] for name in names], loc="outside right upper", frameon=False, fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Software": "visterm"})
+
+
+def _look(number: int) -> tuple[str, str, str]:
+    """Give a line its colour, mark and style; no two of the first 32 lines have all three in common."""
+    turn = number // len(COLOURS)
+    return COLOURS[number % len(COLOURS)], MARKS[(number + turn) % len(MARKS)], STYLES[(number + turn) % len(STYLES)]
 
 
 def _figure_class() -> Any:
