@@ -260,6 +260,8 @@ def test_the_quick_wsabie_comparison_says_which_orders_hold(tmp_path: Path) -> N
         assert (tmp_path / "figures" / f"precision-{problem}.png").stat().st_size > 5000
     again = reproduce_wsabie(tmp_path, models=models, quick=True, n_jobs=1, minutes=0)
     assert [claim.verdict for claim in again.claims] == [claim.verdict for claim in outcome.claims]
+    assert again.unfinished == []
+    assert again.report.read_text() == report
 
 
 def _counting(judged: list[Rows]) -> Any:

@@ -75,7 +75,7 @@ def image_problems(source: Source, data: Sequence[Path]) -> Iterator[Problem]:
     if not found:
         yield scene_problem(
             source.cache,
-            300 if source.quick else 3000,
+            240 if source.quick else 3000,
             encoder=source.encoder,
             seed=source.seed,
             n_jobs=source.n_jobs,

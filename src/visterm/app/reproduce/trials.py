@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from visterm.app.reproduce.arms import Arm, Settings
 from visterm.app.reproduce.costs import measure_cost
 from visterm.app.reproduce.measures import judge, validation_map
 from visterm.app.reproduce.problem import Problem
-from visterm.app.reproduce.record import Record, Records, key_of
+from visterm.app.reproduce.record import Record, Records, jsonable, key_of
 from visterm.app.reproduce.watch import EnoughError, Watch
 from visterm.core.errors import DivergedError
 from visterm.core.progress import SILENT, Progress
@@ -154,6 +154,29 @@ class Trials:
         model, _ = self._train(problem, chosen.arm, chosen.settings, task)
         self._kept[_slot(problem, chosen.arm)] = key, model
         return model
+
+    def derive(self, problem: Problem, chosen: Chosen, name: str, work: Callable[[Any], Any]) -> Any:
+        """Give what some work makes of the fitted model of a chosen setting, or gave before: lists and numbers.
+
+        Parameters
+        ----------
+        name : str
+            Of the work, and of what it depends on besides the model and the test rows.
+        work : callable
+            Is given the model.
+
+        Raises
+        ------
+        OutOfTimeError
+            If the model would have to be fitted again after the end of the time.
+        """
+        group = _group(problem, "derived")
+        key = key_of(self._key(problem, chosen.arm, chosen.settings), problem.test_fingerprint, name)
+        record = self._records.get(group, key)
+        if record is None:
+            record = {"name": name, "result": jsonable(work(self.model(problem, chosen)))}
+            self._records.put(group, key, record)
+        return record["result"]
 
     def forget(self, problem: Problem) -> None:
         """Let go of the models of a problem."""
