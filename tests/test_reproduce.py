@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from visterm.core.registry import Entry, Registry
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
 from visterm.metrics import average_precisions
+from visterm.models.knn import Knn
 from visterm.models.wsabie import Wsabie
 
 SMALL = Arm("WSABIE", "wsabie", {"dim": 8, "epochs": 6, "patience": 2}, {"learning_rate": (0.005, 0.02)})
@@ -262,6 +264,82 @@ def test_the_quick_wsabie_comparison_says_which_orders_hold(tmp_path: Path) -> N
     assert [claim.verdict for claim in again.claims] == [claim.verdict for claim in outcome.claims]
     assert again.unfinished == []
     assert again.report.read_text() == report
+
+
+class Steps(Wsabie):
+    """Stands in for methods with passive-aggressive steps."""
+
+    def __init__(
+        self, *, aggressiveness: float = 1.0, epochs: int = 8, patience: int = 3, random_state: int = 0
+    ) -> None:
+        super().__init__(dim=8, epochs=epochs, patience=patience, learning_rate=0.02, random_state=random_state)
+        self.aggressiveness = aggressiveness
+
+
+class Tree(Knn):
+    """Stands in for approximate neighbours."""
+
+    def __init__(self, *, levels: int = 2, n_neighbors: int = 20, random_state: int = 0) -> None:
+        super().__init__(n_neighbors=n_neighbors, power=1.0, random_state=random_state)
+        self.levels = levels
+
+
+class Sum(Wsabie):
+    """Stands in for ensembles."""
+
+    def __init__(self, *, members: tuple[Any, ...] = (), random_state: int = 0) -> None:
+        super().__init__(**members[0][1], random_state=random_state)
+        self.members = members
+
+
+def test_all_methods_together_make_every_table_figure_and_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    wsabie, steps = "visterm.models.wsabie:Wsabie", f"{__name__}:Steps"
+    stand_ins = {
+        **dict.fromkeys(("wsabie", "auc_embedding", "owpc_sgd", "warp_linear"), wsabie),
+        **dict.fromkeys(("pamir_ia", "one_vs_rest"), steps),
+        "rp_knn": f"{__name__}:Tree",
+        "ensemble": f"{__name__}:Sum",
+        "knn": "visterm.models.knn:Knn",
+        "ridge": "visterm.models.ridge:Ridge",
+        "prior": "visterm.models.prior:Prior",
+    }
+    table = Registry("model", [Entry(name, target, "") for name, target in stand_ins.items()], group="visterm.none")
+    monkeypatch.setattr("visterm.app.reproduce.arms.MODELS", table)
+    monkeypatch.setattr("visterm.app.reproduce.trials.MODELS", table)
+    monkeypatch.setattr("visterm.app.reproduce.wsabie.image_problems", lambda *_: [planted_problem()])
+    outcome = reproduce_wsabie(tmp_path, quick=True, n_jobs=1)
+    report = outcome.report.read_text()
+    assert outcome.unfinished == []
+    assert "Left out" not in report
+    for part in ("Table 7", "Section 6.4 on planted: the size of leaves", "WSABIE-10 + WSABIE-20", "OWPC-SGD by"):
+        assert part in report
+    for figure in ("precision", "training", "leaves", "lost"):
+        assert (tmp_path / "figures" / f"{figure}-planted.png").stat().st_size > 5000
+    wheres = " ".join(claim.where for claim in outcome.claims)
+    assert all(part in wheres for part in ("Table 2", "Table 5", "Table 6", "Table 7", "Figure 2", "section 6.4"))
+
+
+def test_the_command_prints_what_holds_and_where_the_report_is(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    command = ["reproduce", "vse-ens", "--quick", "--model", "wsabie", "--jobs", "1", "-o", str(tmp_path / "out")]
+    done = subprocess.run(
+        [sys.executable, "-m", "visterm", *command], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "holds here" in done.stdout
+    assert str(tmp_path / "out" / "report.md") in done.stderr
+    wrong = subprocess.run(
+        [sys.executable, "-m", "visterm", "reproduce", "vse-ens", "--model", "wsabi"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert wrong.returncode == 2
+    assert "no model 'wsabi'" in wrong.stderr
 
 
 def _counting(judged: list[Rows]) -> Any:
