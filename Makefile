@@ -49,5 +49,5 @@ $(VENV)/.base: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --quiet -c constraints.txt -e '.[dev,onnx]'
+	$(PIP) install --quiet -c constraints.txt -e '.[dev,onnx,plot]'
 	@touch $@ $(VENV)/.base
