@@ -56,6 +56,16 @@ def broken(tmp_path):
     return path
 
 
+def wants_pixels(name):
+    if ENCODERS.load(name).reads != "pixels":
+        pytest.skip(f"{name} opens no image")
+
+
+def wants_names(name):
+    if ENCODERS.load(name).reads != "names":
+        pytest.skip(f"{name} looks at pixels")
+
+
 def as_array(rows):
     return rows.toarray() if sp.issparse(rows) else rows
 
@@ -90,6 +100,7 @@ def test_a_row_does_not_depend_on_its_company(name, make, photos):
 
 @encoders
 def test_arrays_are_encoded_as_the_files_that_hold_them(name, make, photos):
+    wants_pixels(name)
     encoder = make(name).fit(photos)
     pixels = [np.asarray(Image.open(path)) for path in photos]
     assert_same_bytes(encoder.transform(pixels), encoder.transform(photos))
@@ -98,6 +109,7 @@ def test_arrays_are_encoded_as_the_files_that_hold_them(name, make, photos):
 
 @encoders
 def test_very_small_and_very_long_images_have_a_row_too(name, make, photos):
+    wants_pixels(name)
     encoder = make(name).fit(photos)
     images = [np.full(shape, 90, np.uint8) for shape in [(1, 1, 3), (2, 2, 3), (1, 300, 3), (300, 1, 3)]]
     rows = as_array(encoder.transform(images))
@@ -107,6 +119,7 @@ def test_very_small_and_very_long_images_have_a_row_too(name, make, photos):
 
 @encoders
 def test_images_that_cannot_be_read_are_skipped_and_listed(name, make, photos, broken):
+    wants_pixels(name)
     encoder = make(name).fit(photos)
     missing = broken.with_name("missing.png")
     rows, kept, skipped = encoder.encode([photos[0], broken, *photos[1:3], missing])
@@ -118,12 +131,14 @@ def test_images_that_cannot_be_read_are_skipped_and_listed(name, make, photos, b
 
 @encoders
 def test_transform_raises_for_an_image_that_cannot_be_read(name, make, photos, broken):
+    wants_pixels(name)
     with pytest.raises(ImageError, match=r"broken\.jpeg"):
         make(name).fit(photos).transform([photos[0], broken])
 
 
 @encoders
 def test_fit_skips_unreadable_images_only_if_asked(name, make, photos, broken):
+    wants_pixels(name)
     encoder = make(name)
     if not encoder._learns():
         pytest.skip(f"{name} learns nothing, so fit reads no images")
@@ -132,6 +147,23 @@ def test_fit_skips_unreadable_images_only_if_asked(name, make, photos, broken):
     assert encoder.fit([*photos, broken], skip_unreadable=True).transform(photos).shape[0] == len(photos)
     with pytest.raises(DataError):
         encoder.fit([broken], skip_unreadable=True)
+
+
+@encoders
+def test_an_encoder_of_names_opens_no_file_and_takes_texts_paths_and_numbers_alike(name, make):
+    wants_names(name)
+    encoder = make(name).fit(["nowhere/1.jpg", 7, "Île"])
+    assert_same_bytes(encoder.transform([Path("nowhere/1.jpg"), "7", "Île"]), np.eye(3, dtype=np.float32))
+
+
+@encoders
+def test_an_encoder_of_names_refuses_images_that_it_was_not_fitted_on(name, make, photos):
+    wants_names(name)
+    encoder = make(name).fit(photos[:3])
+    with pytest.raises(DataError, match=r"3\.png' is not among the 3 .* knows images by number only"):
+        encoder.encode(photos)
+    with pytest.raises(DataError, match="does not look at pixels"):
+        encoder.encode([np.zeros((4, 4, 3), np.uint8)])
 
 
 @encoders
@@ -234,7 +266,7 @@ def test_encoding_reports_each_image(name, make, photos, broken):
         def finish(self):
             self.open -= 1
 
-    encoder = make(name).fit(photos, progress=(fitting := Counter()))
+    encoder = make(name).fit([*photos, broken], skip_unreadable=True, progress=(fitting := Counter()))
     encoder.encode([*photos, broken], progress=(encoding := Counter()))
     assert encoding.steps == len(photos) + 1
     assert fitting.open == encoding.open == 0

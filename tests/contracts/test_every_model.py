@@ -298,3 +298,24 @@ def test_every_kind_of_random_state_is_taken_and_equal_states_give_equal_bytes(n
         first, second = (create(name, random_state=make()).fit(planted.X_train, planted.Y_train) for _ in range(2))
         assert_same_bytes(first, second)
     create(name, random_state=None).fit(planted.X_train, planted.Y_train)
+
+
+@models
+def test_images_known_only_by_number_need_no_features(name, planted):
+    Y = planted.Y_train[:60]
+    model = create(name).fit(None, Y)
+    same = create(name).fit(sp.eye_array(60, format="csr"), Y)
+    assert_same_bytes(model, same)
+    scores = model.decision_function(None)
+    assert scores.shape == Y.shape
+    np.testing.assert_array_equal(scores, same.decision_function(sp.eye_array(60, format="csc")))
+    np.testing.assert_array_equal(model.annotate(None, 4).ids, same.annotate(None, 4).ids)
+    np.testing.assert_array_equal(dense(model.image_rows(None)), dense(same.image_rows(None)))
+    assert model.annotate(np.eye(60)[7:8], 3).ids.tolist() == model.annotate(None, 3).ids[7:8].tolist()
+
+
+@models
+def test_no_features_for_a_model_of_features_are_refused_with_advice(name, fitted):
+    for ask in (fitted[name].image_rows, fitted[name].annotate, fitted[name].decision_function):
+        with pytest.raises(DataError, match=r"fitted on features \(40 an image\)"):
+            ask(None)

@@ -6,6 +6,7 @@ from visterm.core.registry import Entry, Registry
 
 WSABIE = "Weston, Bengio, Usunier 2010"
 PAMIR = "Grangier, Bengio 2008"
+VSE_ENS = "Guo, Zhai, Yuan, Liu, Wang 2018"
 
 MODELS = Registry(
     "model",
@@ -25,6 +26,7 @@ ENCODERS = Registry(
             "visterms", "visterm.encoders.visterms:Visterms", "bag of visual words of texture and colour blocks", PAMIR
         ),
         Entry("onnx", "visterm.encoders.onnx:Onnx", "an output of any image network in an ONNX file", extra="onnx"),
+        Entry("ids", "visterm.encoders.ids:Ids", "the number of an image that has no pixels: identity rows", VSE_ENS),
     ],
     group="visterm.encoders",
 )

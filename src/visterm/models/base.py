@@ -14,7 +14,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from visterm.core.checks import all_finite, as_csr, as_generator, check_k, check_magnitude, check_size, check_tags
-from visterm.core.errors import DivergedError, ShapeError
+from visterm.core.errors import DataError, DivergedError, ShapeError
+from visterm.core.identity import count_rows, identity_rows, is_identity
 from visterm.core.products import top_k_products
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Ranking
@@ -33,16 +34,22 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
     `_fit` sets attributes that end in ``_``. A model whose space is not tag space also sets ``tag_rows_``
     (n_tags, width), the matrix V; without it V is the identity, and image rows are the rows of tag scores.
 
+    Wherever features are asked for, None stands for all images of a model that knows images by number: one that was
+    fitted on sparse identity rows, or on None.
+
     Attributes
     ----------
     n_features_in_ : int
         Columns of the `X` that it was fitted on.
     n_tags_ : int
         Columns of the `Y` that it was fitted on.
+    by_number_ : bool
+        There and True if `X` was the identity, as CSR or None.
     """
 
     n_features_in_: int
     n_tags_: int
+    by_number_: bool
 
     # -- what callers use ---------------------------------------------------------------------------------------------
 
@@ -51,8 +58,8 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like or sparse, shape (n_images, n_features)
-            Image features.
+        X : array-like or sparse, shape (n_images, n_features), or None
+            Image features. None is short for images known only by number: identity rows, (n_images, n_images).
         Y : array-like or sparse, shape (n_images, n_tags) or (n_images,)
             Above 0: given; 0: unknown; below 0: explicitly not.
         valid : tuple (X, Y), optional
@@ -74,8 +81,10 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         """
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
-        X = self._check_features(X, reset=True)
+        X = self._check_features(identity_rows(count_rows(Y)) if X is None else X, reset=True)
         Y = check_tags(Y, X.shape[0])
+        if is_identity(X):
+            self.by_number_ = True
         if valid is not None:
             X_valid = self._check_features(valid[0])
             valid = X_valid, check_tags(valid[1], X_valid.shape[0])
@@ -130,7 +139,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like or sparse, shape (n_images, n_features)
+        X : array-like or sparse, shape (n_images, n_features), or None
             Image features.
         k : int
             How many tags; 0 means all.
@@ -203,12 +212,22 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
             yield rows, self._scores(self._image_rows(X[rows]))
 
     def _check_features(self, X: Any, *, reset: bool = False) -> Matrix:
+        if X is None:
+            X = self._own_images()
         if sp.issparse(X) and X.format != "csr":
             X = X.tocsr()
         X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float32, order="C")
         X = as_csr(X) if sp.issparse(X) else X
         check_magnitude(X.data if sp.issparse(X) else X, MAX_FEATURE, "X")
         return X
+
+    def _own_images(self) -> sp.csr_array:
+        if not getattr(self, "by_number_", False):
+            raise DataError(
+                "X is None, which stands for images known by number, but this model was fitted on features "
+                f"({self.n_features_in_} an image). Pass the features of the images."
+            )
+        return identity_rows(self.n_features_in_)
 
     def _refuse_non_finite(self) -> None:
         for name, value in vars(self).items():

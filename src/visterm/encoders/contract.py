@@ -1,0 +1,162 @@
+"""What every encoder promises, whether it looks at pixels or only at names: one row an image, under a fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from visterm.core.errors import DataError, ImageError
+from visterm.core.persist import json_params
+from visterm.core.progress import SILENT, Progress
+from visterm.core.types import Matrix, Skipped
+
+
+class Encoded(NamedTuple):
+    """Feature rows with the images that they belong to.
+
+    Attributes
+    ----------
+    rows : array or CSR of float32, shape (n_readable, n_features)
+    kept : ndarray of int64, shape (n_readable,)
+        The position of each row's image among those given.
+    skipped : list of Skipped
+        The images that could not be read.
+    """
+
+    rows: Matrix
+    kept: NDArray[np.int64]
+    skipped: list[Skipped]
+
+
+class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """Turns images into feature rows, whatever it looks at: `Encoder` is this for pixels, `Ids` for names.
+
+    Learned attributes end in ``_`` and are saved with the run. Parameters that do not change the output are named in
+    `speed_params`.
+    """
+
+    reads: ClassVar[Literal["pixels", "names"]] = "pixels"
+    """What it looks at. An encoder of names opens no file, and knows only the images that it was fitted on."""
+
+    speed_params: tuple[str, ...] = ("n_jobs", "batch_size")
+    """Constructor parameters that leave the output as it is: not part of the fingerprint."""
+
+    argument: str | None = None
+    """The constructor parameter that is filled by what stands after a colon in ``--encoder name:argument``."""
+
+    test_params: ClassVar[dict[str, Any]] = {}
+    """Constructor parameters of a small, quick instance: what the contract suite runs on."""
+
+    location_attributes: tuple[str, ...] = ()
+    """Learned attributes that say where something lies and not what it is: saved, but not part of the fingerprint."""
+
+    def fit(
+        self, images: Sequence[Any], y: Any = None, *, skip_unreadable: bool = False, progress: Progress = SILENT
+    ) -> Self:
+        """Learn from images; for encoders that learn nothing, only checks.
+
+        Parameters
+        ----------
+        images : sequence
+            Paths or uint8 arrays (height, width, 3); of an encoder that reads names, texts, paths or whole numbers.
+        y : ignored
+        skip_unreadable : bool
+            Leave out images that cannot be read (`encode` lists them) instead of raising `ImageError`.
+        progress : Progress
+            Told of each image and step.
+        """
+        if len(images) == 0:
+            raise DataError(f"{type(self).__name__} was given no images to learn from; at least 1 is needed.")
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+        self._fit_images(images, skip_unreadable, progress)
+        self.fitted_ = True
+        return self
+
+    def transform(self, images: Sequence[Any]) -> Matrix:
+        """Encode images: exactly one row each, in order.
+
+        Raises
+        ------
+        ImageError
+            If one cannot be read; `encode` skips and lists such images instead.
+        DataError
+            If the encoder reads names, and was not fitted on one.
+        """
+        rows, _, skipped = self.encode(images)
+        if skipped:
+            raise ImageError(skipped[0].image, skipped[0].reason)
+        return rows
+
+    def encode(self, images: Sequence[Any], *, progress: Progress = SILENT) -> Encoded:
+        """Encode the images that can be read, and list the others.
+
+        Parameters
+        ----------
+        images : sequence
+            As in `fit`.
+        progress : Progress
+            Told of each image.
+
+        Returns
+        -------
+        Encoded
+            Rows, the positions of their images, and the images skipped with reasons.
+
+        Raises
+        ------
+        DataError
+            If the encoder reads names, and was not fitted on one.
+        """
+        if not hasattr(self, "fitted_") and self._learns():
+            check_is_fitted(self)
+        progress.start("encode", len(images))
+        try:
+            return self._encode_images(images, progress)
+        finally:
+            progress.finish()
+
+    @property
+    def fingerprint(self) -> str:
+        """Name the output: changes whenever a parameter, a learned array or a network that shapes the rows does."""
+        digest = hashlib.sha256()
+        params = {k: v for k, v in json_params(self).items() if k not in self.speed_params}
+        digest.update(json.dumps([type(self).__name__, self._fingerprint_params(params)], sort_keys=True).encode())
+        for key, value in sorted(vars(self).items()):
+            if key.endswith("_") and not key.startswith("_") and key not in self.location_attributes:
+                digest.update(key.encode())
+                digest.update(_content(value))
+        return digest.hexdigest()[:16]
+
+    @abstractmethod
+    def _fit_images(self, images: Sequence[Any], skip_unreadable: bool, progress: Progress) -> None:
+        """Learn from images; set attributes ending in ``_``."""
+
+    @abstractmethod
+    def _encode_images(self, images: Sequence[Any], progress: Progress) -> Encoded:
+        """Give the rows of images; advance `progress` by each, it is started and finished outside."""
+
+    def _learns(self) -> bool:
+        """Say whether there is anything to encode by only after `fit`."""
+        return True
+
+    def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Replace what does not name its content (a path) by what does (a hash)."""
+        return params
+
+
+def _content(value: Any) -> bytes:
+    """Give the bytes that stand for a learned attribute."""
+    if isinstance(value, list):
+        return json.dumps(value).encode()
+    array = value.toarray() if sp.issparse(value) else np.asarray(value)
+    return np.ascontiguousarray(array).tobytes() if array.dtype != object else str(value).encode()

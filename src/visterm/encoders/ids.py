@@ -1,0 +1,73 @@
+"""Ids: images known only by number, each a row of the identity matrix; no file is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from visterm.core.errors import DataError
+from visterm.core.progress import Progress
+from visterm.encoders.contract import AnyEncoder, Encoded
+
+
+class Ids(AnyEncoder):
+    """Gives each image that it was fitted on a number, and the row of the identity matrix with that number.
+
+    An embedding model then learns a vector of its own for each image: the setting of the VSE-ens paper, and that of
+    recommenders, where an image is a user and a tag an item. An image may be named by a text, a path or a whole number;
+    7 and ``"7"`` are the same image. Images that `fit` was not given have no row, and are refused.
+
+    Attributes
+    ----------
+    names_ : list of str
+        The name of each row; images given twice have one row.
+
+    References
+    ----------
+    Guo, Zhai, Yuan, Liu, Wang: VSE-ens: Visual-semantic embeddings with efficient negative sampling. AAAI 2018.
+    """
+
+    reads: ClassVar[Literal["pixels", "names"]] = "names"
+
+    names_: list[str]
+
+    def _fit_images(self, images: Sequence[Any], skip_unreadable: bool, progress: Progress) -> None:
+        self._numbers = {name: number for number, name in enumerate(dict.fromkeys(map(_name, images)))}
+        self.names_ = list(self._numbers)
+
+    def _encode_images(self, images: Sequence[Any], progress: Progress) -> Encoded:
+        numbers = self._numbers_by_name()
+        columns = np.empty(len(images), np.int32)
+        for row, image in enumerate(images):
+            name = _name(image)
+            if name not in numbers:
+                raise DataError(
+                    f"The image '{name}' is not among the {len(numbers):,} that this model was fitted on, and it knows "
+                    "images by number only. Fit again with its tags, or use an encoder that looks at pixels."
+                )
+            columns[row] = numbers[name]
+            progress.advance()
+        n = len(images)
+        rows = sp.csr_array((np.ones(n, np.float32), columns, np.arange(n + 1)), shape=(n, len(numbers)))
+        return Encoded(rows, np.arange(n), [])
+
+    def _numbers_by_name(self) -> dict[str, int]:
+        """Give the number of each name: made at the first use after loading, as only the names are saved."""
+        if not hasattr(self, "_numbers"):
+            self._numbers = {name: number for number, name in enumerate(self.names_)}
+        return self._numbers
+
+
+def _name(image: Any) -> str:
+    if isinstance(image, str | os.PathLike):
+        return os.fspath(image)
+    if isinstance(image, int | np.integer) and not isinstance(image, bool):
+        return str(image)
+    raise DataError(
+        f"An image known by number is named by a text, a path or a whole number, not {type(image).__name__}. "
+        "The encoder 'ids' does not look at pixels; choose another one for that."
+    )
