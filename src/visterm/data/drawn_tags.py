@@ -134,6 +134,7 @@ def draw_visterms(
     n_features: int = 2000,
     words_an_image: int = 100,
     tags_an_image: float = 3.0,
+    exponent: float = 1.0,
     random_state: RandomState = 0,
 ) -> DrawnVisterms:
     """Draw images whose visterms tell of their tags, of the families of these, and of nothing.
@@ -149,12 +150,14 @@ def draw_visterms(
         Blocks of an image.
     tags_an_image : float
         As in `draw_pairs`.
+    exponent : float
+        How unequal the tags' frequencies are: 1 is Zipf's law, 0 makes them equal.
     random_state : int, RandomState, Generator or None
     """
     check_count(n_features, "n_features")
     check_count(words_an_image, "words_an_image")
     rng = as_generator(random_state)
-    dictionary = draw_dictionary(n_tags, random_state=rng)
+    dictionary = draw_dictionary(n_tags, exponent=exponent, random_state=rng)
     Y = draw_pairs(n_images, dictionary, tags_an_image=tags_an_image, random_state=rng)
     n_own = max(2, n_features // 250)
     words_of = [rng.integers(n_features, size=(n, n_own)) for n in (n_tags, dictionary.field.size)]

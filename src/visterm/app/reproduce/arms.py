@@ -100,8 +100,8 @@ ENSEMBLE_ARM = Arm("ensembles", "ensemble")
 LEAVES = (1, 2, 3, 4, 5, 6, 8)
 """Depths p of the tree of the approximate neighbours, for the trade of leaf size (WSABIE, section 6.4)."""
 
-BY_NUMBER = {"dim": 100, "epochs": 60, "patience": 5}
-NUMBER_RATES = (0.0015, 0.005, 0.015, 0.0005)
+BY_NUMBER = {"dim": 100, "epochs": 100, "patience": 5}
+NUMBER_RATES = (0.0015, 0.0005, 0.00015, 0.005)
 
 VSE_WARP = Arm("WARP", "wsabie", BY_NUMBER, {"learning_rate": NUMBER_RATES, "max_norm": NORMS})
 VSE_ENS = Arm(

@@ -37,13 +37,14 @@ def ensembles_part(comparison: Comparison, problem: Problem, *, quick: bool) -> 
         rows.append([_named(members), "ImageNet (paper)", *(percent(theirs[name]) for name in metrics)])
     header = ("ensemble", "data", *map(shown_metric, metrics))
     comparison.document.table(f"Table 7 on {problem.name}: ensembles of WSABIE", header, rows)
-    values = {_named(members): tested.values for members, tested in found.items()}
+    names = {members: _named([here[size] for size in members]) for members in found}
+    values = {names[members]: tested.values for members, tested in found.items()}
     compared: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((100, 200), (SINGLE,)), ((100, 200, 300), (100, 200))]
     for first, second in compared:
         if first in found and second in found:
             where = ("Table 7, ImageNet", paper.TABLE_7[first]["map"], paper.TABLE_7[second]["map"])
             comparison.claims.append(
-                metric_claim(_named(first), _named(second), "map", paper=where, problem=problem.name, values=values)
+                metric_claim(names[first], names[second], "map", paper=where, problem=problem.name, values=values)
             )
 
 

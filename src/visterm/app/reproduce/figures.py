@@ -74,7 +74,8 @@ def draw_lines(
         if log_y:
             axes.set_yscale("log")
         else:
-            axes.set_ylim(bottom=0)
+            highest = max(max(values, default=0.0) for _, values in lines.values())
+            axes.set_ylim(0, 1.05 * highest or 1.0)
         axes.grid(color="#dddddd", linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
     figure.legend(handles=[drawn[name] for name in names], loc="outside right upper", frameon=False, fontsize=9)

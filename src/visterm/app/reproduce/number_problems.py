@@ -15,7 +15,7 @@ from visterm.data.mulan import read_mulan
 from visterm.data.relations import sibling_sets
 from visterm.data.tag_formats.tables import read_table
 
-VALID_IMAGES = 10_000
+VALID_IMAGES = 5_000
 """Images, of those with two tags left, of which a second tag is held out to choose settings by."""
 
 
