@@ -1,10 +1,11 @@
 """The ten best of 109,444 tags for one image and for a thousand: ours, faiss and NumPy, interleaved, as ratios.
 
-One image is also compared with reading the matrix once (NumPy's matrix-vector product). Each timed call follows an
-untimed one of the same side, so that no side pays for threads that another left spinning. Memory is the growth of the
-process's peak during a call (Linux).
+One image is also compared with reading the matrix once (NumPy's matrix-vector product). Before each side's turn there
+is a rest, because the threads of OpenBLAS and OpenMP spin for a while after their work and would hold up the next side,
+and two untimed calls. Memory is the growth of the process's peak during a call (Linux). Where other programs keep a
+core busy, compare with --threads 1.
 
-python benchmarks/top_tags.py [--runs 7] [--json FILE]
+python benchmarks/top_tags.py [--runs 7] [--threads 2] [--json FILE]
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from visterm.core.products import top_k_products
 
@@ -28,8 +30,11 @@ N_TAGS = 109_444
 DIM = 100
 K = 10
 
+REST = 0.2
+"""Seconds; OpenBLAS's threads fall asleep after about a tenth."""
 
-def sides(U, V, faiss):
+
+def sides(U, V, faiss, n_threads):
     """Give, for each side, a call that ranks the tags of U."""
 
     def numpy_product():
@@ -40,8 +45,7 @@ def sides(U, V, faiss):
         return np.take_along_axis(ids, order, axis=1)
 
     calls = {
-        "visterm": lambda: top_k_products(U, V, K).ids,
-        "visterm, 1 thread": lambda: top_k_products(U, V, K, n_jobs=1).ids,
+        "visterm": lambda: top_k_products(U, V, K, n_threads).ids,
         "numpy product + argpartition": numpy_product,
     }
     if len(U) == 1:
@@ -53,15 +57,18 @@ def sides(U, V, faiss):
     return calls
 
 
-def interleaved(calls, runs):
+def interleaved(calls, runs, calls_a_turn):
     """Time the sides in turn."""
     seconds = {name: [] for name in calls}
     for _ in range(runs):
         for name, call in calls.items():
-            call()
-            start = time.perf_counter()
-            call()
-            seconds[name].append(time.perf_counter() - start)
+            time.sleep(REST)
+            for _ in range(2):
+                call()
+            for _ in range(calls_a_turn):
+                start = time.perf_counter()
+                call()
+                seconds[name].append(time.perf_counter() - start)
     return seconds
 
 
@@ -88,16 +95,15 @@ def agrees(calls):
     return {name: bool(np.array_equal(call(), expected)) for name, call in ranking.items()}
 
 
-def measure(n_images, V, runs, faiss, rng):
+def measure(n_images, V, options, faiss, rng):
     """Compare all sides on so many images."""
-    calls = sides(rng.standard_normal((n_images, DIM), np.float32), V, faiss)
+    calls = sides(rng.standard_normal((n_images, DIM), np.float32), V, faiss, options.threads)
     same = agrees(calls)
-    seconds = interleaved(calls, runs)
+    seconds = interleaved(calls, options.runs, 10 if n_images == 1 else 1)
     memory = {name: peak_growth(call) for name, call in calls.items()}
     medians = {name: statistics.median(times) for name, times in seconds.items()}
-    print(
-        f"\n{n_images} image{'s' * (n_images > 1)}, {N_TAGS:,} tags, width {DIM}, the best {K}; median of {runs} runs"
-    )
+    what = f"{n_images} image{'s' * (n_images > 1)}, {N_TAGS:,} tags, width {DIM}, the best {K}"
+    print(f"\n{what}; medians of {len(seconds['visterm'])} calls with {options.threads} threads")
     for name, median in medians.items():
         used = "not measured" if memory[name] is None else f"{memory[name] / 2**20:.1f} MiB"
         print(
@@ -120,23 +126,27 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=7, help="timed calls of each side (at least 5)")
     parser.add_argument("--json", type=Path, help="where the figures are written")
+    parser.add_argument("--threads", type=int, default=2, help="of every side")
     options = parser.parse_args()
     if options.runs < 5:
         parser.error(f"--runs is {options.runs}; a median needs at least 5.")
     try:
         faiss = import_module("faiss")
+        faiss.omp_set_num_threads(options.threads)
     except ImportError:
         faiss = None
     rng = np.random.default_rng(0)
     V = rng.standard_normal((N_TAGS, DIM), np.float32)
     result = {
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": options.threads,
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "faiss": faiss.__version__ if faiss else "missing",
         "numpy": np.__version__,
-        "one image": measure(1, V, max(options.runs, 50), faiss, rng),
-        "1,000 images": measure(1000, V, options.runs, faiss, rng),
     }
+    with threadpool_limits(options.threads):
+        result["one image"] = measure(1, V, options, faiss, rng)
+        result["1,000 images"] = measure(1000, V, options, faiss, rng)
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 0
