@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
+KERNEL_TESTS := $(wildcard tests/test_*kernel*.py)
 
-.PHONY: help demo test test-slow lint format docs constraints clean
+.PHONY: help demo test test-kernels test-slow lint format docs constraints clean
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -14,6 +15,10 @@ demo: $(VENV)/.base  ## Draw a photo library, learn its tags, tag and search it,
 
 test: $(VENV)/.dev  ## Run the whole test suite (under 8 minutes on 2 cores)
 	$(PYTEST) -n 2 --dist loadfile -m "not slow" --durations 10
+
+test-kernels: $(VENV)/.dev  ## Run the kernels' tests with bounds checked, and again without compiling
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-checked $(PYTEST) -q $(KERNEL_TESTS)
+	NUMBA_DISABLE_JIT=1 $(PYTEST) -q $(KERNEL_TESTS)
 
 test-slow: $(VENV)/.dev  ## Run the tests that take longer, before a release
 	$(PYTEST) -m slow
