@@ -7,35 +7,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from visterm.core.checks import check_count, check_number
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.kernels.topk import top_k
-from visterm.metrics.ranking import average_precisions
-from visterm.models.base import Annotator
-
-NEIGHBORS = (10, 20, 40, 80, 160)
-POWERS = (1.0, 2.0, 4.0, 8.0, 16.0)
-
-CHOICE_ROWS = 1000
-"""At most so many training images, each left out in turn, choose the settings."""
-
-BLOCK_BYTES = 2**25
+from visterm.models.voting import BLOCK_BYTES, Cosines, Ids, VotingAnnotator
 
 
-class Knn(Annotator):
+class Knn(VotingAnnotator):
     """Lets the `n_neighbors` most similar training images vote for their tags.
 
-    The similarity is the cosine of the feature rows. A neighbour's vote weighs its similarity to the power `power`
-    (nothing below 0), and a tag's score is its share of the votes: an estimate of P(tag | image), which compares
-    images for a tag as well as tags for an image. Explicit negatives count as not given.
+    Votes, scores and the choice of the settings are those of `VotingAnnotator`; the neighbours are exact.
 
     Parameters
     ----------
     n_neighbors : int, optional
-        More is smoother and slower. None: chosen, see below.
+        More is smoother and slower. None: chosen by leaving training images out.
     power : float, optional
         How much more the nearest weigh; 0 gives all neighbours the same vote. None: chosen.
     random_state : int, RandomState, Generator or None
@@ -43,18 +30,12 @@ class Knn(Annotator):
 
     Attributes
     ----------
-    n_neighbors_ : int
-    power_ : float
-        The settings that were used. Those not given are the ones that rank the tags of training images best (MAP over
-        images) when each image is left out of its own neighbours, among 10 to 160 neighbours and powers of 1 to 16.
-    rows_ : array or CSR of float32, shape (n_images, n_features)
-        Training features, scaled to unit length.
-    given_ : csr_array of float32, shape (n_images, n_tags)
-        Their tags.
+    n_neighbors_, power_, rows_, given_
+        As in `VotingAnnotator`.
 
     References
     ----------
-    The approximate neighbours of Weston, Bengio, Usunier 2010 (section 6.3), made exact.
+    The exact neighbours that Weston, Bengio, Usunier 2010 (section 6.4) compare their approximate ones with.
     """
 
     test_params: ClassVar[dict[str, Any]] = {}
@@ -66,46 +47,7 @@ class Knn(Annotator):
         self.power = power
         self.random_state = random_state
 
-    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        if self.n_neighbors is not None:
-            check_count(self.n_neighbors, "n_neighbors", "or None to have it chosen")
-        if self.power is not None:
-            check_number(self.power, "power", least=0, otherwise="or None to have it chosen")
-        self.rows_ = _unit_rows(X)
-        self.given_ = sp.csr_array(Y > 0, dtype=np.float32)
-        self.n_neighbors_, self.power_ = self._choose(rng)
-
-    def _image_rows(self, X: Matrix) -> Matrix:
-        parts = [
-            _votes(ids, near, self.given_, self.power_)
-            for ids, near in self._neighbors(_unit_rows(X), self.n_neighbors_)
-        ]
-        return sp.csr_array(sp.vstack(parts, format="csr"))
-
-    def _choose(self, rng: np.random.Generator) -> tuple[int, float]:
-        """Give the settings; those that are None by leaving each of some training images out."""
-        n = self.rows_.shape[0]
-        sizes = NEIGHBORS if self.n_neighbors is None else (self.n_neighbors,)
-        powers = POWERS if self.power is None else (self.power,)
-        rows = np.sort(rng.permutation(n)[:CHOICE_ROWS])
-        tags = self.given_[rows]
-        if len(sizes) * len(powers) == 1 or n < 2 or tags.nnz == 0:
-            return min(sizes[0], n), float(powers[0])
-        sizes = tuple(sorted({min(size, n - 1) for size in sizes}))
-        found = list(self._neighbors(self.rows_[rows], sizes[-1] + 1))
-        ids = np.concatenate([part for part, _ in found])
-        near = np.concatenate([part for _, part in found])
-        ids, near = _leave_out(ids, near, rows)
-        tried = {}
-        for size in sizes:
-            for power in powers:
-                votes = _votes(ids[:, :size], near[:, :size], self.given_, power)
-                tried[size, power] = float(np.nanmean(average_precisions(votes.toarray(), tags)))
-        size, power = max(tried, key=tried.__getitem__)
-        return size, float(power)
-
-    def _neighbors(self, X: Matrix, k: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        """Yield for block after block of unit rows the ids and cosines of the k nearest, nearest first, ties by id."""
+    def _neighbors(self, X: Matrix, k: int) -> Iterator[tuple[Ids, Cosines]]:
         n = self.rows_.shape[0]
         k = min(k, n)
         step = max(1, BLOCK_BYTES // (4 * n))
@@ -113,31 +55,3 @@ class Knn(Annotator):
             with one_blas_thread():
                 cosines: Any = X[start : start + step] @ self.rows_.T
             yield top_k(np.ascontiguousarray(cosines.toarray() if sp.issparse(cosines) else cosines, np.float32), k)
-
-
-def _votes(ids: NDArray[np.int64], near: NDArray[np.float32], given: sp.csr_array, power: float) -> sp.csr_array:
-    """Give each tag's share of the votes of the neighbours; no votes where no similarity is above 0."""
-    weights = np.where(near > 0, np.maximum(near, 0) ** np.float32(power), 0).astype(np.float32)
-    total = weights.sum(axis=1, keepdims=True)
-    weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
-    n, k = ids.shape
-    chosen = sp.csr_array((weights.ravel(), ids.ravel(), np.arange(0, n * k + 1, k)), shape=(n, given.shape[0]))
-    return sp.csr_array(chosen @ given)
-
-
-def _leave_out(
-    ids: NDArray[np.int64], near: NDArray[np.float32], own: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Drop each row's own image from its neighbours (the last one where it is not among them)."""
-    keep = ids != own[:, None]
-    keep[keep.all(axis=1), -1] = False
-    shape = (ids.shape[0], ids.shape[1] - 1)
-    return ids[keep].reshape(shape), near[keep].reshape(shape)
-
-
-def _unit_rows(X: Matrix) -> Matrix:
-    """Scale rows to unit length; rows of zeros stay."""
-    squares: Any = sp.csr_array(X).power(2).sum(axis=1) if sp.issparse(X) else np.einsum("ij,ij->i", X, X)
-    lengths = np.sqrt(squares)
-    scale = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0).astype(np.float32)
-    return sp.csr_array(sp.diags_array(scale) @ X) if sp.issparse(X) else X * scale[:, None]

@@ -1,0 +1,143 @@
+"""Random-projection median trees: grown over feature rows, gone down by others, and the cosines within a leaf.
+
+A tree of `levels` levels is a full binary tree in heap order: the root is node 1, the children of node m are 2m (left)
+and 2m + 1. Nothing of the random directions is stored: component j of a node's direction is a hash of (seed, node, j),
+uniform between -1 and 1, so that a tree over ten thousand features is its thresholds and an order of the images.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from visterm.kernels.random import GOLDEN, mix, stream_of
+
+S40 = np.uint64(40)
+
+
+@njit(cache=True, nogil=True)
+def project(rows, i, seed, node):
+    """Project row `i` on the direction of a node.
+
+    Parameters
+    ----------
+    rows : Rows
+    i, seed, node : int
+
+    Returns
+    -------
+    float64
+        Summed in the order of the columns, so that dense rows and sparse ones give the same bytes.
+    """
+    stream = stream_of(seed, np.int64(0), node)
+    shift = rows.shift[i]
+    total = 0.0
+    for e in range(rows.start[i], rows.start[i + 1]):
+        word = mix(stream + (np.uint64(rows.cols[e - shift]) + np.uint64(1)) * GOLDEN)
+        total += np.float64(rows.vals[e]) * (np.float64(word >> S40) / 8388608.0 - 1.0)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def grow_tree(rows, seed, order, bounds, thresholds):
+    """Split rows level by level at the median of their projections, which keeps the tree balanced.
+
+    Of m images the floor(m / 2) with the smallest projections go left (at equal ones those that came first), and the
+    threshold lies in the middle between the two sides.
+
+    Parameters
+    ----------
+    rows : Rows
+        At least as many as there are leaves.
+    seed : int
+        Not negative.
+    order : ndarray of int64, shape (n_rows,)
+        Overwritten: the rows, leaf after leaf, ascending within each.
+    bounds : ndarray of int64, shape (2^levels + 1,)
+        Overwritten: leaf l holds ``order[bounds[l]:bounds[l + 1]]``.
+    thresholds : ndarray of float64, shape (2^levels,)
+        Overwritten: of node m in entry m; entry 0 is not used.
+    """
+    n = order.shape[0]
+    n_leaves = thresholds.shape[0]
+    if n < n_leaves or bounds.shape[0] != n_leaves + 1 or rows.start.shape[0] < n + 1:
+        raise IndexError("a tree needs at least one row a leaf, and as many bounds as leaves, and one")
+    for i in range(n):
+        order[i] = i
+    thresholds[0] = 0.0
+    bounds[0] = 0
+    bounds[n_leaves] = n
+    projections = np.empty(n, np.float64)
+    node = 1
+    width = n_leaves
+    while width > 1:
+        for first in range(0, n_leaves, width):
+            start, stop = bounds[first], bounds[first + width]
+            part = order[start:stop]
+            values = projections[start:stop]
+            for p in range(part.shape[0]):
+                values[p] = project(rows, part[p], seed, node)
+            ranked = np.argsort(values, kind="mergesort")
+            half = part.shape[0] // 2
+            thresholds[node] = (values[ranked[half - 1]] + values[ranked[half]]) / 2
+            part[:] = part[ranked]
+            part[:half] = np.sort(part[:half])
+            part[half:] = np.sort(part[half:])
+            bounds[first + width // 2] = start + half
+            node += 1
+        width //= 2
+
+
+@njit(cache=True, nogil=True)
+def find_leaves(rows, seed, thresholds, leaves):
+    """Send rows down a tree: left where the projection is below the threshold, else right.
+
+    Parameters
+    ----------
+    rows : Rows
+    seed : int
+    thresholds : ndarray of float64, shape (2^levels,)
+        From `grow_tree`.
+    leaves : ndarray of int64, shape (n_rows,)
+        Overwritten with the number of each row's leaf, 0 .. 2^levels - 1.
+    """
+    n_leaves = thresholds.shape[0]
+    for i in range(leaves.shape[0]):
+        node = 1
+        while node < n_leaves:
+            node = 2 * node + (0 if project(rows, i, seed, node) < thresholds[node] else 1)
+        leaves[i] = node - n_leaves
+
+
+@njit(cache=True, nogil=True)
+def products_within(rows, chosen, others, members, n_columns, out):
+    """Multiply some rows by some others: ``out[a, b] = others[members[a]] · rows[chosen[b]]``.
+
+    Each of `others` is spread over all columns once, and the stored values of `rows` are looked up there: the cost is
+    that of the values stored in `chosen`.
+
+    Parameters
+    ----------
+    rows, others : Rows
+        With columns below `n_columns`.
+    chosen : ndarray of int64, shape (m,)
+    members : ndarray of int64, shape (n,)
+    n_columns : int
+    out : ndarray of float32, shape (n, m)
+        Overwritten.
+    """
+    spread = np.zeros(n_columns, np.float32)
+    for a in range(members.shape[0]):
+        i = members[a]
+        shift = others.shift[i]
+        for e in range(others.start[i], others.start[i + 1]):
+            spread[others.cols[e - shift]] = others.vals[e]
+        for b in range(chosen.shape[0]):
+            j = chosen[b]
+            row_shift = rows.shift[j]
+            total = np.float32(0.0)
+            for e in range(rows.start[j], rows.start[j + 1]):
+                total += rows.vals[e] * spread[rows.cols[e - row_shift]]
+            out[a, b] = total
+        for e in range(others.start[i], others.start[i + 1]):
+            spread[others.cols[e - shift]] = 0.0

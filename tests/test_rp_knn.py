@@ -1,0 +1,144 @@
+"""Random-projection trees against a slow twin, and what they cost and find beside exact neighbours."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from reference.rp_tree import direction, slow_leaf, slow_leaves
+from visterm.core.errors import UserError
+from visterm.data.planted import plant_corpus
+from visterm.kernels.rows import dense_rows, sparse_rows
+from visterm.kernels.rp_tree import find_leaves, grow_tree, products_within, project
+from visterm.models.knn import Knn
+from visterm.models.rp_knn import RpKnn
+from visterm.models.voting import lose_neighbors
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return plant_corpus(random_state=1)
+
+
+def rows_of(X, form):
+    if form == "dense":
+        return dense_rows(X)
+    csr = sp.csr_array(X)
+    return sparse_rows(csr.data, csr.indices, csr.indptr)
+
+
+def grown(rows, n, seed, levels):
+    order, bounds = np.empty(n, np.int64), np.empty(2**levels + 1, np.int64)
+    thresholds = np.empty(2**levels)
+    grow_tree(rows, seed, order, bounds, thresholds)
+    return order, bounds, thresholds
+
+
+forms = pytest.mark.parametrize("form", ["dense", "sparse"])
+
+
+@forms
+@pytest.mark.parametrize("levels", [0, 1, 3])
+def test_a_tree_is_that_of_the_slow_twin(form, levels, planted):
+    X = planted.X_train[:61]
+    order, bounds, thresholds = grown(rows_of(X, form), len(X), 7, levels)
+    leaves, expected = slow_leaves(X, 7, levels)
+    assert [order[a:b].tolist() for a, b in pairwise(bounds)] == leaves
+    np.testing.assert_allclose(thresholds[1:], [expected[node] for node in range(1, 2**levels)], rtol=1e-12)
+    found = np.empty(20, np.int64)
+    find_leaves(rows_of(planted.X_test[:20], form), 7, thresholds, found)
+    assert found.tolist() == [slow_leaf(x, 7, levels, expected) for x in planted.X_test[:20]]
+
+
+def test_a_tree_of_equal_rows_is_balanced_too():
+    order, bounds, _ = grown(dense_rows(np.ones((11, 3), np.float32)), 11, 0, 3)
+    assert np.diff(bounds).tolist() == [1, 1, 1, 2, 1, 2, 1, 2]
+    assert order.tolist() == list(range(11))
+
+
+def test_a_tree_of_more_leaves_than_rows_is_refused():
+    with pytest.raises(IndexError, match="at least one row a leaf"):
+        grown(dense_rows(np.ones((3, 2), np.float32)), 3, 0, 2)
+
+
+def test_components_of_the_directions_are_uniform_and_differ_between_nodes_and_seeds():
+    one, other, reseeded = (direction(seed, node, 4000) for seed, node in ((3, 1), (3, 2), (4, 1)))
+    assert abs(one.mean()) < 0.03
+    assert np.var(one) == pytest.approx(1 / 3, abs=0.02)
+    assert np.abs(np.corrcoef([one, other, reseeded]) - np.eye(3)).max() < 0.06
+
+
+@forms
+def test_projections_and_products_are_those_of_numpy(form, planted):
+    X, Z = planted.X_train[:9], planted.X_test[:5]
+    rows = rows_of(X, form)
+    np.testing.assert_allclose(
+        [project(rows, i, 5, 3) for i in range(9)], X.astype(float) @ direction(5, 3, X.shape[1]), atol=1e-12
+    )
+    out = np.empty((2, 3), np.float32)
+    products_within(rows, np.array([8, 0, 4]), rows_of(Z, form), np.array([1, 3]), X.shape[1], out)
+    np.testing.assert_allclose(out, Z[[1, 3]] @ X[[8, 0, 4]].T, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_without_levels_the_neighbours_are_exact(form, planted):
+    exact = Knn().fit(form(planted.X_train), planted.Y_train)
+    model = RpKnn(levels=0).fit(form(planted.X_train), planted.Y_train)
+    assert (model.n_neighbors_, model.power_) == (exact.n_neighbors_, exact.power_)
+    X = form(planted.X_test)
+    np.testing.assert_allclose(model.decision_function(X), exact.decision_function(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("trees", [1, 3])
+def test_the_neighbours_are_the_nearest_of_the_leaves_each_once(trees, planted):
+    model = RpKnn(levels=3, trees=trees, n_neighbors=40, power=1).fit(planted.X_train, planted.Y_train)
+    (found,) = model._neighbors(planted.X_test[:10], 40)
+    for x, ids, near in zip(planted.X_test[:10], *found, strict=True):
+        held = set()
+        for seed in model.seeds_:
+            leaves, thresholds = slow_leaves(model.rows_, seed, 3)
+            held |= set(leaves[slow_leaf(x, seed, 3, thresholds)])
+        expected = sorted(held, key=lambda i: -float(model.rows_[i] @ x))[:40]
+        assert ids.tolist() == expected + [-1] * (40 - len(expected))
+        np.testing.assert_allclose(near[: len(expected)], model.rows_[expected] @ x, atol=1e-6)
+        assert not near[len(expected) :].any()
+
+
+def test_deeper_trees_find_fewer_of_the_true_neighbours_and_more_trees_more(planted):
+    (exact,) = Knn(n_neighbors=5, power=1).fit(planted.X_train, planted.Y_train)._neighbors(planted.X_test, 5)
+
+    def recall(**settings):
+        model = RpKnn(n_neighbors=5, power=1, **settings).fit(planted.X_train, planted.Y_train)
+        (found,) = model._neighbors(planted.X_test, 5)
+        return np.mean([len(set(a) & set(b)) / 5 for a, b in zip(found[0], exact[0], strict=True)])
+
+    assert recall(levels=0) == 1
+    assert 1 > recall(levels=1) > recall(levels=3) > recall(levels=5) > 0
+    assert recall(levels=3, trees=4) > recall(levels=3) + 0.1
+
+
+def test_no_more_levels_are_used_than_leave_an_image_in_each_leaf(planted):
+    model = RpKnn(levels=20).fit(planted.X_train[:9], planted.Y_train[:9])
+    assert np.diff(model.bounds_[0]).tolist() == [1, 1, 1, 1, 1, 1, 1, 2]
+
+
+@pytest.mark.parametrize("settings", [{"levels": -1}, {"levels": 1.5}, {"levels": True}, {"trees": 0}])
+def test_settings_that_cannot_be_used_are_refused(settings, planted):
+    with pytest.raises(UserError, match=r"is .*; expected a whole number of"):
+        RpKnn(**settings).fit(planted.X_train, planted.Y_train)
+
+
+def test_lost_neighbours_give_way_to_those_behind_them():
+    ids = np.tile(np.arange(4), (20_000, 1))
+    near = np.tile(np.array([0.9, 0.8, 0.7, 0.6], np.float32), (20_000, 1))
+    first, cosines = lose_neighbors(ids, near, 0.25, np.random.default_rng(0), only_first=True)
+    assert set(map(tuple, first)) == {(0, 1, 2, 3), (1, 2, 3, -1)}
+    assert (first[:, 0] == 0).mean() == pytest.approx(0.75, abs=0.02)
+    assert cosines[first[:, 0] == 1][0].tolist() == pytest.approx([0.8, 0.7, 0.6, 0])
+    lost, _ = lose_neighbors(ids, near, 0.25, np.random.default_rng(0))
+    assert [(lost == i).any(axis=1).mean() for i in range(4)] == pytest.approx([0.75] * 4, abs=0.02)
+    with pytest.raises(UserError, match="miss_share is 1; expected"):
+        lose_neighbors(ids, near, 1, np.random.default_rng(0))
