@@ -135,7 +135,8 @@ def dictionary_problem(n_images: int, n_tags: int, *, n_features: int, seed: int
     )
     return Problem(
         "dictionary",
-        f"drawn from the seed {seed}: {n_tags:,} tags in families, their frequencies as rank^-{EXPONENT}, bags of {n_features:,} visterms",
+        f"drawn from the seed {seed}: {n_tags:,} tags in families, their frequencies as "
+        f"rank^-{EXPONENT}; bags of {n_features:,} visterms",
         drawn.dictionary.names(),
         train,
         valid,

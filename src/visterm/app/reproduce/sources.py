@@ -103,7 +103,7 @@ def number_problems(source: Source, data: Sequence[Path]) -> Iterator[Problem]:
     if source.quick:
         yield zipf_problem(600, 120, seed=source.seed)
     else:
-        yield zipf_problem(100_000, 10_000, seed=source.seed)
+        yield zipf_problem(30_000, 5000, seed=source.seed)
 
 
 def check_folders(data: Sequence[Path], kinds: Sequence[str]) -> None:
