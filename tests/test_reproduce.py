@@ -279,8 +279,8 @@ class Steps(Wsabie):
 class Tree(Knn):
     """Stands in for approximate neighbours."""
 
-    def __init__(self, *, levels: int = 2, n_neighbors: int = 20, random_state: int = 0) -> None:
-        super().__init__(n_neighbors=n_neighbors, power=1.0, random_state=random_state)
+    def __init__(self, *, levels: int = 2, n_neighbors: int = 20, power: float = 1.0, random_state: int = 0) -> None:
+        super().__init__(n_neighbors=n_neighbors, power=power, random_state=random_state)
         self.levels = levels
 
 

@@ -69,8 +69,9 @@ OWPC = Arm("OWPC-SGD", "owpc_sgd", {"dim": 100, **EPOCHS}, STEPS)
 WARP_LINEAR = Arm("linear, WARP", "warp_linear", EPOCHS, STEPS)
 PAMIR_IA = Arm("PAMIR-IA", "pamir_ia", EPOCHS, {"aggressiveness": AGGRESSIVENESS})
 ONE_VS_REST = Arm("One-vs-Rest", "one_vs_rest", EPOCHS, {"aggressiveness": AGGRESSIVENESS})
-APPROX_KNN = Arm("Approx. k-NN", "rp_knn", {}, {"levels": (2, 4, 6, 3), "n_neighbors": (20, 80)})
-EXACT_KNN = Arm("k-NN", "knn", {}, {"n_neighbors": (20, 80), "power": (4.0, 1.0, 8.0, 16.0)})
+VOTES = {"n_neighbors": (20, 80), "power": (4.0, 1.0, 8.0, 16.0)}
+APPROX_KNN = Arm("Approx. k-NN", "rp_knn", {"levels": 4}, VOTES)
+EXACT_KNN = Arm("k-NN", "knn", {}, VOTES)
 RIDGE = Arm("ridge (not in the paper)", "ridge", {}, {"alpha": (1.0, 0.1, 10.0, 0.01, 0.3, 3.0, 0.03, 30.0)})
 PRIOR = Arm("tag frequencies (not in the paper)", "prior")
 
