@@ -18,6 +18,7 @@ from visterm.app.reproduce.sources import COREL, DELICIOUS, Source, check_folder
 from visterm.app.reproduce.trials import Trials
 from visterm.app.reproduce.wsabie_curves import precision_part, training_part
 from visterm.app.reproduce.wsabie_tables import cost_part, data_part, loss_part, results_part, sizes_part
+from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress
 
 
@@ -66,11 +67,13 @@ def reproduce_wsabie(
     Raises
     ------
     UserError
-        If a model is not registered, or matplotlib is missing.
+        If a model is not registered, ensembles are wanted without WSABIE, or matplotlib is missing.
     DataError
         If a folder holds no data that are known.
     """
     chosen = chosen_arms(arms, models)
+    if any(arm.model == ENSEMBLE_ARM.model for arm in chosen) and all(arm.model != WSABIE.model for arm in chosen):
+        raise UserError(f"The {ENSEMBLE_ARM.label} combine WSABIE of several sizes. Name {WSABIE.model} too (--model).")
     require_plots()
     check_folders(data, (COREL, DELICIOUS))
     if quick:
