@@ -16,8 +16,8 @@ import scipy.sparse as sp
 
 from visterm.app.rows import Photos, TrainingRows, as_corpus, as_images, training_rows
 from visterm.core.errors import UserError
+from visterm.core.packing import learned_hash
 from visterm.core.persist import (
-    learned_hash,
     load_estimator,
     new_folder,
     open_folder,

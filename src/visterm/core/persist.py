@@ -12,17 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from visterm.core.errors import CorruptFileError, StorageError, UserError
+from visterm.core.errors import CorruptFileError, StorageError
+from visterm.core.packing import csr_of_parts, csr_parts, pack, unpack
 from visterm.core.registry import Registry
 
 MANIFEST = "manifest.json"
 FORMAT = 1
-CSR_PARTS = ("data", "indices", "indptr", "shape")
 
 
 @contextmanager
@@ -118,56 +116,26 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
 def save_estimator(estimator: Any, registry: Registry, folder: Path, name: str) -> None:
     """Write an estimator as ``<name>.json`` (class by registered name, parameters) and ``<name>.safetensors`` (arrays).
 
-    All attributes that end in ``_`` are kept: arrays, CSR matrices, and whatever JSON can hold.
+    What is kept, and the errors, are those of `pack`.
     """
-    arrays: dict[str, NDArray[Any]] = {}
-    values: dict[str, Any] = {}
-    for key, value in sorted(vars(estimator).items()):
-        if not key.endswith("_") or key.startswith("_"):
-            continue
-        if sp.issparse(value):
-            csr = sp.csr_array(value)
-            parts = (csr.data, csr.indices, csr.indptr, np.array(csr.shape, np.int64))
-            arrays.update({f"{key}:{part}": array for part, array in zip(CSR_PARTS, parts, strict=True)})
-        elif isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-            arrays[key] = value
-        elif isinstance(value, np.ndarray):
-            values[key] = {"array": value.tolist()}
-        else:
-            values[key] = {"value": value}
-    description = {"name": registry.name_of(estimator), "params": json_params(estimator), "values": values}
+    description, arrays = pack(estimator, registry)
     write_json(folder / f"{name}.json", description)
-    save_file({key: np.ascontiguousarray(array) for key, array in arrays.items()}, folder / f"{name}.safetensors")
+    save_file(arrays, folder / f"{name}.safetensors")
 
 
 def load_estimator(registry: Registry, folder: Path, name: str) -> Any:
     """Read what `save_estimator` wrote."""
-    description = read_json(folder / f"{name}.json")
-    estimator = registry.create(description["name"], **description["params"])
-    arrays = load_file(folder / f"{name}.safetensors")
-    for key in sorted({key.partition(":")[0] for key in arrays}):
-        if key in arrays:
-            setattr(estimator, key, arrays[key])
-        else:
-            data, indices, indptr, shape = (arrays[f"{key}:{part}"] for part in CSR_PARTS)
-            setattr(estimator, key, sp.csr_array((data, indices, indptr), shape=tuple(shape.tolist())))
-    for key, box in description["values"].items():
-        setattr(estimator, key, np.array(box["array"], dtype=object) if "array" in box else box["value"])
-    return estimator
+    return unpack(registry, read_json(folder / f"{name}.json"), load_file(folder / f"{name}.safetensors"))
 
 
-def learned_hash(estimator: Any) -> str:
-    """Give the SHA-256, in hex, of the arrays that an estimator has learned: dense or CSR attributes ending in ``_``."""
-    digest = hashlib.sha256()
-    for key, value in sorted(vars(estimator).items()):
-        if not key.endswith("_") or key.startswith("_"):
-            continue
-        parts = (value.data, value.indices, value.indptr) if sp.issparse(value) else (value,)
-        for part in parts:
-            if isinstance(part, np.ndarray) and part.dtype != object:
-                digest.update(f"{key} {part.dtype.str} {part.shape}".encode())
-                digest.update(np.ascontiguousarray(part).data)
-    return digest.hexdigest()
+def save_csr(path: Path, matrix: sp.csr_array) -> None:
+    """Write one sparse matrix as safetensors."""
+    save_file(csr_parts("matrix", matrix), path)
+
+
+def load_csr(path: Path) -> sp.csr_array:
+    """Read what `save_csr` wrote."""
+    return csr_of_parts("matrix", load_file(path))
 
 
 def file_hash(path: str | os.PathLike[str]) -> str:
@@ -187,31 +155,6 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CorruptFileError(f"{path} cannot be read as JSON: {error}.") from error
-
-
-def json_params(estimator: Any) -> dict[str, Any]:
-    """Give an estimator's parameters as JSON holds them.
-
-    Raises
-    ------
-    UserError
-        If JSON cannot hold one.
-    """
-    params = dict(estimator.get_params(deep=False))
-    for key, value in params.items():
-        if isinstance(value, np.random.RandomState | np.random.Generator):
-            params[key] = None  # the stream has moved on; what it gave is in the arrays
-        elif isinstance(value, np.generic):
-            params[key] = value.item()
-        elif isinstance(value, os.PathLike):
-            params[key] = os.fspath(value)
-        try:
-            json.dumps(params[key])
-        except TypeError as error:
-            raise UserError(
-                f"{type(estimator).__name__}.{key} is {value!r}, which JSON cannot hold, so it cannot be saved."
-            ) from error
-    return params
 
 
 def folder_kind(path: str | os.PathLike[str]) -> str | None:

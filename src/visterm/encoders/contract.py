@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.errors import DataError, ImageError
-from visterm.core.persist import json_params
+from visterm.core.packing import json_params
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Skipped
 

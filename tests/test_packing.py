@@ -1,0 +1,86 @@
+"""Estimators taken apart into JSON and arrays, with those inside them, and put together again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from visterm.core.errors import UserError
+from visterm.core.packing import json_params, learned_hash, pack, unpack
+from visterm.core.registry import Entry, Registry
+
+
+class Box:
+    """Holds what it is given; `shape` is its one parameter."""
+
+    def __init__(self, *, shape=None):
+        self.shape = shape
+
+    def get_params(self, deep=True):
+        return {"shape": self.shape}
+
+    def holding(self, **learned):
+        vars(self).update(learned)
+        return self
+
+
+class Other(Box):
+    """In no table."""
+
+
+REGISTRY = Registry("box", [Entry("box", f"{__name__}:Box", "for tests")], group="visterm.no_boxes")
+
+
+def nested():
+    inner = Box(shape=2).holding(weights_=np.arange(3.0), given_=sp.csr_array(np.eye(2, dtype=np.float32)), count_=4)
+    return Box(shape="outer").holding(
+        weights_=np.ones((2, 2), np.float32),
+        boxes_=[inner, Box().holding(boxes_=[Box().holding(names_=np.array(["a", "b"], dtype=object))])],
+        empty_=[],
+    )
+
+
+def test_estimators_inside_estimators_come_back_to_the_byte():
+    description, arrays = pack(nested(), REGISTRY)
+    assert sorted(arrays) == [
+        "boxes_.0.given_:data", "boxes_.0.given_:indices", "boxes_.0.given_:indptr", "boxes_.0.given_:shape",
+        "boxes_.0.weights_", "weights_",
+    ]  # fmt: skip
+    again = unpack(REGISTRY, json.loads(json.dumps(description)), arrays)
+    assert again.shape == "outer"
+    assert again.empty_ == []
+    first, second = again.boxes_
+    assert (first.shape, first.count_) == (2, 4)
+    np.testing.assert_array_equal(first.weights_, np.arange(3.0), strict=True)
+    np.testing.assert_array_equal(first.given_.toarray(), np.eye(2, dtype=np.float32), strict=True)
+    assert second.boxes_[0].names_.tolist() == ["a", "b"]
+    assert learned_hash(again) == learned_hash(nested())
+
+
+@pytest.mark.parametrize("where", ["outer", "inner", "sparse"])
+def test_the_hash_changes_with_any_array_at_any_depth(where):
+    changed = nested()
+    array = {
+        "outer": changed.weights_,
+        "inner": changed.boxes_[0].weights_,
+        "sparse": changed.boxes_[0].given_.data,
+    }[where]
+    array.flat[0] += 1
+    assert learned_hash(changed) != learned_hash(nested())
+
+
+def test_estimators_among_the_parameters_become_their_names_and_parameters():
+    shape = [("first", Box(shape=np.int64(3))), {"folder": Path("a"), "seed": np.random.default_rng(0)}]
+    params = json_params(Box(shape=shape), REGISTRY)
+    assert params == {"shape": [("first", ["box", {"shape": 3}]), {"folder": "a", "seed": None}]}
+
+
+def test_what_json_cannot_hold_is_refused_by_name():
+    with pytest.raises(UserError, match=r"Box.shape is .*, which JSON cannot hold"):
+        pack(Box(shape=[{1j}]), REGISTRY)
+    with pytest.raises(UserError, match="Other is not registered as a box"):
+        pack(Other(), REGISTRY)
