@@ -132,7 +132,7 @@ def test_rows_of_different_widths_and_sparse_rows_are_refused():
 
 
 def test_memory_stays_far_below_that_of_all_scores(any_size_in_parts):
-    U, V = drawn(64, 8000, 4)
+    U, V = drawn(512, 8000, 4)
     top_k_products(U, V, 5)  # compiled
     tracemalloc.start()
     top_k_products(U, V, 5, n_jobs=2)

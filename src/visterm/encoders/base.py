@@ -32,8 +32,6 @@ class Encoder(AnyEncoder):
     fit_images: int = 5000
     """At most so many images, drawn by ``random_state``, are read to learn from."""
 
-    # -- what a new encoder writes ------------------------------------------------------------------------------------
-
     @abstractmethod
     def _encode_batch(self, batch: list[Pixels]) -> Matrix:
         """Give one float32 row (array or CSR) for each upright RGB image, shape (len(batch), n_features)."""
@@ -45,8 +43,6 @@ class Encoder(AnyEncoder):
     def _max_side(self) -> int | None:
         """The longest side, in pixels, to which an image may be reduced on reading (None: full size)."""
         return None
-
-    # -- inside -------------------------------------------------------------------------------------------------------
 
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         rng = as_generator(getattr(self, "random_state", None))

@@ -51,8 +51,6 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
     n_tags_: int
     by_number_: bool
 
-    # -- what callers use ---------------------------------------------------------------------------------------------
-
     def fit(self, X: Any, Y: Any, *, valid: tuple[Any, Any] | None = None, monitor: Progress | None = None) -> Self:
         """Learn from images and their tags; a second call forgets the first.
 
@@ -161,7 +159,9 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
             ids[rows], scores[rows] = self._best_tags(self._image_rows(X[rows]), k)
         return Ranking(ids, scores)
 
-    # -- what a new model writes --------------------------------------------------------------------------------------
+    def check_settings(self) -> None:
+        """Refuse settings that cannot be used, before any long work; `fit` asks too."""
+        self._check_settings()
 
     @abstractmethod
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
@@ -170,6 +170,9 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _image_rows(self, X: Matrix) -> Matrix:
         """Give U for checked features."""
+
+    def _check_settings(self) -> None:
+        """Raise `UserError` for constructor parameters that cannot be used; by default all can."""
 
     def _fit_monitored(
         self,
@@ -181,8 +184,6 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> None:
         """Learn with validation rows and progress: for models that go through the data many times."""
         self._fit(X, Y, rng)
-
-    # -- inside -------------------------------------------------------------------------------------------------------
 
     def _tag_rows(self) -> Matrix | None:
         """Give V, or None where it is the identity."""
