@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +38,8 @@ def evaluate_tagger(
 ) -> Evaluation:
     """Measure annotation and search of a tagger on a corpus that it has not learned from.
 
+    Of images known by number it has learned other tags: those are left out of the rankings.
+
     Parameters
     ----------
     tagger : Tagger
@@ -60,7 +63,8 @@ def evaluate_tagger(
     if len(corpus) == 0:
         raise DataError("There are no images to measure on. Check --split and the tag file.")
     X, Y, skipped = encode_corpus(tagger.encoder, corpus, tagger.vocabulary, progress)
-    values = evaluate(lambda: tagger.model.score_blocks(X), Y, list(metrics), siblings=siblings)
+    scores = partial(tagger.model.score_blocks, X)
+    values = evaluate(scores, Y, list(metrics), exclude=tagger.told(X), siblings=siblings)
     given = [tag for tags in corpus.tags for tag in tags]
     unknown = sum(tag not in tagger.vocabulary for tag in given)
     return Evaluation(values, len(given), unknown, skipped)

@@ -9,8 +9,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
+from visterm.core.checks import check_tags
 from visterm.core.errors import DataError, UserError
+from visterm.core.identity import identity_rows
 from visterm.core.progress import SILENT, Progress
+from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
@@ -32,6 +35,8 @@ class TrainingRows(NamedTuple):
         Rows of the split "valid"; None where none of them has a known tag.
     skipped : list of Skipped
         Images that could not be read.
+    by_number : bool
+        Whether images are known only by number: `X` is the identity, and those of `valid` are among them.
     """
 
     vocabulary: Vocabulary
@@ -39,6 +44,7 @@ class TrainingRows(NamedTuple):
     Y: sp.csr_array
     valid: tuple[Matrix, sp.csr_array] | None
     skipped: list[Skipped]
+    by_number: bool = False
 
 
 def training_rows(
@@ -70,7 +76,12 @@ def training_rows(
     X, Y, skipped = encode_corpus(encoder, train, vocabulary, progress)
     X_valid, Y_valid, skipped_valid = encode_corpus(encoder, held_out, vocabulary, progress)
     usable = Y_valid.nnz > 0 and Y_valid.max() > 0
-    return TrainingRows(vocabulary, X, Y, (X_valid, Y_valid) if usable else None, skipped + skipped_valid)
+    by_number = encoder.reads == "names"
+    if by_number:
+        Y = check_tags(X.T @ Y, X.shape[1])
+        X = identity_rows(X.shape[1])
+    valid = (X_valid, Y_valid) if usable else None
+    return TrainingRows(vocabulary, X, Y, valid, skipped + skipped_valid, by_number)
 
 
 def encode_corpus(
@@ -82,6 +93,53 @@ def encode_corpus(
     X, kept, skipped = encoder.encode(corpus.images, progress=progress)
     Y = vocabulary.encode([corpus.tags[i] for i in kept], [corpus.negatives[i] for i in kept])
     return X, Y, skipped
+
+
+def read_corpus(
+    encoder: Any,
+    images: str | os.PathLike[str] | None,
+    tags: str | os.PathLike[str],
+    *,
+    image_column: str | None = None,
+    tags_column: str | None = None,
+    separator: str | None = None,
+) -> Corpus:
+    """Read images and their tags, or the tags alone where the encoder looks only at names.
+
+    Raises
+    ------
+    UserError
+        If the encoder needs an image folder and there is none, or the other way round.
+    DataError
+        As `Corpus.read` and `Corpus.read_names` do.
+    """
+    name = ENCODERS.name_of(encoder)
+    if encoder.reads == "names":
+        if images is not None:
+            raise UserError(
+                f"The encoder '{name}' knows images by number and opens none, but IMAGES is {images}. "
+                "Leave IMAGES out: the tag file (--tags FILE) names the images."
+            )
+        return Corpus.read_names(tags, image_column=image_column, tags_column=tags_column, separator=separator)
+    if images is None:
+        raise UserError(
+            f"IMAGES is missing: the encoder '{name}' looks at pixels. Give the folder of images "
+            "(only --encoder ids does without)."
+        )
+    return Corpus.read(images, tags, image_column=image_column, tags_column=tags_column, separator=separator)
+
+
+def named_corpus(encoder: Any, tags: Any) -> Corpus:
+    """Read images known by number from the tag file that names them, where no images are given.
+
+    Raises
+    ------
+    UserError
+        If the encoder looks at pixels, or the tags are in no file.
+    """
+    if not isinstance(tags, str | os.PathLike):
+        raise UserError("Without images, tags must be a file that names them; or pass names and a list of tags each.")
+    return read_corpus(encoder, None, tags)
 
 
 def as_corpus(images: Photos, tags: Any) -> Corpus:
@@ -104,5 +162,10 @@ def as_images(images: Photos) -> tuple[list[str], Sequence[Any]]:
         return images.names, images.images
     if isinstance(images, str | os.PathLike):
         images = find_images(images)
-    names = [os.fspath(i) if isinstance(i, str | os.PathLike) else f"image {n}" for n, i in enumerate(images)]
-    return names, images
+    return [_name(image, number) for number, image in enumerate(images)], images
+
+
+def _name(image: Any, number: int) -> str:
+    if isinstance(image, str | os.PathLike):
+        return os.fspath(image)
+    return str(image) if isinstance(image, int | np.integer) else f"image {number}"

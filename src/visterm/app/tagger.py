@@ -14,25 +14,31 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.app.rows import Photos, TrainingRows, as_corpus, as_images, training_rows
+from visterm.app.by_number import learn_by_number, new_tags
+from visterm.app.rows import Photos, TrainingRows, as_corpus, as_images, named_corpus, training_rows
 from visterm.core.errors import UserError
 from visterm.core.packing import learned_hash
 from visterm.core.persist import (
+    load_csr,
     load_estimator,
     new_folder,
     open_folder,
     read_json,
+    save_csr,
     save_estimator,
     write_json,
 )
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.queries import Query
 from visterm.core.tables import ENCODERS, MODELS
-from visterm.core.types import Skipped, Tag
+from visterm.core.types import Matrix, Skipped, Tag
 from visterm.core.vocabulary import Vocabulary
 
 CHUNK = 512
 """Images encoded and annotated at a time: bounds the memory of a long `annotate`."""
+
+GIVEN = "given.safetensors"
+"""In a run of images known by number: the tags that it learned from."""
 
 
 class Annotated(NamedTuple):
@@ -83,6 +89,8 @@ class Tagger:
     ----------
     vocabulary : Vocabulary
         The tags that it learned.
+    given : csr_array or None, shape (n_images, n_tags)
+        For images known by number (the encoder ``ids``): the tags that it learned from, 1 given and -1 explicitly not.
     facts : dict
         Counts and figures of the last `fit`, as ``visterm info`` shows them.
 
@@ -111,6 +119,7 @@ class Tagger:
         self.vocabulary = Vocabulary.from_lists([])
         self.facts: dict[str, Any] = {}
         self.skipped: list[Skipped] = []
+        self.given: sp.csr_array | None = None
 
     @classmethod
     def from_parts(cls, encoder: Any, model: Any, vocabulary: Vocabulary, facts: dict[str, Any] | None = None) -> Self:
@@ -118,12 +127,12 @@ class Tagger:
         tagger = cls.__new__(cls)
         tagger.encoder, tagger.model, tagger.vocabulary = encoder, model, vocabulary
         tagger.min_count = 1
-        tagger.facts, tagger.skipped = dict(facts or {}), []
+        tagger.facts, tagger.skipped, tagger.given = dict(facts or {}), [], None
         return tagger
 
     def fit(
         self,
-        images: Photos,
+        images: Photos | None,
         tags: str | os.PathLike[str] | Sequence[Sequence[str]] = "auto",
         *,
         valid: float | None = None,
@@ -134,7 +143,7 @@ class Tagger:
         Parameters
         ----------
         images : path, Corpus, or sequence of paths or uint8 arrays
-            A folder, or the images themselves.
+            A folder, or the images themselves. With the encoder ``ids``: names, or None where a tag file has them.
         tags : path or sequence of lists of str
             A tag file, ``"auto"`` to find it in the folder, or the tags of each image.
         valid : float, optional
@@ -149,19 +158,24 @@ class Tagger:
         DataError
             If no image or no tag is left to learn from.
         """
-        rows = training_rows(
-            self.encoder,
-            as_corpus(images, tags),
-            min_count=self.min_count,
-            progress=progress,
-        )
-        return self.learn(rows, valid=valid, progress=progress)
-
-    def learn(self, rows: TrainingRows, *, valid: float | None = None, progress: Progress = SILENT) -> Self:
-        """Learn from rows that are encoded already: the second half of `fit`, to compare models on the same rows."""
         if valid is not None and "valid_share" in self.model.get_params(deep=False):
             self.model.set_params(valid_share=valid)
-        self.model.fit(rows.X, rows.Y, valid=rows.valid, monitor=progress)
+        self.model.check_settings()
+        corpus = named_corpus(self.encoder, tags) if images is None else as_corpus(images, tags)
+        rows = training_rows(self.encoder, corpus, min_count=self.min_count, progress=progress)
+        return self.learn(rows, progress=progress)
+
+    def learn(self, rows: TrainingRows, *, progress: Progress = SILENT) -> Self:
+        """Learn from rows that are encoded already: the second half of `fit`, to compare models on the same rows."""
+        if rows.by_number:
+            self.model = learn_by_number(self.model, rows, progress)
+        else:
+            self.model.fit(rows.X, rows.Y, valid=rows.valid, monitor=progress)
+        return self.learned(rows)
+
+    def learned(self, rows: TrainingRows) -> Self:
+        """Take over what belongs to the rows that the model was fitted on: vocabulary, counts, images left out."""
+        self.given = rows.Y if rows.by_number else None
         self.vocabulary = rows.vocabulary
         self.skipped = rows.skipped
         self.facts = {
@@ -175,19 +189,28 @@ class Tagger:
         }
         return self
 
-    def annotate(self, images: Photos, k: int = 5, *, progress: Progress = SILENT) -> Annotations:
-        """Tag images: a file, a folder, or a sequence of paths or arrays.
+    def annotate(
+        self, images: Photos, k: int = 5, *, new_only: bool = False, progress: Progress = SILENT
+    ) -> Annotations:
+        """Tag images: a file, a folder, or a sequence of paths or arrays; with the encoder ``ids``, names.
 
         Parameters
         ----------
         images : path or sequence of paths or uint8 arrays
         k : int
             Tags an image; 0 means all.
+        new_only : bool
+            For images known by number: leave out the tags of an image that were learned from.
         progress : Progress
             Told of each image.
+
+        Raises
+        ------
+        UserError
+            If only new tags are asked for, and the images of this run are not known by number.
         """
         done = Annotations([], [])
-        for item in self.annotate_each(images, k, progress=progress):
+        for item in self.annotate_each(images, k, new_only=new_only, progress=progress):
             if isinstance(item, Skipped):
                 done.skipped.append(item)
             else:
@@ -195,11 +218,17 @@ class Tagger:
         return done
 
     def annotate_each(
-        self, images: Photos, k: int = 5, *, progress: Progress = SILENT
+        self, images: Photos, k: int = 5, *, new_only: bool = False, progress: Progress = SILENT
     ) -> Iterator[Annotated | Skipped]:
         """Tag images one after another, in memory that does not grow with their number."""
         self._refuse_unfitted()
-        names, items = as_images(images)
+        if new_only and self.given is None:
+            raise UserError(
+                "Only the new tags of an image can be told apart where images are known by number, and this run knows "
+                f"them by '{ENCODERS.name_of(self.encoder)}'. Leave --new-only out, or fit with --encoder ids."
+            )
+        one_name = self.encoder.reads == "names" and isinstance(images, str | os.PathLike)
+        names, items = as_images([images] if one_name else images)
         progress.start("annotate", len(items))
         try:
             for start in range(0, len(items), CHUNK):
@@ -207,9 +236,8 @@ class Tagger:
                 X, kept, skipped = self.encoder.encode(chunk, progress=Steps(progress))
                 yield from skipped
                 if len(kept):
-                    ids, scores = self.model.annotate(X, k)
-                    for row, position in enumerate(kept):
-                        yield Annotated(names[start + position], self._tags(ids[row], scores[row]))
+                    for row, (ids, scores) in enumerate(self._rankings(X, k, new_only)):
+                        yield Annotated(names[start + kept[row]], self._tags(ids, scores))
         finally:
             progress.finish()
 
@@ -286,6 +314,8 @@ class Tagger:
         write_json(folder / "vocabulary.json", self.vocabulary.to_json())
         write_json(folder / "facts.json", self.facts)
         write_skipped(folder / "skipped.jsonl", self.skipped)
+        if self.given is not None:
+            save_csr(folder / GIVEN, self.given)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Self:
@@ -312,7 +342,19 @@ class Tagger:
             if "n_jobs" in part.get_params(deep=False):
                 part.set_params(n_jobs=n_jobs)
         tagger.skipped = read_skipped(folder / "skipped.jsonl")
+        if (folder / GIVEN).exists():
+            tagger.given = load_csr(folder / GIVEN)
         return tagger
+
+    def told(self, X: Matrix) -> sp.csr_array | None:
+        """Give the tags that it learned of the images of rows known by number, shape (n_images, n_tags), else None."""
+        return None if self.given is None else sp.csr_array(X @ self.given)
+
+    def _rankings(self, X: Matrix, k: int, new_only: bool) -> Iterable[tuple[Any, Any]]:
+        known = self.told(X) if new_only else None
+        if known is not None:
+            return new_tags(self.model, X, k, known)
+        return zip(*self.model.annotate(X, k), strict=True)
 
     def _tags(self, ids: Iterable[int], scores: Iterable[float]) -> list[Tag]:
         return [Tag(self.vocabulary.tags[i], float(s)) for i, s in zip(ids, scores, strict=True)]

@@ -11,13 +11,22 @@ from visterm.cli import options
 from visterm.cli.output import emit, exit_code, write_list
 from visterm.cli.progress import Bars
 
-EXAMPLES = "Examples:  visterm annotate run photo.jpg   ·   visterm annotate run new_photos -k 10 --json > tags.jsonl"
+EXAMPLES = (
+    "Examples:  visterm annotate run photo.jpg   ·   visterm annotate run new_photos -k 10 --json > tags.jsonl   ·   "
+    "visterm annotate run 123 456 --new-only"
+)
 
 
 def annotate(
     run: options.Run,
-    images: Annotated[list[Path], typer.Argument(help="Images, or folders of images.", show_default=False)],
+    images: Annotated[
+        list[str],
+        typer.Argument(help="Images, or folders of images; names of a run of --encoder ids.", show_default=False),
+    ],
     k: Annotated[int, typer.Option("-k", min=0, help="Tags an image; 0 for all.")] = 5,
+    new_only: Annotated[
+        bool, typer.Option("--new-only", help="Of images known by number: leave out the tags that they had.")
+    ] = False,
     json: options.Json = False,
     jobs: options.Jobs = None,
     skipped: options.SkippedFile = Path("skipped.jsonl"),
@@ -32,9 +41,10 @@ def annotate(
     from visterm.data.image_folders import find_images
 
     tagger = Tagger.load(run, n_jobs=jobs)
-    files = [file for place in images for file in find_images(place)]
+    by_name = tagger.encoder.reads == "names"
+    files = images if by_name else [file for place in images for file in find_images(place)]
     bad: list[Skipped] = []
-    for item in tagger.annotate_each(files, k, progress=Bars() if len(files) > 1 else SILENT):
+    for item in tagger.annotate_each(files, k, new_only=new_only, progress=Bars() if len(files) > 1 else SILENT):
         if isinstance(item, Skipped):
             bad.append(item)
         elif json:

@@ -19,7 +19,7 @@ EXAMPLES = (
 
 def evaluate(
     run: options.Run,
-    images: options.Images,
+    images: options.ImagesOrNone = None,
     tags: options.TagFile = "auto",
     split: Annotated[
         str | None,
@@ -41,16 +41,21 @@ def evaluate(
     separator: options.Separator = None,
     skipped: options.SkippedFile = Path("skipped.jsonl"),
 ) -> None:
-    """Measure a run on photos whose tags are known, and that it did not learn from."""
+    """Measure a run on photos whose tags are known, and that it did not learn from.
+
+    Of images known by number, the tags that the run learned from are left out of the rankings.
+    """
     from visterm.app.evaluate import DEFAULT_METRICS, evaluate_tagger
+    from visterm.app.rows import read_corpus
     from visterm.app.tagger import Tagger
-    from visterm.data.corpus import Corpus
     from visterm.metrics import check_metrics
 
     metrics = metric or list(DEFAULT_METRICS)
     check_metrics(metrics, siblings=isa is not None)
     tagger = Tagger.load(run, n_jobs=jobs)
-    corpus = Corpus.read(images, tags, image_column=image_column, tags_column=tags_column, separator=separator)
+    corpus = read_corpus(
+        tagger.encoder, images, tags, image_column=image_column, tags_column=tags_column, separator=separator
+    )
     for warning in corpus.warnings():
         say(warning)
     if split is not None or any(corpus.splits):

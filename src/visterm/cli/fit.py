@@ -13,13 +13,14 @@ from visterm.cli.progress import Bars
 
 EXAMPLES = (
     "Examples:  visterm fit photos --tags tags.csv -o run   ·   visterm fit photos -o run --min-count 3   ·   "
-    "visterm fit photos --tags tags.csv -o run --encoder onnx:net.onnx --encoder-set output=features --model knn"
+    "visterm fit photos --tags tags.csv -o run --encoder onnx:net.onnx --encoder-set output=features --model knn   ·   "
+    "visterm fit --tags pairs.csv --encoder ids -o run"
 )
 
 
 def fit(
-    images: options.Images,
     out: Annotated[Path, typer.Option("-o", "--out", help="The run to write: a folder.", show_default=False)],
+    images: options.ImagesOrNone = None,
     tags: options.TagFile = "auto",
     encoder: Annotated[
         str, typer.Option(help="How images become features: a name from `visterm encoders`, or name:argument.")
@@ -54,9 +55,9 @@ def fit(
 
     With a split column the rows of the split "train" are learned from; the exit code is 3 if images were skipped.
     """
+    from visterm.app.rows import read_corpus
     from visterm.app.tagger import Tagger
     from visterm.core.persist import check_target
-    from visterm.data.corpus import Corpus
 
     check_target(out, "run")
     tagger = Tagger(
@@ -68,7 +69,9 @@ def fit(
         seed=seed,
         n_jobs=jobs,
     )
-    corpus = Corpus.read(images, tags, image_column=image_column, tags_column=tags_column, separator=separator)
+    corpus = read_corpus(
+        tagger.encoder, images, tags, image_column=image_column, tags_column=tags_column, separator=separator
+    )
     for warning in corpus.warnings():
         say(warning)
     if split is not None:

@@ -12,6 +12,13 @@ from visterm.core.errors import UserError
 
 Run = Annotated[Path, typer.Argument(help="A run: the folder that `visterm fit` wrote.", show_default=False)]
 Images = Annotated[Path, typer.Argument(help="A folder of images, searched to the bottom.", show_default=False)]
+ImagesOrNone = Annotated[
+    Path | None,
+    typer.Argument(
+        help="A folder of images, searched to the bottom; none where images are known by number (--encoder ids).",
+        show_default=False,
+    ),
+]
 TagFile = Annotated[
     str,
     typer.Option(
@@ -24,7 +31,7 @@ ImageColumn = Annotated[
     str | None, typer.Option(help="The column of file names [default: file_name or image].", show_default=False)
 ]
 TagsColumn = Annotated[
-    str | None, typer.Option(help="The column of tags [default: tags or labels].", show_default=False)
+    str | None, typer.Option(help="The column of tags [default: tags, labels or tag].", show_default=False)
 ]
 Separator = Annotated[
     str | None, typer.Option(help="What separates tags in a cell [default: ; or ,].", show_default=False)

@@ -16,8 +16,8 @@ from visterm.data.image_folders import find_images
 from visterm.data.image_names import ImageNames
 from visterm.data.images import ImageLike
 from visterm.data.splits import split_name
-from visterm.data.tag_files import read_tags
-from visterm.data.tag_formats.record import TagRecord, merged, record
+from visterm.data.tag_files import read_tag_table, read_tags
+from visterm.data.tag_formats.record import TagRecord, merged, merged_by_split, record
 
 _PER_IMAGE = ("images", "names", "tags", "negatives", "splits")
 
@@ -159,6 +159,36 @@ class Corpus:
             missing=missing,
             untagged=untagged,
         )
+
+    @classmethod
+    def read_names(
+        cls,
+        tags: str | os.PathLike[str],
+        *,
+        image_column: str | None = None,
+        tags_column: str | None = None,
+        separator: str | None = None,
+    ) -> Self:
+        """Read a table of tags alone, for images that are known only by name or number; no image is looked for.
+
+        The rows of one image are joined: one row a pair of image and tag will do. Splits are those of the tags: an
+        image with tags in two splits has an entry in each.
+
+        Parameters
+        ----------
+        tags : path-like
+            A CSV, TSV or JSON-lines file.
+        image_column, tags_column, separator : str, optional
+            As in `read_tags`.
+
+        Raises
+        ------
+        TagFileError
+            If there is no such file, or it cannot be understood.
+        """
+        table = read_tag_table(tags, image_column=image_column, tags_column=tags_column, separator=separator)
+        rows = merged_by_split(table)
+        return cls._of_records([row.image for row in rows], rows, [], [])
 
     def __len__(self) -> int:
         return len(self.images)

@@ -35,7 +35,7 @@ def read_tags(
     images : path-like
         The image folder.
     image_column, tags_column : str, optional
-        Columns of a table to use instead of "file_name" or "image", and of "tags" or "labels". With them, "auto"
+        Columns of a table to use instead of "file_name" or "image", and of "tags", "labels" or "tag". With them, "auto"
         looks for tables only.
     separator : str, optional
         What stands between tags in a text: by default ``;`` if there is one, else ``,``.
@@ -53,12 +53,7 @@ def read_tags(
     check_separator(separator)
     folder = Path(images)
     if source != "auto":
-        path = Path(source)
-        if not path.is_file():
-            what = "is a folder" if path.is_dir() else "does not exist"
-            raise TagFileError(f"The tag file {path} {what}; expected a .csv, .tsv or .jsonl file, or 'auto'.")
-        table = read_table(path, image_column=image_column, tags_column=tags_column, separator=separator)
-        return merged(table)
+        return merged(read_tag_table(source, image_column=image_column, tags_column=tags_column, separator=separator))
     tables = _metadata_files(folder)
     if tables:
         return merged(
@@ -74,6 +69,37 @@ def read_tags(
         if records:
             return records
     raise TagFileError(_nothing_found(folder, tables_only=image_column is not None or tags_column is not None))
+
+
+def read_tag_table(
+    source: str | os.PathLike[str],
+    *,
+    image_column: str | None = None,
+    tags_column: str | None = None,
+    separator: str | None = None,
+) -> list[TagRecord]:
+    """Read a CSV, TSV or JSON-lines file, a record for each of its rows.
+
+    Parameters
+    ----------
+    source : path-like
+    image_column, tags_column, separator : str, optional
+        As in `read_tags`.
+
+    Raises
+    ------
+    TagFileError
+        If there is no such file, or it cannot be understood.
+    """
+    check_separator(separator)
+    path = Path(source)
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise TagFileError(
+            f"The tag file {path} {what}; expected a .csv, .tsv or .jsonl file"
+            f"{', which images without a folder need: --tags FILE' if source == 'auto' else ', or auto'}."
+        )
+    return read_table(path, image_column=image_column, tags_column=tags_column, separator=separator)
 
 
 def _metadata_files(folder: Path) -> list[Path]:

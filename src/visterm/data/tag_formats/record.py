@@ -49,21 +49,30 @@ def merged(records: Iterable[TagRecord]) -> list[TagRecord]:
     TagFileError
         If an image is in two splits.
     """
-    first: dict[str, TagRecord] = {}
+    groups: dict[str, list[TagRecord]] = {}
     for new in records:
-        old = first.get(new.image)
-        if old is None:
-            first[new.image] = new
-            continue
-        if old.split and new.split and old.split != new.split:
-            raise TagFileError(
-                f"The image {new.image} is in two splits, '{old.split}' and '{new.split}'; expected one. "
-                "Leave one of its rows out."
-            )
-        tags = list(dict.fromkeys(old.tags + new.tags))
-        negatives = list(dict.fromkeys(old.negatives + new.negatives))
-        first[new.image] = TagRecord(new.image, tags, negatives, old.split or new.split)
-    return list(first.values())
+        groups.setdefault(new.image, []).append(new)
+    return [_joined(image, group) for image, group in groups.items()]
+
+
+def merged_by_split(records: Iterable[TagRecord]) -> list[TagRecord]:
+    """Join the records of one image in one split: for images whose tags, not they themselves, are in the splits."""
+    groups: dict[tuple[str, str | None], list[TagRecord]] = {}
+    for new in records:
+        groups.setdefault((new.image, new.split), []).append(new)
+    return [_joined(image, group) for (image, _), group in groups.items()]
+
+
+def _joined(image: str, group: list[TagRecord]) -> TagRecord:
+    splits = list(dict.fromkeys(row.split for row in group if row.split))
+    if len(splits) > 1:
+        raise TagFileError(
+            f"The image {image} is in two splits, '{splits[0]}' and '{splits[1]}'; expected one. "
+            "Leave one of its rows out."
+        )
+    tags = dict.fromkeys(tag for row in group for tag in row.tags)
+    negatives = dict.fromkeys(tag for row in group for tag in row.negatives)
+    return TagRecord(image, list(tags), list(negatives), splits[0] if splits else None)
 
 
 def check_separator(separator: str | None) -> None:

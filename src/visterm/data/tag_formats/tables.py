@@ -15,7 +15,7 @@ from visterm.data.tag_formats.record import TagRecord, choose_separator, listed,
 from visterm.data.tag_formats.text import read_text
 
 IMAGE_COLUMNS = ("file_name", "image")
-TAGS_COLUMNS = ("tags", "labels")
+TAGS_COLUMNS = ("tags", "labels", "tag")
 SPLIT_COLUMN = "split"
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
@@ -39,7 +39,7 @@ def read_table(
     path : Path
         JSON lines are known by their suffix or first character; the delimiter of other tables by the header it makes.
     image_column, tags_column : str, optional
-        Columns to use instead of "file_name" or "image", and of "tags" or "labels" (in either case).
+        Columns to use instead of "file_name" or "image", and of "tags", "labels" or "tag" (in either case).
     separator : str, optional
         What stands between tags in one cell: by default ``;`` if any cell has one, else ``,``. Lists need none.
 

@@ -1,0 +1,156 @@
+"""Rows held out to choose settings and epochs by: images of their own, or tags of images known by number."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from visterm.app.reproduce.watch import EnoughError, Watch
+from visterm.app.rows import TrainingRows
+from visterm.core.checks import check_tags
+from visterm.core.errors import DataError
+from visterm.core.progress import Progress
+from visterm.core.types import Matrix
+from visterm.data.held_tags import hold_one_out
+from visterm.metrics import evaluate
+
+
+class Parts(NamedTuple):
+    """Rows to learn from and rows to judge by.
+
+    Attributes
+    ----------
+    X, Y : matrices
+        To learn from.
+    X_valid, Y_valid : matrices
+        To judge by.
+    known : csr_array or None
+        For images known by number: the tags that the model is told of the images of `X_valid`, left out of their
+        rankings.
+    """
+
+    X: Matrix
+    Y: sp.csr_array
+    X_valid: Matrix
+    Y_valid: sp.csr_array
+    known: sp.csr_array | None
+
+
+class Judged(NamedTuple):
+    """A fitted model, the value of the metric on the held-out rows, and how it came about.
+
+    Attributes
+    ----------
+    model : Annotator
+        At its best epoch.
+    value : float
+    epochs : int or None
+        Epochs that its weights stem from; None for models that learn in one go.
+    history : list of dict
+        What it was after each epoch.
+    seconds : float
+    """
+
+    model: Any
+    value: float
+    epochs: int | None
+    history: list[dict[str, Any]]
+    seconds: float
+
+
+def part_rows(rows: TrainingRows, share: float, rng: np.random.Generator) -> Parts:
+    """Hold out the rows of the split "valid", else a share: of the images, or one tag each of images known by number.
+
+    Raises
+    ------
+    DataError
+        If there are too few images, or none has two tags where tags are held out.
+    """
+    if rows.valid is not None:
+        X_valid, Y_valid = rows.valid
+        known = sp.csr_array(X_valid @ rows.Y) if rows.by_number else None
+        return Parts(rows.X, rows.Y, X_valid, Y_valid, known)
+    n_images = rows.X.shape[0]
+    n_held = max(1, round(share * n_images))
+    if rows.by_number:
+        held = hold_one_out(rows.Y, rng, at_most=n_held)
+        return Parts(rows.X, held.rest, rows.X[held.images], held.held, held.known)
+    if n_images < 2:
+        raise DataError(f"There is {n_images} image to learn from; at least 2 are needed to hold one out.")
+    order = rng.permutation(n_images)
+    held_rows, trained = np.sort(order[:n_held]), np.sort(order[n_held:])
+    return Parts(rows.X[trained], rows.Y[trained], rows.X[held_rows], rows.Y[held_rows], None)
+
+
+def fit_judged(model: Any, parts: Parts, metric: str, progress: Progress) -> Judged:
+    """Fit a model on the one part, stop by the other if it can stop, and judge it by that.
+
+    A model that stops on its own does so by MAP. One of images known by number is stopped here instead, by `metric`:
+    it would take the tags that it was told of an image for mistakes.
+    """
+
+    def value_of(fitted: Any) -> float:
+        scores = partial(fitted.score_blocks, parts.X_valid)
+        return evaluate(scores, parts.Y_valid, [metric], exclude=parts.known)[metric]
+
+    began = time.perf_counter()
+    if parts.known is None:
+        model.fit(parts.X, parts.Y, valid=(parts.X_valid, parts.Y_valid), monitor=progress)
+    elif can_stop(model):
+        watch = Watch(model, value_of, model.patience, progress)
+        with suppress(EnoughError), _own_holdout_off(model):
+            model.fit(parts.X, parts.Y, monitor=watch)
+        values = [value for _, value in watch.curve]
+        history = [{**entry, metric: value} for entry, value in zip(model.history_, values, strict=True)]
+        seconds = time.perf_counter() - began
+        best = watch.best.set_params(**model.get_params(deep=False))
+        best.n_epochs_, best.history_ = watch.best_epoch, history
+        return Judged(best, max(values), watch.best_epoch, history, seconds)
+    else:
+        with _own_holdout_off(model):
+            model.fit(parts.X, parts.Y, monitor=progress)
+    seconds = time.perf_counter() - began
+    history = getattr(model, "history_", [])
+    return Judged(model, value_of(model), getattr(model, "n_epochs_", None), history, seconds)
+
+
+def fit_on_all(
+    model: Any, rows: TrainingRows, epochs: int | None, history: list[dict[str, Any]], progress: Progress
+) -> Any:
+    """Fit a model on all rows, those held out too, for as many epochs as were found best; keep how that was found."""
+    X, Y = rows.X, rows.Y
+    if rows.valid is not None and rows.by_number:
+        Y = check_tags(Y + rows.valid[0].T @ rows.valid[1], X.shape[0])
+    elif rows.valid is not None:
+        pair = (X, rows.valid[0])
+        X = sp.vstack(pair, format="csr") if sp.issparse(X) else np.concatenate(pair)
+        Y = sp.csr_array(sp.vstack((Y, rows.valid[1]), format="csr"))
+    with _own_holdout_off(model, epochs):
+        model.fit(X, Y, monitor=progress)
+    if history:
+        model.history_ = history
+    return model
+
+
+def can_stop(model: Any) -> bool:
+    """Say whether a model goes through the data in epochs, as many as are best on held-out rows."""
+    return {"epochs", "patience"} <= set(model.get_params(deep=False))
+
+
+@contextmanager
+def _own_holdout_off(model: Any, epochs: int | None = None) -> Iterator[None]:
+    """Keep a model from holding out rows of its own, and have it run so many epochs; its settings are put back."""
+    wanted = {"valid_share": 0.0, "epochs": epochs}
+    own = model.get_params(deep=False)
+    changed = {name: value for name, value in wanted.items() if name in own and value is not None}
+    model.set_params(**changed)
+    try:
+        yield
+    finally:
+        model.set_params(**{name: own[name] for name in changed})

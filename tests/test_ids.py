@@ -1,0 +1,222 @@
+"""Images known only by number: learned from pairs, annotated by name, evaluated on tags held out."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from test_cli import lines, visterm
+from visterm import Tagger
+from visterm.app.by_number import learn_by_number, new_tags
+from visterm.app.evaluate import evaluate_tagger
+from visterm.app.rows import TrainingRows
+from visterm.core.errors import DataError, UserError
+from visterm.core.identity import identity_rows, is_identity
+from visterm.core.progress import SILENT
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.corpus import Corpus
+from visterm.metrics import average_precisions
+from visterm.models.base import Annotator
+
+FAST = {"dim": 8, "epochs": 60, "learning_rate": 0.05}
+
+
+def write_pairs(path, pairs, header="image,tag"):
+    path.write_text("\n".join([header, *(",".join(map(str, pair)) for pair in pairs)]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Images 0 to 89 of three kinds: each has three of the four tags of its kind; the fourth is held out."""
+    rng = np.random.default_rng(0)
+    told, held = [], []
+    for image in range(90):
+        tags = rng.permutation([f"{'abc'[image % 3]}{i}" for i in range(4)])
+        told += [(image, tag) for tag in tags[:3]]
+        held.append((image, tags[3]))
+    return told, held
+
+
+@pytest.fixture(scope="module")
+def run(pairs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ids")
+    write_pairs(folder / "told.csv", pairs[0])
+    write_pairs(folder / "held.csv", pairs[1])
+    done = visterm(
+        "fit", "--tags", folder / "told.csv", "--encoder", "ids", "-o", folder / "run",
+        *(part for name, value in FAST.items() for part in ("--set", f"{name}={value}")), "--valid", "0",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+def test_a_run_is_made_of_pairs_without_images_and_annotates_by_name(run, pairs, tmp_path):
+    [first, second] = lines(visterm("annotate", run, "7", "12", "-k", 4, "--json", cwd=tmp_path))
+    assert [first["image"], second["image"]] == ["7", "12"]
+    assert {tag["tag"][0] for tag in first["tags"]} == {"b"}
+    assert {tag["tag"][0] for tag in second["tags"]} == {"a"}
+    [facts] = lines(visterm("info", run, "--json"))
+    assert (facts["images"], facts["tags"], facts["tags given"]) == (90, 12, 270)
+
+
+def test_new_only_leaves_out_the_tags_that_an_image_had(run, pairs, tmp_path):
+    told, held = pairs
+    names = [str(image) for image, _ in held]
+    answers = lines(visterm("annotate", run, *names, "-k", 2, "--new-only", "--json", cwd=tmp_path))
+    had = {name: {tag for image, tag in told if str(image) == name} for name in names}
+    assert all(len(a["tags"]) == 2 and not had[a["image"]] & {t["tag"] for t in a["tags"]} for a in answers)
+    missing = {str(image): tag for image, tag in held}
+    assert np.mean([a["tags"][0]["tag"] == missing[a["image"]] for a in answers]) > 0.5
+    [everything] = lines(visterm("annotate", run, "7", "-k", 0, "--new-only", "--json", cwd=tmp_path))
+    assert len(everything["tags"]) == 12 - 3
+
+
+def test_evaluation_leaves_the_training_tags_out_of_the_rankings(run, tmp_path):
+    options = ("--tags", run.parent / "held.csv", "--metric", "map", "--json")
+    [found] = lines(visterm("evaluate", run, *options, cwd=tmp_path))
+    tagger, held = Tagger.load(run), Corpus.read_names(run.parent / "held.csv")
+    X, Y = tagger.encoder.transform(held.images), tagger.vocabulary.encode(held.tags)
+    scores = tagger.model.decision_function(X)
+    scores[tagger.given.toarray() != 0] = -np.inf
+    ranks = (scores >= scores[Y.toarray() > 0][:, None]).sum(axis=1)
+    assert found["map"] == pytest.approx(np.mean(1 / ranks))
+    assert np.mean(average_precisions(tagger.model.decision_function(X), Y)) < 0.5 * found["map"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "--tags", "FILE", "-o", "out"], "IMAGES is missing: the encoder 'visterms' looks at pixels"),
+        (["fit", ".", "--tags", "FILE", "--encoder", "ids", "-o", "out"], "Leave IMAGES out"),
+        (["fit", "--encoder", "ids", "-o", "out"], "--tags FILE"),
+        (["annotate", "RUN", "7", "7000"], "'7000' is not among the 90"),
+        (["evaluate", "RUN", ".", "--tags", "FILE"], "Leave IMAGES out"),
+        (["evaluate", "RUN", "--tags", "TOLD"], "once the excluded entries are left out"),
+    ],
+)
+def test_a_mistake_ends_in_one_line_and_exit_code_2(arguments, message, run, tmp_path):
+    places = {"RUN": run, "FILE": run.parent / "held.csv", "TOLD": run.parent / "told.csv"}
+    done = visterm(*[places.get(argument, argument) for argument in arguments], cwd=tmp_path)
+    assert done.returncode == 2
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("visterm: ")
+    assert message in last
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_of_one_image_are_joined_and_splits_part_the_tags_of_an_image(tmp_path):
+    rows = [("u1", "sea", "train"), ("u2", "sky", "train"), ("u1", "-sky", "train"), ("u1", "sand", "test")]
+    corpus = Corpus.read_names(write_pairs(tmp_path / "t.csv", rows, "image,tag,split"))
+    assert corpus.images == corpus.names == ["u1", "u2", "u1"]
+    assert corpus.tags == [["sea"], ["sky"], ["sand"]]
+    assert corpus.negatives == [["sky"], [], []]
+    assert corpus.splits == ["train", "train", "test"]
+
+
+def test_python_takes_names_and_numbers_and_tags_side_by_side(pairs):
+    told: dict[int, list[str]] = {}
+    for image, tag in pairs[0]:
+        told.setdefault(image, []).append(tag)
+    tagger = Tagger(encoder="ids", model_params=FAST).fit(list(told), list(told.values()))
+    [item] = tagger.annotate([7], k=1).images
+    assert (item.image, item.tags) == ("7", tagger.annotate("7", k=1).images[0].tags)
+    known = tagger.told(tagger.encoder.transform([7])).toarray()[0]
+    assert [tagger.vocabulary.tags[i] for i in np.flatnonzero(known)] == sorted(told[7])
+    names = [str(image) for image, _ in pairs[1]]
+    held = Corpus.of(names, names, [[tag] for _, tag in pairs[1]])
+    assert evaluate_tagger(tagger, held, ["map"]).values["map"] > 0.9
+
+
+def test_new_tags_can_only_be_asked_for_of_images_known_by_number(small_library):
+    tagger = Tagger(model="prior", encoder_params={"codebook": 16})
+    tagger.fit(sorted(small_library.images.iterdir())[:3], [["a"], ["b"], ["a"]])
+    with pytest.raises(UserError, match="fit with --encoder ids"):
+        tagger.annotate([], new_only=True)
+    with pytest.raises(UserError, match="IMAGES is missing"):
+        Tagger().fit(None, "pairs.csv")
+    with pytest.raises(UserError, match="must be a file"):
+        Tagger(encoder="ids").fit(None, [["a"]])
+
+
+def test_saved_and_loaded_a_run_knows_what_it_was_told(run):
+    tagger = Tagger.load(run)
+    assert tagger.given.shape == (90, 12)
+    assert (run / "given.safetensors").is_file()
+    assert json.loads((run / "encoder.json").read_text())["values"]["names_"]["value"][:3] == ["0", "1", "2"]
+
+
+TAGS = Vocabulary(["told", "right", "x", "y"])
+
+
+class Counted(Annotator):
+    """Ranks the tag 0 first, and the tag 1 behind two, one, none, one, two, two... of the others as epochs go on."""
+
+    def __init__(self, *, epochs=9, patience=3, valid_share=0.5):
+        self.epochs, self.patience, self.valid_share = epochs, patience, valid_share
+
+    def _fit(self, X, Y, rng):
+        raise NotImplementedError
+
+    def _fit_monitored(self, X, Y, rng, valid, monitor):
+        assert valid is None
+        assert self.valid_share == 0
+        self.history_ = []
+        for epoch in range(1, self.epochs + 1):
+            self.n_epochs_ = epoch
+            right = 10 - abs(3 - epoch)
+            self.tag_rows_ = np.array([[20], [right], [9.5], [8.5]], np.float32)[: Y.shape[1]]
+            self.history_.append({"epoch": epoch, "loss": 1 / epoch, "map": None})
+            monitor.advance()
+
+    def _image_rows(self, X):
+        return np.ones((X.shape[0], 1), np.float32)
+
+
+def test_epochs_are_chosen_by_held_out_tags_of_a_split():
+    told, held = (sp.csr_array(np.tile(np.float32(row), (120, 1))) for row in ([1, 0, 0, 0], [0, 1, 0, 0]))
+    rows = TrainingRows(TAGS, identity_rows(120), told, (identity_rows(120), held), [], by_number=True)
+    model = learn_by_number(Counted(), rows, SILENT)
+    assert model.n_epochs_ == 3
+    assert [entry["map"] for entry in model.history_] == pytest.approx([1 / 3, 1 / 2, 1, 1 / 2, 1 / 3, 1 / 3])
+    assert model.get_params() == Counted().get_params()
+
+
+def test_without_a_split_tags_are_held_out_to_choose_the_epochs_and_then_all_are_learned():
+    given = sp.csr_array(np.tile(np.float32([1, 1, 0, 0]), (120, 1)))
+    rows = TrainingRows(TAGS, identity_rows(120), given, None, [], by_number=True)
+    model = learn_by_number(Counted(), rows, SILENT)
+    assert model.n_epochs_ == 3
+    assert len(model.history_) == 6
+    assert model.history_[2]["map"] == 1
+    assert model.get_params() == Counted().get_params()
+    few = rows._replace(X=identity_rows(40), Y=given[:40])
+    assert learn_by_number(Counted(), few, SILENT).n_epochs_ == 9
+
+
+def test_new_tags_are_ranked_as_the_model_ranks_them_without_those_known():
+    model = Counted(epochs=3)
+    model.n_features_in_, model.n_tags_ = 2, 4
+    model.tag_rows_ = np.array([[4], [3], [2], [1]], np.float32)
+    known = sp.csr_array([[1.0, 0, -1, 0], [0, 0, 0, 0]])
+    first, second = new_tags(model, identity_rows(2), 2, known)
+    assert first.ids.tolist() == [1, 3]
+    assert second.ids.tolist() == [0, 1]
+    assert [ranking.ids.tolist() for ranking in new_tags(model, identity_rows(2), 0, known)] == [[1, 3], [0, 1, 2, 3]]
+
+
+def test_only_the_sparse_identity_is_taken_for_numbers():
+    assert is_identity(identity_rows(3))
+    assert not is_identity(np.eye(3))
+    assert not is_identity(identity_rows(3) * 2)
+    assert not is_identity(identity_rows(3)[[1, 0, 2]])
+    assert not is_identity(identity_rows(3)[:2])
+    assert not is_identity(sp.csr_array(([1.0, 1, 1], [0, 1, 2], [0, 2, 2, 3]), shape=(3, 3)))
+
+
+def test_an_encoder_of_names_is_not_fitted_on_pictures():
+    with pytest.raises(DataError, match="does not look at pixels"):
+        Tagger(encoder="ids").fit([np.zeros((4, 4, 3), np.uint8)], [["a"]])
