@@ -1,0 +1,247 @@
+"""A weighted sum of models, each scaled once by its scores of training images, weights chosen on validation images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from visterm.core.checks import check_number
+from visterm.core.errors import UserError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.tables import MODELS
+from visterm.core.types import Matrix, RandomState
+from visterm.models.base import Annotator
+from visterm.models.mixing import best_mix
+from visterm.models.stopping import hold_out
+
+DEFAULT_MEMBERS = (("wsabie", {"dim": 100}), ("wsabie", {"dim": 200}))
+
+SAMPLE_ROWS = 2000
+"""At most so many images give the scale of the members' scores, and as many choose the weights."""
+
+SAMPLE_BYTES = 2**28
+"""Scores of all members held at a time: where there are very many tags, fewer images are looked at."""
+
+
+class Ensemble(Annotator):
+    """Scores a tag by the weighted sum of what other models say: ``Σ_m λ_m (s_m - μ_m) / σ_m``.
+
+    ``s_m`` is the score of member m, ``μ_m`` and ``σ_m`` the mean and the standard deviation of its scores of all tags
+    on training images. They are numbers fixed in `fit`, the same for all images and tags, so that the ensemble
+    compares images for a tag as its members do; the weights ``λ`` are not negative and sum to 1.
+
+    The sum stays one inner product. An image's row is its members' rows side by side, and a 1; a tag's row has the
+    members' tag rows times ``λ_m / σ_m`` in the same places, and at the end ``-Σ λ_m μ_m / σ_m``, the one number that
+    is left of all means: it is the same for all tags and images and changes no ranking, and makes 0 a middling score.
+    The width is the sum of the members' widths, and one.
+
+    The weights are those with the highest MAP over validation images, of which no member has learned. Where `fit` is
+    given none, a share of the images is held out, members are fitted on the others to choose the weights, and then
+    again on all images. Members get the validation images too, to stop by.
+
+    Parameters
+    ----------
+    members : list of (name, settings) or estimators, optional
+        The models to combine: names from ``visterm models`` with their settings, or unfitted models, which are cloned.
+        None: WSABIE with 100 and with 200 numbers, from the paper's Table 7.
+    weights : list of float, optional
+        λ, one a member, not negative; brought to a sum of 1. None: chosen.
+    valid_share : float
+        Share of the images that is held out to choose the weights. With 0, or so few images that less than 50 would be
+        held out, all members weigh the same.
+    n_jobs : int, optional
+        Threads, of the members too unless their settings say otherwise; None or -1 for all cores.
+    random_state : int, RandomState, Generator or None
+        Held-out images, images that give the scales, and the random states of members whose settings have none.
+
+    Attributes
+    ----------
+    members_ : list of Annotator
+        The fitted models.
+    weights_ : ndarray of float64, shape (n_members,)
+        λ.
+    means_, scales_ : ndarray of float64, shape (n_members,)
+        μ and σ; σ is 1 for a member whose scores are all the same.
+    valid_map_ : float or None
+        MAP that the weights reached over the images that chose them.
+    tag_rows_ : array or CSR of float32, shape (n_tags, width)
+        CSR where a member's space is tag space.
+
+    References
+    ----------
+    Weston, Bengio, Usunier 2010, section 6.4 ("Ensemble models"), Table 7.
+    """
+
+    members_: list[Annotator]
+    weights_: NDArray[np.float64]
+    means_: NDArray[np.float64]
+    scales_: NDArray[np.float64]
+    valid_map_: float | None
+    tag_rows_: Matrix
+
+    test_params: ClassVar[dict[str, Any]] = {
+        "members": [["wsabie", {"dim": 16, "epochs": 10, "learning_rate": 0.01, "block": 128}], ["ridge", {}]],
+        "valid_share": 0.3,
+    }
+
+    def __init__(
+        self,
+        *,
+        members: Sequence[Any] | None = None,
+        weights: Sequence[float] | None = None,
+        valid_share: float = 0.1,
+        n_jobs: int | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.members = members
+        self.weights = weights
+        self.valid_share = valid_share
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, as in scikit-learn; a number of threads is passed on to fitted members."""
+        super().set_params(**params)
+        for member in getattr(self, "members_", []) if "n_jobs" in params else []:
+            if "n_jobs" in member.get_params(deep=False):
+                member.set_params(n_jobs=self.n_jobs)
+        return self
+
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        self._fit_monitored(X, Y, rng, None, SILENT)
+
+    def _fit_monitored(
+        self,
+        X: Matrix,
+        Y: sp.csr_array,
+        rng: np.random.Generator,
+        valid: tuple[Matrix, sp.csr_array] | None,
+        monitor: Progress,
+    ) -> None:
+        check_number(self.valid_share, "valid_share", least=0, below=1)
+        members = [self._make(member, rng) for member in self._listed()]
+        weights = self._given_weights(len(members))
+        self.valid_map_ = None
+        if weights is None and valid is None and len(members) > 1:
+            trained, held = hold_out(X.shape[0], self.valid_share, rng)
+            if _has_tags(Y[held]):
+                judged = X[held], Y[held]
+                some = X[trained], Y[trained]
+                means, scales = self._fit_members(members, *some, judged, monitor, rng)
+                weights, self.valid_map_ = self._choose(members, means, scales, judged, rng)
+                members = [clone(member) for member in members]
+        self.means_, self.scales_ = self._fit_members(members, X, Y, valid, monitor, rng)
+        if weights is None and valid is not None and len(members) > 1 and _has_tags(valid[1]):
+            weights, self.valid_map_ = self._choose(members, self.means_, self.scales_, valid, rng)
+        self.members_ = members
+        self.weights_ = np.full(len(members), 1 / len(members)) if weights is None else weights
+        self.tag_rows_ = self._joined_tag_rows()
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        rows: list[Any] = [member._image_rows(X) for member in self.members_]
+        rows.append(np.ones((X.shape[0], 1), np.float32))
+        if any(sp.issparse(part) for part in rows):
+            return sp.csr_array(sp.hstack(rows, format="csr"), dtype=np.float32)
+        return np.hstack(rows)
+
+    def _listed(self) -> list[Any]:
+        given = DEFAULT_MEMBERS if self.members is None else self.members
+        if isinstance(given, str) or not isinstance(given, Iterable) or not (listed := list(given)):
+            raise UserError(
+                f'members is {given!r}; expected a list such as [("wsabie", {{"dim": 100}}), ("ridge", {{}})].'
+            )
+        return listed
+
+    def _make(self, member: Any, rng: np.random.Generator) -> Annotator:
+        """Make an unfitted member of what the list says of it."""
+        seed = int(rng.integers(2**31))
+        if isinstance(member, Annotator):
+            copy: Annotator = clone(member)
+            return copy
+        if not (isinstance(member, list | tuple) and len(member) == 2 and isinstance(member[1], dict)):
+            raise UserError(
+                f'A member of the ensemble is {member!r}; expected a pair such as ("wsabie", {{"dim": 100}}).'
+            )
+        name, settings = member
+        model: Annotator = MODELS.create(name, **settings)
+        shared = {"n_jobs": self.n_jobs, "random_state": seed}
+        known = model.get_params(deep=False)
+        model.set_params(**{key: value for key, value in shared.items() if key in known and key not in settings})
+        return model
+
+    def _given_weights(self, n: int) -> NDArray[np.float64] | None:
+        if self.weights is None:
+            return None
+        weights: NDArray[np.float64] = np.asarray(self.weights, np.float64)
+        if weights.shape != (n,) or not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
+            raise UserError(
+                f"weights is {self.weights!r}; expected {n} numbers, one a member, none below 0 and one above; "
+                "or None to have them chosen."
+            )
+        shares: NDArray[np.float64] = weights / weights.sum()
+        return shares
+
+    def _fit_members(
+        self,
+        members: list[Annotator],
+        X: Matrix,
+        Y: sp.csr_array,
+        valid: tuple[Matrix, sp.csr_array] | None,
+        monitor: Progress,
+        rng: np.random.Generator,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Fit each member, and give the means and standard deviations of its scores of some training images."""
+        some = X[_sample(X.shape[0], _rows_held(len(members), Y.shape[1]), rng)]
+        means, scales = np.zeros(len(members)), np.ones(len(members))
+        for m, member in enumerate(members):
+            member.fit(X, Y, valid=valid, monitor=monitor)
+            scores = member.decision_function(some)
+            means[m] = scores.mean(dtype=np.float64)
+            scales[m] = scores.std(dtype=np.float64) or 1.0
+        return means, scales
+
+    def _choose(
+        self,
+        members: list[Annotator],
+        means: NDArray[np.float64],
+        scales: NDArray[np.float64],
+        judged: tuple[Matrix, sp.csr_array],
+        rng: np.random.Generator,
+    ) -> tuple[NDArray[np.float64], float]:
+        X, Y = judged
+        tagged = np.flatnonzero(np.bincount(Y.tocoo().coords[0][Y.data > 0], minlength=Y.shape[0]))
+        rows = tagged[_sample(tagged.size, _rows_held(len(members), Y.shape[1]), rng)]
+        scaled = [
+            ((member.decision_function(X[rows]) - np.float32(mean)) / np.float32(scale)).astype(np.float32)
+            for member, mean, scale in zip(members, means, scales, strict=True)
+        ]
+        return best_mix(scaled, Y[rows])
+
+    def _joined_tag_rows(self) -> Matrix:
+        factors = self.weights_ / self.scales_
+        rows: list[Any] = []
+        for member, factor in zip(self.members_, factors, strict=True):
+            V = member.query_rows(sp.eye_array(self.n_tags_, format="csr", dtype=np.float32))
+            rows.append((V * np.float32(factor)).astype(np.float32))
+        rows.append(np.full((self.n_tags_, 1), -(factors @ self.means_), np.float32))
+        if any(sp.issparse(part) for part in rows):
+            return sp.csr_array(sp.hstack(rows, format="csr"), dtype=np.float32)
+        return np.hstack(rows)
+
+
+def _has_tags(Y: sp.csr_array) -> bool:
+    return bool((Y.data > 0).any())
+
+
+def _rows_held(n_members: int, n_tags: int) -> int:
+    """Give how many images' scores by all members are held at a time."""
+    return min(SAMPLE_ROWS, max(1, SAMPLE_BYTES // (4 * n_members * n_tags)))
+
+
+def _sample(n: int, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    return np.arange(n) if n <= most else np.sort(rng.permutation(n)[:most])
