@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from visterm.core.errors import StorageError
+from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import folder_kind, open_folder, read_json
 
 
@@ -29,12 +29,45 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     return facts | _run_facts(folder)
 
 
+def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Give what the model of a run or a catalogue kept of each epoch.
+
+    Raises
+    ------
+    StorageError
+        If neither is at `path`.
+    UserError
+        If the model learns in one go.
+    """
+    kind = folder_kind(path)
+    folder = open_folder(path, "catalogue") / "run" if kind == "catalogue" else open_folder(path, "run")
+    model = read_json(folder / "model.json")
+    history: list[dict[str, Any]] = _learned(model, "history_") or []
+    if not history:
+        raise UserError(
+            f"The model '{model['name']}' learns in one go, so there is no history of epochs to draw. "
+            "Models that go through the data many times, such as wsabie, keep one."
+        )
+    return history
+
+
 def _run_facts(folder: Path) -> dict[str, Any]:
     encoder, model = read_json(folder / "encoder.json"), read_json(folder / "model.json")
     facts: dict[str, Any] = read_json(folder / "facts.json")
-    return facts | {
-        "encoder": encoder["name"],
-        "encoder settings": encoder["params"],
-        "model": model["name"],
-        "model settings": model["params"],
-    }
+    measured = [entry["map"] for entry in _learned(model, "history_") or [] if entry.get("map") is not None]
+    found = {"epochs": _learned(model, "n_epochs_"), "best validation MAP": max(measured, default=None)}
+    return (
+        facts
+        | {
+            "encoder": encoder["name"],
+            "encoder settings": encoder["params"],
+            "model": model["name"],
+            "model settings": model["params"],
+        }
+        | {name: value for name, value in found.items() if value is not None}
+    )
+
+
+def _learned(model: dict[str, Any], name: str) -> Any:
+    """Give a learned value that is no array; None where the model has none of the name."""
+    return model["values"].get(name, {}).get("value")

@@ -8,17 +8,32 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit
+from visterm.cli.output import emit, say
+
+EXAMPLES = "Examples:  visterm info run   ·   visterm info run --plot history.png"
 
 
 def info(
     run: Annotated[Path, typer.Argument(help="A run or a catalogue.", show_default=False)],
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot",
+            help="Draw loss, validation measure, draws and seconds of each epoch as a PNG file.",
+            show_default=False,
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Show what a run or a catalogue holds: counts, encoder, model, settings, figures."""
-    from visterm.app.info import describe
+    from visterm.app.info import describe, training_history
 
     facts = describe(run)
+    if plot is not None:
+        from visterm.app.plot import plot_history
+
+        plot_history(training_history(run), plot, title=f"{facts['model']}, {facts['encoder']}")
+        say(f"The history of {run} is drawn in {plot}")
     if json:
         emit(facts)
         return
@@ -27,7 +42,7 @@ def info(
             print(f"{name}:")
             for key, setting in value.items():
                 print(f"  {key}: {setting}")
-        else:
+        elif not isinstance(value, list):
             print(f"{name}: {_text(value)}")
 
 

@@ -1,0 +1,82 @@
+"""The history of a training: what `visterm info` says of it and draws."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from visterm import Tagger
+from visterm.app.info import describe, training_history
+from visterm.app.plot import history_panels, plot_history
+from visterm.cli.commands import app
+from visterm.core.errors import MissingExtraError, UserError
+
+HISTORY = [
+    {"epoch": 1, "loss": 2.0, "map": 0.2, "draws": 1.5, "violated": 0.9, "seconds": 0.1},
+    {"epoch": 2, "loss": 1.0, "map": 0.4, "draws": 4.0, "violated": 0.6, "seconds": 0.1},
+    {"epoch": 3, "loss": 0.5, "map": 0.3, "draws": 9.0, "violated": 0.3, "seconds": 0.2},
+]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A run that has the history above, and one of a model that learns in one go."""
+    folder = tmp_path_factory.mktemp("history")
+    names, tags = [str(i) for i in range(20)], [["a", "b"] if i % 2 else ["c", "d"] for i in range(20)]
+    tagger = Tagger(encoder="ids", model_params={"dim": 2, "epochs": 2}).fit(names, tags)
+    tagger.model.history_, tagger.model.n_epochs_ = HISTORY, 2
+    tagger.save(folder / "epochs")
+    Tagger(encoder="ids", model="prior").fit(names, tags).save(folder / "at_once")
+    return folder
+
+
+def test_info_says_how_many_epochs_and_the_best_validation_map(runs):
+    facts = describe(runs / "epochs")
+    assert (facts["epochs"], facts["best validation MAP"]) == (2, 0.4)
+    assert not {"epochs", "best validation MAP"} & set(describe(runs / "at_once"))
+    said = CliRunner().invoke(app, ["info", str(runs / "epochs")]).stdout
+    assert "best validation MAP: 0.4000" in said
+
+
+def test_info_draws_the_history_as_a_png(runs, tmp_path):
+    pytest.importorskip("matplotlib")
+    done = CliRunner().invoke(
+        app, ["info", str(runs / "epochs"), "--plot", str(tmp_path / "deep" / "history"), "--json"]
+    )
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["epochs"] == 2
+    with Image.open(tmp_path / "deep" / "history") as picture:
+        assert picture.format == "PNG"
+        assert min(picture.size) > 600
+        assert len(np.unique(np.asarray(picture.convert("L")))) > 10
+
+
+def test_each_panel_has_its_epochs_and_values_known_ones_first():
+    history = [{**entry, "own measure": None if entry["epoch"] == 1 else entry["epoch"] * 10} for entry in HISTORY]
+    panels = history_panels([{**history[0], "word": "x", "flag": True}, *history[1:]])
+    assert [panel.name for panel in panels] == ["loss", "map", "draws", "violated", "seconds", "own measure"]
+    assert panels[2].values == [1.5, 4.0, 9.0]
+    assert [panel.best for panel in panels] == [None, 2, None, None, None, None]
+    assert (panels[5].epochs, panels[5].values) == ([2, 3], [20.0, 30.0])
+
+
+def test_what_was_never_measured_has_no_panel():
+    assert [panel.name for panel in history_panels([{"epoch": 1, "loss": 0.0, "map": None}])] == ["loss"]
+
+
+def test_a_model_that_learns_in_one_go_has_nothing_to_draw(runs, tmp_path):
+    with pytest.raises(UserError, match="'prior' learns in one go"):
+        training_history(runs / "at_once")
+
+
+def test_without_matplotlib_the_message_names_the_extra(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'visterm\[plot\]'"):
+        plot_history(HISTORY, tmp_path / "history.png")
+    assert list(tmp_path.iterdir()) == []
