@@ -78,9 +78,11 @@ def test_projections_and_products_are_those_of_numpy(form, planted):
     np.testing.assert_allclose(
         [project(rows, i, 5, 3) for i in range(9)], X.astype(float) @ direction(5, 3, X.shape[1]), atol=1e-12
     )
-    out = np.empty((2, 3), np.float32)
-    products_within(rows, np.array([8, 0, 4]), rows_of(Z, form), np.array([1, 3]), X.shape[1], out)
-    np.testing.assert_allclose(out, Z[[1, 3]] @ X[[8, 0, 4]].T, rtol=1e-5, atol=1e-6)
+    out = np.empty((2, 4), np.float32)
+    products_within(rows_of(X.T.copy(), form), 3, 7, rows_of(Z, form), np.array([1, 3]), out)
+    np.testing.assert_allclose(out, Z[[1, 3]] @ X[3:7].T, rtol=1e-5, atol=1e-6)
+    with pytest.raises(IndexError, match="fewer places"):
+        products_within(rows_of(X.T.copy(), form), 3, 9, rows_of(Z, form), np.array([1, 3]), out)
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
@@ -92,18 +94,20 @@ def test_without_levels_the_neighbours_are_exact(form, planted):
     np.testing.assert_allclose(model.decision_function(X), exact.decision_function(X), atol=1e-6)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 @pytest.mark.parametrize("trees", [1, 3])
-def test_the_neighbours_are_the_nearest_of_the_leaves_each_once(trees, planted):
-    model = RpKnn(levels=3, trees=trees, n_neighbors=40, power=1).fit(planted.X_train, planted.Y_train)
-    (found,) = model._neighbors(planted.X_test[:10], 40)
+def test_the_neighbours_are_the_nearest_of_the_leaves_each_once(trees, form, planted):
+    model = RpKnn(levels=3, trees=trees, n_neighbors=40, power=1).fit(form(planted.X_train), planted.Y_train)
+    (found,) = model._neighbors(form(planted.X_test[:10]), 40)
+    rows = model.rows_.toarray() if sp.issparse(model.rows_) else model.rows_
     for x, ids, near in zip(planted.X_test[:10], *found, strict=True):
         held = set()
         for seed in model.seeds_:
-            leaves, thresholds = slow_leaves(model.rows_, seed, 3)
+            leaves, thresholds = slow_leaves(rows, seed, 3)
             held |= set(leaves[slow_leaf(x, seed, 3, thresholds)])
-        expected = sorted(held, key=lambda i: -float(model.rows_[i] @ x))[:40]
+        expected = sorted(held, key=lambda i: -float(rows[i] @ x))[:40]
         assert ids.tolist() == expected + [-1] * (40 - len(expected))
-        np.testing.assert_allclose(near[: len(expected)], model.rows_[expected] @ x, atol=1e-6)
+        np.testing.assert_allclose(near[: len(expected)], rows[expected] @ x, atol=1e-6)
         assert not near[len(expected) :].any()
 
 

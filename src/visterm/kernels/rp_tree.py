@@ -110,34 +110,38 @@ def find_leaves(rows, seed, thresholds, leaves):
 
 
 @njit(cache=True, nogil=True)
-def products_within(rows, chosen, others, members, n_columns, out):
-    """Multiply some rows by some others: ``out[a, b] = others[members[a]] · rows[chosen[b]]``.
+def products_within(postings, first, stop, rows, members, out):
+    """Multiply some rows by all images of a leaf: ``out[a, b] = rows[members[a]] · image(first + b)``.
 
-    Each of `others` is spread over all columns once, and the stored values of `rows` are looked up there: the cost is
-    that of the values stored in `chosen`.
+    The images lie by their features: only those of the leaf that share a feature with the row are visited.
 
     Parameters
     ----------
-    rows, others : Rows
-        With columns below `n_columns`.
-    chosen : ndarray of int64, shape (m,)
+    postings : Rows
+        Row j holds the values of feature j: columns are images, in growing order.
+    first, stop : int
+        The images of the leaf.
+    rows : Rows
+        With columns below the number of features.
     members : ndarray of int64, shape (n,)
-    n_columns : int
-    out : ndarray of float32, shape (n, m)
+    out : ndarray of float32, shape (n, stop - first)
         Overwritten.
     """
-    spread = np.zeros(n_columns, np.float32)
+    if out.shape[0] < members.shape[0] or out.shape[1] < stop - first:
+        raise IndexError("out has fewer places than there are products")
+    out[:] = np.float32(0.0)
+    n_features = postings.start.shape[0] - 1
     for a in range(members.shape[0]):
         i = members[a]
-        shift = others.shift[i]
-        for e in range(others.start[i], others.start[i + 1]):
-            spread[others.cols[e - shift]] = others.vals[e]
-        for b in range(chosen.shape[0]):
-            j = chosen[b]
-            row_shift = rows.shift[j]
-            total = np.float32(0.0)
-            for e in range(rows.start[j], rows.start[j + 1]):
-                total += rows.vals[e] * spread[rows.cols[e - row_shift]]
-            out[a, b] = total
-        for e in range(others.start[i], others.start[i + 1]):
-            spread[others.cols[e - shift]] = 0.0
+        shift = rows.shift[i]
+        for e in range(rows.start[i], rows.start[i + 1]):
+            value = rows.vals[e]
+            j = rows.cols[e - shift]
+            if value == 0 or j >= n_features:
+                continue
+            lead = postings.shift[j]
+            place, end = postings.start[j] - lead, postings.start[j + 1] - lead
+            place += np.searchsorted(postings.cols[place:end], first)
+            while place < end and postings.cols[place] < stop:
+                out[a, postings.cols[place] - first] += value * postings.vals[place + lead]
+                place += 1

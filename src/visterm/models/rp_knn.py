@@ -57,6 +57,9 @@ class RpKnn(VotingAnnotator):
         The training images, leaf after leaf.
     bounds_ : ndarray of int64, shape (trees, 2^levels + 1)
         Where each leaf begins in `order_`.
+    postings_ : csr_array of float32, shape (n_features, trees · n_images)
+        Of sparse features: for each feature the images that have it, in the order of each tree in turn, so that those
+        of a leaf lie together. Absent for dense ones.
 
     References
     ----------
@@ -67,6 +70,7 @@ class RpKnn(VotingAnnotator):
     thresholds_: NDArray[np.float64]
     order_: NDArray[np.int64]
     bounds_: NDArray[np.int64]
+    postings_: sp.csr_array
 
     test_params: ClassVar[dict[str, Any]] = {"levels": 2, "trees": 2}
 
@@ -104,21 +108,23 @@ class RpKnn(VotingAnnotator):
 
         with Team(resolve_jobs(self.n_jobs)) as team:
             team.run(grow, self.trees)
+        if sp.issparse(self.rows_):
+            self.postings_ = sp.csr_array(self.rows_[self.order_.ravel()].T, dtype=np.float32)
 
     def _neighbors(self, X: Matrix, k: int) -> Iterator[tuple[Ids, Cosines]]:
         k = min(k, self.rows_.shape[0])
         step = max(1, BLOCK_BYTES // (4 * k * self.trees))
-        rows = _view(self.rows_)
+        postings = _view(self.postings_) if sp.issparse(self.rows_) else None
         with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
             for start in range(0, X.shape[0], step):
                 block = X[start : start + step]
-                yield _merged([self._within_leaves(tree, rows, block, k, team) for tree in range(self.trees)], k)
+                yield _merged([self._within_leaves(tree, postings, block, k, team) for tree in range(self.trees)], k)
 
-    def _within_leaves(self, tree: int, rows: Rows, X: Matrix, k: int, team: Team) -> tuple[Ids, Cosines]:
+    def _within_leaves(self, tree: int, postings: Rows | None, X: Matrix, k: int, team: Team) -> tuple[Ids, Cosines]:
         """Give the k nearest of each row within its leaf of one tree; -1 and -inf where the leaf holds fewer."""
-        view = _view(X)
+        rows, order, bounds = _view(X), self.order_[tree], self.bounds_[tree]
         leaves = np.empty(X.shape[0], np.int64)
-        find_leaves(view, self.seeds_[tree], self.thresholds_[tree], leaves)
+        find_leaves(rows, self.seeds_[tree], self.thresholds_[tree], leaves)
         ids = np.full((X.shape[0], k), -1, np.int64)
         near = np.full((X.shape[0], k), -np.inf, np.float32)
         members = np.argsort(leaves, kind="stable")
@@ -126,24 +132,23 @@ class RpKnn(VotingAnnotator):
         stops = np.append(starts[1:], members.size)
 
         def search(part: int) -> None:
-            leaf = visited[part]
-            held = self.order_[tree, self.bounds_[tree, leaf] : self.bounds_[tree, leaf + 1]]
+            first, stop = bounds[visited[part]], bounds[visited[part] + 1]
+            held = order[first:stop]
             width = min(k, held.size)
             step = max(1, BLOCK_BYTES // (4 * held.size))
             for start in range(starts[part], stops[part], step):
                 some = members[start : min(start + step, stops[part])]
-                best, cosines = top_k(self._cosines(X, some, held, rows, view), width)
-                ids[some, :width], near[some, :width] = held[best], cosines
+                if postings is None:
+                    cosines = np.ascontiguousarray(X[some] @ self.rows_[held].T, np.float32)
+                else:
+                    cosines = np.empty((some.size, held.size), np.float32)
+                    places = tree * order.size
+                    products_within(postings, places + first, places + stop, rows, some, cosines)
+                best, values = top_k(cosines, width)
+                ids[some, :width], near[some, :width] = held[best], values
 
         team.run(search, visited.size)
         return ids, near
-
-    def _cosines(self, X: Matrix, members: Ids, held: Ids, rows: Rows, view: Rows) -> Cosines:
-        if not sp.issparse(X) and not sp.issparse(self.rows_):
-            return np.ascontiguousarray(X[members] @ self.rows_[held].T, np.float32)
-        cosines = np.empty((members.size, held.size), np.float32)
-        products_within(rows, held, view, members, X.shape[1], cosines)
-        return cosines
 
 
 def _merged(found: list[tuple[Ids, Cosines]], k: int) -> tuple[Ids, Cosines]:
