@@ -120,19 +120,24 @@ def fit_judged(model: Any, parts: Parts, metric: str, progress: Progress) -> Jud
     return Judged(model, value_of(model), getattr(model, "n_epochs_", None), history, seconds)
 
 
+def all_rows(rows: TrainingRows) -> TrainingRows:
+    """Put the rows of the split "valid" among those to learn from."""
+    if rows.valid is None:
+        return rows
+    X_valid, Y_valid = rows.valid
+    if rows.by_number:
+        return rows._replace(Y=check_tags(rows.Y + X_valid.T @ Y_valid, rows.X.shape[0]), valid=None)
+    pair = (rows.X, X_valid)
+    X = sp.vstack(pair, format="csr") if sp.issparse(rows.X) else np.concatenate(pair)
+    return rows._replace(X=X, Y=sp.csr_array(sp.vstack((rows.Y, Y_valid), format="csr")), valid=None)
+
+
 def fit_on_all(
     model: Any, rows: TrainingRows, epochs: int | None, history: list[dict[str, Any]], progress: Progress
 ) -> Any:
-    """Fit a model on all rows, those held out too, for as many epochs as were found best; keep how that was found."""
-    X, Y = rows.X, rows.Y
-    if rows.valid is not None and rows.by_number:
-        Y = check_tags(Y + rows.valid[0].T @ rows.valid[1], X.shape[0])
-    elif rows.valid is not None:
-        pair = (X, rows.valid[0])
-        X = sp.vstack(pair, format="csr") if sp.issparse(X) else np.concatenate(pair)
-        Y = sp.csr_array(sp.vstack((Y, rows.valid[1]), format="csr"))
+    """Fit a model on all rows for as many epochs as were found best on held-out ones, and keep how that was found."""
     with _own_holdout_off(model, epochs):
-        model.fit(X, Y, monitor=progress)
+        model.fit(rows.X, rows.Y, monitor=progress)
     if history:
         model.history_ = history
     return model

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from visterm.cli import annotate, demo, evaluate, fit, index, info, lists, neighbours, reproduce, search
+from visterm.cli import annotate, demo, evaluate, fit, index, info, lists, neighbours, reproduce, search, tune
 
 app = typer.Typer(
     name="visterm",
@@ -32,6 +32,7 @@ def visterm(
 
 
 app.command("fit", epilog=fit.EXAMPLES)(fit.fit)
+app.command("tune", epilog=tune.EXAMPLES)(tune.tune)
 app.command("annotate", epilog=annotate.EXAMPLES)(annotate.annotate)
 app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command("index", epilog=index.EXAMPLES)(index.index)

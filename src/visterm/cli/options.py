@@ -59,11 +59,12 @@ def settings(pairs: list[str], option: str) -> dict[str, Any]:
             raise UserError(f"{option} {pair!r} is not understood; expected NAME=VALUE, for example {option} dim=100.")
         if name in read:
             raise UserError(f"{option} {name} is given twice.")
-        read[name] = _value(text.strip())
+        read[name] = value_of(text.strip())
     return read
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
+    """Read one value: a number, True, False, None, a tuple, or else text."""
     if text.lower() in ("true", "false", "none"):
         return {"true": True, "false": False, "none": None}[text.lower()]
     try:

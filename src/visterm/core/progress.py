@@ -63,3 +63,22 @@ class Steps:
 
     def finish(self) -> None:
         """Ignore the end: the whole task goes on."""
+
+
+class Titled:
+    """Gives all tasks a name of its own: for the fit of one model among many."""
+
+    def __init__(self, progress: Progress, title: str) -> None:
+        self._progress, self._title = progress, title
+
+    def start(self, task: str, total: int | None = None) -> None:
+        """Begin the task under the name."""
+        self._progress.start(self._title, total)
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        """Pass the step on."""
+        self._progress.advance(steps, note)
+
+    def finish(self) -> None:
+        """Pass the end on."""
+        self._progress.finish()

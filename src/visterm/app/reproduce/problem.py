@@ -66,12 +66,12 @@ class Problem:
     @cached_property
     def fingerprint(self) -> str:
         """Name what a fit depends on: changes whenever a training or validation row does."""
-        return _digest([self.train.X, self.train.Y, self.valid.X, self.valid.Y, self.valid.known])
+        return digest_of([self.train.X, self.train.Y, self.valid.X, self.valid.Y, self.valid.known])
 
     @cached_property
     def test_fingerprint(self) -> str:
         """Name the rows of the final judgement."""
-        return _digest([self.test.X, self.test.Y, self.test.known, self.siblings])
+        return digest_of([self.test.X, self.test.Y, self.test.known, self.siblings])
 
     @property
     def nonzeros(self) -> float:
@@ -81,7 +81,8 @@ class Problem:
         return stored / max(1, int(X.shape[0]))
 
 
-def _digest(matrices: list[Any]) -> str:
+def digest_of(matrices: list[Any]) -> str:
+    """Name the content of matrices, dense, CSR or None."""
     digest = hashlib.sha256()
     for matrix in matrices:
         if matrix is None:

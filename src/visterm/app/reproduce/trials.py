@@ -20,7 +20,7 @@ from visterm.app.reproduce.problem import Problem
 from visterm.app.reproduce.record import Record, Records, jsonable, key_of
 from visterm.app.reproduce.watch import EnoughError, Watch
 from visterm.core.errors import DivergedError
-from visterm.core.progress import SILENT, Progress
+from visterm.core.progress import SILENT, Progress, Titled
 from visterm.core.tables import MODELS
 
 FORMAT = 1
@@ -206,7 +206,7 @@ class Trials:
             self._kept[slot] = key, model
 
     def _train(self, problem: Problem, arm: Arm, settings: Settings, task: str) -> tuple[Any, Record]:
-        progress = _Titled(self._progress, task)
+        progress = Titled(self._progress, task)
         accepted = inspect.signature(MODELS.load(arm.model)).parameters
         shared: dict[str, Any] = {"random_state": self.seed, "n_jobs": self._n_jobs}
         if problem.by_number:
@@ -263,19 +263,3 @@ def _group(problem: Problem, part: str) -> str:
 
 def _slot(problem: Problem, arm: Arm) -> str:
     return f"{problem.name}/{arm.label}"
-
-
-class _Titled:
-    """Gives the tasks of a model the name of the fit that they belong to."""
-
-    def __init__(self, progress: Progress, title: str) -> None:
-        self._progress, self._title = progress, title
-
-    def start(self, task: str, total: int | None = None) -> None:
-        self._progress.start(self._title, total)
-
-    def advance(self, steps: int = 1, note: str = "") -> None:
-        self._progress.advance(steps, note)
-
-    def finish(self) -> None:
-        self._progress.finish()

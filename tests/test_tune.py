@@ -1,0 +1,227 @@
+"""Choosing settings on validation rows: what is tried, what a kill loses, and what the run is learned from."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from visterm import Tagger
+from visterm.app import tune as tuning
+from visterm.app.search_space import Range, settings_to_try
+from visterm.app.tune import trials_file, tune
+from visterm.cli.commands import app
+from visterm.cli.tune import read_choices
+from visterm.core.errors import CorruptFileError, DivergedError, StorageError, UserError
+from visterm.core.tables import MODELS
+
+NAMES = [f"image {i}" for i in range(60)]
+GRID = {"dim": [2, 6], "learning_rate": [0.05, 0.1]}
+FEW = {"epochs": 4, "patience": 2}
+
+
+def tags_of(i):
+    """Three of the five tags of one of two kinds."""
+    order = np.random.default_rng(i).permutation(5)[:3]
+    return [f"{'ab'[i % 2]}{j}" for j in order]
+
+
+TAGS = [tags_of(i) for i in range(60)]
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    """The settings of the trials that were fitted, in order; `stop` interrupts the trial of that number."""
+
+    class Fits(list):
+        stop = None
+
+    seen = Fits()
+    judge = tuning.fit_judged
+
+    def counted(model, parts, metric, progress):
+        if len(seen) == seen.stop:
+            raise KeyboardInterrupt
+        seen.append({name: getattr(model, name) for name in GRID if hasattr(model, name)})
+        return judge(model, parts, metric, progress)
+
+    monkeypatch.setattr(tuning, "fit_judged", counted)
+    return seen
+
+
+def search(out, **changed):
+    wanted = {"encoder": "ids", "grid": GRID, "model_params": FEW, "valid": 0.5, "out": out, "n_jobs": 1, **changed}
+    return tune(NAMES, TAGS, **wanted)
+
+
+def test_all_combinations_are_tried_and_the_best_is_learned_from_all_rows(tmp_path, fits):
+    tuned = search(tmp_path / "run")
+    assert fits == [{"dim": d, "learning_rate": r} for d in (2, 6) for r in (0.05, 0.1)]
+    values = [trial.value for trial in tuned.trials]
+    assert values == sorted(values, reverse=True)
+    assert values[0] > values[-1]
+    best = tuned.trials[0]
+    run = Tagger.load(tmp_path / "run")
+    assert {name: getattr(run.model, name) for name in GRID} == best.settings
+    assert run.model.n_epochs_ == best.epochs
+    assert (run.model.epochs, run.model.valid_share) == (4, 0.1)
+    assert run.given.sum() == 180
+    assert max(entry["map"] for entry in run.model.history_) == pytest.approx(best.value)
+    assert [trial["settings"] for trial in run.facts["trials"]] == [trial.settings for trial in tuned.trials]
+    assert run.facts["tuning"]["validation by"] == "held-out tags"
+    expected = MODELS.create(
+        "wsabie", **{**best.settings, **FEW, "valid_share": 0.0, "epochs": best.epochs, "n_jobs": 1}
+    )
+    np.testing.assert_array_equal(expected.fit(None, run.given).tag_rows_, run.model.tag_rows_)
+
+
+def test_a_kill_loses_the_trial_in_work_and_a_second_start_goes_on(tmp_path, fits):
+    fits.stop = 2
+    with pytest.raises(KeyboardInterrupt):
+        search(tmp_path / "run")
+    assert len(trials_file(tmp_path / "run").read_text().splitlines()) == 2
+    assert not (tmp_path / "run").exists()
+    with trials_file(tmp_path / "run").open("a") as file:
+        file.write('{"key": "cut o')
+    fits.stop = None
+    tuned = search(tmp_path / "run")
+    assert len(fits) == 4
+    whole = search(tmp_path / "other")
+    assert [(t.settings, t.value) for t in tuned.trials] == [(t.settings, t.value) for t in whole.trials]
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (tmp_path / "other/model.safetensors").read_bytes()
+
+
+def test_only_what_a_trial_depends_on_makes_it_anew(tmp_path, fits):
+    one = {"dim": [2]}
+    search(tmp_path / "run", grid=one)
+    search(tmp_path / "run", grid=one, n_jobs=2)
+    assert len(fits) == 1
+    search(tmp_path / "run", grid={"dim": [2, 3]})
+    assert len(fits) == 2
+    for changed in ({"seed": 1}, {"metric": "p@1"}, {"model_params": {"epochs": 3}}, {"valid": 0.3}, {"min_count": 20}):
+        before = len(fits)
+        search(tmp_path / "run", grid=one, **changed)
+        assert len(fits) == before + 1, changed
+
+
+def test_a_file_of_something_else_beside_the_run_is_left_alone(tmp_path, fits):
+    trials_file(tmp_path / "run").write_text("my notes\n")
+    with pytest.raises(CorruptFileError, match=r"run\.tune\.jsonl, line 1, is no trial"):
+        search(tmp_path / "run")
+    assert fits == []
+
+
+def test_settings_that_diverge_come_last_and_if_all_do_it_is_an_error(tmp_path, monkeypatch):
+    judge = tuning.fit_judged
+
+    def diverging(model, parts, metric, progress):
+        if model.dim > 2:
+            raise DivergedError("tag_rows_ became infinite")
+        return judge(model, parts, metric, progress)
+
+    monkeypatch.setattr(tuning, "fit_judged", diverging)
+    tuned = search(tmp_path / "run", grid={"dim": [4, 2, 3]})
+    assert [trial.settings["dim"] for trial in tuned.trials] == [2, 4, 3]
+    assert tuned.trials[1].error == "tag_rows_ became infinite"
+    with pytest.raises(DivergedError, match="Each of the 2 settings diverged"):
+        search(tmp_path / "other", grid={"dim": [4, 3]})
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"grid": {"dmi": [2]}}, "Did you mean 'dim'"),
+        ({"grid": {"dim": [2, 0]}}, "dim is 0"),
+        ({"grid": {"epochs": [2]}}, "epochs is both fixed and to be searched"),
+        ({"grid": {}}, "nothing to choose from"),
+        ({"grid": {"dim": []}}, "choices of dim"),
+        ({"grid": {"dim": "2,3"}}, "choices of dim"),
+        ({"grid": {"dim": Range(2, 9)}}, "--random N"),
+        ({"metric": "mpa"}, "Did you mean 'map'"),
+        ({"metric": "psib@5"}, "sibling"),
+        ({"valid": 1.0}, "valid is 1.0"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_any_work(changed, message, tmp_path, fits):
+    with pytest.raises(UserError, match=message):
+        search(tmp_path / "run", **changed)
+    assert fits == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_something_else_is_not_replaced(tmp_path, fits):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "letter.txt").touch()
+    with pytest.raises(StorageError, match="not a run"):
+        search(tmp_path / "run")
+    assert fits == []
+
+
+def test_random_settings_differ_lie_within_their_ranges_and_repeat_with_the_seed():
+    space = {"rate": Range(0.001, 1.0, log=True), "dim": Range(1, 3), "loss": ["a", "b"]}
+    drawn = settings_to_try(space, 200, seed=3)
+    assert drawn == settings_to_try(space, 200, seed=3)
+    assert drawn != settings_to_try(space, 200, seed=4)
+    assert len({tuple(setting.values()) for setting in drawn}) == 200
+    rates = np.array([setting["rate"] for setting in drawn])
+    assert ((rates >= 0.001) & (rates <= 1)).all()
+    assert 0.4 < np.mean(rates < 0.0316) < 0.6
+    dims = [setting["dim"] for setting in drawn]
+    assert np.bincount(dims, minlength=4)[1:].min() > 40
+    assert all(isinstance(dim, int) for dim in dims)
+    assert len(settings_to_try({"dim": Range(1, 3), "loss": ["a", "b"]}, 50, seed=0)) == 6
+
+
+def test_whole_numbers_are_drawn_by_their_logarithm_too():
+    dims = [s["dim"] for s in settings_to_try({"dim": Range(1, 1000, log=True)}, 40, seed=0)]
+    assert min(dims) <= 2
+    assert max(dims) > 500
+    assert 10 < np.median(dims) < 100
+
+
+def test_choices_are_read_as_typed():
+    assert read_choices(["dim=50,100", "rate=1e-4:0.1:log", "n=20:200", "loss=a, b", "max_trials=None,10"]) == {
+        "dim": [50, 100],
+        "rate": Range(0.0001, 0.1, log=True),
+        "n": Range(20, 200),
+        "loss": ["a", "b"],
+        "max_trials": [None, 10],
+    }
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        (["dim"], "NAME=VALUE,VALUE"),
+        (["dim="], "NAME=VALUE,VALUE"),
+        (["dim=1,,2"], "empty value"),
+        (["dim=1", "dim=2"], "given twice"),
+        (["dim=9:1"], "LOW below HIGH"),
+        (["dim=a:b"], "no range"),
+        (["dim=1:2:lin"], "no range"),
+        (["dim=0:2:log"], "above 0"),
+    ],
+)
+def test_choices_that_cannot_be_understood_are_refused(pairs, message):
+    with pytest.raises(UserError, match=message):
+        read_choices(pairs)
+
+
+def test_the_command_prints_the_trials_best_first_and_writes_the_run(small_library, tmp_path):
+    arguments = [
+        "tune", small_library.images, "--tags", small_library.tags_file, "-o", tmp_path / "run", "--model", "knn",
+        "--grid", "n_neighbors=1,20", "--encoder-set", "codebook=64", "--metric", "p@3",
+    ]  # fmt: skip
+    done = CliRunner().invoke(app, [str(part) for part in arguments])
+    assert done.exit_code == 0, done.stderr
+    header, first, second = (line.split() for line in done.stdout.splitlines())
+    assert header == ["n_neighbors", "p@3", "epochs", "seconds"]
+    assert float(first[1]) >= float(second[1])
+    assert first[2] == "-"
+    again = CliRunner().invoke(app, [*map(str, arguments), "--json"])
+    trials = [json.loads(line) for line in again.stdout.splitlines()]
+    assert [trial["settings"]["n_neighbors"] for trial in trials] == [int(first[0]), int(second[0])]
+    assert Tagger.load(tmp_path / "run").model.n_neighbors == int(first[0])
