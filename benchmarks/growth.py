@@ -32,6 +32,9 @@ MODEL_TAGS = 109_444
 
 MODEL_FEATURES = 10_000
 
+TINY = 10
+"""Tags and features of the model that stands for an interpreter with its imports."""
+
 LOAD = """
 import sys
 from pathlib import Path
@@ -80,15 +83,14 @@ def memory(n_tags: int, n_features: int, runs: int) -> dict[str, Any]:
         return {"missing": "no /proc/self/status"}
     with tempfile.TemporaryDirectory() as made:
         tiny, large = (
-            _saved(Path(made) / name, *size)
-            for name, size in (("tiny", (10, n_features)), ("large", (n_tags, n_features)))
+            _saved(Path(made) / name, *size) for name, size in (("tiny", (TINY, TINY)), ("large", (n_tags, n_features)))
         )
         added = [1024 * (_peak(large) - _peak(tiny)) for _ in range(runs)]
-    weights = 4 * DIM * (n_tags - 10)
+    weights = 4 * DIM * (n_tags + n_features - 2 * TINY)
     found = spread([each / weights for each in added])
     say(
-        f"  {n_tags:,} tags beside 10, {n_features:,} features, {DIM} dimensions: {weights / 2**20:.1f} MiB more of "
-        f"weights take {spread(added)['median'] / 2**20:.1f} MiB: {found['median']:.2f} times"
+        f"  {n_tags:,} tags, {n_features:,} features, {DIM} dimensions: {weights / 2**20:.1f} MiB of weights "
+        f"take {spread(added)['median'] / 2**20:.1f} MiB: {found['median']:.2f} times"
     )
     return {"bytes": spread(added), "bytes of weights": weights, "times": found}
 
