@@ -18,7 +18,9 @@ import scipy.sparse as sp
 
 from visterm.core.threads import Team, one_blas_thread
 from visterm.kernels.vectors import limit_norms
-from visterm.models.warp_training import WarpTraining
+from visterm.models.image_sides import EmbeddedImages
+from visterm.models.pair_training import PairTraining
+from visterm.models.recipe import Recipe
 
 DIM = 100
 TAGS_AN_IMAGE = 3
@@ -63,13 +65,12 @@ def pairs_a_second(X, own, n_jobs: int) -> float:
     limit_norms(V, 2.0)
     limit_norms(W, 2.0)
     with one_blas_thread(), Team(n_jobs) as team:
-        training = WarpTraining(
-            X, own, V, W, rate=0.01, max_norm=2.0, scale=1.0, max_trials=own.shape[1], block=256, rng=rng, team=team
-        )
-        training.run_epoch()
-        training.run_epoch()
+        side = EmbeddedImages(X, V, block=256, l2=0.0, max_norm=2.0, adagrad=False, scale=1.0, n_jobs=n_jobs)
+        training = PairTraining(side, own, W, Recipe(max_norm=2.0, block=256), rng=rng, team=team)
+        training.run_epoch(0.01)
+        training.run_epoch(0.01)
         start = time.perf_counter()
-        training.run_epoch()
+        training.run_epoch(0.01)
         return own.nnz / (time.perf_counter() - start)
 
 

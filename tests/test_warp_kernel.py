@@ -7,10 +7,14 @@ import pytest
 import scipy.sparse as sp
 
 from reference import warp as reference
+from visterm.kernels.codes import Loss
+from visterm.kernels.pair_steps import add_tag_steps, weigh_pairs
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.rows import add_outer, dense_rows, embed, sparse_rows
-from visterm.kernels.vectors import add_and_limit_norms, dot, limit_norm, limit_norms
-from visterm.kernels.warp import add_tag_steps, draw_violators, harmonic_weights
+from visterm.kernels.rules import make_rule, move_rows
+from visterm.kernels.vectors import dot, limit_norm, limit_norms, mix_rows
+from visterm.kernels.warp import draw_violators
+from visterm.models.recipe import rank_weights
 
 N_IMAGES, N_FEATURES, N_TAGS, DIM = 20, 30, 11, 13
 RATE, MAX_NORM, SEED, EPOCH = 0.1, 0.8, 5, 3
@@ -39,15 +43,28 @@ def _arrays(own):
     return np.arange(len(tags)), images, tags, np.cumsum([0, *map(len, own)]), tags.astype(np.int32)
 
 
+NO_SQUARES = np.empty(0, np.float32)
+
+
 def _draw(own, U, W, scores, *, max_trials=N_TAGS, epoch=EPOCH):
-    examples, images, tags, start, own_tags = _arrays(own)
-    violators, trials = np.empty(len(tags), np.int64), np.empty(len(tags), np.int64)
-    steps = np.zeros((len(tags), W.shape[1]), np.float32)
-    loss = draw_violators(
-        examples, images, tags, start, own_tags, U, W, scores, harmonic_weights(len(W)), max_trials, SEED, epoch,
-        RATE, violators, trials, steps,
-    )  # fmt: skip
+    violators, trials, steps, loss, _ = _draw_all(own, U, W, scores, max_trials=max_trials, epoch=epoch)
     return violators, trials, steps, loss
+
+
+def _draw_all(own, U, W, scores, *, max_trials=N_TAGS, epoch=EPOCH):
+    examples, images, tags, start, own_tags = _arrays(own)
+    n = len(tags)
+    violators, trials = np.empty(n, np.int64), np.empty(n, np.int64)
+    gaps, gains, steps = np.empty(n, np.float32), np.empty(n, np.float32), np.empty((n, W.shape[1]), np.float32)
+    draw_violators(
+        examples, images, tags, start, own_tags, dense_rows(U), np.arange(n), W, scores, np.empty(0, np.int64),
+        np.empty((n, 0), np.float32), 1.0, max_trials, SEED, epoch, violators, trials, gaps,
+    )  # fmt: skip
+    loss, _, _ = weigh_pairs(
+        tags, images, start, rank_weights("harmonic", len(W)), int(Loss.HINGE), RATE, W, violators, trials, gaps,
+        gains, steps,
+    )  # fmt: skip
+    return violators, trials, steps, loss, gains
 
 
 @pytest.mark.parametrize("max_trials", [1, 3, N_TAGS])
@@ -55,7 +72,7 @@ def _draw(own, U, W, scores, *, max_trials=N_TAGS, epoch=EPOCH):
 @pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"])
 def test_a_block_moves_the_weights_as_the_slow_algorithm_does(block, sparse, table, max_trials):
     X, own, V, W = block
-    examples, images, tags, start, _ = _arrays(own)
+    examples, images, tags, _, _ = _arrays(own)
     pairs = list(zip(examples.tolist(), images.tolist(), tags.tolist(), strict=True))
     expected_V, expected_W, expected_violators, expected_trials = reference.train_block(
         X.astype(float), own, pairs, V.astype(float), W.astype(float),
@@ -67,14 +84,14 @@ def test_a_block_moves_the_weights_as_the_slow_algorithm_does(block, sparse, tab
     U = np.empty((len(tags), DIM), np.float32)
     embed(rows, images, V, U)
     scores = U @ W.T if table else np.empty((len(tags), 0), np.float32)
-    violators, trials, steps, _ = _draw(own, U, W, scores, max_trials=max_trials)
+    violators, trials, steps, _, gains = _draw_all(own, U, W, scores, max_trials=max_trials)
+    rule = make_rule(RATE, 0.0, MAX_NORM)
     stamps, touched = np.zeros(N_FEATURES, np.int64), np.empty(N_FEATURES, np.int64)
     for first, last in [(0, 7), (7, 7), (7, N_FEATURES)]:
-        add_outer(rows, images, violators, steps, first, last, MAX_NORM, V, stamps, 1, touched)
+        add_outer(rows, images, violators, steps, first, last, rule, NO_SQUARES, V, stamps, 1, touched)
     for first, last in [(0, 4), (4, N_TAGS)]:
-        add_tag_steps(
-            tags, violators, trials, images, start, U, harmonic_weights(N_TAGS), RATE, MAX_NORM, first, last, W
-        )
+        at = np.arange(len(tags))
+        add_tag_steps(tags, violators, gains, dense_rows(U), at, rule, NO_SQUARES, first, last, W)
 
     np.testing.assert_array_equal(violators, expected_violators)
     np.testing.assert_array_equal(trials, expected_trials)
@@ -168,7 +185,7 @@ def test_dot_products_and_norm_limits_are_those_of_numpy():
     other = matrix.copy()
     limit_norms(matrix, 1.5)
     np.testing.assert_allclose(matrix, expected, rtol=1e-5, atol=1e-7)
-    add_and_limit_norms(other, change, 1.5)
+    move_rows(other, change, NO_SQUARES, NO_SQUARES, NO_SQUARES, make_rule(1.0, 0.0, 1.5))
     np.testing.assert_allclose(other, changed, rtol=1e-5, atol=1e-7)
 
 
@@ -179,4 +196,12 @@ def test_a_vector_within_the_limit_is_left_alone():
 
 
 def test_rank_weights_are_the_harmonic_numbers():
-    np.testing.assert_allclose(harmonic_weights(4), [0, 1, 3 / 2, 11 / 6, 25 / 12], rtol=1e-6)
+    np.testing.assert_allclose(rank_weights("harmonic", 4), [0, 1, 3 / 2, 11 / 6, 25 / 12], rtol=1e-6)
+
+
+def test_a_running_mean_moves_by_its_share_and_tells_of_numbers_that_are_not_finite():
+    mean, current = np.zeros((3, 2), np.float32), np.full((3, 2), 4, np.float32)
+    assert mix_rows(mean, current, 0.25, 1, 3)
+    np.testing.assert_array_equal(mean, [[0, 0], [1, 1], [1, 1]])
+    current[2, 1] = np.inf
+    assert not mix_rows(mean, current, 0.25, 2, 3)

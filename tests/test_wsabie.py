@@ -10,8 +10,10 @@ from reference import warp as reference
 from visterm.core.errors import DataError, UserError
 from visterm.core.threads import Team
 from visterm.data.planted import plant_corpus
-from visterm.models import warp_training
-from visterm.models.warp_training import WarpTraining
+from visterm.models import pair_training
+from visterm.models.image_sides import EmbeddedImages
+from visterm.models.pair_training import PairTraining
+from visterm.models.recipe import Recipe
 from visterm.models.wsabie import Wsabie
 
 FORMS = {"dense": np.asarray, "sparse": sp.csr_array}
@@ -50,8 +52,8 @@ class Listener:
 @pytest.mark.parametrize("table_tags", [1024, 0], ids=["scores at once", "scores when drawn"])
 @pytest.mark.parametrize("form", FORMS)
 def test_two_epochs_in_blocks_are_those_of_the_slow_algorithm(form, table_tags, n_jobs, monkeypatch):
-    monkeypatch.setattr(warp_training, "TABLE_TAGS", table_tags)
-    monkeypatch.setattr(warp_training, "PART", 4)
+    monkeypatch.setattr(pair_training, "TABLE_TAGS", table_tags)
+    monkeypatch.setattr(pair_training, "PART", 4)
     corpus = plant_corpus(n_train=30, n_test=1, n_tags=9, n_features=200, random_state=0)
     own = corpus.Y_train
     rng = np.random.default_rng(3)
@@ -61,11 +63,12 @@ def test_two_epochs_in_blocks_are_those_of_the_slow_algorithm(form, table_tags, 
     V *= np.float32(scale)
     settings = {"rate": 0.05, "max_norm": 0.7, "max_trials": 9}
     with Team(n_jobs) as team:
-        training = WarpTraining(
-            FORMS[form](corpus.X_train), own, V, W, rng=np.random.default_rng(4), team=team, block=10, scale=scale,
-            **settings,
-        )  # fmt: skip
-        sums = [training.run_epoch() for _ in range(2)]
+        side = EmbeddedImages(
+            FORMS[form](corpus.X_train), V, block=10, l2=0, max_norm=0.7, adagrad=False, scale=scale, n_jobs=n_jobs
+        )
+        recipe = Recipe(max_norm=0.7, max_trials=9, block=10)
+        training = PairTraining(side, own, W, recipe, rng=np.random.default_rng(4), team=team)
+        sums = [training.run_epoch(0.05) for _ in range(2)]
 
     same_rng = np.random.default_rng(4)
     seed = int(same_rng.integers(2**62))
@@ -213,6 +216,10 @@ def test_tags_of_one_kind_of_image_end_up_near_each_other():
         ({"block": -1}, "block is -1"),
         ({"valid_share": 1}, "valid_share is 1; expected a finite number of 0 or more and below 1"),
         ({"n_jobs": 0}, "n_jobs is 0"),
+        ({"l2": -1}, "l2 is -1; expected a finite number of 0 or more"),
+        ({"init_scale": "small"}, "init_scale is 'small'; .* or None for the paper's"),
+        ({"step": "adam"}, "step is 'adam'; expected one of: sgd, adagrad"),
+        ({"schedule": "linear"}, "schedule is 'linear'; expected one of: constant, inverse, cosine"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_with_what_is_accepted(settings, message, planted):

@@ -11,12 +11,19 @@ from visterm.core.errors import DataError, DivergedError, ShapeError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
+from visterm.models.abilities import AddsTags, LearnsOn
 from visterm.models.base import Annotator
 
 EXPECTED_FAILED_CHECKS: dict[str, dict[str, str]] = {}
 """Checks of scikit-learn that a model fails for a written reason: model, check, reason."""
 
 models = pytest.mark.parametrize("name", MODELS.names())
+models_that_learn_on = pytest.mark.parametrize(
+    "name", [name for name in MODELS.names() if issubclass(MODELS.load(name), LearnsOn)]
+)
+models_that_add_tags = pytest.mark.parametrize(
+    "name", [name for name in MODELS.names() if issubclass(MODELS.load(name), AddsTags)]
+)
 learning_models = pytest.mark.parametrize("name", MODELS.names(learns=True))
 
 
@@ -319,3 +326,80 @@ def test_no_features_for_a_model_of_features_are_refused_with_advice(name, fitte
     for ask in (fitted[name].image_rows, fitted[name].annotate, fitted[name].decision_function):
         with pytest.raises(DataError, match=r"fitted on features \(40 an image\)"):
             ask(None)
+
+
+@models_that_learn_on
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_a_model_can_be_taught_pass_by_pass_from_nothing(name, form, planted, fitted):
+    model = create(name)
+    for _ in range(model.epochs):
+        model.partial_fit(form(planted.X_train), planted.Y_train)
+    relevant = planted.Y_test.toarray() > 0
+    prior = precision_at_3(fitted["prior"].decision_function(planted.X_test), relevant)
+    assert precision_at_3(model.decision_function(form(planted.X_test)), relevant) >= 1.5 * prior
+    assert model.n_epochs_ == len(model.history_) == model.epochs
+
+
+@models_that_learn_on
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_learning_on_without_the_images_leaves_stored_image_rows_valid_and_moves_tags(name, form, planted):
+    model = create(name).fit(form(planted.X_train), planted.Y_train)
+    stored = dense(model.image_rows(form(planted.X_test))).copy()
+    tags = dense(model.query_rows(np.eye(12))).copy()
+    model.partial_fit(form(planted.X_train), planted.Y_train[:, ::-1], images=False)
+    np.testing.assert_array_equal(dense(model.image_rows(form(planted.X_test))), stored)
+    assert (dense(model.query_rows(np.eye(12))) != tags).any(axis=1).all()
+
+
+@models_that_learn_on
+def test_learning_on_gives_the_same_bytes_for_any_number_of_threads(name, planted):
+    taught = [
+        create(name, n_jobs=n_jobs)
+        .partial_fit(planted.X_train, planted.Y_train)
+        .partial_fit(planted.X_train, planted.Y_train)
+        for n_jobs in (1, 2, 4)
+    ]
+    for other in taught[1:]:
+        assert_same_bytes(taught[0], other)
+
+
+@models_that_learn_on
+def test_learning_on_refuses_another_number_of_tags_or_features(name, planted):
+    model = create(name).partial_fit(planted.X_train, planted.Y_train)
+    with pytest.raises(ShapeError, match=r"Y has 5 tags, but this model knows 12. Bring new tags with add_tags"):
+        model.partial_fit(planted.X_train, planted.Y_train[:, :5])
+    with pytest.raises(ValueError, match="features"):
+        model.partial_fit(planted.X_train[:, :5], planted.Y_train)
+
+
+@models_that_add_tags
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_new_tags_are_learned_and_all_else_stays_as_it_was_to_the_bit(name, form, planted):
+    X, Y = form(planted.X_train), planted.Y_train
+    model = create(name).fit(X, Y[:, :9])
+    before = {key: array.copy() for key, array in learned_arrays(model).items()}
+    stored = dense(model.image_rows(form(planted.X_test))).copy()
+    model.add_tags(X, Y[:, 9:])
+    assert model.n_tags_ == 12
+    np.testing.assert_array_equal(dense(model.image_rows(form(planted.X_test))), stored)
+    for key, array in learned_arrays(model).items():
+        np.testing.assert_array_equal(array[: len(before[key])] if key == "tag_rows_" else array, before[key])
+    scores = model.decision_function(X)
+    for tag in (9, 10, 11):
+        has = Y[:, [tag]].toarray()[:, 0] > 0
+        assert (scores[has, tag][:, None] > scores[~has, tag]).mean() > 0.65  # area under the ROC curve
+        proposed = (model.annotate(X, 3).ids == tag).any(axis=1)
+        assert proposed[has].mean() > 1.5 * proposed[~has].mean()
+
+
+@models_that_add_tags
+def test_new_tags_have_the_same_bytes_for_any_number_of_threads_and_are_saved(name, planted, tmp_path):
+    X, Y = planted.X_train, planted.Y_train
+    grown = [create(name, n_jobs=n).fit(X, Y[:, :9]).add_tags(X, Y[:, 9:]) for n in (1, 2, 4)]
+    for other in grown[1:]:
+        assert_same_bytes(grown[0], other)
+    save_estimator(grown[0], MODELS, tmp_path, "model")
+    loaded = load_estimator(MODELS, tmp_path, "model")
+    np.testing.assert_array_equal(loaded.decision_function(X), grown[0].decision_function(X))
+    with pytest.raises(ShapeError):
+        grown[0].add_tags(X, Y[:5])

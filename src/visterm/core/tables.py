@@ -7,11 +7,23 @@ from visterm.core.registry import Entry, Registry
 WSABIE = "Weston, Bengio, Usunier 2010"
 PAMIR = "Grangier, Bengio 2008"
 VSE_ENS = "Guo, Zhai, Yuan, Liu, Wang 2018"
+VSE_ENS = "Guo, Zhai, Yuan, Liu, Wang 2018"
 
 MODELS = Registry(
     "model",
     [
         Entry("wsabie", "visterm.models.wsabie:Wsabie", "joint embedding of images and tags, WARP loss", WSABIE),
+        Entry("warp_linear", "visterm.models.warp_linear:WarpLinear", "one linear scorer a tag, WARP loss", WSABIE),
+        Entry(
+            "auc_embedding", "visterm.models.auc_embedding:AucEmbedding", "joint embedding, all places equal", WSABIE
+        ),
+        Entry("owpc_sgd", "visterm.models.owpc_sgd:OwpcSgd", "joint embedding, WARP's loss with exact ranks", WSABIE),
+        Entry("pamir_ia", "visterm.models.pamir_ia:PamirIa", "one linear scorer a tag, ranked pair by pair", PAMIR),
+        Entry(
+            "one_vs_rest", "visterm.models.one_vs_rest:OneVsRest", "one linear classifier a tag, large margin", WSABIE
+        ),
+        Entry("vse_ens", "visterm.models.vse_ens:VseEns", "joint embedding, negatives drawn adaptively", VSE_ENS),
+        Entry("opt_auc", "visterm.models.opt_auc:OptAuc", "joint embedding, logistic loss of drawn pairs", VSE_ENS),
         Entry("ridge", "visterm.models.ridge:Ridge", "one linear scorer a tag, squared loss"),
         Entry("knn", "visterm.models.knn:Knn", "tags of the most similar training images, by cosine", WSABIE),
         Entry(

@@ -9,10 +9,12 @@ from numba import njit
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_A = np.uint64(0xBF58476D1CE4E5B9)
 MIX_B = np.uint64(0x94D049BB133111EB)
+S11 = np.uint64(11)
 S27 = np.uint64(27)
 S30 = np.uint64(30)
 S31 = np.uint64(31)
 S32 = np.uint64(32)
+TWO_TO_MINUS_53 = 2.0**-53
 
 
 @njit(cache=True, nogil=True)
@@ -62,3 +64,18 @@ def draw_below(stream, draw, n):
     """
     word = mix(stream + (np.uint64(draw) + np.uint64(1)) * GOLDEN)
     return np.int64(((word >> S32) * np.uint64(n)) >> S32)
+
+
+@njit(cache=True, nogil=True)
+def draw_unit(stream, draw):
+    """Give draw number `draw` of a stream as a float64 from 0 up to, not including, 1."""
+    word = mix(stream + (np.uint64(draw) + np.uint64(1)) * GOLDEN)
+    return np.float64(word >> S11) * TWO_TO_MINUS_53
+
+
+@njit(cache=True, nogil=True)
+def draw_many(seed, epoch, example, n, out):
+    """Fill `out` with the first draws of an example's stream, whole numbers in 0 .. n-1."""
+    stream = stream_of(seed, epoch, example)
+    for draw in range(out.shape[0]):
+        out[draw] = draw_below(stream, draw, n)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from visterm.kernels.vectors import limit_norm
+from visterm.kernels.rules import mean_square, scale_row
+from visterm.kernels.vectors import dot, limit_norm
 
 
 class Rows(NamedTuple):
@@ -68,12 +70,54 @@ def embed(rows, chosen, weights, out):
 
 
 @njit(cache=True, nogil=True)
-def add_outer(rows, chosen, active, steps, first, last, max_norm, weights, stamps, stamp, touched):
+def row_dot(rows, i, weights):
+    """Multiply row i by a float32 vector; a row without gaps is read in one run."""
+    first, last = rows.start[i], rows.start[i + 1]
+    if last - first == weights.shape[0]:
+        return dot(rows.vals[first:last], weights)
+    shift = rows.shift[i]
+    total = np.float32(0.0)
+    for e in range(first, last):
+        total += rows.vals[e] * weights[rows.cols[e - shift]]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def row_square(rows, i):
+    """Give the squared length of row i."""
+    values = rows.vals[rows.start[i] : rows.start[i + 1]]
+    return dot(values, values)
+
+
+@njit(cache=True, nogil=True)
+def row_squares(rows, out):
+    """Put the squared lengths of all rows into `out`, float32, shape (n_rows,)."""
+    for i in range(out.shape[0]):
+        out[i] = row_square(rows, i)
+
+
+@njit(cache=True, nogil=True)
+def add_row(rows, i, factor, weights):
+    """Add `factor` times row i to a float32 vector, in place."""
+    first, last = rows.start[i], rows.start[i + 1]
+    if last - first == weights.shape[0]:
+        values = rows.vals[first:last]
+        for c in range(weights.shape[0]):
+            weights[c] += factor * values[c]
+        return
+    shift = rows.shift[i]
+    for e in range(first, last):
+        weights[rows.cols[e - shift]] += factor * rows.vals[e]
+
+
+@njit(cache=True, nogil=True)
+def add_outer(rows, chosen, active, steps, first, last, rule, squares, weights, stamps, stamp, touched):
     """Add a block of outer products to the weights of some features, then bring those rows back under the norm limit.
 
     ``weights[j] += Σ_p x(chosen[p])[j] · steps[p]`` for the features first .. last-1 and the active p, in the order of
-    p. Threads that call it with ranges of features that do not meet change different rows, and the sum of each row has
-    the same order whatever the ranges are.
+    p; with AdaGrad each row's sum is divided by the root of its `squares`, this block's included; with L2 the row first
+    shrinks once for each term. Threads that call it with ranges of features that do not meet change different rows, and
+    the sum of each row has the same order whatever the ranges are.
 
     Parameters
     ----------
@@ -82,10 +126,12 @@ def add_outer(rows, chosen, active, steps, first, last, max_norm, weights, stamp
     active : ndarray, shape (n,)
         Below 0: leave out this p.
     steps : ndarray of float32, shape (n, width)
+        Gradients times the learning rate.
     first, last : int
         The range of features.
-    max_norm : float
-        Limit of each row's Euclidean norm.
+    rule : Rule
+    squares : ndarray of float32, shape (n_features,) or (0,)
+        Entries first .. last-1 are changed: one plus the mean squares of the row's gradients so far. Empty for SGD.
     weights : ndarray of float32, shape (n_features, width)
         Rows first .. last-1 are changed.
     stamps : ndarray of int64, shape (n_features,)
@@ -97,6 +143,24 @@ def add_outer(rows, chosen, active, steps, first, last, max_norm, weights, stamp
     """
     width = weights.shape[1]
     n_touched = 0
+    adaptive = squares.shape[0] > 0
+    if adaptive or rule.keep < 1.0:
+        for p in range(chosen.shape[0]):
+            if active[p] < 0:
+                continue
+            i = chosen[p]
+            length = mean_square(steps[p], rule.rate)
+            shift = rows.shift[i]
+            e = _lower_bound(rows.cols, rows.start[i] - shift, rows.start[i + 1] - shift, first)
+            end = rows.start[i + 1] - shift
+            while e < end and rows.cols[e] < last:
+                j = rows.cols[e]
+                value = rows.vals[e + shift]
+                if adaptive:
+                    squares[j] += value * value * length
+                if rule.keep < 1.0:
+                    scale_row(weights[j], rule.keep)
+                e += 1
     for p in range(chosen.shape[0]):
         if active[p] < 0:
             continue
@@ -108,6 +172,8 @@ def add_outer(rows, chosen, active, steps, first, last, max_norm, weights, stamp
         while e < end and rows.cols[e] < last:
             j = rows.cols[e]
             value = rows.vals[e + shift]
+            if adaptive:
+                value /= np.float32(math.sqrt(squares[j]))
             weight_row = weights[j]
             for c in range(width):
                 weight_row[c] += value * step[c]
@@ -117,7 +183,7 @@ def add_outer(rows, chosen, active, steps, first, last, max_norm, weights, stamp
                 n_touched += 1
             e += 1
     for t in range(n_touched):
-        limit_norm(weights[touched[first + t]], max_norm)
+        limit_norm(weights[touched[first + t]], rule.max_norm)
 
 
 @njit(cache=True, nogil=True)

@@ -50,11 +50,13 @@ def limit_norms(matrix, max_norm):
 
 
 @njit(cache=True, nogil=True)
-def add_and_limit_norms(matrix, change, max_norm):
-    """Add `change` to a float32 matrix and apply `limit_norm` to each row, in one pass, in place."""
-    for row in range(matrix.shape[0]):
-        target = matrix[row]
-        source = change[row]
+def mix_rows(mean, current, share, first, last):
+    """Move rows first .. last-1 of a float32 matrix by `share` of the way to another's; say whether all is finite."""
+    total = np.float32(0.0)
+    factor = np.float32(share)
+    for row in range(first, last):
+        target, source = mean[row], current[row]
         for c in range(target.shape[0]):
-            target[c] += source[c]
-        limit_norm(target, max_norm)
+            target[c] += factor * (source[c] - target[c])
+            total += target[c] * np.float32(0.0)
+    return total == 0.0

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from visterm.core.types import Matrix
 from visterm.kernels.rows import add_outer, embed, sparse_rows
-from visterm.kernels.vectors import add_and_limit_norms
+from visterm.kernels.rules import Rule, move_rows
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -36,8 +36,11 @@ class FeatureSteps(Protocol):
     def embed(self, part: slice, image_map: Floats, out: Floats) -> None:
         """Put the embedded images of one part of the block into `out`."""
 
-    def move(self, share: int, active: Ints, steps: Floats, max_norm: float, image_map: Floats) -> None:
-        """Add Σ x · step over the active images of the block to one share of the map, and limit its norms."""
+    def move(self, share: int, active: Ints, steps: Floats, rule: Rule, squares: Floats, image_map: Floats) -> None:
+        """Move one share of the map by Σ x · step over the active images of the block, as the rule says.
+
+        `squares` (n_features,) is one plus the mean squares of each row's gradients; empty for SGD.
+        """
 
 
 class DenseSteps:
@@ -57,11 +60,17 @@ class DenseSteps:
         """Multiply the rows by the map."""
         np.matmul(self._rows[: self._n][part], image_map, out=out)
 
-    def move(self, share: int, active: Ints, steps: Floats, max_norm: float, image_map: Floats) -> None:
+    def move(self, share: int, active: Ints, steps: Floats, rule: Rule, squares: Floats, image_map: Floats) -> None:
         """Multiply the rows' columns of this share by the steps; `steps` are 0 where not active."""
         own = slice(share * DENSE_SHARE, (share + 1) * DENSE_SHARE)
-        change = self._rows[: self._n, own].T @ steps
-        add_and_limit_norms(image_map[own], change, max_norm)
+        rows = self._rows[: self._n, own]
+        gradients = counts = squares[:0]
+        if squares.size:
+            lengths = np.einsum("pc,pc->p", steps, steps) / np.float32(rule.rate**2 * max(1, steps.shape[1]))
+            gradients = np.square(rows).T @ lengths
+        if rule.keep < 1:
+            counts = (rows != 0).astype(np.float32).T @ (active >= 0).astype(np.float32)
+        move_rows(image_map[own], rows.T @ steps, gradients, counts, squares[own], rule)
 
 
 class SparseSteps:
@@ -87,11 +96,11 @@ class SparseSteps:
         """Sum the map's rows of each image's features."""
         embed(self._rows, self._images[part], image_map, out)
 
-    def move(self, share: int, active: Ints, steps: Floats, max_norm: float, image_map: Floats) -> None:
+    def move(self, share: int, active: Ints, steps: Floats, rule: Rule, squares: Floats, image_map: Floats) -> None:
         """Add to the map's rows of this range of features."""
         first, last = self._bounds[share], self._bounds[share + 1]
         add_outer(
-            self._rows, self._images, active, steps, first, last, max_norm,
+            self._rows, self._images, active, steps, first, last, rule, squares,
             image_map, self._stamps, self._stamp, self._touched,
         )  # fmt: skip
 

@@ -1,0 +1,134 @@
+"""Passive-aggressive steps, one after the other: just far enough to satisfy the margin, but no farther than a limit."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from visterm.kernels.own import absent
+from visterm.kernels.random import draw_below, stream_of
+from visterm.kernels.rows import add_row, row_dot
+from visterm.kernels.vectors import limit_norm
+
+
+@njit(cache=True, nogil=True)
+def rank_in_turn(examples, images, tags, own_start, own_tags, rows, squares, aggressiveness, seed, epoch, W):
+    """Go over examples (x, y) in turn: draw a tag ȳ that the image lacks, and make f_y exceed f_ȳ by 1.
+
+    With the loss ``l = |1 - f_y + f_ȳ|₊`` the step is ``τ = min(aggressiveness, l / (2 |x|²))``: ``W_y += τ x`` and
+    ``W_ȳ -= τ x`` (PAMIR, Eqs. 10 and 11, with two rows of W instead of one vector).
+
+    Parameters
+    ----------
+    examples, images, tags, own_start, own_tags
+        As for `draw_violators`.
+    rows : Rows
+        Image rows, of the width of W.
+    squares : ndarray of float32, shape (n_images,)
+        Their squared lengths.
+    aggressiveness : float
+        Longest step τ.
+    seed, epoch : int
+    W : ndarray of float32, shape (n_tags, width)
+        Changed.
+
+    Returns
+    -------
+    total : float
+        Sum of the losses.
+    n_trials : int
+    n_steps : int
+    """
+    n_tags = W.shape[0]
+    total = 0.0
+    n_trials = n_steps = 0
+    for p in range(examples.shape[0]):
+        i, y = images[p], tags[p]
+        first, last = own_start[i], own_start[i + 1]
+        candidates = n_tags - (last - first)
+        if candidates == 0:
+            continue
+        n_trials += 1
+        other = absent(own_tags, first, last, draw_below(stream_of(seed, epoch, examples[p]), 0, candidates))
+        loss = 1.0 - np.float64(row_dot(rows, i, W[y])) + np.float64(row_dot(rows, i, W[other]))
+        if not loss > 0 or not squares[i] > 0:
+            continue
+        n_steps += 1
+        total += loss
+        step = np.float32(min(aggressiveness, loss / (2.0 * squares[i])))
+        add_row(rows, i, step, W[y])
+        add_row(rows, i, -step, W[other])
+    return total, n_trials, n_steps
+
+
+@njit(cache=True, nogil=True)
+def separate_in_turn(
+    first, last, start, members, rows, squares, offsets, n_negatives, aggressiveness, max_norm, seed, epoch, W, sums
+):
+    """Train tags first .. last-1, each against its own images and images drawn among the others: PA-I.
+
+    A tag's images are visited in a random order; after each come `n_negatives` images, drawn uniformly among those that
+    have not got the tag (and `n_negatives` in all where no image has it). With s = 1 for the former and -1 for the
+    latter, and the loss
+    ``l = |1 - s (x · w - offset(x))|₊``, the step is ``w += s · min(aggressiveness, l / |x|²) · x``.
+
+    Parameters
+    ----------
+    first, last : int
+        The range of tags; ranges that do not meet change different rows.
+    start : ndarray of int64, shape (n_tags + 1,)
+    members : ndarray of int32 or int64
+        ``members[start[t]:start[t + 1]]`` are the images that have tag t, sorted.
+    rows : Rows
+    squares : ndarray of float32, shape (n_images,)
+        Squared lengths of the rows.
+    offsets : ndarray of float32, shape (n_images,)
+        The score from which on a tag counts as given.
+    n_negatives : int
+    aggressiveness : float
+        Longest step.
+    max_norm : float
+        Limit of a row's Euclidean norm; may be infinite.
+    seed, epoch : int
+    W : ndarray of float32, shape (n_tags, width)
+        Rows first .. last-1 are changed.
+    sums : ndarray of float64, shape (n_tags, 3)
+        Rows first .. last-1 are overwritten: sum of the losses, examples, steps.
+
+    References
+    ----------
+    Crammer, Dekel, Keshet, Shalev-Shwartz, Singer: Online passive-aggressive algorithms. JMLR 7, 2006; Eq. 6, PA-I.
+    """
+    n_images = squares.shape[0]
+    for t in range(first, last):
+        begin, end = start[t], start[t + 1]
+        n_own = end - begin
+        others = n_images - n_own
+        stream = stream_of(seed, epoch, t)
+        order = members[begin:end].copy()
+        sums[t, :] = 0.0
+        draw = 0
+        for q in range(max(n_own, 1) - 1, -1, -1):
+            image = 0
+            if n_own > 0:
+                r = draw_below(stream, draw, q + 1)
+                draw += 1
+                image = order[r]
+                order[r] = order[q]
+            for negative in range(0 if n_own > 0 else 1, 1 + (n_negatives if others > 0 else 0)):
+                sign = 1.0
+                if negative > 0:
+                    image = absent(members, begin, end, draw_below(stream, draw, others))
+                    draw += 1
+                    sign = -1.0
+                loss = 1.0 - sign * (np.float64(row_dot(rows, image, W[t])) - offsets[image])
+                sums[t, 1] += 1.0
+                if not loss > 0 or not squares[image] > 0:
+                    continue
+                sums[t, 0] += loss
+                sums[t, 2] += 1.0
+                add_row(rows, image, np.float32(sign * min(aggressiveness, loss / squares[image])), W[t])
+                if not math.isinf(max_norm):
+                    limit_norm(W[t], max_norm)

@@ -1,0 +1,21 @@
+"""What some models can do beside the contract: callers ask "can it?", never "which is it?"."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, Self, runtime_checkable
+
+
+@runtime_checkable
+class LearnsOn(Protocol):
+    """Goes on learning from more images."""
+
+    def partial_fit(self, X: Any, Y: Any, *, images: bool = True) -> Self:
+        """Go once over more images and their tags; with ``images=False`` stored image rows stay valid."""
+
+
+@runtime_checkable
+class AddsTags(Protocol):
+    """Learns new tags, and leaves the rest as it is."""
+
+    def add_tags(self, X: Any, Y_new: Any) -> Self:
+        """Learn the rows of new tags, which follow the old ones."""

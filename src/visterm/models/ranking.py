@@ -1,0 +1,282 @@
+"""What all ranking models share: epochs until the validation measure stops rising, one more pass, and new tags."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from typing import Any, Protocol, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from visterm.core.checks import all_finite, as_generator, check_count, check_number, check_tags
+from visterm.core.errors import DataError, DivergedError, ShapeError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.threads import Team, one_blas_thread, resolve_jobs
+from visterm.core.types import Matrix, RandomState
+from visterm.kernels.vectors import mix_rows
+from visterm.metrics.ranking import average_precisions
+from visterm.models.base import Annotator
+from visterm.models.feature_steps import Floats
+from visterm.models.new_tags import learn_new_tags
+from visterm.models.pair_training import EpochSums
+from visterm.models.recipe import rate_factor
+from visterm.models.stopping import BestWeights, hold_out
+
+Validation = tuple[Matrix, sp.csr_array]
+Weights = tuple[Floats, ...]
+
+MIX_ROWS = 4096
+"""Rows of weights that one thread averages at a time."""
+
+
+class Training(Protocol):
+    """One training under way: it changes the weights that it was given, epoch by epoch."""
+
+    def run_epoch(self, rate: float) -> EpochSums:
+        """Visit every example once, with steps of this size."""
+
+
+class RankingAnnotator(Annotator):
+    """Learns by going over pairs of images and their tags; a new model writes the four hooks, or only a recipe.
+
+    Attributes
+    ----------
+    tag_rows_ : ndarray of float32, shape (n_tags, width)
+    n_epochs_ : int
+        Epochs that the weights stem from, those of `partial_fit` included.
+    history_ : list of dict
+        For each epoch: ``epoch``, ``loss`` (mean over the pairs), ``map`` (over the validation images, None without),
+        ``draws`` (mean number a pair), ``violated`` (share of the pairs that made a step) and ``seconds``.
+    """
+
+    epochs: int
+    average: int
+    patience: int
+    valid_share: float
+    schedule: str
+    n_jobs: int | None
+    random_state: RandomState
+
+    tag_rows_: Floats
+    n_epochs_: int
+    history_: list[dict[str, Any]]
+
+    # -- what callers use beside the contract of every model ----------------------------------------------------------
+
+    def partial_fit(self, X: Any, Y: Any, *, images: bool = True) -> Self:
+        """Go once over more images and their tags, from the weights as they are (from start values, the first time).
+
+        Parameters
+        ----------
+        X : array-like or sparse, shape (n_images, n_features)
+        Y : array-like or sparse, shape (n_images, n_tags)
+            The tags that the model knows; `add_tags` brings new ones.
+        images : bool
+            False moves the tags' rows only, so that image rows in a catalogue stay valid.
+
+        Returns
+        -------
+        RankingAnnotator
+            The model itself, with one more entry in its history.
+
+        Raises
+        ------
+        ShapeError
+            If `Y` has another number of tags than the model.
+        DivergedError
+            If a weight becomes infinite or NaN; the model then stays as it was.
+        """
+        self._check_settings()
+        known = hasattr(self, "n_epochs_")
+        X = self._check_features(X, reset=not known)
+        Y = check_tags(Y, X.shape[0])
+        if known and Y.shape[1] != self.n_tags_:
+            raise ShapeError(
+                f"Y has {Y.shape[1]} tags, but this model knows {self.n_tags_}. Bring new tags with add_tags(X, Y_new)."
+            )
+        own = _own_tags(Y)
+        n_before = self.n_epochs_ if known else 0
+        rng = np.random.default_rng([int(as_generator(self.random_state).integers(2**63)), n_before])
+        if not known:
+            self.n_tags_ = Y.shape[1]
+            self._scale_features(X)
+            self.history_ = []
+        weights = self._resume() if known else self._start(X, own.shape[1], rng)
+        start = time.perf_counter()
+        with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
+            sums = self._training(X, own, weights, rng, team, images).run_epoch(self._rate())
+        if not all(all_finite(array) for array in weights):
+            raise DivergedError(
+                f"A weight of {type(self).__name__} became infinite or NaN; the model stays as it was. Lower the size "
+                "of the steps, or scale the features to unit length."
+            )
+        self._publish(*weights)
+        self.n_epochs_ = n_before + 1
+        self.history_ = [*self.history_, _entry(n_before + 1, sums, None, start)]
+        return self
+
+    def add_tags(self, X: Any, Y_new: Any) -> Self:
+        """Learn the rows of new tags, and leave all else as it is, to the bit.
+
+        Each new tag is taught to score a margin above the place of a good tag (see `learn_new_tags`) on the images that
+        have it, and a margin below on others, drawn among those that have not.
+
+        Parameters
+        ----------
+        X : array-like or sparse, shape (n_images, n_features)
+        Y_new : array-like or sparse, shape (n_images, n_new)
+            Above 0: the image has the new tag. New tags follow the old ones.
+
+        Returns
+        -------
+        RankingAnnotator
+            The model itself, which now knows ``n_tags_ + n_new`` tags.
+        """
+        check_is_fitted(self)
+        X = self._check_features(X)
+        own = _own_tags(check_tags(Y_new, X.shape[0]))
+        rng = as_generator(self.random_state)
+        with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
+            rows = learn_new_tags(self._image_rows(X), self.tag_rows_, own, rng, team)
+        self.tag_rows_ = np.concatenate([self.tag_rows_, rows])
+        self.n_tags_ += len(rows)
+        return self
+
+    # -- what a kind of scorer writes ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _scale_features(self, X: Matrix) -> None:
+        """Set what depends on the size of the training features."""
+
+    @abstractmethod
+    def _start(self, X: Matrix, n_tags: int, rng: np.random.Generator) -> Weights:
+        """Give start values."""
+
+    @abstractmethod
+    def _resume(self) -> Weights:
+        """Give copies of the learned weights, as training takes them."""
+
+    @abstractmethod
+    def _publish(self, *weights: Floats) -> None:
+        """Set the learned attributes from weights as training has them; the arrays may be kept."""
+
+    @abstractmethod
+    def _training(
+        self, X: Matrix, own: sp.csr_array, weights: Weights, rng: np.random.Generator, team: Team, images: bool
+    ) -> Training:
+        """Make the training that changes these weights; without `images`, only those of tags."""
+
+    @abstractmethod
+    def _rate(self) -> float:
+        """Give the size of the steps before any schedule."""
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        self._fit_monitored(X, Y, rng, None, SILENT)
+
+    def _fit_monitored(
+        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, monitor: Progress
+    ) -> None:
+        self._check_settings()
+        own = _own_tags(Y)
+        if own.nnz == 0:
+            raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
+        self._scale_features(X)
+        if valid is not None:
+            self._train(X, own, rng, _judged(*valid), self.epochs, monitor)
+            return
+        trained, held = hold_out(X.shape[0], self.valid_share, rng)
+        if held.size == 0:
+            self._train(X, own, rng, None, self.epochs, monitor)
+            return
+        self._train(X[trained], own[trained], rng, _judged(X[held], Y[held]), self.epochs, monitor)
+        history = self.history_
+        self._train(X, own, rng, None, self.n_epochs_, monitor)
+        self.history_ = history
+
+    def _train(
+        self,
+        X: Matrix,
+        own: sp.csr_array,
+        rng: np.random.Generator,
+        judged: Validation | None,
+        epochs: int,
+        monitor: Progress,
+    ) -> None:
+        """Run epochs until the measure on the judged images no longer improves, and keep the best weights."""
+        weights = self._start(X, own.shape[1], rng)
+        means = tuple(array.copy() for array in weights)
+        best = BestWeights(self.patience)
+        self.history_ = []
+        self._publish(*means)
+        monitor.start("train", epochs)
+        try:
+            with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
+                training = self._training(X, own, weights, rng, team, True)
+                for epoch in range(1, epochs + 1):
+                    start = time.perf_counter()
+                    sums = training.run_epoch(self._rate() * rate_factor(self.schedule, epoch, self.epochs))
+                    finite = _mix(means, weights, 1 / min(epoch, self.average), team)
+                    self._publish(*means)
+                    if not finite:
+                        self._refuse_non_finite()
+                    found = None if judged is None else self._measure(judged)
+                    self.history_.append(_entry(epoch, sums, found, start))
+                    monitor.advance(1, f"loss {sums.loss:.3f}" if found is None else f"MAP {found:.3f}")
+                    if found is not None:
+                        best.offer(found, *means)
+                        if best.exhausted:
+                            break
+        finally:
+            monitor.finish()
+        self.n_epochs_ = best.epoch or epochs
+        if best.weights:
+            self._publish(*best.weights)
+
+    def _measure(self, judged: Validation) -> float:
+        X, Y = judged
+        return float(np.nanmean(average_precisions(self.score_blocks(X), Y)))
+
+    def _check_settings(self) -> None:
+        for name in ("epochs", "average", "patience"):
+            check_count(getattr(self, name), name)
+        check_number(self.valid_share, "valid_share", least=0, below=1)
+        rate_factor(self.schedule, 1, self.epochs)
+
+
+def _own_tags(Y: sp.csr_array) -> sp.csr_array:
+    return sp.csr_array(Y > 0, dtype=np.float32)
+
+
+def _mix(means: Weights, weights: Weights, share: float, team: Team) -> bool:
+    """Move running means towards the weights; say whether they are finite."""
+    finite = True
+    for mean, current in zip(means, weights, strict=True):
+        n_parts = -(-len(mean) // MIX_ROWS)
+
+        def part(number: int, mean: Floats = mean, current: Floats = current) -> bool:
+            first = number * MIX_ROWS
+            return bool(mix_rows(mean, current, share, first, min(first + MIX_ROWS, len(mean))))
+
+        finite &= all(team.run(part, n_parts))
+    return finite
+
+
+def _entry(epoch: int, sums: EpochSums, found: float | None, start: float) -> dict[str, Any]:
+    return {
+        "epoch": epoch,
+        "loss": sums.loss,
+        "map": found,
+        "draws": sums.draws,
+        "violated": sums.violated,
+        "seconds": time.perf_counter() - start,
+    }
+
+
+def _judged(X: Matrix, Y: sp.csr_array) -> Validation | None:
+    """Keep the validation images that have a tag; None where there are none."""
+    rows = np.flatnonzero(np.diff(sp.csr_array(Y > 0).indptr))
+    return (X[rows], Y[rows]) if rows.size else None
