@@ -166,7 +166,7 @@ class Counted(Annotator):
         assert self.valid_share == 0
         self.history_ = []
         for epoch in range(1, self.epochs + 1):
-            self.n_epochs_ = epoch
+            self.n_epochs_, self.of_ = epoch, self.epochs
             right = 10 - abs(3 - epoch)
             self.tag_rows_ = np.array([[20], [right], [9.5], [8.5]], np.float32)[: Y.shape[1]]
             self.history_.append({"epoch": epoch, "loss": 1 / epoch, "map": None})
@@ -192,6 +192,7 @@ def test_without_a_split_tags_are_held_out_to_choose_the_epochs_and_then_all_are
     assert model.n_epochs_ == 3
     assert len(model.history_) == 6
     assert model.history_[2]["map"] == 1
+    assert model.of_ == 9, "a learning rate that falls over all epochs falls as it did"
     assert model.get_params() == Counted().get_params()
     few = rows._replace(X=identity_rows(40), Y=given[:40])
     assert learn_by_number(Counted(), few, SILENT).n_epochs_ == 9

@@ -322,6 +322,14 @@ def test_images_known_only_by_number_need_no_features(name, planted):
 
 
 @models
+def test_no_image_known_only_by_number_is_held_out_for_nothing_would_be_known_of_it(name, planted):
+    Y = planted.Y_train[:200]
+    model = create(name, valid_share=0.5).fit(None, Y)
+    assert_same_bytes(model, create(name, valid_share=0.0).fit(None, Y))
+    assert model.get_params() == create(name, valid_share=0.5).get_params()
+
+
+@models
 def test_no_features_for_a_model_of_features_are_refused_with_advice(name, fitted):
     for ask in (fitted[name].image_rows, fitted[name].annotate, fitted[name].decision_function):
         with pytest.raises(DataError, match=r"fitted on features \(40 an image\)"):

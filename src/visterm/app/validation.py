@@ -104,17 +104,16 @@ def fit_judged(model: Any, parts: Parts, metric: str, progress: Progress) -> Jud
         model.fit(parts.X, parts.Y, valid=(parts.X_valid, parts.Y_valid), monitor=progress)
     elif can_stop(model):
         watch = Watch(model, value_of, model.patience, progress)
-        with suppress(EnoughError), _own_holdout_off(model):
+        with suppress(EnoughError):
             model.fit(parts.X, parts.Y, monitor=watch)
         values = [value for _, value in watch.curve]
         history = [{**entry, metric: value} for entry, value in zip(model.history_, values, strict=True)]
         seconds = time.perf_counter() - began
-        best = watch.best.set_params(**model.get_params(deep=False))
+        best = watch.best.set_params(**model.get_params(deep=False))  # a copy of a model in the midst of its fit
         best.n_epochs_, best.history_ = watch.best_epoch, history
         return Judged(best, max(values), watch.best_epoch, history, seconds)
     else:
-        with _own_holdout_off(model):
-            model.fit(parts.X, parts.Y, monitor=progress)
+        model.fit(parts.X, parts.Y, monitor=progress)
     seconds = time.perf_counter() - began
     history = getattr(model, "history_", [])
     return Judged(model, value_of(model), getattr(model, "n_epochs_", None), history, seconds)
@@ -136,10 +135,11 @@ def fit_on_all(
     model: Any, rows: TrainingRows, epochs: int | None, history: list[dict[str, Any]], progress: Progress
 ) -> Any:
     """Fit a model on all rows for as many epochs as were found best on held-out ones, and keep how that was found."""
-    with _own_holdout_off(model, epochs):
-        model.fit(rows.X, rows.Y, monitor=progress)
-    if history:
-        model.history_ = history
+    if epochs is None:
+        return model.fit(rows.X, rows.Y, monitor=progress)
+    with suppress(EnoughError), _own_holdout_off(model):
+        model.fit(rows.X, rows.Y, monitor=_StopAfter(epochs, model, progress))
+    model.n_epochs_, model.history_ = epochs, history
     return model
 
 
@@ -149,13 +149,29 @@ def can_stop(model: Any) -> bool:
 
 
 @contextmanager
-def _own_holdout_off(model: Any, epochs: int | None = None) -> Iterator[None]:
-    """Keep a model from holding out rows of its own, and have it run so many epochs; its settings are put back."""
-    wanted = {"valid_share": 0.0, "epochs": epochs}
-    own = model.get_params(deep=False)
-    changed = {name: value for name, value in wanted.items() if name in own and value is not None}
-    model.set_params(**changed)
+def _own_holdout_off(model: Any) -> Iterator[None]:
+    """Keep a model from holding out rows of its own; its setting is put back."""
+    own = {name: value for name, value in model.get_params(deep=False).items() if name == "valid_share"}
+    model.set_params(**dict.fromkeys(own, 0.0))
     try:
         yield
     finally:
-        model.set_params(**{name: own[name] for name in changed})
+        model.set_params(**own)
+
+
+class _StopAfter:
+    """Ends a fit after some epochs; with fewer `epochs` set, a learning rate that falls would fall sooner."""
+
+    def __init__(self, epochs: int, model: Any, progress: Progress) -> None:
+        self._epochs, self._model, self._progress = epochs, model, progress
+
+    def start(self, task: str, total: int | None = None) -> None:
+        self._progress.start(task, self._epochs)
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        self._progress.advance(steps, note)
+        if len(getattr(self._model, "history_", [])) >= self._epochs:
+            raise EnoughError
+
+    def finish(self) -> None:
+        self._progress.finish()

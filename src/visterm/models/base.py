@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -57,7 +58,8 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like or sparse, shape (n_images, n_features), or None
-            Image features. None is short for images known only by number: identity rows, (n_images, n_images).
+            Image features. None is short for images known only by number: identity rows, (n_images, n_images). Of those
+            a model holds out none of its own accord, as nothing would be known of them.
         Y : array-like or sparse, shape (n_images, n_tags) or (n_images,)
             Above 0: given; 0: unknown; below 0: explicitly not.
         valid : tuple (X, Y), optional
@@ -90,7 +92,8 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
                 raise ShapeError(f"The validation Y has {valid[1].shape[1]} tags, the training Y {Y.shape[1]}.")
         self.n_tags_ = Y.shape[1]
         rng = as_generator(getattr(self, "random_state", None))
-        self._fit_monitored(X, Y, rng, valid, monitor or SILENT)
+        with self._no_number_held_out():
+            self._fit_monitored(X, Y, rng, valid, monitor or SILENT)
         self._refuse_non_finite()
         return self
 
@@ -221,6 +224,20 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         X = as_csr(X) if sp.issparse(X) else X
         check_magnitude(X.data if sp.issparse(X) else X, MAX_FEATURE, "X")
         return X
+
+    @contextmanager
+    def _no_number_held_out(self) -> Iterator[None]:
+        """Set `valid_share` to 0 for as long as images known only by number are fitted."""
+        share = self.get_params(deep=False).get("valid_share")
+        if share is None or not getattr(self, "by_number_", False):
+            yield
+            return
+        self.check_settings()
+        self.set_params(valid_share=0.0)
+        try:
+            yield
+        finally:
+            self.set_params(valid_share=share)
 
     def _own_images(self) -> sp.csr_array:
         if not getattr(self, "by_number_", False):
