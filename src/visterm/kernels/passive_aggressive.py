@@ -18,7 +18,7 @@ def rank_in_turn(examples, images, tags, own_start, own_tags, rows, squares, agg
     """Go over examples (x, y) in turn: draw a tag ȳ that the image lacks, and make f_y exceed f_ȳ by 1.
 
     With the loss ``l = |1 - f_y + f_ȳ|₊`` the step is ``τ = min(aggressiveness, l / (2 |x|²))``: ``W_y += τ x`` and
-    ``W_ȳ -= τ x`` (PAMIR, Eqs. 10 and 11, with two rows of W instead of one vector).
+    ``W_ȳ -= τ x`` (PAMIR, Eq. 10, with two rows of W instead of one vector).
 
     Parameters
     ----------

@@ -1,0 +1,267 @@
+"""The other loops of the ranking family: their laws, and their steps by hand and against the slow twins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from reference import ranking as reference
+from visterm.core.errors import UserError
+from visterm.kernels.adaptive import draw_adaptive, draw_dimension, draw_rank, sort_tags
+from visterm.kernels.codes import Loss
+from visterm.kernels.own import absent, is_own
+from visterm.kernels.owpc import weigh_all
+from visterm.kernels.pair_steps import add_tag_steps, loss_and_slope
+from visterm.kernels.passive_aggressive import rank_in_turn, separate_in_turn
+from visterm.kernels.random import draw_many, draw_unit, stream_of
+from visterm.kernels.rows import add_outer, add_row, dense_rows, row_dot, row_squares, sparse_rows
+from visterm.kernels.rules import make_rule
+from visterm.kernels.warp import draw_violators
+from visterm.models.feature_steps import DenseSteps
+from visterm.models.recipe import rank_weights, rate_factor
+
+
+@pytest.fixture(autouse=True)
+def _wrapping_integers():
+    with np.errstate(over="ignore"):  # 64-bit products wrap on purpose; NumPy warns of it where Numba is switched off
+        yield
+
+
+def _ints(*values):
+    return np.array(values, np.int64)
+
+
+def _sparse(X):
+    csr = sp.csr_array(X)
+    return sparse_rows(csr.data, csr.indices, csr.indptr)
+
+
+def test_absent_counts_only_the_numbers_that_are_not_owned():
+    own = _ints(9, 1, 4, 5, 9)
+    assert [absent(own, 1, 4, r) for r in range(5)] == [0, 2, 3, 6, 7]
+    assert [number for number in range(8) if is_own(own, 1, 4, number)] == [1, 4, 5]
+
+
+def test_the_hinge_and_the_logistic_loss_and_their_slopes():
+    assert loss_and_slope(int(Loss.HINGE), 0.25) == (0.75, 1.0)
+    assert loss_and_slope(int(Loss.HINGE), 1.0) == (0.0, 0.0)
+    for gap in (-40.0, -1.5, 0.0, 2.0, 40.0):
+        loss, slope = loss_and_slope(int(Loss.LOGISTIC), gap)
+        assert loss == pytest.approx(np.logaddexp(0, -gap))
+        assert slope == pytest.approx(1 / (1 + np.exp(gap)))
+
+
+@pytest.mark.parametrize(
+    ("weight", "expected"),
+    [
+        ("constant", [0, 0.25, 0.5, 0.75, 1]),
+        ("top", [0, 1, 1, 1, 1]),
+        ("harmonic", [0, 1, 3 / 2, 11 / 6, 25 / 12]),
+        ("truncated", [0, 1, 3 / 2, 3 / 2, 3 / 2]),
+    ],
+)
+def test_the_weights_of_the_ranks(weight, expected):
+    np.testing.assert_allclose(rank_weights(weight, 4, truncate=2), expected, rtol=1e-6)
+
+
+def test_schedules_start_at_one_and_unknown_ones_are_refused():
+    assert [rate_factor("constant", epoch, 10) for epoch in (1, 10)] == [1, 1]
+    assert [rate_factor("inverse", epoch, 10) for epoch in (1, 2, 4)] == [1, 0.5, 0.25]
+    assert rate_factor("cosine", 1, 10) == 1
+    assert rate_factor("cosine", 6, 10) == pytest.approx(0.5)
+    with pytest.raises(UserError, match="schedule is 'step'; expected one of: constant, inverse, cosine"):
+        rate_factor("step", 1, 10)
+    with pytest.raises(UserError, match="weight is 'flat'"):
+        rank_weights("flat", 3)
+
+
+def test_rows_with_gaps_and_without_multiply_and_add_alike():
+    X = np.array([[0, 2, 0, 1], [1, 2, 3, 4]], np.float32)
+    weights = np.array([1, 10, 100, 1000], np.float32)
+    for rows in (dense_rows(X), _sparse(X)):
+        assert [row_dot(rows, i, weights) for i in (0, 1)] == [1020, 4321]
+        target = np.ones(4, np.float32)
+        add_row(rows, 0, np.float32(3), target)
+        np.testing.assert_array_equal(target, [1, 7, 1, 4])
+        squares = np.empty(2, np.float32)
+        row_squares(rows, squares)
+        np.testing.assert_array_equal(squares, [5, 30])
+
+
+@pytest.mark.parametrize("scale", [0.05, 1.5, 40.0])
+def test_ranks_follow_the_cut_exponential_law(scale):
+    n, n_draws = 8, 20_000
+    stream = np.uint64(stream_of(1, 0, 0))
+    found = np.bincount([draw_rank(draw_unit(stream, d), scale, n) for d in range(n_draws)], minlength=n)
+    expected = np.exp(-np.arange(n) / scale)
+    expected *= n_draws / expected.sum()
+    assert len(found) == n
+    assert (np.abs(found - expected) < 4 * np.sqrt(expected) + 1).all()
+
+
+def test_dimensions_follow_size_times_deviation_and_are_uniform_where_all_is_zero():
+    u, sigmas = np.array([1, 0, -3, 2], np.float32), np.array([2.0, 5.0, 1.0, 0.0])
+    stream, n_draws = np.uint64(stream_of(2, 0, 0)), 20_000
+    units = [draw_unit(stream, d) for d in range(n_draws)]
+    found = np.bincount([draw_dimension(unit, u, sigmas) for unit in units], minlength=4) / n_draws
+    np.testing.assert_allclose(found, [0.4, 0, 0.6, 0], atol=0.015)
+    found = np.bincount([draw_dimension(unit, u, np.zeros(4)) for unit in units], minlength=4) / n_draws
+    np.testing.assert_allclose(found, np.full(4, 0.25), atol=0.015)
+
+
+def test_adaptive_draws_follow_the_papers_mixture_without_the_tags_that_the_image_has():
+    rng = np.random.default_rng(0)
+    W, u = rng.normal(size=(9, 4)).astype(np.float32), rng.normal(size=4).astype(np.float32)
+    order, sigmas = np.empty((4, 9), np.int64), np.empty(4)
+    sort_tags(W, 0, 4, order, sigmas)
+    np.testing.assert_array_equal(order, np.argsort(-W, axis=0, kind="stable").T)
+    np.testing.assert_allclose(sigmas, W.astype(float).std(axis=0), rtol=1e-6)
+    n = 20_000
+    zeros = np.zeros(n, np.int64)
+    drawn, trials, gaps = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.float32)
+    draw_adaptive(
+        np.arange(n), zeros, zeros + 3, _ints(0, 2), _ints(3, 5), np.tile(u, (n, 1)), W, order, sigmas, 2.0, 100,
+        5, 0, drawn, trials, gaps,
+    )  # fmt: skip
+    law = reference.adaptive_law(u.astype(float), W.astype(float), 2.0)
+    owned = law[[3, 5]].sum()
+    law[[3, 5]] = 0
+    np.testing.assert_allclose(np.bincount(drawn, minlength=9) / n, law / law.sum(), atol=0.015)
+    assert trials.mean() == pytest.approx(1 / (1 - owned), rel=0.02)
+    np.testing.assert_allclose(gaps, (W @ u)[3] - (W @ u)[drawn], atol=1e-5)
+
+
+def test_an_adaptive_draw_that_finds_only_own_tags_becomes_uniform_and_none_is_drawn_where_none_is_left():
+    W = np.array([[3.0], [2.0], [1.0], [0.0]], np.float32)
+    order, sigmas = np.empty((1, 4), np.int64), np.empty(1)
+    sort_tags(W, 0, 1, order, sigmas)
+    n = 2000
+    images = np.repeat([0, 1], n // 2)
+    drawn, trials, gaps = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.float32)
+    draw_adaptive(
+        np.arange(n), images, np.zeros(n, np.int64), _ints(0, 2, 6), _ints(0, 1, 0, 1, 2, 3),
+        np.ones((n, 1), np.float32), W, order, sigmas, 1e-3, 7, 1, 0, drawn, trials, gaps,
+    )  # fmt: skip
+    assert (trials[: n // 2] == 8).all()
+    np.testing.assert_allclose(np.bincount(drawn[: n // 2], minlength=4) / (n // 2), [0, 0, 0.5, 0.5], atol=0.06)
+    assert (drawn[n // 2 :] == -1).all()
+
+
+def test_the_factors_of_all_violators_are_those_of_eq_6():
+    scores = np.array([[2.0, 1.5, 0.9, 1.2, 3.0], [5.0, 0, 0, 0, 0]], np.float32)
+    rank, trials = np.empty(2, np.int64), np.empty(2, np.int64)
+    expected = [reference.owpc_factors(scores[0], 0, {0, 4}), reference.owpc_factors(scores[1], 0, {0})]
+    total, n_trials, n_steps = weigh_all(
+        _ints(0, 0), _ints(0, 1), _ints(0, 2, 3), _ints(0, 4, 0), rank_weights("harmonic", 5), scores, rank, trials
+    )
+    np.testing.assert_allclose(scores[0], [1.5, -0.75, 0, -0.75, 0])  # tags 1 and 3 violate: L(2) / 2 = 0.75 each
+    assert total == pytest.approx(0.75 * (0.5 + 0.2), rel=1e-6)
+    assert (rank.tolist(), trials.tolist(), n_trials, n_steps) == ([2, -1], [3, 4], 7, 1)
+    for row, (factors, _) in zip(scores, expected, strict=True):
+        np.testing.assert_allclose(row, factors, atol=1e-6)
+    assert total == pytest.approx(sum(loss for _, loss in expected), rel=1e-6)
+
+
+@pytest.mark.parametrize(("aggressiveness", "step"), [(10.0, 0.1), (0.02, 0.02)])
+def test_a_passive_aggressive_ranking_step_goes_just_far_enough_or_as_far_as_it_may(aggressiveness, step):
+    rows = dense_rows(np.array([[1, 2]], np.float32))  # |x|² = 5, loss 1 at the start: τ = 1 / (2 · 5)
+    W = np.zeros((2, 2), np.float32)
+    one = _ints(0), _ints(0), _ints(1), _ints(0, 1), _ints(1), rows, np.array([5], np.float32), aggressiveness, 0, 0
+    total, n_trials, n_steps = rank_in_turn(*one, W)
+    assert (total, n_trials, n_steps) == (1, 1, 1)
+    np.testing.assert_allclose(W, [[-step, -2 * step], [step, 2 * step]], rtol=1e-6)
+    if aggressiveness > 1:
+        assert rank_in_turn(*one, W)[0] == pytest.approx(0, abs=1e-6)
+
+
+def test_a_tag_is_separated_from_images_without_it_by_the_smallest_steps():
+    rows = dense_rows(np.array([[1, 0], [0, 2]], np.float32))
+    W, sums = np.zeros((3, 2), np.float32), np.empty((3, 3))
+    separate_in_turn(
+        0, 3, _ints(0, 1, 1, 3), _ints(0, 0, 1), rows, np.array([1, 4], np.float32), np.array([0, 0.5], np.float32), 1,
+        10.0, np.inf, 0, 0, W, sums,
+    )  # fmt: skip
+    np.testing.assert_allclose(W[0], [1, -0.25])  # image 0 has to score 1, image 1 at most 1 below its offset of 0.5
+    np.testing.assert_allclose(W[2], [1, 0.75])  # all images have tag 2: no negatives
+    assert sums[0].tolist() == [1.5, 2, 2]
+    assert sums[1, 1] == 1  # no image has tag 1: one drawn image is pushed below
+    assert W[1].min() < 0
+
+
+def test_a_separated_tag_keeps_its_norm_limit_and_other_tags_stay():
+    rows = dense_rows(np.array([[3, 4], [1, 0]], np.float32))
+    W, sums = np.ones((2, 2), np.float32), np.empty((2, 3))
+    separate_in_turn(
+        1, 2, _ints(0, 1, 2), _ints(0, 0), rows, np.array([25, 1], np.float32), np.array([9, 0], np.float32), 1, 10.0,
+        0.5, 0, 0, W, sums,
+    )  # fmt: skip
+    np.testing.assert_array_equal(W[0], [1, 1])
+    assert np.linalg.norm(W[1]) <= 0.5 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("adagrad", [True, False], ids=["adagrad", "sgd"])
+@pytest.mark.parametrize("l2", [0.0, 0.3])
+def test_rows_of_features_and_tags_move_as_the_slow_rule_does(adagrad, l2):
+    rng = np.random.default_rng(4)
+    n, d, dim, n_tags, rate, max_norm = 12, 7, 5, 4, 0.2, 0.9
+    X = (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.5)).astype(np.float32)
+    gradients = rng.normal(size=(n, dim)).astype(np.float32)
+    active = np.where(rng.random(n) < 0.7, 1, -1)
+    gradients[active < 0] = 0
+    start = rng.normal(0, 0.3, (d, dim)).astype(np.float32)
+    rule, seen = make_rule(rate, l2, max_norm), np.full(d if adagrad else 0, 1.5, np.float32)
+    settings = {"rate": rate, "l2": l2, "max_norm": max_norm, "adagrad": adagrad}
+    expected = np.empty((d, dim))
+    for j in range(d):
+        terms = [X[p, j] * gradients[p].astype(float) for p in range(n) if active[p] > 0 and X[p, j]]
+        expected[j], _ = reference.block_sum(start[j], 1.5, terms, **settings)
+    sparse_map, dense_map = start.copy(), start.copy()
+    steps = gradients * np.float32(rate)
+    squares = seen.copy()
+    add_outer(
+        _sparse(X), np.arange(n), active, steps, 0, d, rule, squares, sparse_map, np.zeros(d, np.int64), 1,
+        np.empty(d, np.int64),
+    )  # fmt: skip
+    steps_of = DenseSteps(X, n)
+    steps_of.take(np.arange(n))
+    steps_of.move(0, active, steps, rule, seen.copy(), dense_map)
+    np.testing.assert_allclose(sparse_map, expected, atol=1e-5)
+    np.testing.assert_allclose(dense_map, expected, atol=1e-5)
+
+    tags, others = rng.integers(0, 2, n), np.where(active > 0, rng.integers(2, n_tags, n), -1)
+    gains, U, W = rng.random(n).astype(np.float32), rng.normal(size=(n, dim)).astype(np.float32), start[:n_tags].copy()
+    squares = np.full(n_tags if adagrad else 0, 1.5, np.float32)
+    moved = np.empty((n_tags, dim))
+    for t in range(n_tags):
+        terms = [gains[p] * U[p].astype(float) for p in range(n) if others[p] >= 0 and tags[p] == t]
+        terms += [-gains[p] * U[p].astype(float) for p in range(n) if others[p] == t]
+        moved[t], _ = reference.block_sum(W[t], 1.5, terms, **settings)
+    for first, last in ((0, 1), (1, n_tags)):
+        add_tag_steps(tags, others, gains, dense_rows(U), np.arange(n), rule, squares, first, last, W)
+    np.testing.assert_allclose(W, moved, atol=1e-5)
+
+
+def test_draws_from_a_pool_follow_the_law_of_draws_one_by_one():
+    own_start, own_tags = _ints(0, 2), _ints(1, 4)
+    W = np.array([[1.5], [2], [0], [0], [2], [1.2], [0], [0]], np.float32)  # of six candidates 0 and 5 violate
+    found, counts, n = np.zeros(8, int), np.zeros(7, int), 6000
+    for epoch in range(n):
+        pool = np.empty(3, np.int64)  # shorter than the draws that may be needed
+        draw_many(3, epoch, 99, 8, pool)
+        violators, trials, gaps = np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.float32)
+        u = np.ones((1, 1), np.float32)
+        draw_violators(
+            _ints(0), _ints(0), _ints(1), own_start, own_tags, dense_rows(u), _ints(0), W, np.empty((1, 0), np.float32),
+            pool, u @ W[pool].T, 1.0, 6, 3, epoch, violators, trials, gaps,
+        )  # fmt: skip
+        if violators[0] >= 0:
+            found[violators[0]] += 1
+            assert gaps[0] == pytest.approx(2 - W[violators[0], 0])
+            counts[trials[0]] += 1
+        else:
+            assert trials[0] == 6
+    assert found[[1, 2, 3, 4, 6, 7]].sum() == 0
+    assert found[0] == pytest.approx(found[5], rel=0.08)
+    expected = n * (1 / 3) * (2 / 3) ** np.arange(6)
+    assert (np.abs(counts[1:] - expected) < 4 * np.sqrt(expected)).all()
