@@ -219,6 +219,9 @@ def test_tags_of_one_kind_of_image_end_up_near_each_other():
         ({"l2": -1}, "l2 is -1; expected a finite number of 0 or more"),
         ({"init_scale": "small"}, "init_scale is 'small'; .* or None for the paper's"),
         ({"step": "adam"}, "step is 'adam'; expected one of: sgd, adagrad"),
+        ({"sampler": "all"}, "sampler is 'all'; expected one of: draws, pool"),
+        ({"weight": "flat"}, "weight is 'flat'; expected one of: harmonic, constant, top, truncated"),
+        ({"truncate": 0}, "truncate is 0"),
         ({"schedule": "linear"}, "schedule is 'linear'; expected one of: constant, inverse, cosine"),
     ],
 )
@@ -242,3 +245,34 @@ def test_a_part_that_fails_in_a_thread_is_heard():
         assert team.run(lambda number: number * number, 5) == [0, 1, 4, 9, 16]
         with pytest.raises(ValueError, match="part 3"):
             team.run(part, 6)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"sampler": "pool"},
+        {"step": "adagrad", "learning_rate": 0.02},
+        {"schedule": "cosine", "learning_rate": 0.004},
+        {"l2": 0.01},
+        {"weight": "truncated", "truncate": 3},
+        {"weight": "top", "learning_rate": 0.003},
+    ],
+    ids=str,
+)
+def test_every_variant_learns_with_the_same_bytes_for_any_number_of_threads(settings, form, planted):
+    def fit(n_jobs):
+        model = Wsabie(**{"dim": 16, "epochs": 40, "valid_share": 0, **settings}, n_jobs=n_jobs)
+        return model.fit(FORMS[form](planted.X_train), planted.Y_train)
+
+    one, two = fit(1), fit(2)
+    np.testing.assert_array_equal(one.tag_rows_, two.tag_rows_)
+    np.testing.assert_array_equal(one.image_map_, two.image_map_)
+    plain = Wsabie(dim=16, epochs=40, valid_share=0).fit(planted.X_train, planted.Y_train)
+    assert slow_map(one, planted.X_test, planted.Y_test) > 0.95 * slow_map(plain, planted.X_test, planted.Y_test)
+
+
+def test_images_known_by_number_rank_their_own_tags_first():
+    Y = plant_corpus(n_train=200, n_test=1, random_state=4).Y_train
+    model = Wsabie(dim=32, epochs=60, learning_rate=0.02, init_scale=0.01, row_length=1, max_norm=3, valid_share=0)
+    assert slow_map(model.fit(sp.eye_array(200, format="csr"), Y), sp.eye_array(200, format="csr"), Y) > 0.9

@@ -30,8 +30,11 @@ PARTS = 16
 TABLE_TAGS = 1024
 """Up to so many tags, one matrix product of all scores costs less than the dot products of the draws one by one."""
 
-POOL = 128
+POOL = 256
 """Tags of a pool: one matrix product scores them for a whole part."""
+
+POOL_FROM = 8
+"""Mean draws a pair in the epoch before from which on a pool pays."""
 
 TAG_SHARE = 128
 """Tags that one BLAS call moves where every tag moves: fixed, for the same bytes."""
@@ -104,6 +107,7 @@ class PairTraining:
         pooled = side.U.size > 0 and recipe.negatives == Negatives.POOL
         self._scores = np.empty((self._block, n_tags if table else 0), np.float32)
         self._pool_scores = np.empty((self._block, POOL if pooled else 0), np.float32)
+        self._use_pool = False
         self._violators = np.empty(self._block, np.int64)
         self._trials = np.empty(self._block, np.int64)
         self._gaps = np.empty(self._block, np.float32)
@@ -131,6 +135,7 @@ class PairTraining:
             self._until_sorted -= examples.size
         self._epoch += 1
         n = max(1, order.size)
+        self._use_pool = sums[1] >= POOL_FROM * n
         return EpochSums(*(float(value) / n for value in sums))
 
     def _run_block(self, examples: Ints) -> NDArray[np.float64]:
@@ -171,7 +176,7 @@ class PairTraining:
         pool = np.empty(0, np.int64)
         if scores.shape[1]:
             np.matmul(U[part], W.T, out=scores)
-        if pool_scores.shape[1]:
+        if pool_scores.shape[1] and self._use_pool:
             pool = self._draw_pool(int(examples[part.start]))
             np.matmul(U[part], W[pool].T, out=pool_scores)
         examples, images, tags = examples[part], images[part], tags[part]

@@ -13,6 +13,7 @@ from visterm.kernels.codes import Loss, Negatives, Step
 
 WEIGHTS = ("harmonic", "constant", "top", "truncated")
 SCHEDULES = ("constant", "inverse", "cosine")
+SAMPLERS = {"draws": Negatives.UNTIL_VIOLATION, "pool": Negatives.POOL}
 STEPS = {"sgd": Step.SGD, "adagrad": Step.ADAGRAD}
 
 
