@@ -8,11 +8,12 @@ import scipy.sparse as sp
 
 from reference import warp as reference
 from visterm.kernels.codes import Loss
+from visterm.kernels.lanes import dot
 from visterm.kernels.pair_steps import add_tag_steps, weigh_pairs
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.rows import add_outer, dense_rows, embed, sparse_rows
 from visterm.kernels.rules import make_rule, move_rows
-from visterm.kernels.vectors import dot, limit_norm, limit_norms, mix_rows
+from visterm.kernels.vectors import limit_norm, limit_norms, mix_rows
 from visterm.kernels.warp import draw_violators
 from visterm.models.recipe import rank_weights
 

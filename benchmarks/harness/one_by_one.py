@@ -13,8 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
+from visterm.kernels.lanes import dot
 from visterm.kernels.random import draw_below, stream_of
-from visterm.kernels.vectors import dot, limit_norm
+from visterm.kernels.vectors import limit_norm
 
 
 class OneByOne:

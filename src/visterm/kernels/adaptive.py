@@ -7,9 +7,9 @@ import math
 import numpy as np
 from numba import njit
 
+from visterm.kernels.lanes import dot
 from visterm.kernels.own import absent, is_own
 from visterm.kernels.random import draw_below, draw_unit, stream_of
-from visterm.kernels.vectors import dot
 
 
 @njit(cache=True, nogil=True)

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from visterm.kernels.lanes import dot
 from visterm.kernels.rules import mean_square, scale_row
-from visterm.kernels.vectors import dot, limit_norm
+from visterm.kernels.vectors import limit_norm
 
 
 class Rows(NamedTuple):

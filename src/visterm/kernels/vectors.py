@@ -1,4 +1,4 @@
-"""Dot products, norms and the projection that keeps a norm under its limit."""
+"""Norms, the projection that keeps a norm under its limit, and running means of rows."""
 
 from __future__ import annotations
 
@@ -7,29 +7,7 @@ import math
 import numpy as np
 from numba import njit
 
-
-@njit(cache=True, nogil=True)
-def dot(a, b):
-    """Multiply two float32 vectors of the same length.
-
-    Eight running sums, added in a fixed order: the processor need not wait for one sum, and the result does not depend
-    on how wide its vectors are.
-    """
-    n = a.shape[0]
-    whole = n - n % 8
-    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = np.float32(0.0)
-    for c in range(0, whole, 8):
-        s0 += a[c] * b[c]
-        s1 += a[c + 1] * b[c + 1]
-        s2 += a[c + 2] * b[c + 2]
-        s3 += a[c + 3] * b[c + 3]
-        s4 += a[c + 4] * b[c + 4]
-        s5 += a[c + 5] * b[c + 5]
-        s6 += a[c + 6] * b[c + 6]
-        s7 += a[c + 7] * b[c + 7]
-    for c in range(whole, n):
-        s0 += a[c] * b[c]
-    return ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
+from visterm.kernels.lanes import dot
 
 
 @njit(cache=True, nogil=True)
