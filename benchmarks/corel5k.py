@@ -77,11 +77,10 @@ def compare(encoder, corpus: Corpus, names: list[str]) -> dict:
             }
             print(label, {k: round(v, 4) for k, v in results[label].items() if k in METRICS}, chosen, flush=True)
     differences = {}
-    for name in names[1:]:
-        for suffix in ("", ", tuned"):
-            difference = paired_bootstrap(scores[names[0]], scores[f"{name}{suffix}"])
-            differences[f"{names[0]} - {name}{suffix}"] = difference._asdict()
-            print(f"{names[0]} - {name}{suffix}", difference, flush=True)
+    for ours, name in product((names[0], f"{names[0]}, tuned"), names[1:]):
+        difference = paired_bootstrap(scores[ours], scores[f"{name}, tuned"])
+        differences[f"{ours} - {name}, tuned"] = difference._asdict()
+        print(f"{ours} - {name}, tuned", difference, flush=True)
     return {"encode seconds": seconds, "results": results, "differences in MAP": differences}
 
 
