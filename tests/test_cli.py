@@ -116,6 +116,8 @@ def test_neighbours_and_info_speak_json(run, catalogue):
     assert facts["model"] == "wsabie"
     [facts] = lines(visterm("info", catalogue, "--json"))
     assert facts["kind"] == "catalogue"
+    assert facts["made by"] == str(run)
+    assert facts["run"]["model"] == "wsabie"
 
 
 def test_equal_seeds_give_equal_bytes_for_any_number_of_jobs(library, tmp_path):
@@ -167,14 +169,28 @@ def test_broken_files_are_skipped_and_listed_with_exit_code_3(run, library, tmp_
         (["evaluate", "RUN", "IMAGES", "--tags", "TAGS", "--split", "tset"], "tset"),
         (["search", "CATALOGUE", "xyzzy"], "xyzzy"),
         (["search", "CATALOGUE", ""], "The search is empty"),
+        (["search", "CATALOGUE", "tree -tree"], "cancel each other out"),
+        (["search", "CATALOGUE"], "Missing argument 'words'"),
+        (["annotate", "RUN", "IMAGES", "-k", "x"], "valid integer"),
+        (["annotate", "RUN", "EMPTY"], "There are no images"),
+        (["index", "RUN", "EMPTY", "-o", "OUT"], "There are no images"),
+        (["index", "RUN", "IMAGES", "-o", "/proc/nothing/out"], "cannot be written"),
         (["search", "RUN", "tree"], "is a run; expected a catalogue"),
         (["neighbours", "RUN", "treee"], "Did you mean 'tree'?"),
         (["info", "IMAGES"], "neither a run nor a catalogue"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_a_mistake_is_one_line_and_exit_code_2(arguments, message, run, catalogue, library, tmp_path):
-    places = {"IMAGES": library.images, "TAGS": library.tags_file, "RUN": run, "CATALOGUE": catalogue, "OUT": "out"}
+def test_a_mistake_is_one_line_and_exit_code_2(arguments, message, run, catalogue, library, tmp_path, tmp_path_factory):
+    empty = tmp_path_factory.mktemp("empty")
+    places = {
+        "EMPTY": empty,
+        "IMAGES": library.images,
+        "TAGS": library.tags_file,
+        "RUN": run,
+        "CATALOGUE": catalogue,
+        "OUT": "out",
+    }
     done = visterm(*[places.get(argument, argument) for argument in arguments], cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr
@@ -229,3 +245,18 @@ def test_python_does_the_same_as_the_command_line(run, catalogue, library):
     assert [tag.tag for tag in tagger.annotate([pixels], k=3).images[0].tags] == [t["tag"] for t in answer["tags"]]
     found = Catalogue.load(catalogue).search("tree", 4)
     assert [hit.as_dict() for hit in found.hits] == lines(visterm("search", catalogue, "tree", "-k", 4, "--json"))
+
+
+def test_files_that_are_in_a_catalogue_already_are_not_taken_in_twice(run, library):
+    from visterm import Catalogue, Tagger
+
+    first, second = sorted(library.images.iterdir())[:2]
+    catalogue = Catalogue(Tagger.load(run)).add([first]).add([first, second])
+    assert [record.name for record in catalogue.records] == [str(first), str(second)]
+
+
+def test_a_list_of_skipped_images_does_not_outlive_them(run, library, tmp_path):
+    (tmp_path / "skipped.jsonl").write_text('{"image": "old.jpg", "reason": "gone"}\n')
+    image = sorted(library.images.iterdir())[0]
+    assert visterm("annotate", run, image, cwd=tmp_path).returncode == 0
+    assert (tmp_path / "skipped.jsonl").read_text() == ""

@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
+import numpy as np
+
 from visterm.app.rows import Photos, as_corpus, as_images
 from visterm.app.tagger import CHUNK, Tagger, read_skipped, write_skipped
 from visterm.core.persist import new_folder, open_folder
@@ -50,7 +52,7 @@ class Catalogue:
     def __init__(self, tagger: Tagger) -> None:
         self.tagger = tagger
         self.skipped: list[Skipped] = []
-        self._stored = StoredCatalogue(Origin("", tagger.fingerprint))
+        self._stored = StoredCatalogue(Origin(tagger.path, tagger.fingerprint))
 
     def __len__(self) -> int:
         return len(self._stored)
@@ -67,7 +69,7 @@ class Catalogue:
         *,
         progress: Progress = SILENT,
     ) -> Self:
-        """Encode photos and take them in.
+        """Encode photos and take them in; files that are in the catalogue already are left as they are.
 
         Parameters
         ----------
@@ -85,6 +87,9 @@ class Catalogue:
         else:
             names, items = as_images(images)
             given = [[] for _ in items]
+        there = {record.path for record in self.records}
+        fresh = [i for i, item in enumerate(items) if _path_of(item) is None or _path_of(item) not in there]
+        items, names, given = [items[i] for i in fresh], [names[i] for i in fresh], [given[i] for i in fresh]
         progress.start("index", len(items))
         try:
             for start in range(0, len(items), CHUNK):
@@ -154,3 +159,8 @@ class Catalogue:
         records = read_records([items[i] for i in kept], [names[i] for i in kept], [given[i] for i in kept])
         U: Matrix = self.tagger.model.image_rows(X)
         self._stored.add(records, U)
+
+
+def _path_of(image: Any) -> str | None:
+    """Give the file in full, or None for an array."""
+    return None if isinstance(image, np.ndarray) else os.path.realpath(image)

@@ -22,11 +22,11 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if kind not in ("run", "catalogue"):
         raise StorageError(f"{path} is neither a run nor a catalogue of visterm. Make one with visterm fit or index.")
     folder = open_folder(path, kind)
-    facts: dict[str, Any] = {"kind": kind}
-    if kind == "catalogue":
-        facts |= read_json(folder / "catalogue.json")
-        folder = folder / "run"
-    return facts | _run_facts(folder)
+    if kind == "run":
+        return {"kind": kind} | _run_facts(folder)
+    stored = read_json(folder / "catalogue.json")
+    made_by = stored["origin"]["run"] or "a run that was not saved"
+    return {"kind": kind, "images": stored["n_images"], "made by": made_by, "run": _run_facts(folder / "run")}
 
 
 def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:

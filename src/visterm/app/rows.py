@@ -161,7 +161,14 @@ def as_images(images: Photos) -> tuple[list[str], Sequence[Any]]:
     if isinstance(images, Corpus):
         return images.names, images.images
     if isinstance(images, str | os.PathLike):
-        images = find_images(images)
+        folder, images = images, find_images(images)
+        if not images:
+            raise DataError(f"There are no images in {os.fspath(folder)}.")
+    if not isinstance(images, Sequence | np.ndarray):
+        raise DataError(
+            f"images is a {type(images).__name__}; expected a path, or a sequence of paths or uint8 arrays "
+            "(height, width, 3)."
+        )
     return [_name(image, number) for number, image in enumerate(images)], images
 
 

@@ -91,6 +91,8 @@ class Tagger:
         The tags that it learned.
     given : csr_array or None, shape (n_images, n_tags)
         For images known by number (the encoder ``ids``): the tags that it learned from, 1 given and -1 explicitly not.
+    path : str
+        The run that it was loaded from, in full; empty if it was not.
     facts : dict
         Counts and figures of the last `fit`, as ``visterm info`` shows them.
 
@@ -116,6 +118,7 @@ class Tagger:
         self.encoder = make_encoder(encoder, encoder_params or {}, shared)
         self.model = make_model(model, model_params or {}, shared)
         self.min_count = min_count
+        self.path = ""
         self.vocabulary = Vocabulary.from_lists([])
         self.facts: dict[str, Any] = {}
         self.skipped: list[Skipped] = []
@@ -127,6 +130,7 @@ class Tagger:
         tagger = cls.__new__(cls)
         tagger.encoder, tagger.model, tagger.vocabulary = encoder, model, vocabulary
         tagger.min_count = 1
+        tagger.path = ""
         tagger.facts, tagger.skipped, tagger.given = dict(facts or {}), [], None
         return tagger
 
@@ -180,7 +184,7 @@ class Tagger:
         self.skipped = rows.skipped
         self.facts = {
             "images": rows.X.shape[0],
-            "validation images": 0 if rows.valid is None else rows.valid[0].shape[0],
+            "validation images": self._n_held_out(rows),
             "skipped images": len(rows.skipped),
             "tags": len(rows.vocabulary),
             "tags given": int((rows.Y.data > 0).sum()),
@@ -284,6 +288,8 @@ class Tagger:
             If no word is a tag of the run.
         """
         query = self.vocabulary.query(words)
+        if query.weights.nnz == 0:
+            raise UserError(f"The words of the search cancel each other out: {', '.join(query.known)}. Leave one out.")
         counts = np.maximum(self.vocabulary.counts, 1)
         idf = np.log1p(max(self.facts.get("images", 0), counts.max(initial=1)) / counts).astype(np.float32)
         weights = sp.csr_array(query.weights * idf[None, :])
@@ -326,7 +332,9 @@ class Tagger:
         StorageError
             If there is no run at `path`, or it was damaged.
         """
-        return cls.read_from(open_folder(path, "run"), n_jobs=n_jobs)
+        tagger = cls.read_from(open_folder(path, "run"), n_jobs=n_jobs)
+        tagger.path = os.path.abspath(path)
+        return tagger
 
     @classmethod
     def read_from(cls, folder: Path, *, n_jobs: int | None = None) -> Self:
@@ -355,6 +363,10 @@ class Tagger:
         if known is not None:
             return new_tags(self.model, X, k, known)
         return zip(*self.model.annotate(X, k), strict=True)
+
+    def _n_held_out(self, rows: TrainingRows) -> int:
+        """Count the images whose tags chose when to stop: of a split "valid", or held out by the model itself."""
+        return getattr(self.model, "n_held_out_", 0) if rows.valid is None else rows.valid[0].shape[0]
 
     def _tags(self, ids: Iterable[int], scores: Iterable[float]) -> list[Tag]:
         return [Tag(self.vocabulary.tags[i], float(s)) for i, s in zip(ids, scores, strict=True)]

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 
 def main() -> None:
     """Run the command line; the entry point of the `visterm` program."""
+    import typer
+
     from visterm.cli.commands import app
     from visterm.core.errors import VistermError
 
+    usage_error: Any = typer.BadParameter.__base__  # click's UsageError, whichever click typer brings
     try:
-        app()
+        code = app(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except usage_error as error:
+        sys.exit(_usage(error))
+    except typer.Abort:
+        sys.exit(130)
     except VistermError as error:
         sys.exit(_fail(" ".join(str(error).split())))
     except KeyboardInterrupt:
@@ -22,6 +31,16 @@ def main() -> None:
         sys.exit(0)
     except OSError as error:
         sys.exit(_fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error)))
+
+
+def _usage(error: Any) -> int:
+    """Say in one line what of the command was not understood; a command without any arguments shows its help."""
+    command = error.ctx.command_path if error.ctx else "visterm"
+    message = " ".join(error.format_message().split())
+    if message.startswith("Usage:") or not message:
+        print(error.ctx.get_help())
+        return 2
+    return _fail(f"{message.rstrip('.')}. See: {command} --help")
 
 
 def _fail(message: str) -> int:

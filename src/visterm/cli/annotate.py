@@ -36,13 +36,16 @@ def annotate(
     The exit code is 3 if images were skipped.
     """
     from visterm.app.tagger import Tagger
+    from visterm.core.errors import UserError
     from visterm.core.progress import SILENT
     from visterm.core.types import Skipped
     from visterm.data.image_folders import find_images
 
     tagger = Tagger.load(run, n_jobs=jobs)
     by_name = tagger.encoder.reads == "names"
-    files = images if by_name else [file for place in images for file in find_images(place)]
+    files = images if by_name else find_images(images)
+    if not files:
+        raise UserError(f"There are no images in {', '.join(map(str, images))}.")
     bad: list[Skipped] = []
     for item in tagger.annotate_each(files, k, new_only=new_only, progress=Bars() if len(files) > 1 else SILENT):
         if isinstance(item, Skipped):
@@ -51,6 +54,6 @@ def annotate(
             emit(item.as_dict())
         else:
             print(f"{item.image}: " + ", ".join(f"{tag.tag} {tag.score:.2f}" for tag in item.tags), flush=True)
-    if bad:
+    if bad or skipped.exists():
         write_list(skipped, bad)
     raise typer.Exit(exit_code(bad, skipped))

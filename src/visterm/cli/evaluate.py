@@ -67,6 +67,6 @@ def evaluate(
         emit(result.values)
     else:
         table([[name, f"{value:.4f}"] for name, value in result.values.items()], ["metric", "value"])
-    if result.skipped:
+    if result.skipped or skipped.exists():
         write_list(skipped, result.skipped)
     raise typer.Exit(exit_code(result.skipped, skipped))

@@ -79,5 +79,7 @@ def fit(
     tagger.fit(corpus, valid=valid, progress=Bars())
     tagger.save(out)
     facts = tagger.facts
+    if "valid_share" in tagger.model.get_params(deep=False) and valid != 0 and facts["validation images"] == 0:
+        say("Too few images to hold some out (50 are wanted), so nothing chose when to stop: all epochs were run.")
     say(f"Learned {facts['tags']:,} tags from {facts['images']:,} images; the run is {out}")
     raise typer.Exit(exit_code(tagger.skipped, out / "skipped.jsonl"))

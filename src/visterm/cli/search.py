@@ -12,7 +12,7 @@ from visterm.cli.output import emit, say
 
 EXAMPLES = (
     "Examples:  visterm search catalogue 'snow tree'   ·   visterm search catalogue 'beach -people' -k 20 --json   ·   "
-    "visterm search catalogue '\"polar bear\" snow'"
+    "visterm search catalogue '\"polar bear\" snow'   ·   visterm search catalogue -k 5 -- '-people sea'"
 )
 
 

@@ -70,6 +70,9 @@ def new_folder(path: str | os.PathLike[str], kind: str) -> Iterator[Path]:
 def check_target(path: str | os.PathLike[str], kind: str) -> None:
     """Refuse, before any long work, a place where a folder of this kind may not be written."""
     target = Path(path)
+    place = next(folder for folder in target.absolute().parents if folder.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise StorageError(f"{target} cannot be written: {place} is no folder that you may write to. Choose another.")
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not target.is_dir() or folder_kind(target) != kind:

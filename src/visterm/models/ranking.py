@@ -46,6 +46,9 @@ class RankingAnnotator(Annotator):
     tag_rows_ : ndarray of float32, shape (n_tags, width)
     n_epochs_ : int
         Epochs that the weights stem from, those of `partial_fit` included.
+    n_held_out_ : int
+        Images that `fit` held out by itself to choose the number of epochs; 0 where it was given validation rows, or
+        where there were too few.
     history_ : list of dict
         For each epoch: ``epoch``, ``loss`` (mean over the pairs), ``map`` (over the validation images, None without),
         ``draws`` (mean number a pair), ``violated`` (share of the pairs that made a step) and ``seconds``.
@@ -61,6 +64,7 @@ class RankingAnnotator(Annotator):
 
     tag_rows_: Floats
     n_epochs_: int
+    n_held_out_: int
     history_: list[dict[str, Any]]
 
     # -- what callers use beside the contract of every model ----------------------------------------------------------
@@ -185,6 +189,7 @@ class RankingAnnotator(Annotator):
         if own.nnz == 0:
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         self._scale_features(X)
+        self.n_held_out_ = 0
         if valid is not None:
             self._train(X, own, rng, _judged(*valid), self.epochs, monitor)
             return
@@ -192,6 +197,7 @@ class RankingAnnotator(Annotator):
         if held.size == 0:
             self._train(X, own, rng, None, self.epochs, monitor)
             return
+        self.n_held_out_ = held.size
         self._train(X[trained], own[trained], rng, _judged(X[held], Y[held]), self.epochs, monitor)
         history = self.history_
         self._train(X, own, rng, None, self.n_epochs_, monitor)
