@@ -26,6 +26,7 @@ from visterm.data.drawn import (
     ancestors,
     draw_library,
     draw_scene,
+    implied,
     queries_of,
     read_drawn_library,
 )
@@ -120,7 +121,7 @@ def test_a_tagged_thing_is_among_the_objects_or_said_of_them(scenes):
     for scene in scenes:
         said = set(moods)
         for thing in scene.objects:
-            said |= {thing.name, *ancestors(thing.name), *thing.attributes, *(part.name for part in thing.parts)}
+            said |= {thing.name, *implied(thing.name), *thing.attributes, *(part.name for part in thing.parts)}
         assert set(scene.tags) <= said
 
 
@@ -210,6 +211,29 @@ def test_queries_by_hand():
         ("cat",): 2, ("night",): 2, ("dog",): 1, ("oak",): 1, ("tree",): 1, ("cat", "night"): 1, ("dog", "night"): 1,
     }  # fmt: skip
     assert [query.text for query in queries_of([("rowing boat",)])] == ['"rowing boat"']
+
+
+def test_what_follows_from_another_word_and_colours_make_no_query():
+    tags = [("forest", "grass", "plant", "red", "tree"), ("grass", "red")]
+    assert {query.words for query in queries_of(tags)} == {
+        ("forest",), ("grass",), ("plant",), ("tree",), ("forest", "grass"), ("grass", "tree"),
+    }  # fmt: skip
+
+
+def test_a_meadow_or_a_forest_that_one_sees_is_in_the_truth(scenes):
+    """A meadow that fills a third of the picture's height is a tag, and a forest is trees."""
+    meadows = [scene for scene in scenes if scene.place == "village" and "snow" not in scene.tags]
+    assert sum({"grass", "plant"} <= set(scene.tags) for scene in meadows) > 0.9 * len(meadows)
+    forests = [scene for scene in scenes if "forest" in scene.tags]
+    assert forests
+    assert all({"tree", "plant"} <= set(scene.tags) for scene in forests)
+
+
+def test_what_is_seen_of_a_picture_holds_its_tags_and_all_that_has_a_box(library):
+    picture = next(p for p in library.pictures if any(thing.parts for thing in p.objects))
+    thing = next(thing for thing in picture.objects if thing.parts)
+    assert picture.seen >= {*picture.tags, thing.name, *ancestors(thing.name), *(part.name for part in thing.parts)}
+    assert all(picture.seen <= set(TRUE_TAGS) for picture in library.pictures)
 
 
 def test_every_query_of_a_library_counts_its_pictures(library):

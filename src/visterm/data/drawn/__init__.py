@@ -3,13 +3,14 @@
 from visterm.data.drawn.library import DrawnLibrary, DrawnPicture, draw_library, read_drawn_library
 from visterm.data.drawn.people import NoiseSettings
 from visterm.data.drawn.queries import Query, queries_of
-from visterm.data.drawn.relations import IS_A, PART_OF, TRUE_TAGS, ancestors
+from visterm.data.drawn.relations import IS_A, NOUNS, PART_OF, TRUE_TAGS, ancestors, implied
 from visterm.data.drawn.scene import DrawnObject, Part, Scene, draw_scene
 from visterm.data.drawn.words import GROUPS, SPELLINGS, Spellings
 
 __all__ = [
     "GROUPS",
     "IS_A",
+    "NOUNS",
     "PART_OF",
     "SPELLINGS",
     "TRUE_TAGS",
@@ -24,6 +25,7 @@ __all__ = [
     "ancestors",
     "draw_library",
     "draw_scene",
+    "implied",
     "queries_of",
     "read_drawn_library",
 ]

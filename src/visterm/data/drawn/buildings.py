@@ -23,7 +23,7 @@ def house(s: Sketch) -> None:
     wall = mix(colour, (236, 222, 200), blend)
     material = rng.choice((Material.BRICK, Material.PLAIN, Material.PLANKS))
     roof = vary(rng, rng.choice(ROOFS), 12)
-    if material is not Material.BRICK and blend < 0.3:
+    if blend < 0.3 or "white" in names:
         s.say(*names)
     s.shadow(0.05, wide * 1.15)
     if rng.random() < 0.75:

@@ -22,7 +22,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import resolve_jobs
 from visterm.data.drawn.people import NoiseSettings, person_behind
 from visterm.data.drawn.queries import Query, queries_of
-from visterm.data.drawn.relations import IS_A, PART_OF, TRUE_TAGS
+from visterm.data.drawn.relations import IS_A, PART_OF, TRUE_TAGS, implied
 from visterm.data.drawn.scene import Box, DrawnObject, Part, draw_scene
 from visterm.data.drawn.words import GROUPS
 
@@ -67,6 +67,14 @@ class DrawnPicture:
     size: tuple[int, int]
     place: str
     objects: tuple[DrawnObject, ...]
+
+    @property
+    def seen(self) -> frozenset[str]:
+        """All that is true of the picture, however small: its tags, and every object and part with a box."""
+        found = set(self.tags)
+        for thing in self.objects:
+            found.update((thing.name, *implied(thing.name), *thing.attributes), (part.name for part in thing.parts))
+        return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)

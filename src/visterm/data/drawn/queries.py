@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from visterm.core.errors import UserError
-from visterm.data.drawn.relations import ancestors
+from visterm.data.drawn.colours import NAMED
+from visterm.data.drawn.relations import implied
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,10 @@ def queries_of(
 ) -> tuple[Query, ...]:
     """List the queries that pictures can answer.
 
-    All single tags are queries; of pairs and triples those that the most evenly spread choice of `per_length` takes,
-    from the frequent to the rare. Words of which one is a kind of another ("oak tree") make no query.
+    All single tags but colours are queries; of pairs and triples those that the most evenly spread choice of
+    `per_length` takes, from the frequent to the rare. Words of which one follows from another ("oak tree", "forest
+    tree") make no query; nor do colours, which are said of the thing that was painted, while a searcher may see them
+    anywhere.
 
     Parameters
     ----------
@@ -60,7 +63,7 @@ def queries_of(
     """
     if max_words not in (1, 2, 3):
         raise UserError(f"max_words is {max_words!r}; expected 1, 2 or 3.")
-    lists = [sorted(set(words)) for words in tags]
+    lists = [sorted(set(words) - NAMED.keys()) for words in tags]
     found: list[Query] = []
     for length in range(1, max_words + 1):
         counts = Counter(words for listed in lists for words in combinations(listed, length))
@@ -72,4 +75,4 @@ def queries_of(
 
 
 def _nested(words: tuple[str, ...]) -> bool:
-    return any(above in words for word in words for above in ancestors(word))
+    return any(above in words for word in words for above in implied(word))

@@ -7,7 +7,7 @@ from visterm.data.drawn.things import THINGS
 _KINDS: dict[str, str] = {
     "tree": "oak birch pine palm",
     "flower": "tulip sunflower daisy",
-    "plant": "tree flower cactus",
+    "plant": "tree flower cactus grass",
     "water": "sea lake river",
     "building": "house church tower castle barn skyscraper lighthouse windmill",
     "boat": "sailboat ship rowing_boat",
@@ -68,7 +68,8 @@ _LAND_AND_SKY = (
     "sky cloud sun moon star rainbow grass field desert snow road street mountain hill forest sea lake river beach "
     "island rock wave"
 )
-_STATES = "night sunset winter autumn rain fog snow red blue yellow white"
+_STATES = "night sunset winter autumn rain fog red blue yellow white"
+_MADE_OF: dict[str, str] = {"forest": "tree"}
 
 
 def _split(words: str) -> list[str]:
@@ -85,9 +86,10 @@ PART_OF: tuple[tuple[str, str], ...] = tuple(
 )
 """Pairs (part, whole) as they are drawn."""
 
-TRUE_TAGS: tuple[str, ...] = tuple(
-    sorted({*THINGS, *_split(_LAND_AND_SKY), *_split(_STATES), *_KINDS, *(part for part, _ in PART_OF)})
-)
+NOUNS: frozenset[str] = frozenset({*THINGS, *_split(_LAND_AND_SKY), *_KINDS})
+"""Tags that name a whole thing, a kind of thing, or a stretch of land, water or sky."""
+
+TRUE_TAGS: tuple[str, ...] = tuple(sorted({*NOUNS, *_split(_STATES), *(part for part, _ in PART_OF)}))
 """Every tag that can be true of a scene or of a part in it."""
 
 _ABOVE: dict[str, str] = dict(IS_A)
@@ -100,3 +102,9 @@ def ancestors(tag: str) -> tuple[str, ...]:
         tag = _ABOVE[tag]
         found.append(tag)
     return tuple(found)
+
+
+def implied(tag: str) -> tuple[str, ...]:
+    """Give all that is there where a tag is: what it is a kind of, and what it consists of (a forest: trees)."""
+    made_of = _MADE_OF.get(tag)
+    return ancestors(tag) if made_of is None else (*ancestors(tag), made_of, *ancestors(made_of))

@@ -16,7 +16,7 @@ from visterm.data.drawn.canvas import Canvas, Mood
 from visterm.data.drawn.light import develop
 from visterm.data.drawn.materials import TILE
 from visterm.data.drawn.places import PLACES, Place, Stage
-from visterm.data.drawn.relations import ancestors
+from visterm.data.drawn.relations import implied
 from visterm.data.drawn.things import THINGS
 
 Box: TypeAlias = tuple[int, int, int, int]
@@ -32,9 +32,9 @@ OBJECT_TAG_SHARE = 0.009
 PART_TAG_SHARE = 0.012
 """A part is also a tag of the scene from this visible share of the picture on."""
 TAG_SHARE: dict[str, float] = {
-    "sky": 0.42,
-    "grass": 0.3,
-    "snow": 0.15,
+    "sky": 0.25,
+    "grass": 0.1,
+    "snow": 0.08,
     "street": 0.08,
     "gull": 0.005,
     "star": 0.0005,
@@ -78,7 +78,8 @@ class Scene:
     ----------
     image : ndarray of uint8, shape (height, width, 3)
     tags : tuple of str
-        The true tags, sorted: objects, large parts, what they are kinds of, colours, season, hour and weather.
+        The true tags, sorted: objects, large parts, what they are kinds of or consist of, colours, season, hour and
+        weather.
     objects : tuple of DrawnObject
         From back to front.
     place : str
@@ -201,7 +202,7 @@ def _truth(canvas: Canvas, labels: NDArray[np.int32]) -> tuple[tuple[DrawnObject
         attributes = subject.attributes if share >= ATTRIBUTE_SHARE else ()
         objects.append(DrawnObject(subject.name, boxes[index, -1], tuple(parts), attributes))
         if share >= tag_share:
-            tags.update((subject.name, *ancestors(subject.name), *attributes))
+            tags.update((subject.name, *implied(subject.name), *attributes))
     tags.update(_moods(canvas.mood, {thing.name for thing in objects}))
     return tuple(objects), tuple(sorted(tags))
 

@@ -10,6 +10,13 @@ from visterm.data.drawn.materials import Material
 
 GLASS: RGB = (150, 184, 204)
 TYRE: RGB = (34, 34, 38)
+SAILS: tuple[tuple[RGB, tuple[str, ...]], ...] = (
+    ((246, 242, 232), ("white",)),
+    ((246, 242, 232), ("white",)),
+    ((226, 120, 70), ()),
+    ((210, 60, 56), ("red",)),
+)
+"""Sailcloth, and the colour that people call it."""
 
 
 def car(s: Sketch) -> None:
@@ -175,8 +182,9 @@ def sailboat(s: Sketch) -> None:
     """Draw a sailing boat: hull, mast and two sails."""
     rng = s.rng
     hull, names = paint(rng, 0.8)
-    sail = vary(rng, rng.choice(((246, 242, 232), (246, 242, 232), (226, 120, 70), (210, 60, 56))), 8)
-    s.say(*names)
+    cloth, cloth_names = rng.choice(SAILS)
+    sail = vary(rng, cloth, 8)
+    s.say(*dict.fromkeys((*names, *cloth_names)))
     _wake(s, 0.6)
     with s.part("mast"):
         s.line([(0, 0.14), (0, 1.06)], 0.03, (96, 72, 54))
