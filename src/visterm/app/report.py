@@ -40,12 +40,22 @@ class Report:
         """Begin a section."""
         self.parts.append(f"<h2>{escape(heading)}</h2><p class=lead>{escape(lead)}</p>")
 
-    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], best: int | None = None) -> None:
-        """Add a table; the row `best` is marked."""
+    def legend(self, right: str, wrong: str) -> None:
+        """Say what the two colours of tags mean."""
+        self.parts.append(f"<p class=legend>{_chip(right, True)} {_chip(wrong, False)}</p>")
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Add a table of names and numbers; the largest number of each column is marked, ties all of them."""
+        best = [max(float(row[column]) for row in rows) for column in range(1, len(header))]
         head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
         body = "".join(
-            f"<tr{' class=best' if i == best else ''}>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-            for i, row in enumerate(rows)
+            f"<tr><td>{escape(row[0])}</td>"
+            + "".join(
+                f"<td{' class=best' if float(cell) == most else ''}>{escape(cell)}</td>"
+                for cell, most in zip(row[1:], best, strict=True)
+            )
+            + "</tr>"
+            for row in rows
         )
         self.parts.append(f"<table><tr>{head}</tr>{body}</table>")
 
@@ -53,7 +63,7 @@ class Report:
         """Add pictures with (image, predicted tags, positions of the right ones, tags that people gave)."""
         cards = []
         for image, tags, right, given in images:
-            chips = "".join(_chip(tag, i in right) for i, tag in enumerate(tags))
+            chips = "".join(_chip(tag.tag, i in right, tag.score) for i, tag in enumerate(tags))
             people = f"<span class=given>people said: {escape(', '.join(given))}</span>" if given else ""
             cards.append(f"<figure>{_img(image, given)}<figcaption>{chips}{people}</figcaption></figure>")
         self.parts.append(f"<div class=grid>{''.join(cards)}</div>")
@@ -65,11 +75,13 @@ class Report:
         )
         self.parts.append(f"<h3>{escape(query)} <small>{escape(note)}</small></h3><div class=row>{cards}</div>")
 
-    def pairs(self, items: Sequence[tuple[str, str]]) -> None:
-        """Add a list of terms with what belongs to them."""
-        self.parts.append(
-            "<dl>" + "".join(f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in items) + "</dl>"
+    def neighbours(self, items: Sequence[tuple[str, Sequence[tuple[str, float, bool]]]]) -> None:
+        """Add tags with those beside them: (tag, cosine, whether it means the same)."""
+        rows = (
+            f"<dt>{escape(term)}</dt><dd>{''.join(_chip(tag, same, cosine) for tag, cosine, same in beside)}</dd>"
+            for term, beside in items
         )
+        self.parts.append(f"<dl>{''.join(rows)}</dl>")
 
     def write(self, path: Path) -> None:
         """Write the page."""
@@ -82,8 +94,9 @@ class Report:
         )
 
 
-def _chip(tag: Tag, right: bool) -> str:
-    return f'<span class="tag{" right" * right}" title="score {tag.score:.2f}">{escape(tag.tag)}</span>'
+def _chip(text: str, right: bool, score: float | None = None) -> str:
+    title = "" if score is None else f' title="score {score:.2f}"'
+    return f'<span class="tag{" right" * right}"{title}>{escape(text)}</span>'
 
 
 def _img(image: ImageLike, given: Sequence[str]) -> str:

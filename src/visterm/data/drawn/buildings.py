@@ -150,7 +150,9 @@ def skyscraper(s: Sketch) -> None:
 def lighthouse(s: Sketch) -> None:
     """Draw a lighthouse with painted bands, a gallery and its lamp, on rock."""
     rng = s.rng
-    band = vary(rng, rng.choice(((196, 40, 40), (40, 70, 140), (50, 50, 54))), 8)
+    colour, names = rng.choice((((196, 40, 40), ("red",)), ((40, 70, 140), ("blue",)), ((50, 50, 54), ())))
+    band = vary(rng, colour, 8)
+    s.say(*names, "white")
     s.poly([(-0.42, -0.06), (0.46, -0.06), (0.3, 0.08), (0.1, 0.12), (-0.2, 0.1)], (104, 98, 92), Material.ROCK)
     for i in range(5):
         low, high = 0.08 + 0.14 * i, 0.08 + 0.14 * (i + 1)
