@@ -65,7 +65,8 @@ class WordFinder:
         n = min(self.neighbours, int(self._n_words[scale]))
         words, scores = nearest_words(points, self._prepared[scale], n)
         ids[:, :n] = words + np.int32(self._first[scale])
-        width = self.softness * max(float(self._spread[scale]), np.finfo(np.float32).tiny)
+        spread: float = max(float(self._spread[scale]), float(np.finfo(np.float32).tiny))
+        width = self.softness * spread
         further = 2 * (scores[:, :1].astype(np.float64) - scores)
         weights = np.exp(-further / width)
         shares[:, :n] = weights / weights.sum(axis=1, keepdims=True)
