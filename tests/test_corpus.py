@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def test_rows_meet_files_by_path_and_both_leftovers_are_listed(tmp_path):
     assert corpus.untagged == ["c.jpg"]
     assert corpus.warnings() == [
         "Tags name 1 image (such as 'gone.jpg') not in the image folder; left out.",
-        "The image folder has 1 image (such as 'c.jpg') that the tags do not name; left out.",
+        "Left out: 1 of 3 images (such as 'c.jpg'), not named by the tags.",
     ]
 
 
@@ -105,6 +106,63 @@ def test_auto_reads_a_folder_a_tag(tmp_path):
     assert corpus.names == ["sea/a.jpg", "sky/a.jpg"]
     assert corpus.tags == [["sea"], ["sky"]]
     assert corpus.untagged == ["b.jpg"]
+    assert corpus.warnings() == [
+        "Tags: a folder a tag (2 folders).",
+        "Left out: 1 of 3 images (such as 'b.jpg'), in no tag's folder, so without a tag.",
+    ]
+
+
+def test_auto_says_which_table_it_reads_and_which_lies_beside_it(tmp_path):
+    images, _ = library(tmp_path, ["a.jpg", "b.jpg"], [])
+    (images / "metadata.csv").write_text("file_name,tags\na.jpg,sea\nb.jpg,sky\n")
+    assert Corpus.read(images).warnings() == ["Tags: metadata.csv."]
+    (images / "metadata.jsonl").write_text('{"file_name": "a.jpg", "tags": ["snow"]}\n')
+    assert Corpus.read(images).warnings()[0] == "Tags: metadata.jsonl (metadata.csv lies there too and is not read)."
+
+
+def test_names_that_differ_only_in_capitals_or_lack_the_ending_are_taken_and_counted(tmp_path):
+    images, tags = library(
+        tmp_path, ["öl bild.jpeg", "sub/B.JPG", "c.png", "D.jpg"], ["ÖL BILD.JPEG,sea", "b.jpg,sky", "c,snow", "d,ice"]
+    )
+    corpus = Corpus.read(images, tags)
+    assert corpus.images == [images / name for name in ("öl bild.jpeg", "sub/B.JPG", "c.png", "D.jpg")]
+    assert corpus.warnings() == [
+        "Only capitals set 2 names apart from the images (such as 'ÖL BILD.JPEG' and 'öl bild.jpeg'); "
+        "taken as the same.",
+        "Only the file's ending set 2 names apart from the images (such as 'c' and 'c.png'); taken as the same.",
+    ]
+
+
+def test_a_file_that_another_row_names_is_not_taken_for_a_name_in_other_capitals(tmp_path):
+    images, tags = library(tmp_path, ["a.jpg"], ["A.jpg,sea", "a.jpg,sky"])
+    corpus = Corpus.read(images, tags)
+    assert corpus.tags == [["sky"]]
+    assert corpus.missing == ["A.jpg"]
+
+
+def test_another_ending_is_another_file(tmp_path):
+    images, tags = library(tmp_path, ["a.png", "b.jpg"], ["a.jpg,sea", "b.jpg,sky"])
+    assert Corpus.read(images, tags).missing == ["a.jpg"]
+
+
+def test_a_loose_name_that_fits_several_files_is_an_error(tmp_path):
+    images, tags = library(tmp_path, ["a.png", "a.jpg"], ["a,sea"])
+    with pytest.raises(TagFileError, match=r"'a', which may be 2 images in .*: a\.jpg, a\.png"):
+        Corpus.read(images, tags)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file names are text on this system")
+def test_tags_of_folders_that_are_not_utf8_can_be_written_and_are_told(tmp_path):
+    folder = tmp_path / "images" / os.fsdecode(b"caf\xe9")
+    try:
+        folder.mkdir(parents=True)
+    except OSError:
+        pytest.skip("this file system takes only UTF-8")
+    (folder / "a.jpg").write_bytes(b"")
+    corpus = Corpus.read(tmp_path / "images")
+    assert corpus.tags == [["caf\ufffd"]]
+    assert corpus.names == ["caf\udce9/a.jpg"]
+    assert "The names of 1 folder (such as 'caf\ufffd') are not UTF-8" in corpus.warnings()[1]
 
 
 def test_columns_are_passed_on(tmp_path):
@@ -142,7 +200,7 @@ def test_a_split_chooses_its_rows_in_order(corpus, split, expected):
 
 def test_an_unknown_split_is_an_error_that_lists_the_others(corpus):
     with pytest.raises(
-        UnknownNameError, match=r"'dev2'.*'test' \(1 images\), 'train' \(6 images\), 'valid' \(2 images\)"
+        UnknownNameError, match=r"'dev2'.*'test' \(1 image\), 'train' \(6 images\), 'valid' \(2 images\)"
     ):
         corpus.select("dev2")
     bare = corpus.subset([9])

@@ -299,18 +299,27 @@ def test_truncated_files_are_refused(tmp_path, suffix, share):
     assert caught.value.path == str(path)
     assert 5 < len(caught.value.reason) <= 160
     assert str(path) not in caught.value.reason
+    assert caught.value.reason.partition(":")[0] in ("truncated", "damaged", "not supported", "not an image")
+
+
+def test_the_category_of_a_truncated_jpeg_is_one_word_whatever_is_missing(tmp_path):
+    path = tmp_path / "a.jpg"
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)).save(path)
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(ImageError, match=r"truncated: \d+ bytes not processed\.$"):
+        read_image(path)
 
 
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda path: path.write_bytes(b""), "the file is empty (0 bytes)"),
-        (lambda path: path.write_text("hello"), "not an image in a format that can be read"),
-        (lambda path: path.write_bytes(b"\xff\xd8\xff"), "not an image in a format that can be read"),
+        (lambda path: path.write_bytes(b""), "empty: 0 bytes"),
+        (lambda path: path.write_text("hello"), "not an image: in no format that can be read"),
+        (lambda path: path.write_bytes(b"\xff\xd8\xff"), "not an image: "),
         (lambda path: path.write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"), "not an image"),
-        (lambda path: path.mkdir(), "a folder, not an image"),
+        (lambda path: path.mkdir(), "a folder: not an image"),
         (lambda path: None, "no such file"),
-        (lambda path: path.symlink_to(path), "damaged or not supported"),
+        (lambda path: path.symlink_to(path), "cannot be opened: "),
         (lambda path: path.symlink_to("nowhere"), "no such file"),
         (os.mkfifo, "not a regular file"),
     ],

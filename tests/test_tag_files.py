@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from visterm.core.errors import TagFileError, UserError
-from visterm.data.tag_files import read_tags
+from visterm.data.tag_files import find_tags, read_tags
 from visterm.data.tag_formats.record import TagRecord
 
 
@@ -156,8 +156,46 @@ def test_what_cannot_be_understood_is_an_error_that_says_where(images, name, con
 def test_a_tag_file_that_is_not_there_is_an_error(images):
     with pytest.raises(TagFileError, match="does not exist"):
         read_tags(images.parent / "nowhere.csv", images)
-    with pytest.raises(TagFileError, match="is a folder"):
-        read_tags(images, images)
+
+
+def test_a_folder_of_texts_has_one_for_each_image(images):
+    touch(images, "beach/1.jpg", "beach/2.jpg", "3.png", "deep/down/4.jpg", "5.jpg")
+    texts = images.parent / "texts"
+    write(texts / "beach/1.txt", "sea\n-snow\n")
+    write(texts / "beach/2.jpg.TXT", "sea, sky")
+    write(texts / "3.txt", "")
+    write(texts / "4.txt", "cave")
+    write(texts / "read me.txt", "These are the tags.")
+    write(texts / ".hidden/5.txt", "no")
+    found = find_tags(texts, images)
+    assert found.records == [
+        TagRecord("3.png", [], [], None),
+        TagRecord("beach/1.jpg", ["sea"], ["snow"], None),
+        TagRecord("beach/2.jpg", ["sea", "sky"], [], None),
+        TagRecord("deep/down/4.jpg", ["cave"], [], None),
+    ]
+    assert found.remarks == ["Left out: 1 text of no image, such as 'read me.txt'."]
+    assert found.untagged == f"without a .txt in {texts}"
+
+
+@pytest.mark.parametrize(
+    ("files", "texts", "message"),
+    [
+        (["1.jpg"], [], r"has no \.txt file; expected one for each image"),
+        (["1.jpg"], ["2.txt"], r"None of the 1 texts in .* such as '2\.txt', the images such as '1\.jpg'"),
+        (["a/1.jpg", "b/1.jpg"], ["1.txt"], r"the texts 1\.txt may belong to the images a/1\.jpg, b/1\.jpg"),
+        (["1.jpg"], ["a/1.txt", "b/1.txt"], r"the texts a/1\.txt, b/1\.txt may belong to the images 1\.jpg"),
+    ],
+)
+def test_a_folder_of_texts_that_does_not_fit_is_an_error(images, files, texts, message):
+    touch(images, *files)
+    folder = images.parent / "texts"
+    folder.mkdir()
+    touch(folder, *texts)
+    with pytest.raises(TagFileError, match=message):
+        read_tags(folder, images)
+    with pytest.raises(UserError, match="have no columns"):
+        read_tags(folder, images, tags_column="words")
 
 
 def test_an_empty_separator_is_an_error(images):

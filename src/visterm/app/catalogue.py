@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from visterm.app.rows import Photos, as_corpus, as_images
-from visterm.app.tagger import CHUNK, Tagger, read_skipped, write_skipped
+from visterm.app.tagger import CHUNK, Tagger
+from visterm.core.jsonlines import read_skipped, write_skipped
 from visterm.core.persist import new_folder, open_folder
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.types import Hit, Matrix, Skipped

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,10 +17,14 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
+from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import find_images
 
 Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any]"
+
+LEARNED, HELD_OUT = "train", "valid"
+"""The splits that are learned from, and that say when to stop."""
 
 
 class TrainingRows(NamedTuple):
@@ -63,9 +68,8 @@ def training_rows(
     DataError
         If no image or no tag is left to learn from.
     """
-    has_splits = any(corpus.splits)
-    train = corpus.select("train") if has_splits else corpus
-    held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == "valid"])
+    train = corpus.select(LEARNED) if any(corpus.splits) else corpus
+    held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == HELD_OUT])
     vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count)
     if len(vocabulary) == 0:
         raise DataError(
@@ -82,6 +86,21 @@ def training_rows(
         X = identity_rows(X.shape[1])
     valid = (X_valid, Y_valid) if usable else None
     return TrainingRows(vocabulary, X, Y, valid, skipped + skipped_valid, by_number)
+
+
+def not_learned(corpus: Corpus) -> list[str]:
+    """Say, in one line, which rows `training_rows` passes over for their split: nothing where all are used."""
+    if not any(corpus.splits):
+        return []
+    unused = Counter(split or "" for split in corpus.splits if split not in (LEARNED, HELD_OUT))
+    parts = [
+        f"{count_of(n, 'row')} {f'of split {split!r}' if split else 'without a split'}"
+        for split, n in sorted(unused.items(), key=lambda item: (not item[0], item[0]))
+    ]
+    if not parts:
+        return []
+    listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    return [f"{listed} {'is' if unused.total() == 1 else 'are'} not learned from."]
 
 
 def encode_corpus(

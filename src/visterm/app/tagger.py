@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ import scipy.sparse as sp
 from visterm.app.by_number import learn_by_number, new_tags
 from visterm.app.rows import Photos, TrainingRows, as_corpus, as_images, named_corpus, training_rows
 from visterm.core.errors import UserError
+from visterm.core.jsonlines import read_skipped, write_skipped
 from visterm.core.packing import learned_hash
 from visterm.core.persist import (
     load_csr,
@@ -393,14 +393,3 @@ def make_encoder(spec: str, params: Mapping[str, Any], shared: Mapping[str, Any]
             raise UserError(f"The encoder '{name}' takes no argument after a colon, but got '{argument}'.")
         filled[cls.argument] = argument
     return ENCODERS.create(name, **{**filled, **params})
-
-
-def write_skipped(path: Path, skipped: list[Skipped]) -> None:
-    """Write one JSON object a line for each image that could not be read."""
-    path.write_text("".join(json.dumps(s.as_dict(), ensure_ascii=False) + "\n" for s in skipped), encoding="utf-8")
-
-
-def read_skipped(path: Path) -> list[Skipped]:
-    """Read what `write_skipped` wrote."""
-    with path.open(encoding="utf-8") as lines:
-        return [Skipped(**json.loads(line)) for line in lines]

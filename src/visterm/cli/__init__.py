@@ -44,5 +44,7 @@ def _usage(error: Any) -> int:
 
 
 def _fail(message: str) -> int:
-    print(f"visterm: {message}", file=sys.stderr)
+    from visterm.core.wording import printable
+
+    print(f"visterm: {printable(message)}", file=sys.stderr)
     return 2

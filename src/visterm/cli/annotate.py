@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, exit_code, write_list
+from visterm.cli.output import emit, exit_code, show
 from visterm.cli.progress import Bars
 
 EXAMPLES = (
@@ -37,6 +37,7 @@ def annotate(
     """
     from visterm.app.tagger import Tagger
     from visterm.core.errors import UserError
+    from visterm.core.jsonlines import write_skipped
     from visterm.core.progress import SILENT
     from visterm.core.types import Skipped
     from visterm.data.image_folders import find_images
@@ -53,7 +54,7 @@ def annotate(
         elif json:
             emit(item.as_dict())
         else:
-            print(f"{item.image}: " + ", ".join(f"{tag.tag} {tag.score:.2f}" for tag in item.tags), flush=True)
+            show(f"{item.image}: " + ", ".join(f"{tag.tag} {tag.score:.2f}" for tag in item.tags))
     if bad or skipped.exists():
-        write_list(skipped, bad)
+        write_skipped(skipped, bad)
     raise typer.Exit(exit_code(bad, skipped))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, exit_code, say, table, write_list
+from visterm.cli.output import emit, exit_code, say, table
 from visterm.cli.progress import Bars
 
 EXAMPLES = (
@@ -48,6 +48,7 @@ def evaluate(
     from visterm.app.evaluate import DEFAULT_METRICS, evaluate_tagger
     from visterm.app.rows import read_corpus
     from visterm.app.tagger import Tagger
+    from visterm.core.jsonlines import write_skipped
     from visterm.metrics import check_metrics
 
     metrics = metric or list(DEFAULT_METRICS)
@@ -68,5 +69,5 @@ def evaluate(
     else:
         table([[name, f"{value:.4f}"] for name, value in result.values.items()], ["metric", "value"])
     if result.skipped or skipped.exists():
-        write_list(skipped, result.skipped)
+        write_skipped(skipped, result.skipped)
     raise typer.Exit(exit_code(result.skipped, skipped))

@@ -10,6 +10,7 @@ import typer
 from visterm.cli import options
 from visterm.cli.output import exit_code, say
 from visterm.cli.progress import Bars
+from visterm.core.wording import count_of
 
 EXAMPLES = (
     "Examples:  visterm fit photos --tags tags.csv -o run   ·   visterm fit photos -o run --min-count 3   ·   "
@@ -55,7 +56,7 @@ def fit(
 
     With a split column the rows of the split "train" are learned from; the exit code is 3 if images were skipped.
     """
-    from visterm.app.rows import read_corpus
+    from visterm.app.rows import not_learned, read_corpus
     from visterm.app.tagger import Tagger
     from visterm.core.persist import check_target
 
@@ -76,10 +77,13 @@ def fit(
         say(warning)
     if split is not None:
         corpus = corpus.select(split).without_splits()
+    for line in not_learned(corpus):
+        say(line)
     tagger.fit(corpus, valid=valid, progress=Bars())
     tagger.save(out)
     facts = tagger.facts
     if "valid_share" in tagger.model.get_params(deep=False) and valid != 0 and facts["validation images"] == 0:
         say("Too few images to hold some out (50 are wanted), so nothing chose when to stop: all epochs were run.")
-    say(f"Learned {facts['tags']:,} tags from {facts['images']:,} images; the run is {out}")
+    learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'image')}"
+    say(f"Learned {learned}; the run is {out}")
     raise typer.Exit(exit_code(tagger.skipped, out / "skipped.jsonl"))

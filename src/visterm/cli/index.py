@@ -10,6 +10,7 @@ import typer
 from visterm.cli import options
 from visterm.cli.output import exit_code, say
 from visterm.cli.progress import Bars
+from visterm.core.wording import count_of
 
 EXAMPLES = "Example:  visterm index run photos -o catalogue && visterm search catalogue 'snow tree'"
 
@@ -22,7 +23,7 @@ def index(
         str | None,
         typer.Option(
             "--tags",
-            help="Tags that people gave, to store with the images: a tag file or 'auto'.",
+            help="Tags that people gave, to store with the images: a tag file, a folder of `.txt` files, or 'auto'.",
             show_default=False,
         ),
     ] = None,
@@ -50,5 +51,5 @@ def index(
             say(warning)
         catalogue.add(corpus, progress=Bars())
     catalogue.save(out)
-    say(f"Indexed {len(catalogue):,} images; the catalogue is {out}")
+    say(f"Indexed {count_of(len(catalogue), 'image')}; the catalogue is {out}")
     raise typer.Exit(exit_code(catalogue.skipped, out / "skipped.jsonl"))

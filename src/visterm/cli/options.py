@@ -24,7 +24,7 @@ TagFile = Annotated[
     typer.Option(
         "--tags",
         help="CSV, TSV or JSON lines with a file-name column and a tags column; a folder of `.txt` files; "
-        "or 'auto': metadata.csv, metadata.jsonl, a .txt beside each image, or a folder a tag, as found in IMAGES.",
+        "or 'auto': metadata.jsonl, metadata.csv, a .txt beside each image, or a folder a tag, as found in IMAGES.",
     ),
 ]
 ImageColumn = Annotated[

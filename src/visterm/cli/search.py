@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, say
+from visterm.cli.output import emit, say, show
 
 EXAMPLES = (
     "Examples:  visterm search catalogue 'snow tree'   ·   visterm search catalogue 'beach -people' -k 20 --json   ·   "
@@ -34,4 +34,4 @@ def search(
         if json:
             emit(hit.as_dict())
         else:
-            print(f"{hit.score:8.3f}  {hit.image}")
+            show(f"{hit.score:8.3f}  {hit.image}")

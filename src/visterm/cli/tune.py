@@ -68,7 +68,7 @@ def tune(
     Finished trials are kept in RUN.tune.jsonl: the same command goes on where it was stopped. The exit code is 3 if
     images were skipped.
     """
-    from visterm.app.rows import read_corpus
+    from visterm.app.rows import not_learned, read_corpus
     from visterm.app.tagger import make_encoder
     from visterm.app.tune import tune as tune_model
 
@@ -77,7 +77,7 @@ def tune(
         make_encoder(encoder, encoder_params, {}),
         images, tags, image_column=image_column, tags_column=tags_column, separator=separator,
     )  # fmt: skip
-    for warning in corpus.warnings():
+    for warning in [*corpus.warnings(), *not_learned(corpus)]:
         say(warning)
     tuned = tune_model(
         corpus,

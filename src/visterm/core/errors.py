@@ -52,7 +52,7 @@ class ImageError(DataError):
     path : str
         The file.
     reason : str
-        Why, in a few words, as it is listed in ``skipped.jsonl``.
+        Why, as it is listed in ``skipped.jsonl``: a category, and after a colon what is particular to this file.
     """
 
     def __init__(self, path: str, reason: str) -> None:

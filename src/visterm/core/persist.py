@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from safetensors.numpy import load_file, save_file
 
 from visterm.core.errors import CorruptFileError, StorageError
+from visterm.core.jsonlines import json_text
 from visterm.core.packing import csr_of_parts, csr_parts, pack, unpack
 from visterm.core.registry import Registry
 
@@ -149,7 +150,7 @@ def file_hash(path: str | os.PathLike[str]) -> str:
 
 def write_json(path: Path, value: Any) -> None:
     """Write JSON that people can read and programs can compare."""
-    path.write_text(json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
+    path.write_text(json_text(value, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserErr
 from visterm.core.queries import Query, Word, split_query
 from visterm.core.registry import unknown
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _REJECTED = -1.0
 _GIVEN = 1.0
 
@@ -224,10 +226,14 @@ class Vocabulary:
 
 
 def clean_tag(tag: str) -> str:
-    """Give a tag as it is shown: NFC, trimmed, white space folded to one space; empty where nothing is left."""
+    """Give a tag as it is shown: NFC, trimmed, white space folded to one space; empty where nothing is left.
+
+    Bytes of a file name that are no letters (lone surrogates, in Python) become U+FFFD.
+    """
     if not isinstance(tag, str):
         raise DataError(f"A tag is {tag!r}, of type {type(tag).__name__}; expected text.")
-    return " ".join(unicodedata.normalize("NFC", tag).split())
+    text = tag if tag.isascii() else _SURROGATE.sub("\ufffd", tag)
+    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def tag_key(tag: str) -> str:

@@ -12,11 +12,12 @@ from typing import Self
 import numpy as np
 
 from visterm.core.errors import DataError, ShapeError, TagFileError, UnknownNameError, UserError
+from visterm.core.wording import count_of
 from visterm.data.image_folders import find_images
-from visterm.data.image_names import ImageNames
+from visterm.data.image_names import CAPITALS, ENDING, ImageNames, Match
 from visterm.data.images import ImageLike
 from visterm.data.splits import split_name
-from visterm.data.tag_files import read_tag_table, read_tags
+from visterm.data.tag_files import find_tags, read_tag_table
 from visterm.data.tag_formats.record import TagRecord, merged, merged_by_split, record
 
 _PER_IMAGE = ("images", "names", "tags", "negatives", "splits")
@@ -39,6 +40,8 @@ class Corpus:
         Names in the tag file that no image file has.
     untagged : list of str
         Image files that the tag file does not name, as paths inside the image folder.
+    remarks : list of str
+        What was told when it was read: where the tags were found, and what of them and of the images did not meet.
     """
 
     images: list[ImageLike]
@@ -48,6 +51,7 @@ class Corpus:
     splits: list[str | None]
     missing: list[str] = field(default_factory=list)
     untagged: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         sizes = {name: len(getattr(self, name)) for name in _PER_IMAGE}
@@ -67,7 +71,8 @@ class Corpus:
         """Read a folder of images and its tags.
 
         A row belongs to the file with its path, or to the one file whose path ends as it does (``1.jpg`` to
-        ``sea/1.jpg``, and ``photos/1.jpg`` to ``1.jpg``).
+        ``sea/1.jpg``, and ``photos/1.jpg`` to ``1.jpg``). Where there is none, a name may
+        differ in capitals from one file that no other row names, or lack its ending; `warnings` counts such rows.
 
         Parameters
         ----------
@@ -96,16 +101,11 @@ class Corpus:
         paths = find_images(folder)
         if not paths:
             raise DataError(f"There are no images in the folder {folder}, nor in its sub-folders.")
-        records = read_tags(tags, folder, image_column=image_column, tags_column=tags_column, separator=separator)
-        files = ImageNames(folder, paths)
-        found: list[tuple[Path, TagRecord]] = []
-        missing: list[str] = []
-        for row in records:
-            path = files.find(row.image)
-            if path is None:
-                missing.append(row.image)
-            else:
-                found.append((path, row))
+        read = find_tags(tags, folder, image_column=image_column, tags_column=tags_column, separator=separator)
+        records = read.records
+        matches = list(zip(ImageNames(folder, paths).match([row.image for row in records]), records, strict=True))
+        missing = [row.image for match, row in matches if match is None]
+        found = [(match, row) for match, row in matches if match is not None]
         if not found:
             example = missing[0] if missing else "nothing"
             raise TagFileError(
@@ -113,9 +113,20 @@ class Corpus:
                 f"the tags name '{example}', the folder has '{paths[0].relative_to(folder).as_posix()}'. "
                 "Check the image folder, and the column of file names (--image-column)."
             )
-        rows = _one_row_a_file(found)
+        rows = _one_row_a_file((match.path, row) for match, row in found)
         untagged = [path.relative_to(folder).as_posix() for path in paths if path not in rows]
-        return cls._of_records(list(rows), list(rows.values()), missing, untagged)
+        remarks = [*read.remarks, *_told_of_differences(found, folder)]
+        if missing:
+            remarks.append(
+                f"Tags name {count_of(len(missing), 'image')} (such as '{missing[0]}') not in the image folder; "
+                "left out."
+            )
+        if untagged:
+            remarks.append(
+                f"Left out: {len(untagged):,} of {count_of(len(paths), 'image')} (such as '{untagged[0]}'), "
+                f"{read.untagged}."
+            )
+        return cls._of_records(list(rows), list(rows.values()), missing, untagged, remarks)
 
     @classmethod
     def of(
@@ -144,11 +155,16 @@ class Corpus:
             if isinstance(given, str):
                 raise DataError(f"The tags of an image are the text '{given}'; expected a list, such as ['{given}'].")
         rows = [record(name, given, split_name(s)) for name, given, s in zip(names, tags, splits, strict=True)]
-        return cls._of_records(list(images), rows, [], [])
+        return cls._of_records(list(images), rows)
 
     @classmethod
     def _of_records(
-        cls, images: Sequence[ImageLike], rows: Sequence[TagRecord], missing: list[str], untagged: list[str]
+        cls,
+        images: Sequence[ImageLike],
+        rows: Sequence[TagRecord],
+        missing: Sequence[str] = (),
+        untagged: Sequence[str] = (),
+        remarks: Sequence[str] = (),
     ) -> Self:
         return cls(
             images=list(images),
@@ -156,8 +172,9 @@ class Corpus:
             tags=[row.tags for row in rows],
             negatives=[row.negatives for row in rows],
             splits=[row.split for row in rows],
-            missing=missing,
-            untagged=untagged,
+            missing=list(missing),
+            untagged=list(untagged),
+            remarks=list(remarks),
         )
 
     @classmethod
@@ -188,7 +205,7 @@ class Corpus:
         """
         table = read_tag_table(tags, image_column=image_column, tags_column=tags_column, separator=separator)
         rows = merged_by_split(table)
-        return cls._of_records([row.image for row in rows], rows, [], [])
+        return cls._of_records([row.image for row in rows], rows)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -217,7 +234,7 @@ class Corpus:
         chosen = [i for i, own in enumerate(self.splits) if own is not None and own == wanted]
         if not chosen:
             counts = Counter(own for own in self.splits if own is not None)
-            there = ", ".join(f"'{name}' ({count} images)" for name, count in sorted(counts.items()))
+            there = ", ".join(f"'{name}' ({count_of(count, 'image')})" for name, count in sorted(counts.items()))
             raise UnknownNameError(
                 f"No image is in the split '{split}'. "
                 + (f"The tags name these: {there}; or 'all'." if there else "The tags name no splits: use 'all'.")
@@ -229,13 +246,8 @@ class Corpus:
         return replace(self, splits=[None] * len(self))
 
     def warnings(self) -> list[str]:
-        """Say, in a line each, what of the tags and of the images did not meet: nothing where all did."""
-        lines = []
-        if self.missing:
-            lines.append(f"Tags name {_some(self.missing)} not in the image folder; left out.")
-        if self.untagged:
-            lines.append(f"The image folder has {_some(self.untagged)} that the tags do not name; left out.")
-        return lines
+        """Say, in a line each, where "auto" found the tags, and what of the tags and of the images did not meet."""
+        return list(self.remarks)
 
     def holdout(self, share: float, seed: int) -> tuple[Self, Self]:
         """Part the images at random.
@@ -261,12 +273,21 @@ class Corpus:
         return self.subset(np.sort(order[held:])), self.subset(np.sort(order[:held]))
 
 
-def _some(names: Sequence[str]) -> str:
-    """Count images, with an example."""
-    return f"{len(names):,} image{'s' if len(names) > 1 else ''} (such as '{names[0]}')"
+def _told_of_differences(found: Sequence[tuple[Match, TagRecord]], folder: Path) -> list[str]:
+    """Count the names that are not quite those of their files, with an example of both."""
+    remarks = []
+    for differ in (CAPITALS, ENDING):
+        loose = [(row.image, match.path) for match, row in found if match.differ == differ]
+        if loose:
+            name, path = loose[0]
+            remarks.append(
+                f"Only {differ} set {count_of(len(loose), 'name')} apart from the images (such as '{name}' and "
+                f"'{path.relative_to(folder).as_posix()}'); taken as the same."
+            )
+    return remarks
 
 
-def _one_row_a_file(found: Sequence[tuple[Path, TagRecord]]) -> dict[Path, TagRecord]:
+def _one_row_a_file(found: Iterable[tuple[Path, TagRecord]]) -> dict[Path, TagRecord]:
     """Join the rows that name one file in different ways."""
     rows: dict[Path, TagRecord] = {}
     for path, row in found:

@@ -5,10 +5,22 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Final, NamedTuple
 
 from visterm.core.errors import TagFileError
+from visterm.data.image_folders import SUFFIXES
+
+CAPITALS: Final = "capitals"
+ENDING: Final = "the file's ending"
+
+
+class Match(NamedTuple):
+    """The image file of a name, and in what the two differ: `CAPITALS`, `ENDING` or nothing."""
+
+    path: Path
+    differ: str | None = None
 
 
 class ImageNames:
@@ -25,28 +37,51 @@ class ImageNames:
     def __init__(self, folder: Path, paths: Sequence[Path]) -> None:
         self._folder = folder
         self._by_path = {_key(path.relative_to(folder).as_posix()): path for path in paths}
-        self._by_name: defaultdict[str, list[str]] = defaultdict(list)
-        for key in self._by_path:
-            self._by_name[PurePosixPath(key).name].append(key)
+        self._exact = _Paths(self._by_path)
 
-    def find(self, name: str) -> Path | None:
-        """Give the file with this path, or the one file whose path ends as it does; None where there is none.
+    def match(self, names: Sequence[str]) -> list[Match | None]:
+        """Give the file of each name, or None where there is none.
+
+        A name is the path of a file, or the end of one file's path, or goes on before it. A name for which there is
+        no such file may also differ in capitals, or lack the ending (``.jpg``), of one file that no other name means.
 
         Raises
         ------
         TagFileError
-            If several files end so.
+            If a name fits several files.
         """
-        key = _key(self._inside(name))
-        if key in self._by_path:
-            return self._by_path[key]
-        fits = [other for other in self._by_name[PurePosixPath(key).name] if _one_ends_as_the_other(key, other)]
+        keys = [_key(self._inside(name)) for name in names]
+        found: list[Match | None] = []
+        for name, key in zip(names, keys, strict=True):
+            fit = key if key in self._by_path else self._only(name, self._exact.ending_as(key))
+            found.append(None if fit is None else Match(self._by_path[fit]))
+        if None in found:
+            self._match_loosely(names, keys, found)
+        return found
+
+    def _match_loosely(self, names: Sequence[str], keys: Sequence[str], found: list[Match | None]) -> None:
+        taken = {match.path for match in found if match is not None}
+        free = [key for key, path in self._by_path.items() if path not in taken]
+        folded = _Paths(free, str.casefold)
+        bare = _Paths(free, lambda key: _without_ending(key.casefold()))
+        for i, (name, key) in enumerate(zip(names, keys, strict=True)):
+            if found[i] is not None:
+                continue
+            fit = self._only(name, folded.ending_as(key.casefold()))
+            differ = CAPITALS
+            if fit is None and _without_ending(key.casefold()) == key.casefold():
+                fit = self._only(name, bare.ending_as(key.casefold()))
+                differ = ENDING
+            if fit is not None:
+                found[i] = Match(self._by_path[fit], differ)
+
+    def _only(self, name: str, fits: Sequence[str]) -> str | None:
         if len(fits) > 1:
             raise TagFileError(
                 f"The tags name '{name}', which may be {len(fits)} images in {self._folder}: {', '.join(fits[:3])}"
                 f"{', …' if len(fits) > 3 else ''}. Write their paths inside that folder."
             )
-        return self._by_path[fits[0]] if fits else None
+        return fits[0] if fits else None
 
     def _inside(self, name: str) -> str:
         if PurePosixPath(name).is_absolute():
@@ -55,8 +90,29 @@ class ImageNames:
         return os.path.normpath(name)
 
 
+class _Paths:
+    """Paths to be found by their ends, each as `fold` spells it."""
+
+    def __init__(self, paths: Iterable[str], fold: Callable[[str], str] = str) -> None:
+        self._by_name: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+        for path in paths:
+            folded = fold(path)
+            self._by_name[PurePosixPath(folded).name].append((folded, path))
+
+    def ending_as(self, key: str) -> list[str]:
+        """List the paths that end as `key` does, or that it ends as; the very same where there is one."""
+        named = self._by_name.get(PurePosixPath(key).name, [])
+        same = [path for folded, path in named if folded == key]
+        return same or [path for folded, path in named if _one_ends_as_the_other(key, folded)]
+
+
 def _key(name: str) -> str:
     return unicodedata.normalize("NFC", name.replace(os.sep, "/"))  # some file systems decompose the names they store
+
+
+def _without_ending(key: str) -> str:
+    stem, ending = os.path.splitext(key)
+    return stem if ending in SUFFIXES else key
 
 
 def _one_ends_as_the_other(one: str, other: str) -> bool:

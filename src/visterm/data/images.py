@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -29,6 +30,7 @@ IN_FLIGHT = 3
 """Images being decoded or waiting to be taken, for each thread."""
 
 _REASON_LENGTH = 160
+_TRUNCATED = re.compile(r"image file is truncated \((.*)\)")  # Pillow's words
 
 
 class Decoded(NamedTuple):
@@ -87,7 +89,7 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
     except ImageError:
         raise
     except MemoryError as error:
-        raise ImageError(path, "too little memory to decode it") from error
+        raise ImageError(path, "too little memory") from error
     except Exception as error:
         # Pillow's plugins raise whatever hostile bytes lead them to (OSError, SyntaxError, struct.error, IndexError,
         # OverflowError, ...): one broken file must not stop a run, so each becomes an entry of the skipped images.
@@ -172,7 +174,7 @@ def _decode(path: str, max_side: int | None) -> NDArray[np.uint8]:
         if not stat.S_ISREG(status.st_mode):
             raise ImageError(path, "not a regular file")
         if status.st_size == 0:
-            raise ImageError(path, "the file is empty (0 bytes)")
+            raise ImageError(path, "empty: 0 bytes")
         with Image.open(file, formats=_formats()) as image:
             _refuse_bomb(path, image.size)
             return upright_rgb(image, max_side)
@@ -194,18 +196,31 @@ def _refuse_bomb(path: str, size: tuple[int, int]) -> None:
 
 
 def _reason(error: Exception) -> str:
+    """Give a category that messages can count, and after a colon what is particular to this file."""
     if isinstance(error, Image.DecompressionBombError):
         return "decompression bomb: far more pixels than allowed"
     if isinstance(error, UnidentifiedImageError):
-        return "not an image in a format that can be read"
+        return "not an image: in no format that can be read"
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return "no such file"
     if isinstance(error, IsADirectoryError):
-        return "a folder, not an image"
+        return "a folder: not an image"
     if isinstance(error, PermissionError):
-        return "no permission to read it"
+        return "no permission"
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"cannot be opened: {error.strerror}"
     text = " ".join(str(error).split()) or type(error).__name__
-    return f"damaged or not supported ({text})"[:_REASON_LENGTH]
+    parted = _TRUNCATED.fullmatch(text)
+    if parted:
+        return f"truncated: {parted[1]}"
+    return f"{_category(error, text)}: {text}"[:_REASON_LENGTH]
+
+
+def _category(error: Exception, text: str) -> str:
+    text = text.lower()
+    if "truncated" in text:
+        return "truncated"
+    return "not supported" if isinstance(error, NotImplementedError) or "support" in text else "damaged"
 
 
 def _checked_array(array: NDArray[Any], max_side: int | None) -> NDArray[np.uint8]:

@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
-from visterm.core.errors import TagFileError
+from visterm.core.errors import TagFileError, UserError
+from visterm.core.wording import REPLACEMENT, count_of, is_utf8, printable
 from visterm.data.image_folders import find_images
 from visterm.data.splits import STANDARD, split_name
-from visterm.data.tag_formats.folders import read_folder_tags, read_sidecars, sidecar
+from visterm.data.tag_formats.folders import read_folder_tags
 from visterm.data.tag_formats.record import TagRecord, check_separator, merged
 from visterm.data.tag_formats.tables import read_table
+from visterm.data.tag_formats.texts import read_sidecars, read_text_folder, sidecar
 
 METADATA = ("metadata.jsonl", "metadata.csv")
 """What Hugging Face's image folders call their tables, in the order of preference."""
+
+
+class TagsFound(NamedTuple):
+    """Tags, and what is to be told of where they come from.
+
+    Attributes
+    ----------
+    records : list of TagRecord
+        One for each image named.
+    remarks : list of str
+        What ``"auto"`` found, and what of it is not used: a line each.
+    untagged : str
+        What images are that have no record.
+    """
+
+    records: list[TagRecord]
+    remarks: list[str]
+    untagged: str = "not named by the tags"
 
 
 def read_tags(
@@ -29,7 +50,8 @@ def read_tags(
     Parameters
     ----------
     source : "auto" or path-like
-        A CSV, TSV or JSON-lines file; or ``"auto"`` to take the first of these that the image folder has:
+        A CSV, TSV or JSON-lines file; a folder that has a ``.txt`` for each image; or ``"auto"`` to take the
+        first of these that the image folder has:
         ``metadata.jsonl`` or ``metadata.csv`` (or one in each sub-folder: names begin there, and a sub-folder
         "train" or "test" is a split), a ``.txt`` beside each image, a folder a tag.
     images : path-like
@@ -50,25 +72,52 @@ def read_tags(
     TagFileError
         If nothing of the kind is there, or it cannot be understood.
     """
+    found = find_tags(source, images, image_column=image_column, tags_column=tags_column, separator=separator)
+    return found.records
+
+
+def find_tags(
+    source: str | os.PathLike[str],
+    images: str | os.PathLike[str],
+    *,
+    image_column: str | None = None,
+    tags_column: str | None = None,
+    separator: str | None = None,
+) -> TagsFound:
+    """Read the tags of a folder of images, and say where they were found.
+
+    Parameters and errors are those of `read_tags`.
+    """
     check_separator(separator)
     folder = Path(images)
+    columns_named = image_column is not None or tags_column is not None
+    if source != "auto" and Path(source).is_dir():
+        if columns_named:
+            raise UserError(
+                f"{source} is a folder of .txt files, which have no columns; leave the names of columns out."
+            )
+        return _of_text_folder(Path(source), folder, separator)
     if source != "auto":
-        return merged(read_tag_table(source, image_column=image_column, tags_column=tags_column, separator=separator))
+        rows = read_tag_table(source, image_column=image_column, tags_column=tags_column, separator=separator)
+        return TagsFound(merged(rows), [])
     tables = _metadata_files(folder)
     if tables:
-        return merged(
+        records = merged(
             _below(path.parent.relative_to(folder), row)
             for path in tables
             for row in read_table(path, image_column=image_column, tags_column=tags_column, separator=separator)
         )
-    if image_column is None and tags_column is None:
-        found = find_images(folder)
-        if any(sidecar(image) for image in found):
-            return read_sidecars(folder, found, separator)
-        records = read_folder_tags(folder, found)
+        return TagsFound(records, [_told_of_tables(tables, folder)])
+    if not columns_named:
+        files = find_images(folder)
+        if any(sidecar(image) for image in files):
+            return TagsFound(
+                read_sidecars(folder, files, separator), ["Tags: a .txt beside each image."], "without a .txt"
+            )
+        records = read_folder_tags(folder, files)
         if records:
-            return records
-    raise TagFileError(_nothing_found(folder, tables_only=image_column is not None or tags_column is not None))
+            return TagsFound(records, _told_of_folders(records), "in no tag's folder, so without a tag")
+    raise TagFileError(_nothing_found(folder, tables_only=columns_named))
 
 
 def read_tag_table(
@@ -100,6 +149,33 @@ def read_tag_table(
             f"{', which images without a folder need: --tags FILE' if source == 'auto' else ', or auto'}."
         )
     return read_table(path, image_column=image_column, tags_column=tags_column, separator=separator)
+
+
+def _of_text_folder(texts: Path, folder: Path, separator: str | None) -> TagsFound:
+    found = read_text_folder(texts, folder, find_images(folder), separator)
+    remarks = []
+    if found.unused:
+        remarks = [f"Left out: {count_of(len(found.unused), 'text')} of no image, such as '{found.unused[0]}'."]
+    return TagsFound(found.records, remarks, f"without a .txt in {texts}")
+
+
+def _told_of_tables(tables: list[Path], folder: Path) -> str:
+    names = " and ".join(sorted({path.name for path in tables}))
+    told = names if tables[0].parent == folder else f"{names} in {count_of(len(tables), 'sub-folder')}"
+    beside = {name for path in tables for name in METADATA if name != path.name and path.with_name(name).is_file()}
+    return f"Tags: {told}{''.join(f' ({name} lies there too and is not read)' for name in sorted(beside))}."
+
+
+def _told_of_folders(records: list[TagRecord]) -> list[str]:
+    folders = {str(PurePosixPath(row.image).parent) for row in records}
+    remarks = [f"Tags: a folder a tag ({count_of(len(folders), 'folder')})."]
+    odd = sorted(name for name in folders if not is_utf8(name))
+    if odd:
+        remarks.append(
+            f"The names of {count_of(len(odd), 'folder')} (such as '{printable(odd[0])}') are not UTF-8; "
+            f"their tags have {REPLACEMENT} in place of what cannot be read."
+        )
+    return remarks
 
 
 def _metadata_files(folder: Path) -> list[Path]:

@@ -13,6 +13,7 @@ from typing import Any, overload
 import numpy as np
 
 from visterm.core.errors import CorruptFileError, ImageError
+from visterm.core.jsonlines import json_text
 from visterm.core.persist import file_hash
 from visterm.core.threads import Team, resolve_jobs
 from visterm.data.images import ImageLike, image_size
@@ -131,7 +132,7 @@ def _read_record(image: ImageLike, name: str, tags: Iterable[str]) -> Record:
 
 
 def _to_json(record: Record) -> bytes:
-    return json.dumps(asdict(record), ensure_ascii=False).encode("utf-8", "surrogateescape")
+    return json_text(asdict(record)).encode()
 
 
 def _from_json(line: bytes, index: int) -> Record:

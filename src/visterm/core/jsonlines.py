@@ -1,0 +1,34 @@
+"""JSON that is valid UTF-8 whatever bytes file names hold, and the list of skipped images that is written with it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from visterm.core.types import Skipped
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def json_text(value: Any, *, indent: int | None = None, sort_keys: bool = False) -> str:
+    r"""Give JSON with letters as they are and, of file names that are not UTF-8, the odd bytes as ``\udcff``.
+
+    Python reads such a byte as a lone surrogate, which UTF-8 has no bytes for; as an escape it is plain ASCII, and
+    `json.loads` gives the same name again.
+    """
+    text = json.dumps(value, ensure_ascii=False, indent=indent, sort_keys=sort_keys)
+    return text if text.isascii() else _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def write_skipped(path: Path, skipped: Iterable[Skipped]) -> None:
+    """Write one JSON object a line for each image that could not be read."""
+    path.write_text("".join(json_text(item.as_dict()) + "\n" for item in skipped), encoding="utf-8")
+
+
+def read_skipped(path: Path) -> list[Skipped]:
+    """Read what `write_skipped` wrote."""
+    with path.open(encoding="utf-8") as lines:
+        return [Skipped(**json.loads(line)) for line in lines]

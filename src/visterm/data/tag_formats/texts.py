@@ -1,0 +1,152 @@
+"""Tags in a ``.txt`` for each image: beside it, or in a folder of texts that mirrors the image folder."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from visterm.core.errors import TagFileError
+from visterm.data.tag_formats.record import TagRecord, choose_separator, record, split_text
+from visterm.data.tag_formats.text import read_text
+
+SUFFIX = ".txt"
+
+
+class Texts(NamedTuple):
+    """The tags of the images that have a text, and the texts of a folder that belong to no image."""
+
+    records: list[TagRecord]
+    unused: list[str]
+
+
+def read_sidecars(folder: Path, images: Sequence[Path], separator: str | None = None) -> list[TagRecord]:
+    """Read the tags of each image from the text beside it: ``1.txt`` or ``1.jpg.txt`` for ``1.jpg``.
+
+    Parameters
+    ----------
+    folder : Path
+        The image folder.
+    images : sequence of Path
+        The images in it.
+    separator : str, optional
+        What stands between tags on one line: by default ``;`` if the text has one, else ``,``.
+
+    Returns
+    -------
+    list of TagRecord
+        One for each image that has a text.
+    """
+    return _read(folder, [(image, text) for image in images if (text := sidecar(image)) is not None], separator)
+
+
+def sidecar(image: Path) -> Path | None:
+    """Find the text beside an image."""
+    beside = (image.with_name(f"{image.name}{SUFFIX}"), image.with_suffix(SUFFIX))
+    return next((path for path in beside if path.is_file()), None)
+
+
+def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separator: str | None = None) -> Texts:
+    """Read the tags of each image from its text in another folder.
+
+    ``sea/1.jpg`` has ``sea/1.txt`` or ``sea/1.jpg.txt``; where there is none, the one text anywhere in the folder that
+    is named so and belongs to no other image.
+
+    Parameters
+    ----------
+    texts : Path
+        The folder of texts.
+    folder : Path
+        The image folder.
+    images : sequence of Path
+        The images in it.
+    separator : str, optional
+        As in `read_sidecars`.
+
+    Raises
+    ------
+    TagFileError
+        If there is no text, none belongs to an image, or a text or an image has several to choose from.
+    """
+    by_key = {_key(path.relative_to(texts))[: -len(SUFFIX)]: path for path in _in_folder(texts)}
+    if not by_key:
+        raise TagFileError(
+            f"The tag folder {texts} has no {SUFFIX} file; expected one for each image (1{SUFFIX} for 1.jpg). "
+            "If the tags are in a table, name the file itself."
+        )
+    found = {}
+    for image in images:
+        key = next((key for key in _keys(image.relative_to(folder)) if key in by_key), None)
+        if key is not None:
+            found[image] = by_key[key]
+    free = _free(by_key, found.values())
+    found |= _by_name(texts, folder, [image for image in images if image not in found], free)
+    if not found:
+        raise TagFileError(
+            f"None of the {len(by_key):,} texts in {texts} is named as an image in {folder} is: the texts are such as "
+            f"'{min(by_key)}{SUFFIX}', the images such as '{images[0].relative_to(folder).as_posix()}'."
+        )
+    unused = sorted(_free(by_key, found.values()))
+    pairs = [(image, found[image]) for image in images if image in found]
+    return Texts(_read(folder, pairs, separator), [f"{key}{SUFFIX}" for key in unused])
+
+
+def _read(folder: Path, pairs: Iterable[tuple[Path, Path]], separator: str | None) -> list[TagRecord]:
+    records = []
+    for image, path in pairs:
+        text = read_text(path)
+        tags = split_text(text, choose_separator([text], separator))
+        records.append(record(image.relative_to(folder).as_posix(), tags, None))
+    return records
+
+
+def _in_folder(texts: Path) -> list[Path]:
+    found = []
+    for parent, folders, files in os.walk(texts):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [
+            Path(parent, name) for name in sorted(files) if name.lower().endswith(SUFFIX) and not name.startswith(".")
+        ]
+    return found
+
+
+def _by_name(texts: Path, folder: Path, images: Sequence[Path], free: Mapping[str, Path]) -> dict[Path, Path]:
+    """Give images without a text of their path the one text of their name."""
+    by_name: defaultdict[str, list[str]] = defaultdict(list)
+    for key in free:
+        by_name[PurePosixPath(key).name].append(key)
+    wanted: defaultdict[str, list[Path]] = defaultdict(list)
+    for image in images:
+        name = next((name for name in _keys(Path(image.name)) if name in by_name), None)
+        if name is not None:
+            wanted[name].append(image)
+    for name, several in wanted.items():
+        if len(several) > 1 or len(by_name[name]) > 1:
+            raise TagFileError(
+                f"In {texts} the texts {_some(f'{key}{SUFFIX}' for key in by_name[name])} may belong to the images "
+                f"{_some(image.relative_to(folder).as_posix() for image in several)}. Put each text into the "
+                "sub-folder that its image has in the image folder."
+            )
+    return {images[0]: free[by_name[name][0]] for name, images in wanted.items()}
+
+
+def _free(by_key: Mapping[str, Path], taken: Iterable[Path]) -> dict[str, Path]:
+    used = set(taken)
+    return {key: path for key, path in by_key.items() if path not in used}
+
+
+def _keys(image: Path) -> tuple[str, str]:
+    """Give what the text of an image may be called, without the suffix."""
+    return _key(image), _key(image.with_suffix(""))
+
+
+def _key(path: Path) -> str:
+    return unicodedata.normalize("NFC", path.as_posix())  # some file systems decompose the names they store
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:3]) + (", …" if len(listed) > 3 else "")

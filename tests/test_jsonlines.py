@@ -1,0 +1,87 @@
+"""JSON lines, tables and messages hold any file name that a system can give, and counts agree with their nouns."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from visterm.app.rows import not_learned
+from visterm.cli.output import emit, exit_code, show
+from visterm.core.jsonlines import json_text, read_skipped, write_skipped
+from visterm.core.persist import read_json, write_json
+from visterm.core.types import Skipped
+from visterm.core.vocabulary import Vocabulary
+from visterm.core.wording import count_of, printable
+from visterm.data.corpus import Corpus
+from visterm.store.records import Record, Records
+
+ODD = os.fsdecode(b"caf\xe9/\xff\n.jpg") if os.name == "posix" else "caf\udce9/\udcff\n.jpg"
+
+
+def test_a_list_of_skipped_images_is_valid_utf8_and_gives_the_same_names_again(tmp_path):
+    skipped = [Skipped(ODD, "empty: 0 bytes"), Skipped("été 雪.jpg", "damaged: x")]
+    write_skipped(tmp_path / "skipped.jsonl", skipped)
+    lines = (tmp_path / "skipped.jsonl").read_bytes().decode("utf-8").splitlines()
+    assert len(lines) == 2
+    assert "été 雪" in lines[1]
+    assert [json.loads(line)["image"] for line in lines] == [ODD, "été 雪.jpg"]
+    assert read_skipped(tmp_path / "skipped.jsonl") == skipped
+
+
+def test_json_of_runs_and_records_of_catalogues_hold_odd_names(tmp_path):
+    write_json(tmp_path / "facts.json", {"image": ODD})
+    assert read_json(tmp_path / "facts.json") == {"image": ODD}
+    records = Records([Record(ODD, f"/{ODD}", 1, 2, 3, "0", ("sea",))])
+    records.write(tmp_path / "images.jsonl")
+    assert (tmp_path / "images.jsonl").read_text(encoding="utf-8").isascii()
+    assert Records.open(tmp_path / "images.jsonl")[0] == records[0]
+
+
+def test_tags_are_text_that_can_be_written(tmp_path):
+    vocabulary = Vocabulary.from_lists([["caf\udce9"]])
+    assert vocabulary.tags == ["caf\ufffd"]
+    assert vocabulary.get("caf\udce9") == 0
+    assert json_text(vocabulary.to_json()).encode()
+
+
+def test_results_are_one_line_each_whatever_the_names_hold(capfdbinary):
+    emit({"image": ODD})
+    show(f"{ODD}: sea")
+    first, second = capfdbinary.readouterr().out.splitlines()
+    assert json.loads(first.decode("utf-8")) == {"image": ODD}
+    assert second.decode("utf-8") == "caf\ufffd/\ufffd\ufffd.jpg: sea"
+
+
+@pytest.mark.parametrize("text", ["été 雪", "a\u00a0b", "👩\u200d🌾"])
+def test_letters_of_any_script_are_shown_as_they_are(text):
+    assert printable(text) == text
+
+
+def test_the_summary_counts_the_categories_of_reasons(capsys, tmp_path):
+    skipped = [Skipped(f"{i}.jpg", f"truncated: {i} bytes not processed") for i in range(7)]
+    skipped += [Skipped("a", "empty: 0 bytes"), Skipped("b", "empty: 0 bytes"), Skipped("c", "not an image: x")]
+    assert exit_code(skipped, tmp_path) == 3
+    assert "Skipped 10 images that could not be read (7 truncated, 2 empty, 1 not an image)" in capsys.readouterr().err
+
+
+def test_counts_agree_with_their_nouns():
+    assert [count_of(n, "tag") for n in (0, 1, 2, 2000)] == ["0 tags", "1 tag", "2 tags", "2,000 tags"]
+
+
+@pytest.mark.parametrize(
+    ("splits", "told"),
+    [
+        ([None, None], []),
+        (["train", "valid"], []),
+        (["train", "test"], ["1 row of split 'test' is not learned from."]),
+        (
+            ["train", "test", "test", None, "dev2"],
+            ["1 row of split 'dev2', 2 rows of split 'test' and 1 row without a split are not learned from."],
+        ),
+    ],
+)
+def test_rows_of_other_splits_are_told_of(splits, told):
+    names = [f"{i}.jpg" for i in range(len(splits))]
+    assert not_learned(Corpus.of(names, names, [["sea"]] * len(names), splits)) == told
