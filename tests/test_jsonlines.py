@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 
@@ -52,6 +53,16 @@ def test_results_are_one_line_each_whatever_the_names_hold(capfdbinary):
     first, second = capfdbinary.readouterr().out.splitlines()
     assert json.loads(first.decode("utf-8")) == {"image": ODD}
     assert second.decode("utf-8") == "caf\ufffd/\ufffd\ufffd.jpg: sea"
+
+
+def test_results_can_be_printed_where_standard_output_is_not_utf8(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="latin-1"))
+    emit({"image": "雪é"})
+    show("雪é")
+    first, second = written.getvalue().splitlines()
+    assert json.loads(first) == {"image": "雪é"}
+    assert second == b"?\xe9"
 
 
 @pytest.mark.parametrize("text", ["été 雪", "a\u00a0b", "👩\u200d🌾"])

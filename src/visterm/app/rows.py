@@ -73,7 +73,7 @@ def training_rows(
     vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count)
     if len(vocabulary) == 0:
         raise DataError(
-            f"None of the {len(train)} training images has a tag that at least {min_count} of them share. "
+            f"Of {count_of(len(train), 'training image')}, none has a tag that at least {min_count} of them share. "
             "Lower --min-count, or check the tags column of the tag file."
         )
     encoder.fit(train.images, skip_unreadable=True, progress=progress)

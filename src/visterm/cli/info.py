@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, say
+from visterm.cli.output import emit, say, show
 
 EXAMPLES = "Examples:  visterm info run   ·   visterm info run --plot history.png"
 
@@ -39,11 +39,11 @@ def info(
         return
     for name, value in facts.items():
         if isinstance(value, dict):
-            print(f"{name}:")
+            show(f"{name}:")
             for key, setting in value.items():
-                print(f"  {key}: {setting}")
+                show(f"  {key}: {setting}")
         elif not isinstance(value, list):
-            print(f"{name}: {_text(value)}")
+            show(f"{name}: {_text(value)}")
 
 
 def _text(value: object) -> str:

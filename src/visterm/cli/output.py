@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -20,15 +21,15 @@ def say(message: str) -> None:
 
 
 def emit(value: dict[str, Any]) -> None:
-    """Print one JSON object as one line."""
+    """Print one JSON object as one line, in ASCII where standard output is not UTF-8."""
     from visterm.core.jsonlines import json_text
 
-    print(json_text(value), flush=True)
+    print(json_text(value, ascii_only=_encoding() != "utf-8"), flush=True)
 
 
 def show(line: str) -> None:
     """Print one line of a result for people, whatever the names in it hold."""
-    print(printable(line), flush=True)
+    print(printable(line).encode(_encoding(), "replace").decode(_encoding()), flush=True)
 
 
 def table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
@@ -48,6 +49,10 @@ def exit_code(skipped: Sequence[Skipped], listed_in: Path) -> int:
     counts = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0])))
     say(f"Skipped {count_of(len(skipped), 'image')} that could not be read ({counts}); listed in {listed_in}")
     return 3
+
+
+def _encoding() -> str:
+    return codecs.lookup(sys.stdout.encoding or "utf-8").name
 
 
 def _numeric(cell: str) -> bool:

@@ -13,13 +13,13 @@ from visterm.core.types import Skipped
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def json_text(value: Any, *, indent: int | None = None, sort_keys: bool = False) -> str:
+def json_text(value: Any, *, indent: int | None = None, sort_keys: bool = False, ascii_only: bool = False) -> str:
     r"""Give JSON with letters as they are and, of file names that are not UTF-8, the odd bytes as ``\udcff``.
 
     Python reads such a byte as a lone surrogate, which UTF-8 has no bytes for; as an escape it is plain ASCII, and
-    `json.loads` gives the same name again.
+    `json.loads` gives the same name again. With `ascii_only` all other letters are escapes too.
     """
-    text = json.dumps(value, ensure_ascii=False, indent=indent, sort_keys=sort_keys)
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, sort_keys=sort_keys)
     return text if text.isascii() else _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

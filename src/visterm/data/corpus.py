@@ -109,8 +109,8 @@ class Corpus:
         if not found:
             example = missing[0] if missing else "nothing"
             raise TagFileError(
-                f"None of the {len(records)} images named by the tags is among the {len(paths)} in {folder}: "
-                f"the tags name '{example}', the folder has '{paths[0].relative_to(folder).as_posix()}'. "
+                f"Of {count_of(len(records), 'image')} named by the tags, none is among the {len(paths):,} in "
+                f"{folder}: the tags name '{example}', the folder has '{paths[0].relative_to(folder).as_posix()}'. "
                 "Check the image folder, and the column of file names (--image-column)."
             )
         rows = _one_row_a_file((match.path, row) for match, row in found)
