@@ -122,19 +122,26 @@ def add_tag_steps(tags, violators, gains, rows, at, rule, squares, first, last, 
                         squares[y] += square
                     if rule.keep < 1.0:
                         scale_row(W[y], rule.keep)
+    moved = np.zeros(last - first, np.uint8)
+    width = W.shape[1]
     for p in range(tags.shape[0]):
         if violators[p] < 0:
             continue
         factor = np.float32(rule.rate) * gains[p]
-        y = tags[p]
-        if first <= y < last:
-            add_row(rows, at[p], factor / np.float32(math.sqrt(squares[y])) if adaptive else factor, W[y])
-        y = violators[p]
-        if first <= y < last:
-            add_row(rows, at[p], -factor / np.float32(math.sqrt(squares[y])) if adaptive else -factor, W[y])
-    for p in range(tags.shape[0]):
-        if violators[p] >= 0:
-            if first <= tags[p] < last:
-                limit_norm(W[tags[p]], rule.max_norm)
-            if first <= violators[p] < last:
-                limit_norm(W[violators[p]], rule.max_norm)
+        u = rows.vals[rows.start[at[p]] : rows.start[at[p] + 1]]
+        for y, sign in ((tags[p], np.float32(1.0)), (violators[p], np.float32(-1.0))):
+            if y < first or y >= last:
+                continue
+            moved[y - first] = 1
+            share = sign * factor
+            if adaptive:
+                share /= np.float32(math.sqrt(squares[y]))
+            if u.shape[0] != width:
+                add_row(rows, at[p], share, W[y])
+                continue
+            row = W[y]
+            for c in range(width):
+                row[c] += share * u[c]
+    for y in range(first, last):
+        if moved[y - first]:
+            limit_norm(W[y], rule.max_norm)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from visterm.kernels.lanes import dot
 from visterm.kernels.vectors import limit_norm
 
 
@@ -40,10 +41,7 @@ def make_rule(rate, l2, max_norm):
 @njit(cache=True, nogil=True)
 def mean_square(step, rate):
     """Give the mean square of the gradient behind a step: of ``step / rate``."""
-    total = np.float32(0.0)
-    for c in range(step.shape[0]):
-        total += step[c] * step[c]
-    return np.float32(total / (rate * rate * max(1, step.shape[0])))
+    return np.float32(dot(step, step) / (rate * rate * max(1, step.shape[0])))
 
 
 @njit(cache=True, nogil=True)

@@ -29,12 +29,18 @@ def limit_norms(matrix, max_norm):
 
 @njit(cache=True, nogil=True)
 def mix_rows(mean, current, share, first, last):
-    """Move rows first .. last-1 of a float32 matrix by `share` of the way to another's; say whether all is finite."""
+    """Move rows first .. last-1 of a float32 matrix by `share` of the way to another's.
+
+    Returns
+    -------
+    bool
+        Whether the squared lengths of the new rows are finite.
+    """
     total = np.float32(0.0)
     factor = np.float32(share)
     for row in range(first, last):
         target, source = mean[row], current[row]
         for c in range(target.shape[0]):
             target[c] += factor * (source[c] - target[c])
-            total += target[c] * np.float32(0.0)
+        total += dot(target, target) * np.float32(0.0)
     return total == 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from visterm.kernels.lanes import dot
 from visterm.kernels.own import absent, is_own
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.rows import row_dot
@@ -65,7 +66,9 @@ def draw_violators(
         candidates = n_tags - (last - first)
         limit = min(candidates, max_trials)
         y = tags[p]
-        true_score = scores[p, y] if table else row_dot(rows, at[p], W[y])
+        u = rows.vals[rows.start[at[p]] : rows.start[at[p] + 1]]
+        whole = u.shape[0] == W.shape[1]
+        true_score = scores[p, y] if table else dot(u, W[y]) if whole else row_dot(rows, at[p], W[y])
         least = true_score - np.float32(margin)
         stream = stream_of(seed, epoch, examples[p])
         violators[p] = -1
@@ -88,7 +91,12 @@ def draw_violators(
                     place = 0
         while n < limit and violators[p] < 0:
             drawn = absent(own_tags, first, last, draw_below(stream, n, candidates))
-            score = scores[p, drawn] if table else row_dot(rows, at[p], W[drawn])
+            if table:
+                score = scores[p, drawn]
+            elif whole:
+                score = dot(u, W[drawn])
+            else:
+                score = row_dot(rows, at[p], W[drawn])
             n += 1
             if score > least:
                 violators[p] = drawn

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.types import Matrix
+from visterm.kernels.numbered import add_steps, copy_rows
 from visterm.kernels.rows import add_outer, embed, sparse_rows
 from visterm.kernels.rules import Rule, move_rows
 
@@ -26,9 +27,12 @@ class FeatureSteps(Protocol):
     ----------
     n_shares : int
         Parts of the features whose weights may be moved at the same time.
+    grain : int
+        See `ImageSide`.
     """
 
     n_shares: int
+    grain: int
 
     def take(self, images: Ints) -> None:
         """Make a block of images the one that `embed` and `move` are about."""
@@ -45,6 +49,8 @@ class FeatureSteps(Protocol):
 
 class DenseSteps:
     """Dense rows: a matrix product forward and one back, each in pieces of fixed size."""
+
+    grain = 1
 
     def __init__(self, X: Floats, block: int) -> None:
         self._X = X
@@ -76,14 +82,13 @@ class DenseSteps:
 class SparseSteps:
     """CSR rows: loops over the stored values; each share is a range of features with about as many of them."""
 
+    grain = 1
+
     def __init__(self, X: sp.csr_array, n_shares: int) -> None:
         self._rows = sparse_rows(X.data, X.indices, X.indptr)
-        n_features = X.shape[1]
-        stored = np.cumsum(np.bincount(X.indices, minlength=n_features))
-        inner = np.searchsorted(stored, X.nnz * np.arange(1, n_shares) / n_shares)
-        self._bounds = np.concatenate([[0], inner, [n_features]]).astype(np.int64)
-        self._stamps = np.zeros(n_features, np.int64)
-        self._touched = np.empty(n_features, np.int64)
+        self._bounds = _even_bounds(X, n_shares)
+        self._stamps = np.zeros(X.shape[1], np.int64)
+        self._touched = np.empty(X.shape[1], np.int64)
         self._stamp = 0
         self.n_shares = n_shares
 
@@ -105,6 +110,42 @@ class SparseSteps:
         )  # fmt: skip
 
 
+class NumberedSteps:
+    """Rows that are 1 in one place: images known by number, each the only one that moves its row of the map."""
+
+    grain = 8
+
+    def __init__(self, X: sp.csr_array, n_shares: int) -> None:
+        self._number_of = X.indices
+        self._bounds = _even_bounds(X, n_shares)
+        self.n_shares = n_shares
+
+    def take(self, images: Ints) -> None:
+        """Look up the numbers of the block."""
+        self._numbers = self._number_of[images]
+
+    def embed(self, part: slice, image_map: Floats, out: Floats) -> None:
+        """Copy the rows of the map together."""
+        copy_rows(image_map, self._numbers[part], out)
+
+    def move(self, share: int, active: Ints, steps: Floats, rule: Rule, squares: Floats, image_map: Floats) -> None:
+        """Add to the map's rows of this range of numbers."""
+        first, last = self._bounds[share], self._bounds[share + 1]
+        add_steps(self._numbers, active, steps, first, last, rule, squares, image_map)
+
+
 def feature_steps(X: Matrix, block: int, n_jobs: int) -> FeatureSteps:
     """Choose the products that fit the features."""
-    return SparseSteps(X, n_jobs) if sp.issparse(X) else DenseSteps(X, block)
+    if not sp.issparse(X):
+        return DenseSteps(X, block)
+    rows = sp.csr_array(X)
+    by_number = np.all(np.diff(rows.indptr) == 1) and np.all(rows.data == 1)
+    return NumberedSteps(rows, n_jobs) if by_number else SparseSteps(rows, n_jobs)
+
+
+def _even_bounds(X: sp.csr_array, n_shares: int) -> Ints:
+    """Cut the features into ranges with about as many stored values."""
+    n_features = X.shape[1]
+    stored = np.cumsum(np.bincount(X.indices, minlength=n_features))
+    inner = np.searchsorted(stored, X.nnz * np.arange(1, n_shares) / n_shares)
+    return np.concatenate([[0], inner, [n_features]]).astype(np.int64)

@@ -28,6 +28,8 @@ class ImageSide(Protocol):
         Learning rate of the steps.
     n_shares : int
         Parts that may be moved at the same time.
+    grain : int
+        How much larger parts shall be, because a pair is so little work that the calls would count.
     """
 
     U: Floats
@@ -35,6 +37,7 @@ class ImageSide(Protocol):
     steps: Floats
     rate: float
     n_shares: int
+    grain: int
 
     def set_rate(self, rate: float) -> None:
         """Take the learning rate of the epochs to come."""
@@ -83,6 +86,7 @@ class EmbeddedImages:
     ) -> None:
         dim = image_map.shape[1]
         self._features = feature_steps(X, block, n_jobs)
+        self.grain = self._features.grain
         self._image_map, self._l2, self._max_norm, self._scale = image_map, l2, max_norm * scale, scale
         self._squares = np.ones(image_map.shape[0] if adagrad else 0, np.float32)
         self.U: Floats = np.empty((block, dim), np.float32)
@@ -123,6 +127,7 @@ class PlainImages:
     """
 
     n_shares = 0
+    grain = 1
 
     def __init__(self, X: Matrix, block: int) -> None:
         self.steps: Floats = np.zeros((block, 0), np.float32)

@@ -28,7 +28,10 @@ PARTS = 16
 """Parts that a large block falls into."""
 
 TABLE_TAGS = 1024
-"""Up to so many tags, one matrix product of all scores costs less than the dot products of the draws one by one."""
+"""Up to so many tags, one matrix product may give all scores of a part at once."""
+
+TABLE_FROM = 0.2
+"""Mean draws a pair in the epoch before, as a share of the tags, from which on that pays."""
 
 POOL = 256
 """Tags of a pool: one matrix product scores them for a whole part."""
@@ -99,7 +102,7 @@ class PairTraining:
         n_tags = tag_rows.shape[0]
         self._rank_weights = _weights_of(recipe, n_tags)
         self._block = block_size(recipe.block, self._tags.size)
-        self._part = max(PART, self._block // PARTS)
+        self._part = max(PART * side.grain, self._block // PARTS)
         self._max_trials, self._margin = _trials_and_margin(recipe, n_tags)
         table = recipe.negatives == Negatives.ALL or (
             side.U.size > 0 and n_tags <= TABLE_TAGS and recipe.negatives == Negatives.UNTIL_VIOLATION
@@ -108,6 +111,7 @@ class PairTraining:
         self._scores = np.empty((self._block, n_tags if table else 0), np.float32)
         self._pool_scores = np.empty((self._block, POOL if pooled else 0), np.float32)
         self._use_pool = False
+        self._use_table = False
         self._violators = np.empty(self._block, np.int64)
         self._trials = np.empty(self._block, np.int64)
         self._gaps = np.empty(self._block, np.float32)
@@ -136,6 +140,7 @@ class PairTraining:
         self._epoch += 1
         n = max(1, order.size)
         self._use_pool = sums[1] >= POOL_FROM * n
+        self._use_table = sums[1] >= TABLE_FROM * len(self._W) * n
         return EpochSums(*(float(value) / n for value in sums))
 
     def _run_block(self, examples: Ints) -> NDArray[np.float64]:
@@ -174,7 +179,9 @@ class PairTraining:
         U, W, scores, pool_scores = self._side.U, self._W, self._scores[part], self._pool_scores[part]
         violators, trials, gaps = self._violators[part], self._trials[part], self._gaps[part]
         pool = np.empty(0, np.int64)
-        if scores.shape[1]:
+        if not self._use_table:
+            scores = scores.reshape(-1)[:0].reshape(len(scores), 0)
+        elif scores.shape[1]:
             np.matmul(U[part], W.T, out=scores)
         if pool_scores.shape[1] and self._use_pool:
             pool = self._draw_pool(int(examples[part.start]))
