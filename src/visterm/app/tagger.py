@@ -162,12 +162,22 @@ class Tagger:
         DataError
             If no image or no tag is left to learn from.
         """
-        if valid is not None and "valid_share" in self.model.get_params(deep=False):
-            self.model.set_params(valid_share=valid)
-        self.model.check_settings()
+        self.check_settings(valid)
         corpus = named_corpus(self.encoder, tags) if images is None else as_corpus(images, tags)
         rows = training_rows(self.encoder, corpus, min_count=self.min_count, progress=progress)
         return self.learn(rows, progress=progress)
+
+    def check_settings(self, valid: float | None = None) -> None:
+        """Refuse settings that the model cannot use, `valid` among them, before anything is read.
+
+        Raises
+        ------
+        UserError
+            If a setting is out of its range.
+        """
+        if valid is not None and "valid_share" in self.model.get_params(deep=False):
+            self.model.set_params(valid_share=valid)
+        self.model.check_settings()
 
     def learn(self, rows: TrainingRows, *, progress: Progress = SILENT) -> Self:
         """Learn from rows that are encoded already: the second half of `fit`, to compare models on the same rows."""

@@ -70,6 +70,7 @@ def fit(
         seed=seed,
         n_jobs=jobs,
     )
+    tagger.check_settings(valid)
     corpus = read_corpus(
         tagger.encoder, images, tags, image_column=image_column, tags_column=tags_column, separator=separator
     )

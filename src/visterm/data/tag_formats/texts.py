@@ -87,8 +87,8 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
     found |= _by_name(texts, folder, [image for image in images if image not in found], free)
     if not found:
         raise TagFileError(
-            f"Of {count_of(len(by_key), 'text')} in {texts}, none is named as an image in {folder} is: the texts are such "
-            f"as '{min(by_key)}{SUFFIX}', the images such as '{images[0].relative_to(folder).as_posix()}'."
+            f"Of {count_of(len(by_key), 'text')} in {texts}, none is named as an image in {folder} is: the texts are "
+            f"such as '{min(by_key)}{SUFFIX}', the images such as '{images[0].relative_to(folder).as_posix()}'."
         )
     unused = sorted(_free(by_key, found.values()))
     pairs = [(image, found[image]) for image in images if image in found]
