@@ -174,9 +174,9 @@ def test_broken_files_are_skipped_and_listed_with_exit_code_3(run, library, tmp_
         (["annotate", "RUN", "IMAGES", "-k", "x"], "valid integer"),
         (["annotate", "RUN", "EMPTY"], "There are no images"),
         (["index", "RUN", "EMPTY", "-o", "OUT"], "There are no images"),
-        (["index", "RUN", "IMAGES", "-o", "/proc/nothing/out"], "cannot be written"),
+        (["index", "RUN", "IMAGES", "-o", "FILE/out"], "cannot be written"),
         (["search", "RUN", "tree"], "is a run; expected a catalogue"),
-        (["neighbours", "RUN", "treee"], "Did you mean 'tree'?"),
+        (["neighbours", "RUN", "trewe"], "Did you mean 'tree'?"),
         (["info", "IMAGES"], "neither a run nor a catalogue"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
@@ -185,6 +185,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(arguments, message, run, catalogu
     empty = tmp_path_factory.mktemp("empty")
     places = {
         "EMPTY": empty,
+        "FILE/out": library.tags_file / "out",
         "IMAGES": library.images,
         "TAGS": library.tags_file,
         "RUN": run,
