@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
+from visterm.app.parts import make_encoder
 from visterm.app.rows import encode_corpus
-from visterm.app.tagger import make_encoder
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus

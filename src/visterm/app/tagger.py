@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -14,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.app.by_number import learn_by_number, new_tags
+from visterm.app.parts import make_encoder, make_model
 from visterm.app.rows import Photos, TrainingRows, as_corpus, as_images, named_corpus, training_rows
 from visterm.core.errors import UserError
 from visterm.core.jsonlines import read_skipped, write_skipped
@@ -384,22 +384,3 @@ class Tagger:
     def _refuse_unfitted(self) -> None:
         if len(self.vocabulary) == 0:
             raise UserError("This tagger has learned nothing yet. Call fit first, or open a run with Tagger.load.")
-
-
-def make_model(name: str, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
-    """Make a model with its settings; of the shared ones (seed, threads) it gets those that it has."""
-    known = signature(MODELS.load(name)).parameters
-    return MODELS.create(name, **{**{key: shared[key] for key in shared if key in known}, **params})
-
-
-def make_encoder(spec: str, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
-    """Make an encoder from what users type, a name or ``name:argument``, with its settings."""
-    name, colon, argument = spec.partition(":")
-    cls = ENCODERS.load(name)
-    known = signature(cls).parameters
-    filled = {key: shared[key] for key in shared if key in known}
-    if colon:
-        if cls.argument is None:
-            raise UserError(f"The encoder '{name}' takes no argument after a colon, but got '{argument}'.")
-        filled[cls.argument] = argument
-    return ENCODERS.create(name, **{**filled, **params})

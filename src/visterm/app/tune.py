@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from visterm.app.parts import make_model
 from visterm.app.reproduce.problem import digest_of
 from visterm.app.reproduce.record import jsonable, key_of
 from visterm.app.rows import Photos, TrainingRows, as_corpus, named_corpus, training_rows
 from visterm.app.search_space import Choices, settings_to_try
-from visterm.app.tagger import Tagger, make_model
+from visterm.app.tagger import Tagger
 from visterm.app.trial_log import Trial, TrialLog
 from visterm.app.validation import Parts, all_rows, fit_judged, fit_on_all, part_rows
 from visterm.core.checks import check_number

@@ -68,8 +68,8 @@ def tune(
     Finished trials are kept in RUN.tune.jsonl: the same command goes on where it was stopped. The exit code is 3 if
     images were skipped.
     """
+    from visterm.app.parts import make_encoder
     from visterm.app.rows import not_learned, read_corpus
-    from visterm.app.tagger import make_encoder
     from visterm.app.tune import tune as tune_model
 
     encoder_params = options.settings(encoder_set or [], "--encoder-set")

@@ -1,0 +1,29 @@
+"""Encoders and models made from what users type: names, arguments and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import signature
+from typing import Any
+
+from visterm.core.errors import UserError
+from visterm.core.tables import ENCODERS, MODELS
+
+
+def make_model(name: str, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
+    """Make a model with its settings; of the shared ones (seed, threads) it gets those that it has."""
+    known = signature(MODELS.load(name)).parameters
+    return MODELS.create(name, **{**{key: shared[key] for key in shared if key in known}, **params})
+
+
+def make_encoder(spec: str, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
+    """Make an encoder from what users type, a name or ``name:argument``, with its settings."""
+    name, colon, argument = spec.partition(":")
+    cls = ENCODERS.load(name)
+    known = signature(cls).parameters
+    filled = {key: shared[key] for key in shared if key in known}
+    if colon:
+        if cls.argument is None:
+            raise UserError(f"The encoder '{name}' takes no argument after a colon, but got '{argument}'.")
+        filled[cls.argument] = argument
+    return ENCODERS.create(name, **{**filled, **params})
