@@ -64,12 +64,11 @@ def compare(X: sp.csr_array, own: sp.csr_array, chosen: Any, folder: Path) -> di
     def add(name: str, pairs: int, seconds: float) -> None:
         speeds.setdefault(name, []).append(pairs / seconds)
 
-    one_by_one(X, own, state, np.arange(10))
+    one_by_one(X, own, state, 0, 10)
     for number in range(1, chosen.runs + 1):
         for name, n_jobs in ((several, chosen.threads), ("visterm, 1 thread", 1)):
             add(name, own.nnz, timed_epoch(X, own, before=1, n_jobs=n_jobs, **SETTINGS).seconds)
-        order = np.random.default_rng(number).permutation(own.nnz)
-        add("pair by pair, 1 thread", own.nnz, one_by_one(X, own, state, order))
+        add("pair by pair, 1 thread", own.nnz, one_by_one(X, own, state, number))
         if missing is None:
             pairs = min(own.nnz, chosen.torch_pairs)
             settings = {"rate": SETTINGS["learning_rate"], "max_norm": SETTINGS["max_norm"], "max_trials": n_tags}
@@ -91,7 +90,7 @@ def compare(X: sp.csr_array, own: sp.csr_array, chosen: Any, folder: Path) -> di
     }
 
 
-def one_by_one(X: sp.csr_array, own: sp.csr_array, state: Epoch, order: np.ndarray) -> float:
+def one_by_one(X: sp.csr_array, own: sp.csr_array, state: Epoch, number: int, n_pairs: int | None = None) -> float:
     training = OneByOne(
         X,
         own,
@@ -102,7 +101,7 @@ def one_by_one(X: sp.csr_array, own: sp.csr_array, state: Epoch, order: np.ndarr
         max_trials=own.shape[1],
         threads=1,
     )
-    return training.epoch(order, 1)
+    return training.epoch(number, n_pairs)
 
 
 def _arrays(path: Path, X: sp.csr_array, own: sp.csr_array, state: Epoch) -> str:

@@ -54,9 +54,9 @@ class OneByOne:
         self._settings = np.float32(rate), float(max_norm), int(max_trials)
         self._threads = threads
 
-    def epoch(self, order: np.ndarray, number: int) -> float:
-        """Visit the pairs in this order, each thread its share, and give the seconds."""
-        shares = np.array_split(order, self._threads)
+    def epoch(self, number: int, n_pairs: int | None = None) -> float:
+        """Visit all pairs in random order (or some of them), each thread its share, and give the seconds."""
+        rng = np.random.default_rng(number)
 
         def part(share: np.ndarray) -> int:
             found: int = _visit(
@@ -67,13 +67,9 @@ class OneByOne:
 
         with ThreadPoolExecutor(self._threads) as pool:
             start = time.perf_counter()
-            list(pool.map(part, shares))
+            order = rng.permutation(self._tags.size)[:n_pairs]
+            list(pool.map(part, np.array_split(order, self._threads)))
             return time.perf_counter() - start
-
-    @property
-    def n_pairs(self) -> int:
-        """Pairs of an image and a tag that it has."""
-        return self._tags.size
 
 
 @njit(cache=True, nogil=True)

@@ -54,8 +54,8 @@ def embed(rows, chosen, weights, out):
         With columns below n_features.
     chosen : ndarray of int64, shape (n,)
     weights : ndarray of float32, shape (n_features, width)
-    out : ndarray of float32, shape (n, width)
-        Overwritten.
+    out : ndarray of float32, shape (n, width) or wider
+        The first columns are overwritten.
     """
     width = weights.shape[1]
     for p in range(chosen.shape[0]):

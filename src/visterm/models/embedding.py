@@ -15,11 +15,17 @@ class EmbeddingAnnotator(Annotator):
     Attributes
     ----------
     image_map_ : ndarray of float32, shape (n_features, dim)
-    tag_rows_ : ndarray of float32, shape (n_tags, dim)
+    tag_rows_ : ndarray of float32, shape (n_tags, dim) or (n_tags, dim + 1)
+    constant_ : float
+        One more coordinate of all image rows, where tag rows have one more.
     """
 
     image_map_: NDArray[np.float32]
     tag_rows_: NDArray[np.float32]
+    constant_: float = 0.0
 
     def _image_rows(self, X: Matrix) -> Matrix:
-        return np.asarray(X @ self.image_map_, np.float32)
+        rows = np.asarray(X @ self.image_map_, np.float32)
+        if self.tag_rows_.shape[1] == rows.shape[1]:
+            return rows
+        return np.hstack([rows, np.full((len(rows), 1), self.constant_, np.float32)])

@@ -71,6 +71,9 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
         Factor of the squared length of the vectors that a step moves (½ l2 |v|²).
     init_scale : float, optional
         Deviation of the start values; None: one over the root of the number of features, as in the WSABIE paper.
+    bias : float
+        One more coordinate, the same for all images: each tag gets a number that counts whatever the image shows. More
+        lets tags learn how common they are sooner. 0: none, as in the paper.
     block : int, optional
         Pairs that share one state of the weights. More is faster, less is nearer to the paper's single steps. None: as
         many as there are tags, from 16 to 256, so that few of a block's steps meet in the same tag; where there are
@@ -84,8 +87,10 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
     ----------
     image_map_ : ndarray of float32, shape (n_features, dim)
         V of the paper, transposed: the vector of each feature, times `scale_`.
-    tag_rows_ : ndarray of float32, shape (n_tags, dim)
+    tag_rows_ : ndarray of float32, shape (n_tags, dim), with a bias (n_tags, dim + 1)
         W of the paper, transposed: the vector of each tag.
+    constant_ : float
+        The coordinate that `bias` asks for.
     scale_ : float
         The factor that `row_length` asks for.
     n_epochs_ : int
@@ -113,6 +118,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
         schedule: str = "constant",
         l2: float = 0.0,
         init_scale: float | None = None,
+        bias: float = 0.0,
         block: int | None = None,
         n_jobs: int | None = None,
         random_state: RandomState = 0,
@@ -130,6 +136,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
         self.schedule = schedule
         self.l2 = l2
         self.init_scale = init_scale
+        self.bias = bias
         self.block = block
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -140,6 +147,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
 
     def _scale_features(self, X: Matrix) -> None:
         self.scale_ = self.row_length / (mean_length(X) or 1.0)
+        self.constant_ = float(self.bias)
 
     def _start(self, X: Matrix, n_tags: int, rng: np.random.Generator) -> Weights:
         deviation = np.float32(1 / math.sqrt(X.shape[1]) if self.init_scale is None else self.init_scale)
@@ -147,6 +155,8 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
         tag_rows = rng.standard_normal((n_tags, self.dim), np.float32) * deviation
         limit_norms(image_map, self.max_norm)
         limit_norms(tag_rows, self.max_norm)
+        if self.constant_:
+            tag_rows = np.hstack([tag_rows, np.zeros((n_tags, 1), np.float32)])
         image_map *= np.float32(self.scale_)
         return image_map, tag_rows
 
@@ -181,6 +191,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
             max_norm=recipe.max_norm,
             adagrad=recipe.step == Step.ADAGRAD,
             scale=self.scale_,
+            constant=self.constant_,
             n_jobs=team.size,
             moving=images,
         )
@@ -190,6 +201,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
         check_count(self.dim, "dim")
         super()._check_settings()
         check_pair_settings(self)
+        check_number(self.bias, "bias", least=0)
         if self.init_scale is not None:
             check_number(self.init_scale, "init_scale", least=0, otherwise="or None for the paper's")
 

@@ -38,7 +38,7 @@ class FeatureSteps(Protocol):
         """Make a block of images the one that `embed` and `move` are about."""
 
     def embed(self, part: slice, image_map: Floats, out: Floats) -> None:
-        """Put the embedded images of one part of the block into `out`."""
+        """Put the embedded images of one part of the block into the first columns of `out`."""
 
     def move(self, share: int, active: Ints, steps: Floats, rule: Rule, squares: Floats, image_map: Floats) -> None:
         """Move one share of the map by Σ x · step over the active images of the block, as the rule says.
@@ -64,7 +64,7 @@ class DenseSteps:
 
     def embed(self, part: slice, image_map: Floats, out: Floats) -> None:
         """Multiply the rows by the map."""
-        np.matmul(self._rows[: self._n][part], image_map, out=out)
+        np.matmul(self._rows[: self._n][part], image_map, out=out[:, : image_map.shape[1]])
 
     def move(self, share: int, active: Ints, steps: Floats, rule: Rule, squares: Floats, image_map: Floats) -> None:
         """Multiply the rows' columns of this share by the steps; `steps` are 0 where not active."""

@@ -63,6 +63,8 @@ class EmbeddedImages:
     block : int
     l2, max_norm : float
     adagrad : bool
+    constant : float
+        One more coordinate of each image, for tag rows that have one more; 0: none.
     scale : float
         Train as if the features were multiplied by it, without a copy of them: the map is then the paper's times
         `scale`, so its steps are `scale` squared and its norms `scale` times as large.
@@ -81,6 +83,7 @@ class EmbeddedImages:
         max_norm: float,
         adagrad: bool,
         scale: float,
+        constant: float = 0.0,
         n_jobs: int,
         moving: bool = True,
     ) -> None:
@@ -89,7 +92,7 @@ class EmbeddedImages:
         self.grain = self._features.grain
         self._image_map, self._l2, self._max_norm, self._scale = image_map, l2, max_norm * scale, scale
         self._squares = np.ones(image_map.shape[0] if adagrad else 0, np.float32)
-        self.U: Floats = np.empty((block, dim), np.float32)
+        self.U: Floats = np.full((block, dim + (constant > 0)), constant, np.float32)
         self.rows = dense_rows(self.U)
         self.steps: Floats = np.zeros((block, dim if moving else 0), np.float32)
         self._numbers = np.arange(block)

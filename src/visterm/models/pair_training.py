@@ -25,7 +25,7 @@ PART = 64
 """Pairs that one thread scores at a time, at least: from the block alone, so that BLAS gives the same bytes always."""
 
 PARTS = 16
-"""Parts that a large block falls into."""
+"""Parts that a block falls into, at most."""
 
 TABLE_TAGS = 1024
 """Up to so many tags, one matrix product may give all scores of a part at once."""
@@ -102,7 +102,7 @@ class PairTraining:
         n_tags = tag_rows.shape[0]
         self._rank_weights = _weights_of(recipe, n_tags)
         self._block = block_size(recipe.block, self._tags.size)
-        self._part = max(PART * side.grain, self._block // PARTS)
+        self._part = _part_size(self._block, PART * side.grain)
         self._max_trials, self._margin = _trials_and_margin(recipe, n_tags)
         table = recipe.negatives == Negatives.ALL or (
             side.U.size > 0 and n_tags <= TABLE_TAGS and recipe.negatives == Negatives.UNTIL_VIOLATION
@@ -213,7 +213,7 @@ class PairTraining:
         )  # fmt: skip
         steps = self._side.steps[part]
         if steps.shape[1]:
-            np.matmul(scores, self._W, out=steps)
+            np.matmul(scores, self._W[:, : steps.shape[1]], out=steps)
             steps *= np.float32(self._side.rate)
         return found
 
@@ -248,6 +248,14 @@ class PairTraining:
 def block_size(block: int, n_pairs: int) -> int:
     """Give the pairs of a block: no more than there are."""
     return min(block, max(1, n_pairs))
+
+
+def _part_size(block: int, least: int) -> int:
+    """Cut a block into parts of at least so many pairs, if it can be into a number that most teams can share out."""
+    n_parts = min(PARTS, max(1, block // least))
+    if n_parts > 4:
+        n_parts -= n_parts % 4
+    return -(-block // n_parts)
 
 
 def _weights_of(recipe: Recipe, n_tags: int) -> Floats:

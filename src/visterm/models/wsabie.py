@@ -40,7 +40,7 @@ class Wsabie(EmbeddingRanker):
         dozens of draws are needed.
     dim, learning_rate, max_norm, row_length, epochs, max_trials, average, patience, valid_share, step, schedule, l2
         As in `EmbeddingRanker`.
-    init_scale, block, n_jobs, random_state
+    init_scale, bias, block, n_jobs, random_state
         As in `EmbeddingRanker`.
 
     References
@@ -68,6 +68,7 @@ class Wsabie(EmbeddingRanker):
         schedule: str = "constant",
         l2: float = 0.0,
         init_scale: float | None = None,
+        bias: float = 0.0,
         block: int | None = None,
         n_jobs: int | None = None,
         random_state: RandomState = 0,
@@ -86,6 +87,7 @@ class Wsabie(EmbeddingRanker):
             schedule=schedule,
             l2=l2,
             init_scale=init_scale,
+            bias=bias,
             block=block,
             n_jobs=n_jobs,
             random_state=random_state,
