@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_count, check_number
 from visterm.core.errors import UserError
-from visterm.core.threads import Team
+from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix, RandomState
 from visterm.kernels.codes import Step
 from visterm.kernels.vectors import limit_norms
@@ -25,6 +25,9 @@ from visterm.models.recipe import STEPS, Recipe
 SMALLEST_BLOCK = 16
 LARGEST_TAG_BLOCK = 256
 LARGEST_BLOCK = 4096
+
+START_ROWS = 16_384
+"""Rows of start values that one thread draws at a time."""
 
 BLOCKS_AN_EPOCH = 160
 """Where there are many pairs, a block is this share of them: larger blocks still lose nothing that one can see."""
@@ -151,14 +154,28 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
 
     def _start(self, X: Matrix, n_tags: int, rng: np.random.Generator) -> Weights:
         deviation = np.float32(1 / math.sqrt(X.shape[1]) if self.init_scale is None else self.init_scale)
-        image_map = rng.standard_normal((X.shape[1], self.dim), np.float32) * deviation
-        tag_rows = rng.standard_normal((n_tags, self.dim), np.float32) * deviation
-        limit_norms(image_map, self.max_norm)
-        limit_norms(tag_rows, self.max_norm)
+        image_map = self._normal_rows(X.shape[1], deviation, rng)
+        tag_rows = self._normal_rows(n_tags, deviation, rng)
         if self.constant_:
             tag_rows = np.hstack([tag_rows, np.zeros((n_tags, 1), np.float32)])
         image_map *= np.float32(self.scale_)
         return image_map, tag_rows
+
+    def _normal_rows(self, n_rows: int, deviation: np.float32, rng: np.random.Generator) -> Floats:
+        """Draw rows within the norm limit; many rows in parts of fixed size, each from a stream of its own."""
+        rows = np.empty((n_rows, self.dim), np.float32)
+        starts = range(0, n_rows, START_ROWS)
+        streams = [rng] if len(starts) == 1 else [np.random.default_rng(rng.integers(2**63)) for _ in starts]
+
+        def draw(number: int) -> None:
+            part = rows[starts[number] : starts[number] + START_ROWS]
+            streams[number].standard_normal(out=part, dtype=np.float32)
+            part *= deviation
+            limit_norms(part, self.max_norm)
+
+        with Team(resolve_jobs(self.n_jobs)) as team:
+            team.run(draw, len(starts))
+        return rows
 
     def _resume(self) -> Weights:
         return self.image_map_.copy(), self.tag_rows_.copy()
