@@ -35,13 +35,13 @@ def test_it_writes_a_library_a_run_a_catalogue_and_a_report(demo):
     assert len(Tagger.load(folder / "run", n_jobs=1).vocabulary) > 50
     assert [row[0] for row in demo.rows] == ["wsabie", "knn", "ridge", "prior"]
     assert all(len(row) == len(HEADER) for row in demo.rows)
-    assert all(0 <= float(cell) for row in demo.rows for cell in row[1:])
+    assert all(float(cell) >= 0 for row in demo.rows for cell in row[1:])
 
 
 def test_its_report_needs_nothing_from_elsewhere(demo):
     html = demo.report.read_text(encoding="utf-8")
     sources = re.findall(r'src="([^"]*)"', html)
-    assert len(sources) > 24
+    assert len(sources) >= 24
     assert all(source.startswith("data:image/jpeg;base64,") for source in sources)
     assert html.count("src=") == len(sources)
     assert not re.search(r"https?:|<link|<script|@import|url\(", html)
@@ -83,14 +83,25 @@ def test_a_search_asks_for_all_its_words_and_none_of_those_with_a_minus():
 
 
 def test_searches_that_are_shown_name_things_that_several_pictures_show():
-    pictures = [{"house", "oak", "roof", "sky"}] * 6 + [{"car", "road", "red", "sky"}] * 5 + [{"cow", "sky"}] * 4
+    pictures = (
+        [{"house", "oak", "roof", "sky"}] * 9
+        + [{"car", "road", "red", "sky"}] * 8
+        + [{"cow", "sky"}] * 8
+        + [{"sky"}] * 10
+    )
     shown = shown_searches(queries_of([tuple(sorted(tags)) for tags in pictures]), pictures)
-    assert {word for search in shown for word in (*search.wanted, *search.unwanted)} <= {"house", "oak", "car", "road"}
-    assert [search.wanted for search in shown] == [("house",), ("oak",), ("car", "road")]
+    assert {word for search in shown for word in (*search.wanted, *search.unwanted)} <= {
+        "house",
+        "oak",
+        "car",
+        "road",
+        "cow",
+    }
+    assert [search.wanted for search in shown] == [("cow",), ("house", "oak"), ("car", "road")]
     assert all(sum(map(search.suits, pictures)) >= FEWEST for search in shown)
 
 
 def test_tags_that_are_shown_are_those_that_are_written_in_most_ways():
-    vocabulary = Vocabulary(["house", "Haus", "maison", "tree", "Baum", "sea", "Meer"], [50, 5, 9, 90, 30, 70, 4])
-    assert shown_tags(vocabulary, 5) == ["house", "tree"]
+    vocabulary = Vocabulary(["house", "Haus", "maison", "tree", "Baum", "car", "Auto"], [50, 5, 9, 80, 30, 70, 2])
+    assert shown_tags(vocabulary, 300, 5) == ["house"]
     assert (meaning_of("Haus"), meaning_of("zeppelin")) == ("house", "zeppelin")

@@ -11,10 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.app.catalogue import Catalogue
-from visterm.app.demo_examples import meaning_of, shown_searches, shown_tags
+from visterm.app.demo_examples import FEWEST, meaning_of, shown_searches, shown_tags
+from visterm.app.parts import make_model
 from visterm.app.report import Report
 from visterm.app.rows import encode_corpus, training_rows
-from visterm.app.tagger import Tagger, make_model
+from visterm.app.tagger import Tagger
 from visterm.core.persist import FORMAT, MANIFEST, check_target, write_json
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
@@ -29,7 +30,7 @@ METRICS = ("map", "p@5", "r@5", "n_plus@5", "word_map")
 HEADER = ("model", "MAP", "p@5", "r@5", "tags recalled", "one-word MAP", "query MAP")
 N_PICTURES = 24
 N_CHIPS = 6
-N_FOUND = 8
+N_FOUND = FEWEST
 N_TAGS = 12
 N_BESIDE = 8
 MIN_COUNT = 2
@@ -168,10 +169,11 @@ def _report(tagger: Tagger, catalogue: Catalogue, test: _Test, table: list[list[
     report.section(
         "Tags that the model puts close together",
         "The nearest tags by their vectors, learned from pictures alone: other spellings, synonyms and languages, and "
-        "things that are seen together. Shown are the tags that people write in most ways.",
+        "things that are seen together. Shown are the tags that people write in most ways, without the most frequent.",
     )
     report.legend("means the same", "something else")
-    report.neighbours([(tag, _beside(tagger, tag)) for tag in shown_tags(tagger.vocabulary, N_TAGS)])
+    tags = shown_tags(tagger.vocabulary, tagger.facts["images"], N_TAGS)
+    report.neighbours([(tag, _beside(tagger, tag)) for tag in tags])
     return report
 
 

@@ -10,12 +10,14 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.drawn import GROUPS, NOUNS, Query
 from visterm.data.drawn.things import THINGS
 
-N_BY_LENGTH = {1: 2, 2: 4, 3: 1}
-"""How many searches of one, two and three words are shown, beside one with a word that shall not be there."""
-FEWEST = 5
-"""A search is shown if so many pictures are right; a spelling counts if so many pictures have it."""
-COMMON = 0.5
-"""A word that is true of more than this share of the pictures ("sky") is no word to search by."""
+N_BY_LENGTH = {3: 1, 2: 4, 1: 2}
+"""How many searches of three, two and one words are shown, beside one with a word that shall not be there."""
+FEWEST = 8
+"""A search is shown if so many pictures are right: they fill the row."""
+COMMON = 0.3
+"""Words of more than this share of the pictures ("sky") are neither searched by nor compared with others."""
+FEWEST_SPELT = 3
+"""A spelling counts as one from so many training pictures on."""
 
 
 class Search(NamedTuple):
@@ -44,7 +46,8 @@ def shown_searches(queries: Sequence[Query], seen: Sequence[Collection[str]]) ->
 
     Their words name things, kinds, land, water or sky (no parts, colours, hours or weather), at least one of them a
     thing; `FEWEST` pictures or more are right, and no word is true of more than the share `COMMON` of the pictures. Of
-    each number of words, the choice is spread evenly over the ranks.
+    each number of words, the choice is spread evenly over the upper half of the ranks. The word that one search leaves
+    out is one that is often beside the word that it asks for.
 
     Parameters
     ----------
@@ -62,30 +65,33 @@ def shown_searches(queries: Sequence[Query], seen: Sequence[Collection[str]]) ->
     shown: list[Search] = []
     for length, n in N_BY_LENGTH.items():
         shown += _spread([search for search in searches if len(search.wanted) == length], n, seen, shown)
-    return shown + _spread(
-        [_without_the_second(search) for search in searches if len(search.wanted) == 2], 1, seen, shown
-    )
+    shown.sort(key=lambda search: len(search.wanted))
+    return shown + _one_without([search for search in searches if len(search.wanted) == 2], seen, shown)
 
 
-def shown_tags(vocabulary: Vocabulary, n: int) -> list[str]:
-    """Choose the tags that people write in most ways, each way on `FEWEST` training pictures or more.
+def shown_tags(vocabulary: Vocabulary, n_images: int, n: int) -> list[str]:
+    """Choose the tags that people write in most ways, each way on `FEWEST_SPELT` training pictures or more.
 
     Parameters
     ----------
     vocabulary : Vocabulary
         With counts.
+    n_images : int
+        Training pictures; tags of more than the share `COMMON` of them, in all spellings, are left out.
     n : int
         At most so many; ties go to the tag whose other spellings more pictures have.
     """
     ways: Counter[str] = Counter()
     images: Counter[str] = Counter()
+    total: Counter[str] = Counter()
     for tag, count in zip(vocabulary.tags, vocabulary.counts.tolist(), strict=True):
         meaning = meaning_of(tag)
-        if tag.casefold() != meaning and count >= FEWEST:
+        total[meaning] += count
+        if tag.casefold() != meaning and count >= FEWEST_SPELT:
             ways[meaning] += 1
             images[meaning] += count
-    ranked = sorted((meaning for meaning in ways if meaning in vocabulary), key=lambda m: (-ways[m], -images[m], m))
-    return ranked[:n]
+    found = [meaning for meaning in ways if meaning in vocabulary and total[meaning] <= COMMON * n_images]
+    return sorted(found, key=lambda meaning: (-ways[meaning], -images[meaning], meaning))[:n]
 
 
 def meaning_of(tag: str) -> str:
@@ -96,17 +102,31 @@ def meaning_of(tag: str) -> str:
 def _spread(
     searches: Sequence[Search], n: int, seen: Sequence[Collection[str]], taken: Sequence[Search]
 ) -> list[Search]:
-    counted = [(sum(search.suits(one) for one in seen), search) for search in searches]
-    ranked = [search for count, search in sorted(counted, key=lambda item: (-item[0], item[1])) if count >= FEWEST]
+    ranked = [search for search in _ranked(searches, seen) if _n_right(search, seen) >= FEWEST]
     chosen: list[Search] = []
     for i in range(n):
-        used = {word for search in (*taken, *chosen) for word in (*search.wanted, *search.unwanted)}
-        left = (search for search in ranked[i * len(ranked) // n :] if not used & {*search.wanted, *search.unwanted})
-        chosen += [search for search in [next(left, None)] if search is not None]
+        left = ranked[i * len(ranked) // (2 * n) :]
+        chosen += _unused(left, [*taken, *chosen])[:1]
     return chosen
 
 
-def _without_the_second(search: Search) -> Search:
-    """Turn two words into one that shall be there, a thing, and one that shall not."""
-    first, second = sorted(search.wanted, key=lambda word: word not in THINGS)
-    return Search((first,), (second,))
+def _one_without(pairs: Sequence[Search], seen: Sequence[Collection[str]], taken: Sequence[Search]) -> list[Search]:
+    """Turn the pair that is seen together most often into a thing that shall be there and a word that shall not."""
+    turned = []
+    for pair in _unused(_ranked(pairs, seen), taken):
+        wanted, unwanted = sorted(pair.wanted, key=lambda word: word not in THINGS)
+        turned.append(Search((wanted,), (unwanted,)))
+    return [search for search in turned if _n_right(search, seen) >= FEWEST][:1]
+
+
+def _ranked(searches: Sequence[Search], seen: Sequence[Collection[str]]) -> list[Search]:
+    return sorted(searches, key=lambda search: (-_n_right(search, seen), search))
+
+
+def _n_right(search: Search, seen: Sequence[Collection[str]]) -> int:
+    return sum(map(search.suits, seen))
+
+
+def _unused(searches: Sequence[Search], taken: Sequence[Search]) -> list[Search]:
+    used = {word for search in taken for word in (*search.wanted, *search.unwanted)}
+    return [search for search in searches if not used.intersection(search.wanted)]
