@@ -155,7 +155,7 @@ def _report(tagger: Tagger, catalogue: Catalogue, test: _Test, table: list[list[
     report.section(
         "Searching by words",
         f"The {N_FOUND} best pictures under a few words. Outlined in green: it shows all of them, and none that the "
-        "search leaves out. The searches were chosen by a rule, before any result.",
+        "search leaves out. A rule chooses the searches; it does not look at what they find.",
     )
     pictures = dict(zip(test.corpus.names, zip(test.corpus.images, test.seen, strict=True), strict=True))
     for search in shown_searches(test.queries, test.seen):

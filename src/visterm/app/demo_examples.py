@@ -1,4 +1,4 @@
-"""What the demo's report shows: searches and tags chosen by rules that were fixed before any result was known."""
+"""What the demo's report shows: searches and tags chosen by rules that look at the truth, not at what models find."""
 
 from __future__ import annotations
 
