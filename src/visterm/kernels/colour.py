@@ -108,7 +108,11 @@ def _fill_gray(pixels, gray):
     height, width = gray.shape
     for row in range(height):
         for col in range(width):
-            red, green, blue = pixels[row, col, 0], pixels[row, col, 1], pixels[row, col, 2]
+            red, green, blue = (
+                np.int64(pixels[row, col, 0]),
+                np.int64(pixels[row, col, 1]),
+                np.int64(pixels[row, col, 2]),
+            )
             gray[row, col] = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
 
 
