@@ -1,4 +1,4 @@
-"""Write the README's tables of models, encoders and metrics out of the registry; `--check` only says if they are stale."""
+"""Write the README's tables of models, encoders and metrics out of the registry; `--check` says if they are stale."""
 
 import sys
 from pathlib import Path

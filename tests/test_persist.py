@@ -31,9 +31,14 @@ def test_a_folder_appears_only_when_it_is_whole(tmp_path):
 
 def test_an_error_inside_leaves_the_old_folder(tmp_path):
     write(tmp_path / "run", "old")
-    with pytest.raises(RuntimeError, match="half"), new_folder(tmp_path / "run", "run") as folder:
-        (folder / "a.txt").write_text("new")
-        raise RuntimeError("half-way")
+
+    def stop_half_way():
+        with new_folder(tmp_path / "run", "run") as folder:
+            (folder / "a.txt").write_text("new")
+            raise RuntimeError("half-way")
+
+    with pytest.raises(RuntimeError, match="half"):
+        stop_half_way()
     assert (open_folder(tmp_path / "run", "run") / "a.txt").read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
 
