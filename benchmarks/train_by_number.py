@@ -32,11 +32,21 @@ JUDGED_SCORES = 50_000_000
 """At most so many scores are judged after an epoch: fewer images where there are more tags."""
 
 
-OURS = {
-    "wsabie": grid(learning_rate=[0.01, 0.03, 0.1], max_norm=[1.0, 2.0]),
+FIXED = {
+    "wsabie": {
+        "step": "adagrad",
+        "schedule": "cosine",
+        "epochs": 12,
+        "row_length": 1.0,
+        "init_scale": 0.01,
+        "average": 2,
+    },
 }
-LIGHTFM = grid(learning_rate=[0.02, 0.05, 0.1], item_alpha=[0.0, 1e-5])
-BPR = grid(learning_rate=[0.02, 0.05, 0.1], regularization=[0.002, 0.01])
+OURS = {
+    "wsabie": grid(bias=[0.4, 0.7], learning_rate=[0.2, 0.3], max_norm=[1.3, 1.4]),
+}
+LIGHTFM = grid(learning_rate=[0.003, 0.005, 0.01, 0.02, 0.05, 0.1])
+BPR = grid(learning_rate=[0.005, 0.01, 0.02, 0.05], regularization=[0.01, 0.05])
 
 
 def nuswide(folder: Path) -> sp.csr_array:
@@ -57,10 +67,10 @@ def compare(Y: sp.csr_array, options: Any, limits: Limits, folder: Path) -> dict
     judge = Judge(held.held, held.known)
     X = sp.eye_array(Y.shape[0], dtype=np.float32, format="csr")
     fixed = {
+        **FIXED[options.model],
         "dim": DIM,
         "max_trials": options.max_trials,
         "valid_share": 0,
-        "epochs": limits.epochs,
         "n_jobs": options.threads,
     }
     ours = Ours(options.model, X, held.rest, X[held.images], judge, fixed)

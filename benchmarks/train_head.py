@@ -32,12 +32,11 @@ from visterm.encoders.onnx import Onnx
 DIM = 100
 HELD_OUT = 500
 
-OURS = {
-    "wsabie": grid(learning_rate=[0.0015, 0.003, 0.006], max_norm=[0.7, 1.0], average=[5, 20]),
-}
+FIXED = {"wsabie": {"schedule": "cosine", "epochs": 30, "average": 5}}
+OURS = {"wsabie": grid(bias=[2.0, 4.0], learning_rate=[0.003, 0.004], max_norm=[0.7, 0.8, 0.9])}
 LIGHTFM = grid(learning_rate=[0.02, 0.05], user_alpha=[0.0, 1e-5])
-PECOS = grid(tree=[False, True], cost=[0.3, 1.0, 3.0, 10.0])
-RIDGE = grid(alpha=[0.1, 0.3, 1.0, 3.0])
+PECOS = grid(tree=[False, True], cost=[0.3, 0.5, 1.0, 2.0])
+RIDGE = grid(alpha=[0.3, 0.5, 1.0, 2.0, 3.0])
 
 
 class Pecos:
@@ -114,10 +113,10 @@ def main() -> None:
     judge = Judge(sp.csr_array(Y[held]))
     limits = Limits(20, 5 if chosen.quick else 200, chosen.most_seconds)
     fixed = {
+        **FIXED[chosen.model],
         "dim": DIM,
         "max_trials": chosen.max_trials,
         "valid_share": 0,
-        "epochs": limits.epochs,
         "n_jobs": chosen.threads,
     }
     ours = Ours(chosen.model, X[kept], own, X[held], judge, fixed)
