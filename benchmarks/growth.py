@@ -1,8 +1,9 @@
 """How training and models grow: seconds an epoch with the images and with the tags, and bytes of a loaded model.
 
-Seconds are those of the second epoch of `wsabie` on drawn visterms, per pair of an image and a tag, because the number
-of pairs varies a little. Draws a pair are shown beside: they say how far training had come. Memory is the peak of a
-fresh process that loads a saved model, over that of one that loads a tiny model.
+Seconds are those of an epoch of `wsabie` on drawn visterms: over more and more images from one state of the weights;
+with more and more tags as the second epoch of a training of its own. Draws a pair are shown beside, because the cost
+of a pair depends on them. Memory is the peak of a fresh process that loads a saved model, over that of one that loads a
+tiny model.
 
     python benchmarks/growth.py --json growth.json
 """
@@ -13,6 +14,7 @@ import math
 import subprocess
 import sys
 import tempfile
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,15 @@ from harness.runs import machine, options, parse, say, spread, write
 
 from visterm.core.persist import new_folder, save_estimator
 from visterm.core.tables import MODELS
-from visterm.data.drawn_tags import draw_visterms
+from visterm.data.drawn_tags import DrawnVisterms, draw_visterms
 from visterm.models.wsabie import Wsabie
 
 SETTINGS = {"dim": 100, "learning_rate": 0.01, "max_norm": 2.0}
 DIM = 100
+
+STANDSTILL = 1e-9
+"""A learning rate at which all steps are taken and nothing is learned."""
+
 MODEL_TAGS = 109_444
 """Annotations of WSABIE's Web-data (Table 1)."""
 
@@ -47,27 +53,42 @@ print(next(line.split()[1] for line in Path("/proc/self/status").read_text().spl
 """Loads a model, uses it on one image, and prints the peak of its resident memory in KiB."""
 
 
-def epochs(cases: list[tuple[int, int]], n_features: int, runs: int, threads: int) -> list[dict[str, Any]]:
-    """Time an epoch of each case (images, tags), in turn."""
-    drawn = {case: draw_visterms(*case, n_features=n_features, words_an_image=100, random_state=0) for case in cases}
-    found: dict[tuple[int, int], list[Any]] = {case: [] for case in cases}
+def by_images(n: int, n_tags: int, runs: int, threads: int) -> list[dict[str, Any]]:
+    """Time an epoch over n, 2n, 4n and 8n images, all from one state of the weights, so that all draw equally often."""
+    drawn = draw(8 * n, n_tags)
+    model = MODELS.create("wsabie", **SETTINGS, epochs=2, valid_share=0, n_jobs=threads).fit(drawn.X, drawn.Y)
+    model.set_params(learning_rate=STANDSTILL)
+    sizes = [n * times for times in (1, 2, 4, 8)]
+    timed: dict[int, list[dict[str, Any]]] = {size: [] for size in sizes}
     for _ in range(runs):
-        for case, each in drawn.items():
-            found[case].append(timed_epoch(each.X, each.Y, before=1, n_jobs=threads, **SETTINGS))
-    results = []
-    for (n_images, n_tags), timed in found.items():
-        pairs = drawn[n_images, n_tags].Y.nnz
-        seconds = spread([epoch.seconds for epoch in timed])
-        micro = 1e6 * seconds["median"] / pairs
-        draws = timed[0].draws
-        say(
-            f"  {n_images:8,} images × {n_tags:7,} tags  {seconds['median']:8.3f} s an epoch  {micro:7.2f} µs a pair  "
-            f"{draws:6.1f} draws a pair"
-        )
-        results.append(
-            {"images": n_images, "tags": n_tags, "pairs": pairs, "seconds": seconds, "µs a pair": micro, "draws": draws}
-        )
-    return results
+        for size in sizes:
+            timed[size].append(deepcopy(model).partial_fit(drawn.X[:size], drawn.Y[:size]).history_[-1])
+    return [case(size, n_tags, drawn.Y[:size].nnz, found) for size, found in timed.items()]
+
+
+def by_tags(n_images: int, n_tags: int, runs: int, threads: int) -> list[dict[str, Any]]:
+    """Time the second epoch with Y, 4Y and 16Y tags."""
+    drawn = {size: draw(n_images, size) for size in (n_tags, 4 * n_tags, 16 * n_tags)}
+    timed: dict[int, list[dict[str, Any]]] = {size: [] for size in drawn}
+    for _ in range(runs):
+        for size, (X, Y) in ((size, (each.X, each.Y)) for size, each in drawn.items()):
+            epoch = timed_epoch(X, Y, before=1, n_jobs=threads, **SETTINGS)
+            timed[size].append({"seconds": epoch.seconds, "draws": epoch.draws})
+    return [case(n_images, size, drawn[size].Y.nnz, found) for size, found in timed.items()]
+
+
+def draw(n_images: int, n_tags: int) -> DrawnVisterms:
+    return draw_visterms(n_images, n_tags, n_features=2_000, words_an_image=100, random_state=0)
+
+
+def case(n_images: int, n_tags: int, pairs: int, timed: list[dict[str, Any]]) -> dict[str, Any]:
+    seconds = spread([each["seconds"] for each in timed])
+    micro, draws = 1e6 * seconds["median"] / pairs, timed[0]["draws"]
+    say(
+        f"  {n_images:8,} images × {n_tags:7,} tags  {seconds['median']:8.3f} s an epoch  {micro:7.2f} µs a pair  "
+        f"{draws:6.1f} draws a pair"
+    )
+    return {"images": n_images, "tags": n_tags, "pairs": pairs, "seconds": seconds, "µs a pair": micro, "draws": draws}
 
 
 def exponent(results: list[dict[str, Any]], of: str) -> float:
@@ -104,13 +125,13 @@ def main() -> None:
     n, n_tags = (300, 100) if chosen.quick else (chosen.images, chosen.tags)
     result: dict[str, Any] = {"machine": machine(), "threads": chosen.threads}
     say("images")
-    images = epochs([(n * times, n_tags) for times in (1, 2, 4, 8)], 2_000, chosen.runs, chosen.threads)
+    images = by_images(n, n_tags, chosen.runs, chosen.threads)
     per_pair = [each["µs a pair"] for each in images]
     result["images"] = {"cases": images, "exponent": exponent(images, "pairs")}
     result["images"]["largest over smallest, a pair"] = max(per_pair) / min(per_pair)
     say(f"  seconds grow as pairs to the power {result['images']['exponent']:.3f}")
     say("tags")
-    tags = epochs([(4 * n, n_tags * times) for times in (1, 4, 16)], 2_000, chosen.runs, chosen.threads)
+    tags = by_tags(4 * n, n_tags, chosen.runs, chosen.threads)
     result["tags"] = {"cases": tags, "exponent": exponent(tags, "tags")}
     say(f"  seconds grow as tags to the power {result['tags']['exponent']:.3f}")
     say("memory of a loaded model")
