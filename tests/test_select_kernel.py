@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import tracemalloc
 
 import numpy as np
@@ -14,7 +12,6 @@ from reference.select import top_products
 from visterm.core import products
 from visterm.core.errors import ShapeError, UserError
 from visterm.core.products import top_k_products
-from visterm.core.standby import run_parts
 from visterm.kernels.select import largest_norm, screen_best, start_heaps, stream_best
 
 
@@ -171,38 +168,3 @@ def test_the_largest_norm_is_that_of_numpy():
     V = drawn(1, 30, 9)[1]
     np.testing.assert_allclose(largest_norm(V), np.linalg.norm(V, axis=1).max(), rtol=1e-6)
     assert largest_norm(V[:0]) == 0
-
-
-def test_parts_are_run_once_each_by_a_few_threads_that_are_kept():
-    threads = set()
-
-    def part(i):
-        threads.add(threading.get_ident())
-        return i * i
-
-    for _ in range(5):
-        assert run_parts(part, 20, 3) == [i * i for i in range(20)]
-    assert len(threads) <= 3
-
-
-def test_an_error_in_a_part_is_raised_and_the_threads_serve_on():
-    def part(i):
-        if i == 1:
-            raise ValueError("no part 1")
-        return i
-
-    for _ in range(3):
-        with pytest.raises(ValueError, match="no part 1"):
-            run_parts(part, 2, 2)
-    assert run_parts(str, 3, 2) == ["0", "1", "2"]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_process_starts_threads_of_its_own():
-    run_parts(str, 4, 2)
-    child = os.fork()
-    if child == 0:
-        ended = run_parts(str, 4, 2) == ["0", "1", "2", "3"]
-        os._exit(0 if ended else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

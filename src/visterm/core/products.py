@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_k
 from visterm.core.errors import ShapeError, UserError
-from visterm.core.standby import run_parts
-from visterm.core.threads import one_blas_thread, resolve_jobs
+from visterm.core.threads import one_blas_thread, resolve_jobs, standing_team
 from visterm.core.types import Ranking
 from visterm.kernels.select import largest_norm, screen_best, start_heaps, stream_best
 
@@ -78,9 +77,10 @@ def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None) -> Ranking
     n_threads = min(resolve_jobs(n_jobs), 1 + n * m * U.shape[1] // PART_WORK)
     n_parts = min(m, 1 if n_threads == 1 else n_threads * PARTS_PER_THREAD)
     bounds = [m * part // n_parts for part in range(n_parts + 1)]
+    team = standing_team(n_threads)
 
     def select(select_part: SelectPart, rows: Floats) -> Ranking:
-        heaps = run_parts(lambda part: select_part(rows, V, bounds[part], bounds[part + 1], k), n_parts, n_threads)
+        heaps = team.run(lambda part: select_part(rows, V, bounds[part], bounds[part + 1], k), n_parts)
         return _merged(heaps, k)
 
     if n < SCREEN_FROM:

@@ -1,0 +1,83 @@
+"""Threads that share out the parts of a job: all parts once, in order, errors told, and places that they may use."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from visterm.core.processors import OtherProcessors
+from visterm.core.threads import Team, standing_team
+
+
+def test_parts_are_run_once_each_by_a_few_threads_that_are_kept():
+    threads = set()
+
+    def part(i):
+        threads.add(threading.get_ident())
+        return i * i
+
+    for _ in range(5):
+        assert standing_team(3).run(part, 20) == [i * i for i in range(20)]
+    assert len(threads) <= 3
+
+
+def test_an_error_in_a_part_is_raised_and_the_threads_serve_on():
+    def part(i):
+        if i == 1:
+            raise ValueError("no part 1")
+        return i
+
+    for _ in range(3):
+        with pytest.raises(ValueError, match="no part 1"):
+            standing_team(2).run(part, 2)
+    assert standing_team(2).run(str, 3) == ["0", "1", "2"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_starts_threads_of_its_own():
+    standing_team(2).run(str, 4)
+    child = os.fork()
+    if child == 0:
+        ended = standing_team(2).run(str, 4) == ["0", "1", "2", "3"]
+        os._exit(0 if ended else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_part_may_use_the_team_that_runs_it():
+    team = standing_team(2)
+    assert team.run(lambda i: sum(team.run(lambda j: i * j, 4)), 4) == [0, 6, 12, 18]
+
+
+def test_a_team_ends_its_threads():
+    with Team(3) as team:
+        team.run(str, 9)
+    assert not [thread for thread in threading.enumerate() if thread in team._pool._threads]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not place threads")
+@pytest.mark.skipif(len(getattr(os, "sched_getaffinity", lambda _: [0])(0)) < 2, reason="one processor only")
+def test_helpers_are_kept_off_the_processor_of_the_caller():
+    mine = os.sched_getaffinity(0)
+    here = min(mine)
+    places = OtherProcessors()
+    helper = threading.Thread(target=lambda: (places.enter(), entered.set(), leave.wait()))
+    entered, leave = threading.Event(), threading.Event()
+    helper.start()
+    entered.wait()
+    try:
+        os.sched_setaffinity(0, {here})
+        places.keep_from_here()
+        assert os.sched_getaffinity(helper.native_id) == mine, "with one processor to use there is no other"
+        os.sched_setaffinity(0, mine)
+        places._processor = lambda: here
+        places._placed = (-1, 0)
+        places.keep_from_here()
+        assert os.sched_getaffinity(helper.native_id) == mine - {here}
+        assert os.sched_getaffinity(0) == mine
+    finally:
+        os.sched_setaffinity(0, mine)
+        leave.set()
+        helper.join()
