@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 from visterm.core.errors import DataError, ImageError
 from visterm.core.threads import resolve_jobs
 from visterm.core.types import Skipped
+from visterm.data.heif import ADVICE, is_heic, register_heif
 from visterm.data.image_folders import find_images as find_images
 from visterm.data.pillow_warnings import pillow_silenced
 from visterm.data.pixels import orientation_of, reduced_size, resized, upright_rgb
@@ -27,7 +28,7 @@ ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8]"
 # Formats that carry photos: none that starts another program (EPS) or takes any bytes for an image (TGA).
 FORMATS = ("JPEG", "MPO", "PNG", "GIF", "WEBP", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF", "QOI")
 IN_FLIGHT = 3
-"""Images being decoded or waiting to be taken, for each thread."""
+"""Images being decoded or waiting to be taken, for each thread, unless more are asked for."""
 
 _REASON_LENGTH = 160
 _TRUNCATED = re.compile(r"image file is truncated \((.*)\)")  # Pillow's words
@@ -97,9 +98,11 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
 
 
 def decode_images(
-    images: Iterable[ImageLike], *, max_side: int | None = None, n_jobs: int | None = None
+    images: Iterable[ImageLike], *, max_side: int | None = None, n_jobs: int | None = None, ahead: int = 0
 ) -> Iterator[Decoded | Skipped]:
     """Read many images in a few threads, in order, in memory that does not grow with their number.
+
+    While the caller is busy with what it took, the threads go on until `ahead` images wait for it.
 
     Parameters
     ----------
@@ -107,7 +110,11 @@ def decode_images(
     max_side : int or None
         As in `read_image`.
     n_jobs : int or None
-        Threads; None or -1 is all cores. The results are the same for any number.
+        Threads; None or -1 is all cores. The results are the same for any number. With 1 there is no other thread:
+        each image is read when it is asked for.
+    ahead : int
+        At most so many images are read before they are asked for, or 3 a thread where that is more. Who encodes in
+        batches wants a batch: it is read while the one before is encoded.
 
     Yields
     ------
@@ -119,7 +126,7 @@ def decode_images(
     DataError
         If an array is not of uint8 (height, width, 3).
     """
-    return _decode_all(enumerate(images), max_side, resolve_jobs(n_jobs))
+    return _decode_all(enumerate(images), max_side, resolve_jobs(n_jobs), ahead)
 
 
 def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
@@ -141,7 +148,7 @@ def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
 
 
 def _decode_all(
-    images: Iterator[tuple[int, ImageLike]], max_side: int | None, n_jobs: int
+    images: Iterator[tuple[int, ImageLike]], max_side: int | None, n_jobs: int, ahead: int
 ) -> Iterator[Decoded | Skipped]:
     if n_jobs == 1:
         for index, image in images:
@@ -150,7 +157,7 @@ def _decode_all(
     pool = ThreadPoolExecutor(n_jobs, thread_name_prefix="visterm-decode")
     waiting: deque[Future[Decoded | Skipped]] = deque()
     try:
-        for index, image in islice(images, IN_FLIGHT * n_jobs):
+        for index, image in islice(images, max(ahead, IN_FLIGHT * n_jobs)):
             waiting.append(pool.submit(_decoded_or_skipped, index, image, max_side))
         while waiting:
             result = waiting.popleft().result()
@@ -175,9 +182,19 @@ def _decode(path: str, max_side: int | None) -> NDArray[np.uint8]:
             raise ImageError(path, "not a regular file")
         if status.st_size == 0:
             raise ImageError(path, "empty: 0 bytes")
-        with Image.open(file, formats=_formats()) as image:
+        with _opened(path, file) as image:
             _refuse_bomb(path, image.size)
             return upright_rgb(image, max_side)
+
+
+def _opened(path: str, file: BinaryIO) -> Image.Image:
+    try:
+        return Image.open(file, formats=_formats())
+    except UnidentifiedImageError:
+        file.seek(0)
+        if "HEIF" not in Image.OPEN and is_heic(file.read(64)):
+            raise ImageError(path, ADVICE) from None
+        raise
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
@@ -186,6 +203,7 @@ def _open_without_waiting(path: str, flags: int) -> int:
 
 def _formats() -> tuple[str, ...]:
     Image.init()
+    register_heif()
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
 

@@ -21,6 +21,9 @@ from visterm.encoders.contract import AnyEncoder, Encoded
 Images: TypeAlias = "Sequence[str | Path | NDArray[np.uint8]]"
 Pixels: TypeAlias = "NDArray[np.uint8]"
 
+DEFAULT_BATCH = 32
+"""Images encoded at a time by encoders without a setting `batch_size`."""
+
 
 class Encoder(AnyEncoder):
     """Turns pixels into feature rows. A new encoder writes `_encode_batch`, and `_fit_sample` if it learns.
@@ -63,7 +66,7 @@ class Encoder(AnyEncoder):
 
     def _readable(self, images: Images, skip: bool) -> Iterator[Pixels]:
         found = False
-        for item in decode_images(images, max_side=self._max_side, n_jobs=getattr(self, "n_jobs", None)):
+        for item in self._decoded(images):
             if isinstance(item, Decoded):
                 found = True
                 yield item.pixels
@@ -73,19 +76,26 @@ class Encoder(AnyEncoder):
             raise DataError(f"None of the {len(images)} images to learn from could be read.")
 
     def _batches(self, images: Images, skipped: list[Skipped], progress: Progress) -> Iterable[list[Decoded]]:
-        size = getattr(self, "batch_size", None) or 32
         batch: list[Decoded] = []
-        for item in decode_images(images, max_side=self._max_side, n_jobs=getattr(self, "n_jobs", None)):
+        for item in self._decoded(images):
             if isinstance(item, Decoded):
                 batch.append(item)
             else:
                 skipped.append(item)
             progress.advance()
-            if len(batch) == size:
+            if len(batch) == self._images_a_batch():
                 yield batch
                 batch = []
         if batch:
             yield batch
+
+    def _decoded(self, images: Images) -> Iterator[Decoded | Skipped]:
+        """Decode images in other threads, a batch ahead of what is taken: a batch is read while one is encoded."""
+        jobs = getattr(self, "n_jobs", None)
+        return decode_images(images, max_side=self._max_side, n_jobs=jobs, ahead=self._images_a_batch())
+
+    def _images_a_batch(self) -> int:
+        return getattr(self, "batch_size", None) or DEFAULT_BATCH
 
 
 def _stack(parts: list[Matrix]) -> Matrix:
