@@ -17,10 +17,12 @@ def colour_network(
     *,
     dtype: str = "uint8",
     channels_last: bool = True,
-    size: int | str = 8,
+    size: int | str | tuple[int | str, int | str] = 8,
     batch: int | str = "N",
     weights: np.ndarray = WEIGHTS,
     outputs: tuple[str, ...] = ("features",),
+    channels: int | str = 3,
+    metadata: dict[str, str] | None = None,
 ) -> Path:
     """Write a network whose outputs follow from the mean colour of an image, and give its path.
 
@@ -28,7 +30,8 @@ def colour_network(
     that), "maps" (the pixels times `weights`, as laid out in the input), "tokens" (the rows of the picture), "nothing"
     (features over zero) and "total" (one number for all images).
     """
-    shape = [batch, size, size, 3] if channels_last else [batch, 3, size, size]
+    sides = size if isinstance(size, tuple) else (size, size)
+    shape = [batch, *sides, channels] if channels_last else [batch, channels, *sides]
     to_last = helper.make_node("Identity" if channels_last else "Transpose", ["floats"], ["pixels"])
     if not channels_last:
         to_last.attribute.append(helper.make_attribute("perm", [0, 2, 3, 1]))
@@ -56,7 +59,7 @@ def colour_network(
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
         [numpy_helper.from_array(weights, "weights"), numpy_helper.from_array(np.zeros(1, np.float32), "zero")],
     )
-    return _save(graph, path)
+    return _save(graph, path, metadata)
 
 
 def sum_network(path: Path, *, inputs: dict[str, list[int]]) -> Path:
@@ -71,7 +74,8 @@ def sum_network(path: Path, *, inputs: dict[str, list[int]]) -> Path:
     return _save(graph, path)
 
 
-def _save(graph: onnx.GraphProto, path: Path) -> Path:
+def _save(graph: onnx.GraphProto, path: Path, metadata: dict[str, str] | None = None) -> Path:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    helper.set_model_props(model, metadata or {})
     onnx.save(model, path)
     return path

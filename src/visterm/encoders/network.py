@@ -1,197 +1,195 @@
-"""One ONNX network, opened: what goes in, which output is read, and how an output becomes a row."""
+"""Encoders that show photos to a network: views, threads, and rows that are rooted, centred and of length one."""
 
 from __future__ import annotations
 
+import json
 import os
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, Final
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from itertools import islice
+from typing import Any, Protocol
 
 import numpy as np
-import onnxruntime as ort
 from numpy.typing import NDArray
-from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
-from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
-from visterm.core.persist import file_hash
-from visterm.core.registry import unknown
+from visterm.core.errors import UserError
+from visterm.core.packing import json_params
+from visterm.core.progress import Progress
+from visterm.core.threads import Team, resolve_jobs
+from visterm.encoders.base import Encoder, Pixels
+from visterm.encoders.network_file import find_network, network_hash
+from visterm.encoders.preparation import Preparation
+from visterm.encoders.views import check_views, views_of
 
-DEFAULT_SIZE = 224
-FEATURE_NAMES = ("features", "embeddings", "embedding", "image_embeds", "pooled", "pooler_output")
-"""Outputs taken unasked, in this order, where a network has several."""
-
-_DTYPES: Final = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32, "tensor(float16)": np.float16}
-_OPEN_ERRORS = (
-    ort_errors.Fail,
-    ort_errors.InvalidArgument,
-    ort_errors.InvalidGraph,
-    ort_errors.InvalidProtobuf,
-    ort_errors.NoSuchFile,
-    ort_errors.NotImplemented,
-    ort_errors.RuntimeException,
-)
+MAX_SIDE = 3
+"""Photos are reduced on reading to so many times the longer side of the network's pictures."""
 
 
-class Network:
-    """An image network ready to run, one square image at a time.
-
-    A session runs on the caller's thread alone, and any number of threads may call: the same bytes for any number of
-    them, and faster than the runtime's own threads (measured with MobileNetV2 on 2 cores, 512 images a second; 390 in
-    batches of 32).
-
-    Parameters
-    ----------
-    path : str
-        The ONNX file.
-    output : str or None
-        Name of the output to read; None: the only one, or one that is named as features are.
-    size : int or None
-        Side of the square image; None: as the network says, or 224 where it takes any.
+class OpenNetwork(Protocol):
+    """A network that is ready to run.
 
     Attributes
     ----------
-    output : str
-        The output that is read.
-    size : int
-        Side of the square image.
-    dtype : type
-        Of the pixels that go in: uint8, float32 or float16.
-    channels_last : bool
-        True for (height, width, 3), False for (3, height, width).
-
-    Raises
-    ------
-    StorageError
-        If there is no such file, or it is not an ONNX network.
-    UserError
-        If the network does not take one image, or `size` is not its own.
-    UnknownNameError
-        If it has no such output.
+    preparation : Preparation
+        How it wants its pictures.
+    one_by_one : bool
+        True: pictures are given one at a time, from many threads; False: as many as there are, from one.
     """
 
-    def __init__(self, path: str, *, output: str | None = None, size: int | None = None) -> None:
-        self.path = path
-        self._session = _session(path)
-        self._input, self.dtype, self.channels_last, self._batch, fixed = _image_input(path, self._session)
-        self.output = _chosen_output(path, [each.name for each in self._session.get_outputs()], output)
-        self.size = _side(path, size, fixed)
+    @property
+    def preparation(self) -> Preparation: ...  # noqa: D102
+    @property
+    def one_by_one(self) -> bool: ...  # noqa: D102
 
-    def run(self, pixels: NDArray[Any]) -> NDArray[np.float32]:
-        """Give the row of one image.
+    def running(self) -> AbstractContextManager[None]:
+        """Hold what is global to the library that runs it while pictures are shown."""
 
-        Parameters
-        ----------
-        pixels : ndarray, shape (size, size, 3)
-            Of any number type; converted to the network's.
-
-        Returns
-        -------
-        ndarray of float32, shape (n_features,)
-            Maps are averaged over their places, token outputs over their tokens.
-
-        Raises
-        ------
-        DataError
-            If the output is not finite, or is not a row, tokens or maps.
-        """
-        image = pixels if self.channels_last else pixels.transpose(2, 0, 1)
-        batch = np.ascontiguousarray(np.broadcast_to(image, (self._batch, *image.shape)), dtype=self.dtype)
-        out = np.asarray(self._session.run([self.output], {self._input: batch})[0])
-        if out.ndim not in (2, 3, 4) or out.shape[0] != self._batch:
-            raise DataError(
-                f"The output '{self.output}' of {self.path} has the shape {out.shape} for {self._batch} images; "
-                "expected (images, features), (images, tokens, features), or maps. Choose another with output=NAME."
-            )
-        row: NDArray[np.float32] = out[0].astype(np.float32)
-        if row.ndim == 3:
-            row = row.mean(axis=(0, 1) if self.channels_last else (1, 2))
-        elif row.ndim == 2:
-            row = row.mean(axis=0)
-        if not np.isfinite(row).all():
-            raise DataError(
-                f"The output '{self.output}' of {self.path} holds NaN or infinity. Check that mean, std and scale are "
-                "those that the network was trained with, or choose another output."
-            )
-        return row
+    def rows(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Give the rows of pictures, shape (n, height, width, 3): (n, n_features)."""
 
 
-def network_hash(path: str | os.PathLike[str]) -> str:
-    """Give the SHA-256 of a network file, read again only when its size or time has changed.
+class NetworkEncoder(Encoder):
+    """Feature rows from a network in a file. A new one writes `_place`, `_no_place` and `_open_file`.
 
-    Raises
-    ------
-    StorageError
-        If there is no such file.
+    A photo is shown to the network as one picture or more (`views`), and the outputs are averaged. The mean output
+    ``f`` becomes the row ``x = (√f - c) / |√f - c|``: the root evens out the few large values of features that are
+    never negative, ``c`` is the mean over training photos, and rows of length 1 make dot products cosines.
+
+    Constructors of subclasses take `views`, `root`, `centre`, `normalise`, `random_state`, `batch_size` and `n_jobs`
+    as `Onnx` does.
+
+    Attributes
+    ----------
+    centre_ : ndarray of float32, shape (n_features,)
+        The mean row of the training photos, after the root; zeros without `centre`.
+    rooted_ : bool
+        Whether square roots are taken.
+    network_sha256_ : str
+        Hash of the network's file. Only this network is used ever after.
+    network_path_ : str
+        Where it was, in full. It may move: where the parameters say is looked first.
     """
-    try:
-        status = os.stat(path)
-    except OSError as error:
-        raise _missing(path) from error
-    return _hash_at(os.path.abspath(path), status.st_mtime_ns, status.st_size)
+
+    location_attributes = ("network_path_",)
+    fit_images = 1000
+
+    file_parameter: str = "path"
+    """The constructor parameter that says where the network's file is."""
+
+    views: str
+    root: bool
+    centre: bool
+    normalise: bool
+    batch_size: int
+    n_jobs: int | None
+
+    centre_: NDArray[np.float32]
+    rooted_: bool
+    network_sha256_: str
+    network_path_: str
+
+    @abstractmethod
+    def _place(self) -> str | None:
+        """Say where the network's file is, as far as the parameters say; None where they do not."""
+
+    @abstractmethod
+    def _no_place(self) -> UserError:
+        """Give the error for parameters that name no file: what to give."""
+
+    @abstractmethod
+    def _open_file(self, path: str) -> OpenNetwork:
+        """Open the network in a file."""
+
+    def _keep(self, path: str) -> None:
+        """Keep what shapes rows and stands beside the network's file, if anything, in attributes ending in ``_``."""
+
+    def _fit_sample(self, sample: Iterator[Pixels], rng: np.random.Generator, progress: Progress) -> None:
+        path = self._file()
+        parts: list[NDArray[np.float32]] = []
+        progress.start("learn the mean", None)
+        try:
+            while batch := list(islice(sample, self._images_a_batch())):
+                parts.append(self._outputs(batch))
+                progress.advance(len(batch))
+        finally:
+            progress.finish()
+        rows = np.concatenate(parts)
+        self.rooted_ = bool(self.root and rows.min() >= 0)
+        if self.rooted_:
+            rows = np.sqrt(rows)
+        mean = rows.mean(axis=0, dtype=np.float64) if self.centre else np.zeros(rows.shape[1])
+        self.centre_ = mean.astype(np.float32)
+        self._keep(path)
+        self.network_sha256_ = network_hash(path)
+        self.network_path_ = os.path.abspath(path)
+
+    def _encode_batch(self, batch: list[Pixels]) -> NDArray[np.float32]:
+        rows = self._outputs(batch)
+        if self.rooted_:
+            rows = np.sign(rows) * np.sqrt(np.abs(rows))
+        rows -= self.centre_
+        if self.normalise:
+            lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+            rows /= np.where(lengths > 0, lengths, 1)[:, None]
+        return rows
+
+    def _outputs(self, batch: list[Pixels]) -> NDArray[np.float32]:
+        """Give the mean output over the views of each photo, shape (len(batch), n_features)."""
+        check_views(self.views)
+        network = self._open()
+
+        def pictures(i: int) -> NDArray[np.uint8]:
+            return np.stack(list(views_of(batch[i], network.preparation, self.views)))
+
+        def mean_output(i: int) -> NDArray[np.float32]:
+            return _mean(np.concatenate([network.rows(picture[None]) for picture in pictures(i)]))
+
+        with network.running(), Team(min(resolve_jobs(self.n_jobs), len(batch))) as team:
+            if network.one_by_one:
+                return np.stack(team.run(mean_output, len(batch)))
+            shown = team.run(pictures, len(batch))
+            outputs = network.rows(np.concatenate(shown))
+        ends = np.cumsum([len(views) for views in shown])
+        return np.stack([_mean(views) for views in np.split(outputs, ends[:-1])])
+
+    @property
+    def _max_side(self) -> int:
+        return MAX_SIDE * max(self._open().preparation.size)
+
+    def _open(self) -> OpenNetwork:
+        """Open the network at first use, and again where a parameter or the file has changed."""
+        params = {k: v for k, v in json_params(self).items() if k not in ("n_jobs", "batch_size")}
+        key = json.dumps(self._fingerprint_params(params), sort_keys=True)
+        if getattr(self, "_opened_key", None) != key:
+            self._opened = self._open_file(self._found())
+            self._opened_key = key
+        return self._opened
+
+    def _found(self) -> str:
+        """Give the place of the network that this encoder was fitted with, or of the one that it is given."""
+        if not hasattr(self, "network_sha256_"):
+            return self._file()
+        place = self._place()
+        given = [] if place is None else [place]
+        return find_network([*given, self.network_path_], self.network_sha256_, self.file_parameter)
+
+    def _file(self) -> str:
+        place = self._place()
+        if place is None:
+            raise self._no_place()
+        return place
+
+    def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        sha256 = getattr(self, "network_sha256_", None)
+        place = self._place() if sha256 is None else None
+        return {**params, self.file_parameter: sha256 or (None if place is None else network_hash(place))}
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return {key: value for key, value in state.items() if not key.startswith("_opened")}
 
 
-@lru_cache(maxsize=64)
-def _hash_at(path: str, mtime_ns: int, size: int) -> str:
-    return file_hash(path)
-
-
-def _missing(path: str | os.PathLike[str]) -> StorageError:
-    return StorageError(f"There is no network at {path}. Give the path of an ONNX file: --encoder onnx:PATH.")
-
-
-def _session(path: str) -> ort.InferenceSession:
-    if not Path(path).is_file():
-        raise _missing(path)
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    try:
-        return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    except _OPEN_ERRORS as error:
-        reason = " ".join(str(error).split())
-        raise StorageError(f"{path} cannot be opened as an ONNX network: {reason}") from error
-
-
-def _image_input(path: str, session: ort.InferenceSession) -> tuple[str, Any, bool, int, int | None]:
-    """Give name, number type, layout, images a call and side (None: any) of the one input."""
-    inputs = session.get_inputs()
-    listed = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)
-    image = inputs[0]
-    if len(inputs) != 1 or image.type not in _DTYPES or len(image.shape) != 4:
-        raise UserError(
-            f"{path} takes {listed}; expected one input of images, uint8 or float, "
-            "(images, height, width, 3) or (images, 3, height, width)."
-        )
-    batch, *dims = [dim if isinstance(dim, int) and dim > 0 else None for dim in image.shape]
-    dtype = _DTYPES[image.type]
-    channels_last = dims[2] == 3 or (dims[0] is None and dims[2] is None and dtype is np.uint8)
-    height, width = dims[:2] if channels_last else dims[1:]
-    channels = dims[2] if channels_last else dims[0]
-    if channels not in (3, None) or (height and width and height != width):
-        raise UserError(f"{path} takes {listed}; expected square images of 3 channels.")
-    return image.name, dtype, channels_last, batch or 1, height or width
-
-
-def _chosen_output(path: str, names: list[str], wanted: str | None) -> str:
-    if wanted is not None:
-        if wanted not in names:
-            raise UnknownNameError(unknown(f"output of {path}", wanted, names))
-        return wanted
-    if len(names) == 1:
-        return names[0]
-    for name in FEATURE_NAMES:
-        if name in names:
-            return name
-    raise UserError(
-        f"{path} has the outputs {', '.join(names)}: say which one holds the features, "
-        f"for example --encoder-set output={names[-1]}"
-    )
-
-
-def _side(path: str, wanted: int | None, fixed: int | None) -> int:
-    if wanted is not None and (isinstance(wanted, bool) or not isinstance(wanted, int | np.integer) or wanted < 1):
-        raise UserError(f"size is {wanted!r}; expected a whole number of pixels, 1 or more, or None.")
-    if wanted is not None and fixed is not None and wanted != fixed:
-        raise UserError(f"size is {wanted}, but {path} takes images of {fixed} × {fixed}. Leave size out.")
-    return int(wanted or fixed or DEFAULT_SIZE)
+def _mean(outputs: NDArray[np.float32]) -> NDArray[np.float32]:
+    mean: NDArray[np.float32] = np.mean(outputs, axis=0, dtype=np.float32)
+    return mean

@@ -1,4 +1,4 @@
-"""The square pictures that a network sees of one photo: the whole of it, its middle, or the whole and both ends."""
+"""The pictures that a network sees of one photo: the whole of it, its middle, or the whole and both ends."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from visterm.core.errors import UserError
+from visterm.encoders.preparation import FILTERS, Preparation
 
-VIEWS = {"whole": (None,), "centre": (0.5,), "three": (None, 0.0, 1.0)}
-"""What each name shows: None is the whole photo squeezed into the square; a number is a square cut out, its place
-between the start (0) and the end (1) of the long side."""
+VIEWS = {"whole": (None,), "centre": (0.5,), "three": (None, 0.0, 1.0), "trained": (0.5,)}
+"""What each name shows: None is the whole photo squeezed into the network's picture; a number is the largest picture of
+the network's shape cut out, its place between the start (0) and the end (1) of the side that is too long. "trained"
+cuts only the part of the middle that the network was evaluated on (`Preparation.crop`)."""
+
+Box = tuple[float, float, float, float]
 
 
 def check_views(views: Any) -> None:
@@ -22,27 +26,49 @@ def check_views(views: Any) -> None:
         raise UserError(f"views is {views!r}; expected one of {', '.join(map(repr, VIEWS))}.")
 
 
-def square_views(pixels: NDArray[np.uint8], size: int, views: str) -> Iterator[NDArray[np.uint8]]:
-    """Yield the views of one photo, each resized in one step by a triangle filter that covers what it shrinks.
+def views_of(photo: NDArray[np.uint8], wanted: Preparation, views: str) -> Iterator[NDArray[np.uint8]]:
+    """Yield the views of one photo, each resized in one step by a filter that covers what it shrinks.
 
     Parameters
     ----------
-    pixels : ndarray of uint8, shape (height, width, 3)
-    size : int
-        Side of the squares, in pixels.
+    photo : ndarray of uint8, shape (height, width, 3)
+    wanted : Preparation
+        Says size and filter, and the crop of the view "trained".
     views : str
-        A name from `VIEWS`. Of a square photo there is only one view.
+        A name from `VIEWS`. Of a photo of the network's own shape there is only one view.
 
     Yields
     ------
-    ndarray of uint8, shape (size, size, 3)
+    ndarray of uint8, shape (*wanted.size, 3)
     """
-    image = Image.fromarray(pixels)
-    side = min(image.size)
-    places = VIEWS[views] if max(image.size) > side else (None,)
-    for place in places:
-        box = None
-        if place is not None:
-            left, top = ((length - side) * place for length in image.size)
-            box = (left, top, left + side, top + side)
-        yield np.asarray(image.resize((size, size), Image.Resampling.BILINEAR, box=box))
+    image = Image.fromarray(photo)
+    height, width = wanted.size
+    for box in _boxes(image.size, wanted, views):
+        yield np.asarray(image.resize((width, height), FILTERS[wanted.interpolation], box=box))
+
+
+def _boxes(size: tuple[int, int], wanted: Preparation, views: str) -> Iterator[Box | None]:
+    """Yield left, top, right and bottom of what each view shows; None is all."""
+    part = 1.0
+    if views == "trained":
+        if wanted.crop is None:
+            yield None
+            return
+        part = wanted.crop
+    height, width = wanted.size
+    cut = (size[0], size[0] * height / width)
+    if cut[1] > size[1]:
+        cut = (size[1] * width / height, size[1])
+    if part == 1 and cut == size:
+        yield None
+        return
+    for place in VIEWS[views]:
+        if place is None:
+            yield None
+        else:
+            spans = [(side, length * part) for side, length in zip(size, cut, strict=True)]
+            left, top = ((side - length) * place for side, length in spans)
+            right, bottom = (
+                min(start + length, side) for start, (side, length) in zip((left, top), spans, strict=True)
+            )
+            yield left, top, right, bottom

@@ -1,0 +1,69 @@
+"""The file that a network is read from: named by its content, and found again where it is or where it was."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+
+from visterm.core.errors import EncoderMismatchError, StorageError
+from visterm.core.persist import file_hash
+
+
+def network_hash(path: str | os.PathLike[str]) -> str:
+    """Give the SHA-256 of a network file, read again only when its size or time has changed.
+
+    Raises
+    ------
+    StorageError
+        If there is no such file.
+    """
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise missing(path) from error
+    return _hash_at(os.path.abspath(path), status.st_mtime_ns, status.st_size)
+
+
+def find_network(places: list[str], sha256: str, parameter: str) -> str:
+    """Find the network that an encoder was fitted with.
+
+    Parameters
+    ----------
+    places : list of str
+        Where it may be, the likeliest first.
+    sha256 : str
+        The hash of its content.
+    parameter : str
+        The encoder's parameter that names its place, for messages.
+
+    Raises
+    ------
+    EncoderMismatchError
+        If only another network is there.
+    StorageError
+        If nothing is there.
+    """
+    places = list(dict.fromkeys(map(os.path.abspath, places)))
+    found = [place for place in places if os.path.isfile(place)]
+    for place in found:
+        if network_hash(place) == sha256:
+            return place
+    if found:
+        raise EncoderMismatchError(
+            f"The network {found[0]} has changed since this encoder was fitted: its SHA-256 is "
+            f"{network_hash(found[0])}, expected {sha256}. Put the old file back, or fit again."
+        )
+    raise StorageError(
+        f"The network that this encoder was fitted with is not at {' nor at '.join(places)}. Put it back there "
+        f"(its SHA-256 is {sha256}), or in Python name its new place: encoder.set_params({parameter}=...)."
+    )
+
+
+def missing(path: str | os.PathLike[str]) -> StorageError:
+    """Say that there is no network where one was named."""
+    return StorageError(f"There is no network at {path}. Give the path of a network file that is there.")
+
+
+@lru_cache(maxsize=64)
+def _hash_at(path: str, mtime_ns: int, size: int) -> str:
+    return file_hash(path)

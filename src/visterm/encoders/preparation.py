@@ -1,0 +1,144 @@
+"""How a network wants its pictures: their size and filter, the order of colours, and the numbers that pixels become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from visterm.core.checks import check_number
+from visterm.core.errors import UserError
+
+IMAGENET_MEAN: Final = (0.485, 0.456, 0.406)
+IMAGENET_STD: Final = (0.229, 0.224, 0.225)
+FILTERS: Final = {
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+"""How pictures are resized: each filter covers all the pixels that it shrinks into one."""
+ORDERS: Final = ("RGB", "BGR")
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What a network was trained to see; wrong values are refused by name.
+
+    Attributes
+    ----------
+    size : tuple of int
+        Height and width of its pictures, in pixels.
+    mean, std : tuple of float
+        Of red, green and blue. The network gets ``(scale · pixel - mean) / std``.
+    scale : float
+        What pixels of 0 to 255 are multiplied with before.
+    colours : {"RGB", "BGR"}
+        The order in which it takes them.
+    interpolation : {"bilinear", "bicubic", "lanczos"}
+        The filter that resizes photos.
+    crop : float or None
+        The part of the middle that it was evaluated on, up to 1; None: whole photos, squeezed. For the view "trained".
+    """
+
+    size: tuple[int, int] = (224, 224)
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[float, ...] = IMAGENET_STD
+    scale: float = 1 / 255
+    colours: str = "RGB"
+    interpolation: str = "bilinear"
+    crop: float | None = 1.0
+
+    def __post_init__(self) -> None:
+        for name, check in CHECKS.items():
+            object.__setattr__(self, name, check(getattr(self, name)))
+
+    def numbers(self, picture: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Give what a network of floats takes for a picture of uint8, both of shape (height, width, 3)."""
+        mean, std = (np.asarray(each, np.float32) for each in (self.mean, self.std))
+        values = (picture * np.float32(self.scale) - mean) / std
+        return self.ordered(values)
+
+    def ordered(self, picture: NDArray[Any]) -> NDArray[Any]:
+        """Put colours into the order that the network takes; no number changes."""
+        return picture if self.colours == "RGB" else picture[..., ::-1]
+
+
+def as_size(value: Any) -> tuple[int, int]:
+    """Read a side in pixels, or height and width.
+
+    Raises
+    ------
+    UserError
+        If it is neither.
+    """
+    sides = (value, value) if np.ndim(value) == 0 else tuple(value)
+    if len(sides) != 2 or not all(
+        isinstance(side, int | np.integer) and not isinstance(side, bool) and side > 0 for side in sides
+    ):
+        raise UserError(f"size is {value!r}; expected a whole number of pixels, 1 or more, or two: height and width.")
+    return int(sides[0]), int(sides[1])
+
+
+def as_colours(name: str, value: float | Sequence[float]) -> tuple[float, float, float]:
+    """Read one number for all colours, or three: for red, green and blue.
+
+    Raises
+    ------
+    UserError
+        If it is neither.
+    """
+    try:
+        numbers = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise UserError(_not_colours(name, value)) from error
+    if numbers.shape not in ((), (3,)) or not np.isfinite(numbers).all():
+        raise UserError(_not_colours(name, value))
+    red, green, blue = np.broadcast_to(numbers, (3,)).tolist()
+    return red, green, blue
+
+
+def _not_colours(name: str, value: object) -> str:
+    return f"{name} is {value!r}; expected a number, or three: for red, green and blue."
+
+
+def _as_divisors(value: float | Sequence[float]) -> tuple[float, float, float]:
+    numbers = as_colours("std", value)
+    if min(numbers) <= 0:
+        raise UserError(f"std is {value!r}; expected numbers above 0.")
+    return numbers
+
+
+def _as_scale(value: Any) -> float:
+    check_number(value, "scale", above=0)
+    return float(value)
+
+
+def _as_crop(value: Any) -> float | None:
+    if value is None:
+        return None
+    check_number(value, "crop", above=0, otherwise="at most 1, or None for the whole photo")
+    if value > 1:
+        raise UserError(f"crop is {value!r}; expected at most 1, the part of the middle that is shown.")
+    return float(value)
+
+
+def _one_of(name: str, value: Any, known: Sequence[str]) -> str:
+    if not isinstance(value, str) or value not in known:
+        raise UserError(f"{name} is {value!r}; expected one of {', '.join(map(repr, known))}.")
+    return value
+
+
+CHECKS: Final = {
+    "size": as_size,
+    "mean": lambda value: as_colours("mean", value),
+    "std": _as_divisors,
+    "scale": _as_scale,
+    "colours": lambda value: _one_of("colours", value, ORDERS),
+    "interpolation": lambda value: _one_of("interpolation", value, tuple(FILTERS)),
+    "crop": _as_crop,
+}
+"""What reads and checks each attribute of `Preparation`: the checks of parameters and of settings in files."""
