@@ -43,7 +43,7 @@ FIXED = {
     },
 }
 OURS = {
-    "wsabie": grid(bias=[0.4, 0.7], learning_rate=[0.2, 0.3], max_norm=[1.3, 1.4]),
+    "wsabie": grid(bias=[0.5, 0.7, 1.0], learning_rate=[0.2, 0.3], max_norm=[1.1, 1.2, 1.3]),
 }
 LIGHTFM = grid(learning_rate=[0.003, 0.005, 0.01, 0.02, 0.05, 0.1])
 BPR = grid(learning_rate=[0.005, 0.01, 0.02, 0.05], regularization=[0.01, 0.05])

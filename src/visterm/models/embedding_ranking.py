@@ -29,7 +29,7 @@ LARGEST_BLOCK = 4096
 START_ROWS = 16_384
 """Rows of start values that one thread draws at a time."""
 
-BLOCKS_AN_EPOCH = 160
+BLOCKS_AN_EPOCH = 64
 """Where there are many pairs, a block is this share of them: larger blocks still lose nothing that one can see."""
 
 

@@ -113,7 +113,7 @@ class SparseSteps:
 class NumberedSteps:
     """Rows that are 1 in one place: images known by number, each the only one that moves its row of the map."""
 
-    grain = 8
+    grain = 4
 
     def __init__(self, X: sp.csr_array, n_shares: int) -> None:
         self._number_of = X.indices

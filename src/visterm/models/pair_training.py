@@ -253,8 +253,8 @@ def block_size(block: int, n_pairs: int) -> int:
 def _part_size(block: int, least: int) -> int:
     """Cut a block into parts of at least so many pairs, if it can be into a number that most teams can share out."""
     n_parts = min(PARTS, max(1, block // least))
-    if n_parts > 4:
-        n_parts -= n_parts % 4
+    if n_parts > 2:
+        n_parts -= n_parts % (4 if n_parts > 4 else 2)
     return -(-block // n_parts)
 
 
