@@ -101,14 +101,20 @@ ENSEMBLE_ARM = Arm("ensembles", "ensemble")
 LEAVES = (1, 2, 3, 4, 5, 6, 8)
 """Depths p of the tree of the approximate neighbours, for the trade of leaf size (WSABIE, section 6.4)."""
 
-BY_NUMBER = {"dim": 100, "epochs": 100, "patience": 5}
-NUMBER_RATES = (0.0015, 0.0005, 0.00015, 0.005)
+BY_NUMBER = {"dim": 100, "epochs": 100, "patience": 5, "row_length": 1.0, "init_scale": 0.01, "max_norm": 10.0}
+"""The VSE-ens paper's: 100 dimensions, start values N(0, 0.01), L2 and no limit of norms."""
 
-VSE_WARP = Arm("WARP", "wsabie", BY_NUMBER, {"learning_rate": NUMBER_RATES, "max_norm": NORMS})
+BY_NUMBER_STEPS = {"learning_rate": (0.01, 0.03, 0.1, 0.003), "l2": (0.01, 0.03)}
+"""Within the range in which the paper tunes the models that it compares with, 0.001 to 0.1."""
+
+VSE_WARP = Arm("WARP", "wsabie", BY_NUMBER, BY_NUMBER_STEPS)
 VSE_ENS = Arm(
-    "VSE-ens", "vse_ens", BY_NUMBER, {"learning_rate": (0.0015, 0.005), "rank_scale": (0.1, 0.01, 1.0, 0.001)}
+    "VSE-ens",
+    "vse_ens",
+    {**BY_NUMBER, "l2": 0.01},
+    {"learning_rate": (0.01, 0.03), "rank_scale": (0.1, 0.01, 1.0, 0.001)},
 )
-OPT_AUC = Arm("Opt-AUC", "opt_auc", BY_NUMBER, {"learning_rate": NUMBER_RATES, "max_norm": NORMS})
+OPT_AUC = Arm("Opt-AUC", "opt_auc", BY_NUMBER, BY_NUMBER_STEPS)
 
 VSE_ENS_ARMS = (VSE_ENS, VSE_WARP, OPT_AUC, PRIOR)
 """Tables 2 to 4 and Figure 1 of the VSE-ens paper."""
