@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -225,9 +226,9 @@ def _reason(error: Exception) -> str:
         return "a folder: not an image"
     if isinstance(error, PermissionError):
         return "no permission"
-    if isinstance(error, OSError) and error.errno is not None:
-        return f"cannot be opened: {error.strerror}"
-    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, OSError) and error.errno is not None and error.errno != errno.EINVAL:
+        return f"cannot be opened: {error.strerror}" if error.filename else f"cannot be read: {error.strerror}"
+    text = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
     parted = _TRUNCATED.fullmatch(text)
     if parted:
         return f"truncated: {parted[1]}"
