@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.core.errors import UserError
-from visterm.core.packing import json_params, learned_hash, pack, unpack
+from visterm.core.packing import json_params, learned_bytes, learned_hash, pack, unpack
 from visterm.core.registry import Entry, Registry
 
 
@@ -84,3 +84,11 @@ def test_what_json_cannot_hold_is_refused_by_name():
         pack(Box(shape=[{1j}]), REGISTRY)
     with pytest.raises(UserError, match="Other is not registered as a box"):
         pack(Other(), REGISTRY)
+
+
+def test_bytes_learned_are_counted_inside_estimators_too_and_sparse_ones_with_their_indices():
+    matrix = sp.csr_array(np.eye(3, dtype=np.float32))
+    inner = Box().holding(rows_=np.zeros((2, 5), np.float32), name_="no array")
+    outer = Box().holding(members_=[inner, inner], sparse_=matrix, _hidden=np.zeros(9), count_=7)
+    of_matrix = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
+    assert learned_bytes(outer) == 2 * 40 + of_matrix

@@ -57,6 +57,11 @@ def learned_hash(estimator: Any) -> str:
     return digest.hexdigest()
 
 
+def learned_bytes(estimator: Any) -> int:
+    """Count the bytes of the arrays that an estimator and those inside it have learned, sparse ones with indices."""
+    return sum(part.nbytes for _, part in _learned_parts(estimator, ""))
+
+
 def csr_parts(key: str, matrix: Any) -> dict[str, NDArray[Any]]:
     """Give a sparse matrix as named arrays."""
     csr = sp.csr_array(matrix)

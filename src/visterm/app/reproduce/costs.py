@@ -6,9 +6,9 @@ import time
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from visterm.app.reproduce.problem import Problem
+from visterm.core.packing import learned_bytes
 from visterm.core.types import Matrix
 
 IMAGES = 200
@@ -31,17 +31,6 @@ def measure_cost(model: Any, X: Matrix, seed: int) -> dict[str, float]:
     alone = [_seconds(model, some[row : row + 1]) for row in range(rows.size)]
     batch = [_seconds(model, some) / rows.size for _ in range(ROUNDS)]
     return {"alone": float(np.median(alone)), "batch": float(np.median(batch)), "bytes": float(learned_bytes(model))}
-
-
-def learned_bytes(model: Any) -> int:
-    """Count the bytes of the learned arrays, sparse ones with their indices."""
-    total = 0
-    for name, value in vars(model).items():
-        if not name.endswith("_") or name.startswith("_"):
-            continue
-        parts = (value.data, value.indices, value.indptr) if sp.issparse(value) else (value,)
-        total += sum(part.nbytes for part in parts if isinstance(part, np.ndarray))
-    return total
 
 
 class Formula(NamedTuple):
