@@ -100,14 +100,15 @@ def test_cells_cover_a_side_evenly():
     np.testing.assert_array_equal(block_edges(1, 0.1), [0, 1])
 
 
+@pytest.mark.parametrize("block_cells", [1, 2, 3])
 @pytest.mark.parametrize(("shape", "stride"), [((40, 60), 9.5), ((5, 200), 12), ((1, 1), 4), ((9, 9), 4)])
-def test_histograms_of_blocks_are_shares_of_the_pixels_that_they_cover(shape, stride):
+def test_histograms_of_blocks_are_shares_of_the_pixels_that_they_cover(shape, stride, block_cells):
     rng = np.random.default_rng(5)
     texture = rng.integers(0, 59, shape).astype(np.uint8)
     colour = rng.integers(0, 7, shape).astype(np.uint8)
     rows, cols = block_edges(shape[0], stride), block_edges(shape[1], stride)
-    found = block_histograms(texture, colour, 7, rows, cols)
-    np.testing.assert_allclose(found, slow.block_histograms(texture, colour, 7, rows, cols), atol=1e-6)
+    found = block_histograms(texture, colour, 7, rows, cols, block_cells)
+    np.testing.assert_allclose(found, slow.block_histograms(texture, colour, 7, rows, cols, block_cells), atol=1e-6)
 
 
 @pytest.mark.parametrize("n_words", [1, 5, 64, WORDS + 70])

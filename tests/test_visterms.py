@@ -10,6 +10,7 @@ from sklearn.datasets import make_blobs
 
 from visterm.core.errors import UserError
 from visterm.core.threads import one_blas_thread
+from visterm.encoders.blocks import pixel_codes
 from visterm.encoders.codebook import assign_words, learn_codebook
 from visterm.encoders.visterms import Visterms
 from visterm.kernels.nearest import prepare_codebook
@@ -127,6 +128,19 @@ def test_a_row_by_hand():
     np.testing.assert_allclose(row.toarray(), [np.array([1, 2, 1]) / np.sqrt(6)], rtol=1e-6)
 
 
+@pytest.mark.parametrize(("overlap", "n_blocks"), [(0, 3 * 2), (0.5, 5 * 3), (2 / 3, 7 * 4), (0.667, 7 * 4)])
+def test_blocks_overlap_by_as_much_as_asked(overlap, n_blocks):
+    # 96 × 64 pixels and blocks of 32: 3 × 2 side by side, and with steps of 16 or 32/3 so many more in between.
+    encoder = Visterms(block=1 / 3, scales=(1.0,), colours=2, codebook=4, overlap=overlap).fit([scene("dots", 0)] * 40)
+    codes = pixel_codes(scene("dots", 0), np.zeros(32_768, np.uint8))
+    assert encoder._cutter().count(codes, 0) == n_blocks
+    assert len(encoder._cutter().points(codes, 0)) == n_blocks
+
+
+def test_rows_that_were_stored_before_the_overlap_could_be_chosen_keep_their_fingerprint():
+    assert Visterms(overlap=0.75).fingerprint != Visterms().fingerprint == "264bbc76b3c22d42"
+
+
 @pytest.mark.parametrize(
     ("params", "message"),
     [
@@ -138,6 +152,8 @@ def test_a_row_by_hand():
         ({"codebook": 0}, "codebook is 0; expected a whole number of 1 or more"),
         ({"neighbours": 1.5}, "neighbours is 1.5"),
         ({"colour_space": "hsv"}, "expected one of lab, rgb"),
+        ({"overlap": 0.4}, "overlap is 0.4; expected 0, or 1 - 1/n for a whole n up to 8"),
+        ({"overlap": 1.0}, "overlap is 1.0"),
         ({"softness": float("nan")}, "softness is nan"),
     ],
 )

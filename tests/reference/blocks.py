@@ -42,11 +42,11 @@ def pixel(gray, row, col):
     return float(gray[min(max(row, 0), gray.shape[0] - 1), min(max(col, 0), gray.shape[1] - 1)])
 
 
-def block_histograms(texture, colour, n_colours, rows, cols):
-    """Count the codes in every block of 2 × 2 cells."""
+def block_histograms(texture, colour, n_colours, rows, cols, block_cells=2):
+    """Count the codes in every block of `block_cells` × `block_cells` cells."""
     histograms = []
-    for top, bottom in spans(rows):
-        for left, right in spans(cols):
+    for top, bottom in spans(rows, block_cells):
+        for left, right in spans(cols, block_cells):
             block = (slice(top, bottom), slice(left, right))
             of_texture = np.bincount(texture[block].ravel(), minlength=59)
             of_colour = np.bincount(colour[block].ravel(), minlength=n_colours)
@@ -54,10 +54,9 @@ def block_histograms(texture, colour, n_colours, rows, cols):
     return np.array(histograms)
 
 
-def spans(edges):
-    if len(edges) == 2:
-        return [(edges[0], edges[1])]
-    return [(edges[i], edges[i + 2]) for i in range(len(edges) - 2)]
+def spans(edges, n):
+    n = min(n, len(edges) - 1)
+    return [(edges[i], edges[i + n]) for i in range(len(edges) - n)]
 
 
 def nearest_words(points, codebook, n_nearest):

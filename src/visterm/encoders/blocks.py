@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.core.errors import UserError
 from visterm.kernels.blocks import block_edges, block_histograms
 from visterm.kernels.colour import colour_codes, gray_levels
 from visterm.kernels.texture import N_PATTERNS, lbp_codes
+
+
+MOST_CELLS = 8
+"""Along the side of a block: a pixel is then in 64 blocks of each scale."""
+
+ROUNDED = 1e-3
+"""How far from 1 - 1/n an overlap may be written."""
 
 
 class Codes(NamedTuple):
@@ -33,6 +41,23 @@ def pixel_codes(pixels: NDArray[np.uint8], table: NDArray[np.uint8]) -> Codes:
     return Codes(lbp_codes(gray_levels(pixels)), colour_codes(pixels, table))
 
 
+def cells_of_overlap(overlap: Any) -> int:
+    """Give the cells along the side of blocks that overlap by so much: n for 1 - 1/n.
+
+    Raises
+    ------
+    UserError
+        If there is no such n.
+    """
+    if isinstance(overlap, int | float | np.number) and not isinstance(overlap, bool) and 0 <= overlap < 1:
+        n = round(1 / (1 - overlap))
+        if n <= MOST_CELLS and abs(overlap - (1 - 1 / n)) < ROUNDED:
+            return n
+    raise UserError(
+        f"overlap is {overlap!r}; expected 0, or 1 - 1/n for a whole n up to {MOST_CELLS}: 0.5, 0.667, 0.75, 0.8, ..."
+    )
+
+
 @dataclass(frozen=True)
 class BlockCutter:
     """Cuts images into overlapping blocks, and describes each by a point.
@@ -46,22 +71,27 @@ class BlockCutter:
         Points are square roots of histograms.
     texture_weight : float
         What the texture part of points is multiplied with.
+    block_cells : int
+        Steps from one block to the next along the side of a block (see `cells_of_overlap`).
     """
 
     sides: tuple[float, ...]
     n_colours: int
     root: bool
     texture_weight: float
+    block_cells: int = 2
 
     def count(self, codes: Codes, scale: int) -> int:
         """Say how many blocks an image has at a scale."""
         rows, cols = self._edges(codes, scale)
-        return max(1, len(rows) - 2) * max(1, len(cols) - 2)
+        return max(1, len(rows) - self.block_cells) * max(1, len(cols) - self.block_cells)
 
     def points(self, codes: Codes, scale: int) -> NDArray[np.float32]:
         """Describe the blocks of an image at a scale, row by row, shape (n_blocks, 59 + n_colours)."""
         rows, cols = self._edges(codes, scale)
-        points: NDArray[np.float32] = block_histograms(codes.texture, codes.colour, self.n_colours, rows, cols)
+        points: NDArray[np.float32] = block_histograms(
+            codes.texture, codes.colour, self.n_colours, rows, cols, self.block_cells
+        )
         if self.root:
             np.sqrt(points, out=points)
         points[:, :N_PATTERNS] *= np.float32(self.texture_weight)
@@ -69,5 +99,5 @@ class BlockCutter:
 
     def _edges(self, codes: Codes, scale: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         height, width = codes.texture.shape
-        stride = max(height, width) * self.sides[scale] / 2
+        stride = max(height, width) * self.sides[scale] / self.block_cells
         return block_edges(height, stride), block_edges(width, stride)

@@ -16,7 +16,7 @@ from visterm.core.progress import Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import RandomState
 from visterm.encoders.base import Encoder, Pixels
-from visterm.encoders.blocks import BlockCutter, Codes, pixel_codes
+from visterm.encoders.blocks import BlockCutter, Codes, cells_of_overlap, pixel_codes
 from visterm.encoders.codebook import assign_words, learn_codebook
 from visterm.encoders.words import WordFinder
 from visterm.kernels.colour import colour_table, lab_from_rgb
@@ -32,12 +32,14 @@ CODEBOOK_STEPS = 10
 BLOCKS_A_WORD = 10
 """The least number of sampled blocks for each word of the codebook."""
 SPACES = ("lab", "rgb")
+OVERLAP = 0.5
+"""The overlap of the papers."""
 
 
 class Visterms(Encoder):
     """Bags of visual words, as in section IV-B of the PAMIR paper [1]_ and 6.2 of the WSABIE paper [2]_.
 
-    A photo is cut into square blocks at a few scales, each overlapping the next by half. A block is described by two
+    A photo is cut into square blocks at a few scales, each overlapping the next (by half). A block is described by two
     histograms: of the uniform LBP(8,2) codes of its pixels' brightness (texture, 59 bins) and of their nearest codebook
     colours. k-means on the training blocks gives each scale its visual words, the visterms; a block counts for the few
     words that are nearest to it. The row of an image is, for each visterm, ``√tf · idf``, divided by the row's length,
@@ -55,6 +57,9 @@ class Visterms(Encoder):
     scales : sequence of float
         Blocks are also cut at these multiples of `block`. Small blocks see texture and cost time, large ones see
         how things lie beside each other.
+    overlap : float
+        Share of a block's side that the next block covers too: 0, 1/2, 2/3, 3/4, ..., so that all pixels but those at
+        the border are in equally many blocks. More cuts more blocks, which costs time.
     colours : int
         Colours in the colour codebook, at most 256.
     colour_space : {"lab", "rgb"}
@@ -118,6 +123,7 @@ class Visterms(Encoder):
         *,
         block: float = 1 / 6,
         scales: Sequence[float] = (0.5, 1.0, 2.0),
+        overlap: float = OVERLAP,
         colours: int = 50,
         colour_space: str = "lab",
         codebook: int = 10_000,
@@ -134,6 +140,7 @@ class Visterms(Encoder):
     ) -> None:
         self.block = block
         self.scales = scales
+        self.overlap = overlap
         self.colours = colours
         self.colour_space = colour_space
         self.codebook = codebook
@@ -163,6 +170,10 @@ class Visterms(Encoder):
     def _encode_batch(self, batch: list[Pixels]) -> sp.csr_array:
         table = self._table()
         return self._bags(lambda i: pixel_codes(batch[i], table), len(batch), self.idf_, root=self.root_terms)
+
+    def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Leave the overlap of the papers out: rows that were stored before there was a choice stay valid."""
+        return {key: value for key, value in params.items() if key != "overlap" or value != OVERLAP}
 
     def _learn_colours(self, images: list[Pixels], rng: np.random.Generator, progress: Progress) -> NDArray[np.float32]:
         drawn = []
@@ -281,7 +292,8 @@ class Visterms(Encoder):
         return tuple(self.block * float(scale) for scale in self.scales)
 
     def _cutter(self) -> BlockCutter:
-        return BlockCutter(self._sides(), len(self.colours_), self.root, self.texture_weight)
+        cells = cells_of_overlap(self.overlap)
+        return BlockCutter(self._sides(), len(self.colours_), self.root, self.texture_weight, cells)
 
     def _table(self) -> NDArray[np.uint8]:
         """Make the colour table, once for each set of learned colours."""
@@ -325,6 +337,7 @@ class Visterms(Encoder):
                 f"The largest block would be {self.block * max(sides):g} of the image's long side (block × scales); "
                 "expected 1 at most."
             )
+        cells_of_overlap(self.overlap)
         if self.colour_space not in SPACES:
             raise UserError(f"colour_space is {self.colour_space!r}; expected one of {', '.join(SPACES)}.")
 

@@ -19,7 +19,7 @@ def block_edges(length, stride):
     length : int
         Pixels of the side, at least 1.
     stride : float
-        Half of a block's side in pixels.
+        From the beginning of a block to that of the next, in pixels.
 
     Returns
     -------
@@ -31,8 +31,8 @@ def block_edges(length, stride):
     return np.rint(np.linspace(0, length, n_cells + 1)).astype(np.int64)
 
 
-def block_histograms(texture, colour, n_colours, rows, cols):
-    """Count texture and colour codes in all blocks of 2 × 2 neighbouring cells.
+def block_histograms(texture, colour, n_colours, rows, cols, block_cells=2):
+    """Count texture and colour codes in all blocks of some × some neighbouring cells.
 
     Parameters
     ----------
@@ -42,7 +42,9 @@ def block_histograms(texture, colour, n_colours, rows, cols):
         Codes below `n_colours`.
     n_colours : int
     rows, cols : ndarray of int64
-        Edges of the cells, from `block_edges`. Where a side has one cell, blocks are one cell long there.
+        Edges of the cells, from `block_edges`. Where a side has fewer cells than a block, blocks have all of them.
+    block_cells : int
+        Cells along the side of a block, at least 1: with 2, blocks overlap by half.
 
     Returns
     -------
@@ -52,14 +54,21 @@ def block_histograms(texture, colour, n_colours, rows, cols):
     down, across = len(rows) - 1, len(cols) - 1
     cells = np.zeros((down, across, N_PATTERNS + n_colours), np.int32)
     _count_cells(texture, colour, rows, cols, cells)
-    blocks = cells
-    if down > 1:
-        blocks = blocks[:-1] + blocks[1:]
-    if across > 1:
-        blocks = blocks[:, :-1] + blocks[:, 1:]
+    blocks = _sums_of_neighbours(cells, block_cells)
+    blocks = _sums_of_neighbours(blocks.swapaxes(0, 1), block_cells).swapaxes(0, 1)
     blocks = blocks.reshape(-1, N_PATTERNS + n_colours)
     pixels = blocks[:, :N_PATTERNS].sum(axis=1, keepdims=True, dtype=np.int64)
     return blocks.astype(np.float32) / pixels.astype(np.float32)
+
+
+def _sums_of_neighbours(cells, n):
+    """Add up each `n` cells that follow each other along the first axis, or all where there are fewer."""
+    n = min(n, len(cells))
+    ends = len(cells) - n + 1
+    sums = cells[:ends]
+    for step in range(1, n):
+        sums = sums + cells[step : step + ends]
+    return sums
 
 
 @njit(cache=True, nogil=True)
