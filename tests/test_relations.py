@@ -11,7 +11,7 @@ from visterm.core.errors import DataError, TooLargeError, UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data import relations
 from visterm.data.relations import IsA, read_is_a, sibling_sets, write_is_a
-from visterm.data.wordnet import DEBIAN, WordNet, is_a_relations
+from visterm.data.wordnet import DEBIAN, WordNet, is_a_relations, read_relations
 
 
 def written(folder, text, name="isa.csv", encoding="utf-8"):
@@ -194,6 +194,12 @@ def test_relations_of_a_vocabulary_use_the_first_senses_asked_for(folder):
     np.testing.assert_array_equal(sibling_sets(is_a_relations(wordnet, tags, senses=2), tags).toarray(), expected)
     with pytest.raises(UserError, match="senses is 0"):
         is_a_relations(wordnet, tags, senses=0)
+
+
+def test_relations_come_from_a_csv_or_from_a_folder_of_wordnet(folder, tmp_path):
+    tags = ["polar bears", "Brown bear", "peak"]
+    assert read_relations(folder, tags) == is_a_relations(WordNet(folder), tags)
+    assert read_relations(written(tmp_path, "tuna,fish\n"), tags) == [IsA("tuna", "fish")]
 
 
 def test_a_folder_without_wordnet_says_where_debian_has_it(tmp_path):

@@ -13,7 +13,8 @@ from visterm.core.errors import DataError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Skipped
 from visterm.data.corpus import Corpus
-from visterm.data.relations import read_is_a, sibling_sets
+from visterm.data.relations import sibling_sets
+from visterm.data.wordnet import read_relations
 from visterm.metrics import check_metrics, evaluate
 
 DEFAULT_METRICS = ("map", "p@1", "p@5", "r@5", "f1@5", "tag_p@5", "tag_r@5", "tag_f1@5", "n_plus@5", "word_map", "auc")
@@ -49,17 +50,17 @@ def evaluate_tagger(
     metrics : sequence of str
         Names from ``visterm metrics``.
     isa : Path, optional
-        A CSV of child,parent: which tags are siblings, for ``psib@k``.
+        Which tags are siblings, for ``psib@k``: a CSV of child,parent, or the folder of WordNet's database files.
     progress : Progress
         Told of each image.
 
     Raises
     ------
     DataError
-        If there is nothing to measure on, or the CSV cannot be used.
+        If there is nothing to measure on, or the relations cannot be used.
     """
     check_metrics(metrics, siblings=isa is not None)
-    siblings = None if isa is None else sibling_sets(read_is_a(isa), tagger.vocabulary)
+    siblings = None if isa is None else sibling_sets(read_relations(isa, tagger.vocabulary.tags), tagger.vocabulary)
     if len(corpus) == 0:
         raise DataError("There are no images to measure on. Check --split and the tag file.")
     X, Y, skipped = encode_corpus(tagger.encoder, corpus, tagger.vocabulary, progress)

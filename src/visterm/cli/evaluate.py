@@ -32,7 +32,11 @@ def evaluate(
     ] = None,
     isa: Annotated[
         Path | None,
-        typer.Option(help="A CSV of child,parent: which tags are siblings, for psib@5.", show_default=False),
+        typer.Option(
+            help="Which tags are siblings, for psib@5: a CSV of child,parent, or WordNet's folder "
+            "(Debian: /usr/share/wordnet).",
+            show_default=False,
+        ),
     ] = None,
     json: options.Json = False,
     jobs: options.Jobs = None,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import clean_tag
-from visterm.data.relations import IsA
+from visterm.data.relations import IsA, read_is_a
 
 DEBIAN = "/usr/share/wordnet"
 
@@ -167,6 +167,17 @@ class WordNet:
                 f"WordNet's {name} cannot be read from {self._folder} ({error.strerror}). Give the folder of its "
                 f"database files; Debian's package wordnet-base has it at {DEBIAN}."
             ) from error
+
+
+def read_relations(path: str | os.PathLike[str], tags: Iterable[str]) -> list[IsA]:
+    """Read what tags are kinds of: from an is-a CSV, or from a folder of WordNet's files, where each tag is looked up.
+
+    Raises
+    ------
+    DataError
+        If the file or the folder cannot be used.
+    """
+    return is_a_relations(WordNet(path), tags) if Path(path).is_dir() else read_is_a(path)
 
 
 def is_a_relations(wordnet: WordNet, tags: Iterable[str], *, senses: int = 1) -> list[IsA]:
