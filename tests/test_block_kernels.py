@@ -111,13 +111,14 @@ def test_histograms_of_blocks_are_shares_of_the_pixels_that_they_cover(shape, st
     np.testing.assert_allclose(found, slow.block_histograms(texture, colour, 7, rows, cols, block_cells), atol=1e-6)
 
 
+@pytest.mark.parametrize("most", [1, 4])
 @pytest.mark.parametrize("n_words", [1, 5, 64, WORDS + 70])
 @pytest.mark.parametrize("n_points", [1, TILE, TILE + 3])
-def test_nearest_words_are_those_of_all_distances_sorted(n_words, n_points):
+def test_nearest_words_are_those_of_all_distances_sorted(n_words, n_points, most):
     rng = np.random.default_rng(6)
     points = rng.normal(size=(n_points, 8)).astype(np.float32)
     codebook = rng.normal(size=(n_words, 8)).astype(np.float32)
-    n_nearest = min(4, n_words)
+    n_nearest = min(most, n_words)
     words, scores = nearest_words(points, prepare_codebook(codebook), n_nearest)
     np.testing.assert_array_equal(words, slow.nearest_words(points, codebook, n_nearest))
     chosen = codebook[words]
@@ -130,6 +131,8 @@ def test_of_equally_near_words_the_first_come_first():
     codebook = np.tile(np.array([[1, 0], [0, 1]], np.float32), (90, 1))
     words, _ = nearest_words(points, prepare_codebook(codebook), 5)
     np.testing.assert_array_equal(words, [[0, 1, 2, 3, 4]] * 3)
+    words, _ = nearest_words(points, prepare_codebook(np.zeros((WORDS + 1, 2), np.float32)))
+    np.testing.assert_array_equal(words, [[0]] * 3)
 
 
 def test_points_are_added_to_their_words_and_strays_to_none():
