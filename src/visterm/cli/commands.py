@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from visterm.cli import annotate, demo, evaluate, fit, index, info, lists, neighbours, reproduce, search, tune
+from visterm.cli import annotate, demo, evaluate, explain, fit, index, info, lists, neighbours, reproduce, search, tune
 
 app = typer.Typer(
     name="visterm",
@@ -34,6 +34,7 @@ def visterm(
 app.command("fit", epilog=fit.EXAMPLES)(fit.fit)
 app.command("tune", epilog=tune.EXAMPLES)(tune.tune)
 app.command("annotate", epilog=annotate.EXAMPLES)(annotate.annotate)
+app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command("index", epilog=index.EXAMPLES)(index.index)
 app.command("search", epilog=search.EXAMPLES, context_settings={"ignore_unknown_options": False})(search.search)

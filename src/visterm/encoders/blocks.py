@@ -13,7 +13,6 @@ from visterm.kernels.blocks import block_edges, block_histograms
 from visterm.kernels.colour import colour_codes, gray_levels
 from visterm.kernels.texture import N_PATTERNS, lbp_codes
 
-
 MOST_CELLS = 8
 """Along the side of a block: a pixel is then in 64 blocks of each scale."""
 
@@ -97,7 +96,29 @@ class BlockCutter:
         points[:, :N_PATTERNS] *= np.float32(self.texture_weight)
         return points
 
+    def boxes(self, codes: Codes, scale: int) -> NDArray[np.float64]:
+        """Say where the blocks of an image lie at a scale, in the order of `points`.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_blocks, 4)
+            Left, top, right and bottom, as shares of the image's width and height.
+        """
+        height, width = codes.texture.shape
+        rows, cols = self._edges(codes, scale)
+        top, bottom = _ends(rows / height, self.block_cells)
+        left, right = _ends(cols / width, self.block_cells)
+        shape = (len(top), len(left))
+        sides = (left[None, :], top[:, None], right[None, :], bottom[:, None])
+        return np.stack([np.broadcast_to(side, shape).ravel() for side in sides], axis=1)
+
     def _edges(self, codes: Codes, scale: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         height, width = codes.texture.shape
         stride = max(height, width) * self.sides[scale] / self.block_cells
         return block_edges(height, stride), block_edges(width, stride)
+
+
+def _ends(edges: NDArray[np.float64], block_cells: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Give where blocks begin and end along one side: all cells are one block where there are fewer than it has."""
+    cells = min(block_cells, len(edges) - 1)
+    return edges[:-cells], edges[cells:]

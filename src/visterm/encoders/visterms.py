@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -10,14 +11,18 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.errors import UserError
 from visterm.core.progress import Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import RandomState
+from visterm.data.images import read_image
 from visterm.encoders.base import Encoder, Pixels
 from visterm.encoders.blocks import BlockCutter, Codes, cells_of_overlap, pixel_codes
 from visterm.encoders.codebook import assign_words, learn_codebook
+from visterm.encoders.places import Places
+from visterm.encoders.visterm_places import block_places
 from visterm.encoders.words import WordFinder
 from visterm.kernels.colour import colour_table, lab_from_rgb
 from visterm.kernels.nearest import prepare_codebook
@@ -154,6 +159,19 @@ class Visterms(Encoder):
         self.random_state = random_state
         self.batch_size = batch_size
         self.n_jobs = n_jobs
+
+    def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
+        """Take the row of one image apart by the blocks that it comes from.
+
+        Raises
+        ------
+        ImageError
+            If the image cannot be read.
+        """
+        check_is_fitted(self)
+        codes = pixel_codes(read_image(image, max_side=self._max_side), self._table())
+        with one_blas_thread():
+            return block_places(codes, self._finder(), self.idf_, root=self.root_terms)
 
     @property
     def _max_side(self) -> int:

@@ -19,3 +19,11 @@ class AddsTags(Protocol):
 
     def add_tags(self, X: Any, Y_new: Any) -> Self:
         """Learn the rows of new tags, which follow the old ones."""
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """Says what each feature gave to a score, because its scores are linear in the features."""
+
+    def explain(self, x: Any, tag: int) -> Any:
+        """Give the `FeatureShares` of one image and tag: what sums to the score."""

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.types import Matrix
-from visterm.models.base import Annotator
+from visterm.models.explaining import LinearScores
 
 
-class EmbeddingAnnotator(Annotator):
+class EmbeddingAnnotator(LinearScores):
     """Scores a tag by ``(x · image_map_) · tag_rows_[tag]``; a new model writes `_fit`.
 
     Attributes
@@ -29,3 +29,8 @@ class EmbeddingAnnotator(Annotator):
         if self.tag_rows_.shape[1] == rows.shape[1]:
             return rows
         return np.hstack([rows, np.full((len(rows), 1), self.constant_, np.float32)])
+
+    def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
+        dim = self.image_map_.shape[1]
+        row = self.tag_rows_[tag].astype(np.float64)
+        return self.image_map_.astype(np.float64) @ row[:dim], self.constant_ * float(row[dim:].sum())

@@ -15,7 +15,9 @@ from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, RandomState
+from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
+from visterm.models.explaining import LinearScores
 from visterm.models.mixing import best_mix
 from visterm.models.stopping import hold_out
 
@@ -28,7 +30,7 @@ SAMPLE_BYTES = 2**28
 """Scores of all members held at a time: where there are very many tags, fewer images are looked at."""
 
 
-class Ensemble(Annotator):
+class Ensemble(LinearScores):
     """Scores a tag by the weighted sum of what other models say: ``Σ_m λ_m (s_m - μ_m) / σ_m``.
 
     ``s_m`` is the score of member m, ``μ_m`` and ``σ_m`` the mean and the standard deviation of its scores of all tags
@@ -148,6 +150,21 @@ class Ensemble(Annotator):
         if any(sp.issparse(part) for part in rows):
             return sp.csr_array(sp.hstack(rows, format="csr"), dtype=np.float32)
         return np.hstack(rows)
+
+    def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
+        factors = self.weights_ / self.scales_
+        weights = np.zeros(self.n_features_in_)
+        constant = -float(factors @ self.means_)
+        nothing = sp.csr_array((1, self.n_features_in_), dtype=np.float32)
+        for member, factor in zip(self.members_, factors, strict=True):
+            if not isinstance(member, Explains):
+                raise UserError(
+                    f"The ensemble has the member '{MODELS.name_of(member)}', whose scores are no sum over features."
+                )
+            scorer = member.explain(nothing, tag)
+            weights += factor * scorer.weights
+            constant += factor * scorer.constant
+        return weights, constant
 
     def _listed(self) -> list[Any]:
         given = DEFAULT_MEMBERS if self.members is None else self.members

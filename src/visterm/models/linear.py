@@ -7,10 +7,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.types import Matrix
-from visterm.models.base import Annotator
+from visterm.models.explaining import LinearScores
 
 
-class LinearAnnotator(Annotator):
+class LinearAnnotator(LinearScores):
     """Scores a tag by ``x · w + b``; a new model writes `_fit`, which calls `_keep`.
 
     Fitted on sparse features, or on no more features than tags, the space is that of the features: ``u = [x, 1]``,
@@ -40,3 +40,9 @@ class LinearAnnotator(Annotator):
             ones = np.ones((X.shape[0], 1), np.float32)
             return sp.csr_array(sp.hstack([X, ones], format="csr")) if sp.issparse(X) else np.hstack([X, ones])
         return np.asarray(X @ self.weights_ + self.intercept_, np.float32)
+
+    def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
+        if hasattr(self, "tag_rows_"):
+            row = self.tag_rows_[tag].astype(np.float64)
+            return row[:-1], float(row[-1])
+        return self.weights_[:, tag].astype(np.float64), float(self.intercept_[tag])

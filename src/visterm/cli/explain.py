@@ -1,0 +1,72 @@
+"""`visterm explain`: which places of a photo speak for a tag, and which against it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from visterm.cli import options
+from visterm.cli.output import emit, say, show, table
+
+if TYPE_CHECKING:
+    from visterm.app.explain import Explanation
+
+EXAMPLES = "Examples:  visterm explain run photo.jpg beach -o heat.png   ·   visterm explain run photo.jpg beach --json"
+
+
+def explain(
+    run: options.Run,
+    image: Annotated[Path, typer.Argument(help="An image.", show_default=False)],
+    tag: Annotated[str, typer.Argument(help="A tag of the run.", show_default=False)],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Draw the shares over the photo, as a PNG file.", show_default=False),
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=0, help="Features and places listed; 0 for all.")] = 5,
+    json: options.Json = False,
+    jobs: options.Jobs = None,
+) -> None:
+    """Show what each visterm and each block of a photo gave to a tag's score; the shares sum to it.
+
+    For models whose scores are sums over features (ridge, wsabie, warp_linear, ...), on visterms and on networks that
+    end in average pooling.
+    """
+    from visterm.app.explain import explain as explain_score
+    from visterm.app.tagger import Tagger
+
+    found = explain_score(Tagger.load(run, n_jobs=jobs), image, tag)
+    if output is not None:
+        from visterm.app.heat_map import SIDE, draw_heat
+        from visterm.data.images import read_image
+
+        draw_heat(read_image(image, max_side=SIDE), found, output)
+        say(f"The shares are drawn in {output}")
+    if json:
+        emit(found.as_dict())
+    else:
+        _show(found, k)
+
+
+def _show(found: Explanation, k: int) -> None:
+    show(f"{found.image}: {found.tag} {found.score:.3f}, place {found.rank:,} of {found.n_tags:,} tags")
+    of_places = sum(place.share for place in found.places)
+    rows = [[f"all {len(found.places):,} {found.place}s of the picture", f"{of_places:+.4f}"]]
+    rows += [[f"no place: {name}", f"{share:+.4f}"] for name, share in found.elsewhere.items()]
+    show("")
+    table(rows, ["what gave to the score", "share"])
+    show("")
+    table(
+        [[str(item.feature), f"{item.share:+.4f}", str(item.places)] for item in found.features[: k or None]],
+        [found.feature, "share", f"{found.place}s"],
+    )
+    show("")
+    strongest = sorted(found.places, key=lambda place: -abs(place.share))[: k or None]
+    table(
+        [
+            [*(f"{side:.0f}" for side in (place.left, place.top, place.right, place.bottom)), f"{place.share:+.4f}"]
+            for place in strongest
+        ],
+        ["left", "top", "right", "bottom", f"share of the {found.place}"],
+    )

@@ -1,0 +1,73 @@
+"""What each feature of an image gave to the score of a tag, for models whose scores are linear in the features."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from visterm.core.errors import ShapeError, UserError
+from visterm.models.base import Annotator
+
+
+class FeatureShares(NamedTuple):
+    """A score taken apart: ``Σ shares + constant``.
+
+    Attributes
+    ----------
+    shares : ndarray of float64, shape (n_features,)
+        The image's features times `weights`.
+    weights : ndarray of float64, shape (n_features,)
+        What the tag's score gains with each feature.
+    constant : float
+        What the tag scores on an image without any feature: its bias.
+    """
+
+    shares: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    constant: float
+
+
+class LinearScores(Annotator):
+    """An annotator whose scores are ``x · w_tag + b_tag``; a new one writes `_scorer`."""
+
+    def explain(self, x: Any, tag: int) -> FeatureShares:
+        """Say what each feature gave to a tag's score.
+
+        Parameters
+        ----------
+        x : array-like or sparse, shape (1, n_features)
+            One image.
+        tag : int
+            Column of the tag in `Y`.
+
+        Returns
+        -------
+        FeatureShares
+            They sum to the score of `decision_function`, up to its rounding to float32.
+
+        Raises
+        ------
+        ShapeError
+            If `x` is not one image.
+        UserError
+            If there is no such tag, or the score is not linear after all: that of an `Ensemble` with another model in
+            it.
+        """
+        check_is_fitted(self)
+        x = self._check_features(x)
+        if x.shape[0] != 1:
+            raise ShapeError(f"x has {x.shape[0]} rows; expected one image, shape (1, {self.n_features_in_}).")
+        if not 0 <= tag < self.n_tags_:
+            raise UserError(f"tag is {tag}; expected a column of Y, from 0 to {self.n_tags_ - 1}.")
+        weights, constant = self._scorer(int(tag))
+        row = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)[0]
+        return FeatureShares(row * weights, weights, constant)
+
+    @abstractmethod
+    def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
+        """Give the weights of the features, shape (n_features,), and the bias of a tag."""

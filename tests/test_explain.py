@@ -1,0 +1,266 @@
+"""The shares of features and of places sum to the score, and are painted where they come from."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from PIL import Image
+
+from visterm.app.explain import Explanation, Place, explain
+from visterm.app.heat_map import draw_heat, heat
+from visterm.app.tagger import Tagger
+from visterm.core.errors import ImageError, ShapeError, UnknownNameError, UserError
+from visterm.core.tables import MODELS
+from visterm.data.images import read_image
+from visterm.encoders.blocks import pixel_codes
+from visterm.encoders.visterms import Visterms
+from visterm.models.abilities import Explains
+from visterm.models.ensemble import Ensemble
+from visterm.models.knn import Knn
+from visterm.models.ridge import Ridge
+
+EXPLAINING = [name for name in MODELS.names() if hasattr(MODELS.load(name), "explain")]
+SMALL = {"colours": 8, "codebook": 60, "sample_blocks": 3000, "n_jobs": 1}
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    """Noise: grey, red at the left half, or blue at the top half."""
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(90, 160, (30, 48, 72, 3), np.uint8)
+    drawn[10:20, :, :36] = rng.integers(0, 40, (10, 48, 36, 3)) + np.array([200, 0, 0])
+    drawn[20:, :24] = rng.integers(0, 40, (10, 24, 72, 3)) + np.array([0, 0, 200])
+    return list(drawn)
+
+
+TAGS = [["grey"]] * 10 + [["red"]] * 10 + [["blue"]] * 10
+
+
+def fitted(pictures, model, params=None, **settings):
+    tagger = Tagger(model=model, encoder_params={**SMALL, **settings}, model_params=params, n_jobs=1)
+    return tagger.fit(pictures, tags=TAGS)
+
+
+@pytest.fixture(scope="module")
+def tagger(pictures):
+    return fitted(pictures, "ridge")
+
+
+def sum_of(found):
+    return sum(place.share for place in found.places) + sum(found.elsewhere.values())
+
+
+@pytest.mark.parametrize("name", EXPLAINING)
+@pytest.mark.parametrize("kind", ["sparse", "dense, few features", "dense, many features"])
+def test_the_shares_of_the_features_sum_to_the_score_of_every_model_that_explains(name, kind):
+    cls = MODELS.load(name)
+    rng = np.random.default_rng(1)
+    X = rng.random((40, 3 if kind == "dense, few features" else 9)).astype(np.float32)
+    X[X < 0.4] = 0
+    Y = (rng.random((40, 5)) < 0.4).astype(np.float32)
+    Y[np.arange(40), np.arange(40) % 5] = 1
+    data = sp.csr_array(X) if kind == "sparse" else X
+    model = cls(**cls.test_params).fit(data, Y)
+    assert isinstance(model, Explains)
+    scores = model.decision_function(data[:4])
+    for image in range(4):
+        for tag in range(5):
+            found = model.explain(data[[image]], tag)
+            np.testing.assert_allclose(found.shares.sum() + found.constant, scores[image, tag], atol=1e-5)
+            np.testing.assert_allclose(found.shares, X[image] * found.weights)
+
+
+def test_models_that_explain_are_those_of_weights_and_of_embeddings():
+    assert {"wsabie", "warp_linear", "ridge", "pamir_ia", "one_vs_rest", "vse_ens", "ensemble"} <= set(EXPLAINING)
+    assert {"knn", "rp_knn", "prior"}.isdisjoint(EXPLAINING)
+
+
+def test_the_bias_of_an_embedding_is_its_constant_share():
+    rng = np.random.default_rng(0)
+    X, Y = rng.random((60, 6)).astype(np.float32), (rng.random((60, 4)) < 0.5).astype(np.float32)
+    model = MODELS.create("wsabie", dim=4, epochs=5, bias=1.0, n_jobs=1).fit(X, Y)
+    found = model.explain(np.zeros((1, 6)), 2)
+    assert found.constant != 0
+    np.testing.assert_allclose(found.constant, model.decision_function(np.zeros((1, 6)))[0, 2], rtol=1e-5)
+
+
+def test_an_ensemble_with_a_member_that_cannot_explain_says_which():
+    rng = np.random.default_rng(0)
+    X, Y = rng.random((30, 4)).astype(np.float32), (rng.random((30, 3)) < 0.5).astype(np.float32)
+    model = Ensemble(members=[Ridge(alpha=1), Knn(n_neighbors=3, power=1)], weights=[1, 1]).fit(X, Y)
+    with pytest.raises(UserError, match="member 'knn'"):
+        model.explain(X[:1], 0)
+
+
+def test_explaining_two_images_or_an_unknown_tag_is_refused():
+    rng = np.random.default_rng(0)
+    X, Y = rng.random((30, 4)).astype(np.float32), (rng.random((30, 3)) < 0.5).astype(np.float32)
+    model = Ridge(alpha=1.0).fit(X, Y)
+    with pytest.raises(ShapeError, match="x has 2 rows"):
+        model.explain(X[:2], 0)
+    with pytest.raises(UserError, match="tag is 3; expected a column of Y, from 0 to 2"):
+        model.explain(X[:1], 3)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"neighbours": 1, "root_terms": False}, {"scales": (0.5, 2.0), "neighbours": 70}, {"overlap": 0}]
+)
+def test_what_the_blocks_gave_sums_to_the_row(pictures, settings):
+    encoder = Visterms(**{**SMALL, **settings}).fit(pictures)
+    for picture in (pictures[0], pictures[15], np.ascontiguousarray(pictures[25][:3, :2])):
+        seen = encoder.places(picture)
+        assert seen.rows.shape == (len(seen.boxes), len(encoder.codebook_))
+        assert (seen.rows.data > 0).all()
+        row = encoder.transform([picture]).toarray()[0]
+        np.testing.assert_allclose(seen.rows.sum(axis=0) + seen.elsewhere, row, atol=1e-6)
+
+
+def test_a_block_gives_in_proportion_to_what_it_counts_for_a_visterm(pictures):
+    encoder = Visterms(**SMALL, scales=(1.0,), neighbours=1).fit(pictures)
+    seen = encoder.places(pictures[12])
+    row = encoder.transform([pictures[12]]).toarray()[0]
+    given = seen.rows.toarray()
+    for visterm in np.flatnonzero(row):
+        blocks = np.flatnonzero(given[:, visterm])
+        np.testing.assert_allclose(given[blocks, visterm], row[visterm] / len(blocks), rtol=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{}, {"overlap": 0}, {"overlap": 0.75, "scales": (2.0,)}])
+@pytest.mark.parametrize("shape", [(48, 72), (72, 48), (5, 60), (3, 3)])
+def test_boxes_are_where_the_blocks_were_counted(settings, shape, pictures):
+    encoder = Visterms(**{**SMALL, **settings}).fit(pictures)
+    photo = np.random.default_rng(3).integers(0, 256, (*shape, 3), np.uint8)
+    codes = pixel_codes(photo, encoder._table())
+    cutter = encoder._cutter()
+    for scale in range(len(encoder.scales)):
+        points = cutter.points(codes, scale)
+        boxes = np.rint(cutter.boxes(codes, scale) * [shape[1], shape[0], shape[1], shape[0]]).astype(int)
+        assert len(points) == len(boxes)
+        for point, (left, top, right, bottom) in zip(points, boxes, strict=True):
+            counts = np.bincount(codes.colour[top:bottom, left:right].ravel(), minlength=cutter.n_colours)
+            np.testing.assert_allclose(point[59:] ** 2, counts / counts.sum(), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model", "params"),
+    [
+        ("ridge", {}),
+        ("warp_linear", {"epochs": 5}),
+        ("wsabie", {"dim": 8, "epochs": 5, "bias": 1.0}),
+        ("ensemble", {"members": [["ridge", {}], ["wsabie", {"dim": 4, "epochs": 3}]], "weights": [1, 2]}),
+    ],
+)
+def test_the_shares_of_the_blocks_and_of_no_place_sum_to_the_score(pictures, model, params):
+    tagger = fitted(pictures, model, params)
+    for picture in (pictures[3], pictures[13], pictures[23]):
+        scores = {tag.tag: tag.score for tag in tagger.annotate([picture], k=0).images[0].tags}
+        for number, (tag, score) in enumerate(scores.items()):
+            found = explain(tagger, picture, tag)
+            assert found.score == pytest.approx(score, abs=1e-6)
+            assert found.rank == number + 1
+            assert sum_of(found) == pytest.approx(score, abs=1e-5)
+            assert sum(item.share for item in found.features) + found.bias == pytest.approx(score, abs=1e-5)
+
+
+def test_the_half_of_the_picture_that_is_red_speaks_for_red(tagger, pictures):
+    found = explain(tagger, pictures[14], "red")
+    assert found.rank == 1
+    warmth = heat(found, (72, 48))
+    assert warmth[:, :36].sum() > 2 * abs(warmth[:, 36:].sum())
+    assert max(found.places, key=lambda place: place.share).right <= 48
+    assert explain(tagger, pictures[24], "red").score < found.score
+
+
+def test_features_come_strongest_first_with_the_number_of_their_blocks(tagger, pictures):
+    found = explain(tagger, pictures[14], "blue")
+    strengths = [abs(item.share) for item in found.features]
+    assert strengths == sorted(strengths, reverse=True)
+    seen = tagger.encoder.places(pictures[14]).rows.toarray()
+    assert [item.places for item in found.features] == [(seen[:, item.feature] > 0).sum() for item in found.features]
+
+
+def test_boxes_are_in_pixels_of_the_upright_picture_at_its_full_size(tagger, pictures, tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    path = tmp_path / "a.jpg"
+    turned = Image.fromarray(np.ascontiguousarray(np.rot90(pictures[14])))
+    turned.resize((480, 720), Image.Resampling.NEAREST).save(path, exif=exif, quality=95)
+    found = explain(tagger, path, "red")
+    assert found.size == (720, 480)
+    assert max(place.right for place in found.places) == pytest.approx(720)
+    assert max(place.bottom for place in found.places) == pytest.approx(480)
+    assert heat(found, (72, 48))[:, :36].sum() > abs(heat(found, (72, 48))[:, 36:].sum())
+
+
+def explained(places, size=(10, 10), **more):
+    given = {"image": "a", "tag": "t", "score": 1.0, "rank": 1, "n_tags": 3, "place": "block", "feature": "visterm"}
+    given |= {"features": [], "bias": 0.25, "elsewhere": {"bias": 0.25}}
+    return Explanation(**(given | more), size=size, places=places)
+
+
+def test_a_share_is_spread_evenly_over_its_rectangle_and_all_pixels_sum_to_all_shares():
+    found = explained([Place(0, 0, 4, 2, 0.8), Place(2, 0, 6, 5, -0.4)])
+    expected = np.zeros((10, 10))
+    expected[:2, :4] += 0.1
+    expected[:5, 2:6] -= 0.02
+    np.testing.assert_allclose(heat(found, (10, 10)), expected, atol=1e-12)
+    for size in [(20, 20), (7, 3), (1, 1), (33, 90)]:
+        assert heat(found, size).sum() == pytest.approx(0.4)
+
+
+def test_a_rectangle_that_ends_inside_a_pixel_covers_its_part_of_it():
+    found = explained([Place(0.5, 0, 2, 1, 0.3)], size=(3, 1))
+    np.testing.assert_allclose(heat(found, (3, 1)), [[0.1, 0.2, 0]])
+
+
+@pytest.mark.parametrize("shape", [(48, 72), (300, 20), (1, 1), (900, 1400)])
+def test_the_picture_shows_warm_colours_where_a_place_adds_and_blue_where_it_takes(tmp_path, shape):
+    height, width = shape
+    places = [Place(0, 0, width / 2, height, 0.6), Place(width / 2, 0, width, height, -0.6)]
+    photo = np.full((*shape, 3), 128, np.uint8)
+    path = tmp_path / "new" / "heat.png"
+    draw_heat(photo, explained(places, (width, height), tag="日本 sea"), path)
+    with Image.open(path) as image:
+        assert image.format == "PNG"
+        drawn = np.asarray(image.convert("RGB")).astype(int)
+    scale = 640 / max(shape)
+    across, down = max(1, round(width * scale)), max(1, round(height * scale))
+    overlay = drawn[16 : 16 + down, 32 + across : 32 + 2 * across]
+    left, right = overlay[down // 2, across // 4], overlay[down // 2, -1 - across // 4]
+    if width > 1:
+        assert left[0] > left[2] + 80
+    assert right[2] > right[0] + 80 or width == 1
+    assert (drawn[16 + down :] < 60).all(axis=2).any()  # words
+
+
+def test_a_photo_that_gives_nothing_is_drawn_too(tmp_path):
+    draw_heat(np.zeros((4, 6, 3), np.uint8), explained([Place(0, 0, 6, 4, 0.0)], (6, 4)), tmp_path / "heat.png")
+    assert (tmp_path / "heat.png").stat().st_size > 0
+
+
+def test_what_cannot_be_explained_is_refused_with_what_can(pictures):
+    with pytest.raises(UserError, match=r"model 'knn' are no sums over features.*wsabie.*ridge"):
+        explain(fitted(pictures, "knn", {"n_neighbors": 3, "power": 1}), pictures[0], "red")
+    by_name = Tagger(encoder="ids", model="ridge").fit(["a", "b", "c"], tags=[["x"], ["y"], ["x"]])
+    with pytest.raises(UserError, match=r"encoder 'ids' does not know which places.*visterms"):
+        explain(by_name, "a", "x")
+
+
+def test_an_unknown_tag_and_a_broken_file_are_named(tagger, pictures, tmp_path):
+    with pytest.raises(UnknownNameError, match="'read'"):
+        explain(tagger, pictures[0], "read")
+    (tmp_path / "a.jpg").write_bytes(b"no image")
+    with pytest.raises(ImageError, match="not an image"):
+        explain(tagger, tmp_path / "a.jpg", "red")
+
+
+def test_json_has_shares_that_sum_to_the_score(tagger, pictures):
+    found = json.loads(json.dumps(explain(tagger, pictures[14], "red").as_dict()))
+    total = sum(block["share"] for block in found["blocks"]) + sum(found["elsewhere"].values())
+    assert total == pytest.approx(found["score"], abs=1e-5)
+    assert found["visterms"][0].keys() == {"visterm", "share", "blocks"}
+    assert (found["width"], found["height"], found["rank"]) == (72, 48, 1)
+    assert read_image(pictures[14]).shape == (48, 72, 3)
