@@ -38,10 +38,15 @@ def test_an_unregistered_class_cannot_be_saved_by_name():
         MODELS.name_of(object())
 
 
-@pytest.mark.parametrize("registry", [MODELS, ENCODERS], ids=lambda r: r.kind)
-def test_every_entry_loads_and_knows_its_own_name(registry):
-    for entry in registry:
-        assert registry.name_of(object.__new__(entry.load())) == entry.name
+@pytest.mark.parametrize(
+    ("registry", "name"), [(table, name) for table in (MODELS, ENCODERS) for name in table.names()]
+)
+def test_every_entry_loads_and_knows_its_own_name(registry, name):
+    try:
+        loaded = registry.load(name)
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+    assert registry.name_of(object.__new__(loaded)) == name
 
 
 @pytest.mark.parametrize("command", [["--help"], ["models"], ["encoders"], ["metrics"], ["--version"]])

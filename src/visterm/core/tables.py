@@ -6,7 +6,7 @@ from visterm.core.registry import Entry, Registry
 
 WSABIE = "Weston, Bengio, Usunier 2010"
 PAMIR = "Grangier, Bengio 2008"
-VSE_ENS = "Guo, Zhai, Yuan, Liu, Wang 2018"
+OBJECTS_AND_PARTS = "Mesnil, Bordes, Weston, Chechik, Bengio 2014"
 VSE_ENS = "Guo, Zhai, Yuan, Liu, Wang 2018"
 
 MODELS = Registry(
@@ -44,7 +44,21 @@ ENCODERS = Registry(
         Entry(
             "visterms", "visterm.encoders.visterms:Visterms", "bag of visual words of texture and colour blocks", PAMIR
         ),
+        Entry(
+            "histograms",
+            "visterm.encoders.histograms:Histograms",
+            "spatial pyramids of colours and textons at several scales",
+            OBJECTS_AND_PARTS,
+        ),
         Entry("onnx", "visterm.encoders.onnx:Onnx", "an output of any image network in an ONNX file", extra="onnx"),
+        Entry("timm", "visterm.encoders.timm:Timm", "pooled features of any network of timm", extra="torch"),
+        Entry(
+            "open_clip",
+            "visterm.encoders.open_clip:OpenClip",
+            "an image tower of open_clip, in one space with words",
+            "Radford et al. 2021",
+            extra="torch",
+        ),
         Entry("ids", "visterm.encoders.ids:Ids", "the number of an image that has no pixels: identity rows", VSE_ENS),
     ],
     group="visterm.encoders",

@@ -106,6 +106,8 @@ class NetworkEncoder(Encoder):
 
     def _fit_sample(self, sample: Iterator[Pixels], rng: np.random.Generator, progress: Progress) -> None:
         path = self._file()
+        if not (self.root or self.centre):
+            sample = islice(sample, 1)  # there is nothing to learn but the width
         parts: list[NDArray[np.float32]] = []
         progress.start("learn the mean", None)
         try:

@@ -1,0 +1,187 @@
+"""Image towers of open_clip by name, with weights from a file, and the word vectors of their text towers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import DataError, UserError
+from visterm.core.threads import Team, resolve_jobs
+from visterm.core.types import RandomState
+from visterm.encoders.hub_cache import cached_file
+from visterm.encoders.network import NetworkEncoder
+from visterm.encoders.open_clip_model import (
+    OpenClipNetwork,
+    hub_file,
+    known_weights,
+    open_clip_name,
+    weights_config,
+)
+
+TEMPLATES = ("a photo of a {}.",)
+"""What is said of a word to the text tower, as open_clip does."""
+
+
+class OpenClip(NetworkEncoder):
+    """Feature rows from an image tower of open_clip, in the space in which its text tower has words.
+
+    Photos are prepared as open_clip says for the weights. Unlike other networks' rows these are by default neither
+    rooted nor centred: rows are the tower's vectors divided by their length, and their products with `word_vectors`
+    are the cosines that the towers were trained for.
+
+    Nothing is downloaded: without `weights`, the file of `pretrained` is taken from the hub's cache on this machine if
+    it is there, and else the error says what to get.
+
+    Parameters
+    ----------
+    network : str
+        As open_clip lists it: ``"ViT-B-32"``.
+    weights : path-like, optional
+        The file of both towers' weights, ``.safetensors`` or of torch. Of torch's only weights are read: a file that
+        holds anything else is refused, not run.
+    pretrained : str, optional
+        The name of the weights, as open_clip lists it: ``"laion2b_s34b_b79k"``. Says how photos are prepared, where
+        weights of one network differ in that, and what to look for in the hub's cache.
+    views : {"trained", "three", "whole", "centre"}
+        What of a photo is shown, as by `Onnx`; "trained" is what open_clip shows.
+    centre : bool
+        Subtract the mean over the training photos. Rows are then no longer those that words are compared with.
+    normalise : bool
+        Divide rows by their length.
+    device : str
+        "auto": a GPU if there is one; "cpu", "cuda", "cuda:1", "mps". It does not change rows beyond rounding.
+    random_state : int, RandomState, Generator or None
+        Draws the training photos from which the mean is learned, if there are more than `fit_images`.
+    batch_size : int
+        Photos held in memory at a time, and on a GPU shown at once.
+    n_jobs : int, optional
+        Threads; None is all cores. The same bytes for any number.
+
+    Attributes
+    ----------
+    centre_, rooted_, network_sha256_, network_path_
+        As of `Onnx`; `rooted_` is False, and the file is that of the weights.
+
+    References
+    ----------
+    Radford et al.: Learning transferable visual models from natural language supervision. ICML 2021.
+    """
+
+    argument = "network"
+    file_parameter = "weights"
+    speed_params = ("n_jobs", "batch_size", "device")
+    test_params: ClassVar[dict[str, Any]] = {"centre": True}
+    root = False
+
+    def __init__(
+        self,
+        *,
+        network: str | None = None,
+        weights: str | os.PathLike[str] | None = None,
+        pretrained: str | None = None,
+        views: str = "trained",
+        centre: bool = False,
+        normalise: bool = True,
+        device: str = "auto",
+        random_state: RandomState = 0,
+        batch_size: int = 32,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.network = network
+        self.weights = weights
+        self.pretrained = pretrained
+        self.views = views
+        self.centre = centre
+        self.normalise = normalise
+        self.device = device
+        self.random_state = random_state
+        self.batch_size = batch_size
+        self.n_jobs = n_jobs
+
+    def word_vectors(self, words: Sequence[str], *, templates: Sequence[str] = TEMPLATES) -> NDArray[np.float32]:
+        """Give the text tower's vector of each word: for models that score tags by vectors of their words.
+
+        No `fit` is needed. A word's vector is the mean over what the templates make of it, each of length 1.
+
+        Parameters
+        ----------
+        words : sequence of str
+            Words or tags, as people write them.
+        templates : sequence of str
+            Texts in which ``{}`` stands for the word.
+
+        Returns
+        -------
+        ndarray of float32, shape (n_words, width)
+            Of length 1 each; the width is that of the image rows. A word's vector does not depend on the others.
+
+        Raises
+        ------
+        DataError
+            If there is no word.
+        UserError
+            If there is no template, or one has no ``{}``.
+        StorageError
+            If the weights, or the tokenizer that some towers take from the hub, are not on this machine.
+        """
+        if isinstance(words, str) or len(words) == 0:
+            raise DataError(f"words is {words!r}; expected a list of at least one word.")
+        if isinstance(templates, str) or not templates or not all("{}" in template for template in templates):
+            raise UserError(f"templates is {templates!r}; expected texts with {{}} for the word, at least one.")
+        towers = cast(OpenClipNetwork, self._open())
+
+        def vector(i: int) -> NDArray[np.float32]:
+            rows = towers.text_rows([template.replace("{}", words[i]) for template in templates])
+            mean: NDArray[np.float32] = _unit(rows).mean(axis=0)
+            return _unit(mean)
+
+        n_threads = resolve_jobs(self.n_jobs) if towers.one_by_one else 1
+        with towers.running():
+            first = vector(0)  # opens the tokenizer, in one thread
+            with Team(min(n_threads, len(words))) as team:
+                return np.stack([first, *team.run(lambda i: vector(i + 1), len(words) - 1)])
+
+    def _place(self) -> str | None:
+        if self.weights is not None:
+            return os.path.abspath(self.weights)
+        if self.network is None or self.pretrained is None:
+            return None
+        place = hub_file(weights_config(open_clip_name(self.network), self.pretrained))
+        return None if place is None else cached_file(place.repo, place.names)
+
+    def _no_place(self) -> UserError:
+        name = self._network_name()
+        needs = f"The open_clip network '{name}' needs its weights, and visterm downloads nothing: "
+        if self.pretrained is None:
+            return UserError(
+                f"{needs}give their file, --encoder-set weights=PATH, or the name of weights that are in the hub's "
+                f"cache, --encoder-set pretrained=NAME ({', '.join(known_weights(name)) or 'open_clip knows none'})."
+            )
+        place = hub_file(weights_config(name, self.pretrained))
+        get = f"hf download {place.repo} {place.names[0]}" if place else "open_clip names no place on the hub for them"
+        return UserError(
+            f"{needs}{get}. On this machine that puts them where they are found; a file from elsewhere is given by "
+            "--encoder-set weights=PATH."
+        )
+
+    def _network_name(self) -> str:
+        if self.network is None:
+            raise UserError(
+                "The open_clip encoder needs the name of a network: --encoder open_clip:ViT-B-32, or network=..."
+            )
+        return open_clip_name(self.network)
+
+    def _open_file(self, path: str) -> OpenClipNetwork:
+        name = self._network_name()
+        if self.pretrained is not None:
+            weights_config(name, self.pretrained)
+        return OpenClipNetwork(name, os.path.abspath(path), trained=self.pretrained, device=self.device)
+
+
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)

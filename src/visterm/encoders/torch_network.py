@@ -1,0 +1,114 @@
+"""One torch network, ready to run: on the processor one picture a call, on a GPU as many as there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from visterm.core.errors import UserError
+from visterm.encoders.pooling import pooled
+from visterm.encoders.preparation import Preparation
+
+
+class TorchNetwork:
+    """A network's image tower.
+
+    On the processor each picture goes through alone, on the caller's thread: the same bytes for any number of threads
+    and any company. A GPU takes all pictures at once; its rows differ from those by rounding alone, as nothing is
+    computed in fewer bits than float32.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Put on the device, and into evaluation.
+    preparation : Preparation
+        How it wants its pictures.
+    device : str
+        "auto" (a GPU if there is one), "cpu", or another that torch knows.
+    what : str
+        Names its output in messages.
+    tower : callable, optional
+        What gives the output for pictures (n, 3, height, width), as tensors; by default `module`.
+
+    Raises
+    ------
+    UserError
+        If torch has no such device here.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        preparation: Preparation,
+        *,
+        device: str,
+        what: str,
+        tower: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    ) -> None:
+        self.preparation = preparation
+        self.device = torch_device(device)
+        self.module = module.eval().requires_grad_(False).to(self.device)
+        self._tower = tower or self.module
+        self._what = what
+
+    @property
+    def one_by_one(self) -> bool:
+        """Say whether pictures are given one at a time."""
+        return self.device.type == "cpu"
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Hold torch to one thread a caller, to full float32 and to repeatable kernels; all is put back."""
+        threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+        cudnn = torch.backends.cudnn
+        torch.set_num_threads(1)
+        torch.set_float32_matmul_precision("highest")
+        try:
+            with cudnn.flags(enabled=cudnn.enabled, benchmark=False, deterministic=True, allow_tf32=False):
+                yield
+        finally:
+            torch.set_float32_matmul_precision(precision)
+            torch.set_num_threads(threads)
+
+    def rows(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Give the rows of pictures, shape (n, height, width, 3): (n, n_features).
+
+        Raises
+        ------
+        DataError
+            If the output is not finite, or is not rows, tokens or maps.
+        """
+        numbers = np.stack([self.preparation.numbers(picture) for picture in pictures]).transpose(0, 3, 1, 2)
+        return pooled(self.run(self._tower, np.ascontiguousarray(numbers)), len(pictures), self._what)
+
+    def run(self, tower: Callable[[torch.Tensor], torch.Tensor], inputs: NDArray[Any]) -> NDArray[np.float32]:
+        """Run a part of the network on an array, on its device, and give what comes out as float32."""
+        with torch.inference_mode():
+            out: NDArray[np.float32] = tower(torch.from_numpy(inputs).to(self.device)).float().cpu().numpy()
+        return out
+
+
+def torch_device(name: Any) -> torch.device:
+    """Find a device by name; "auto" is a GPU if there is one.
+
+    Raises
+    ------
+    UserError
+        If torch has no such device here.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (AssertionError, RuntimeError, NotImplementedError, TypeError) as error:
+        raise UserError(
+            f"device is {name!r}, and torch {torch.__version__} cannot use that here: {str(error).splitlines()[0]} "
+            "Use 'auto' or 'cpu'."
+        ) from error
+    return device
