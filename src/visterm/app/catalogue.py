@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from visterm.app.rows import Photos, as_corpus, as_images
+from visterm.app.rows import Photos, as_corpus, as_images, is_features, source_of_rows
 from visterm.app.tagger import CHUNK, Tagger
 from visterm.core.jsonlines import read_skipped, write_skipped
 from visterm.core.persist import new_folder, open_folder
@@ -20,6 +20,7 @@ from visterm.store.records import Record, read_records
 
 RUN = "run"
 SKIPPED = "skipped.jsonl"
+CHANGED = "changed since its features were made"
 
 
 class Found(NamedTuple):
@@ -75,14 +76,23 @@ class Catalogue:
         Parameters
         ----------
         images : path, Corpus, or sequence of paths or uint8 arrays
-            A folder, or the images themselves.
+            A folder, or the images themselves; or a features folder in place of its images. The photos must still be
+            where they were, as the catalogue keeps their places; any that has changed since is skipped.
         tags : path or sequence of lists of str, optional
             The tags that people gave, to keep beside the images.
         progress : Progress
             Told of each image.
+
+        Raises
+        ------
+        EncoderMismatchError
+            If features are given that another encoder made than the tagger's.
         """
-        if tags is not None or isinstance(images, Corpus):
+        source, sha256_of = self.tagger.encoder, None
+        if tags is not None or isinstance(images, Corpus) or is_features(images):
             corpus = as_corpus(images, tags)
+            source = source_of_rows(source, corpus)
+            sha256_of = corpus.encoded.sha256_of if corpus.encoded else None
             names, items = as_images(corpus)
             given = corpus.tags
         else:
@@ -95,7 +105,7 @@ class Catalogue:
         try:
             for start in range(0, len(items), CHUNK):
                 chunk = slice(start, start + CHUNK)
-                self._add_chunk(items[chunk], names[chunk], given[chunk], Steps(progress))
+                self._add_chunk(source, items[chunk], names[chunk], given[chunk], sha256_of, Steps(progress))
         finally:
             progress.finish()
         return self
@@ -152,12 +162,27 @@ class Catalogue:
         catalogue.skipped = read_skipped(folder / SKIPPED)
         return catalogue
 
-    def _add_chunk(self, items: Sequence[Any], names: Sequence[str], given: Sequence[list[str]], steps: Steps) -> None:
-        X, kept, skipped = self.tagger.encoder.encode(items, progress=steps)
+    def _add_chunk(
+        self,
+        source: Any,
+        items: Sequence[Any],
+        names: Sequence[str],
+        given: Sequence[list[str]],
+        sha256_of: Callable[[Any], str] | None,
+        steps: Steps,
+    ) -> None:
+        X, kept, skipped = source.encode(items, progress=steps)
         self.skipped.extend(skipped)
         if len(kept) == 0:
             return
         records = read_records([items[i] for i in kept], [names[i] for i in kept], [given[i] for i in kept])
+        if sha256_of is not None:
+            same = [row for row, i in enumerate(kept) if records[row].sha256 == sha256_of(items[i])]
+            changed = sorted(set(range(len(kept))) - set(same))
+            self.skipped += [Skipped(str(items[kept[row]]), CHANGED) for row in changed]
+            X, records = X[same], [records[row] for row in same]
+            if not records:
+                return
         U: Matrix = self.tagger.model.image_rows(X)
         self._stored.add(records, U)
 

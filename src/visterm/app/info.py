@@ -1,4 +1,4 @@
-"""What a run or a catalogue holds, in a few lines."""
+"""What a run, a catalogue or a features folder holds, in a few lines."""
 
 from __future__ import annotations
 
@@ -6,22 +6,28 @@ import os
 from pathlib import Path
 from typing import Any
 
+from visterm.app.rows import FEATURES
 from visterm.core.errors import StorageError, UserError
-from visterm.core.persist import folder_kind, open_folder, read_json
+from visterm.core.persist import MANIFEST, folder_kind, open_folder, read_json
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Give the facts of a run or a catalogue: kind, counts, encoder, model, their settings.
+    """Give the facts of a run, a catalogue or a features folder: kind, counts, encoder, model, their settings.
 
     Raises
     ------
     StorageError
-        If neither is at `path`.
+        If none of them is at `path`.
     """
     kind = folder_kind(path)
-    if kind not in ("run", "catalogue"):
-        raise StorageError(f"{path} is neither a run nor a catalogue of visterm. Make one with visterm fit or index.")
+    if kind not in ("run", "catalogue", FEATURES):
+        raise StorageError(
+            f"{path} is neither a run nor a catalogue of visterm, nor a features folder. Make one with visterm fit, "
+            "index or encode."
+        )
     folder = open_folder(path, kind)
+    if kind == FEATURES:
+        return _feature_facts(read_json(folder / MANIFEST))
     if kind == "run":
         return {"kind": kind} | _run_facts(folder)
     stored = read_json(folder / "catalogue.json")
@@ -49,6 +55,22 @@ def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
             "Models that go through the data many times, such as wsabie, keep one."
         )
     return history
+
+
+def _feature_facts(manifest: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "kind": manifest["kind"],
+        "images": manifest["n_images"],
+        "rows": manifest["n_rows"],
+        "skipped images": manifest["n_skipped"],
+        "features": manifest["width"],
+        "layout": manifest["layout"],
+        "shards": len(manifest["shards"]),
+        "made of": manifest["images"],
+        "encoder": manifest["encoder"],
+        "encoder settings": manifest["settings"],
+        "encoder fingerprint": manifest["fingerprint"],
+    }
 
 
 def _run_facts(folder: Path) -> dict[str, Any]:

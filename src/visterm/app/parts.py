@@ -9,6 +9,8 @@ from typing import Any
 from visterm.core.errors import UserError
 from visterm.core.tables import ENCODERS, MODELS
 
+DEFAULT_ENCODER = "visterms"
+
 
 def make_model(name: str, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
     """Make a model with its settings; of the shared ones (seed, threads) it gets those that it has."""
@@ -16,9 +18,9 @@ def make_model(name: str, params: Mapping[str, Any], shared: Mapping[str, Any]) 
     return MODELS.create(name, **{**{key: shared[key] for key in shared if key in known}, **params})
 
 
-def make_encoder(spec: str, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
-    """Make an encoder from what users type, a name or ``name:argument``, with its settings."""
-    name, colon, argument = spec.partition(":")
+def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
+    """Make an encoder from what users type, a name or ``name:argument`` (None: "visterms"), with its settings."""
+    name, colon, argument = (spec or DEFAULT_ENCODER).partition(":")
     cls = ENCODERS.load(name)
     known = signature(cls).parameters
     filled = {key: shared[key] for key in shared if key in known}

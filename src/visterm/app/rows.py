@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.checks import check_tags
-from visterm.core.errors import DataError, UserError
+from visterm.core.errors import DataError, EncoderMismatchError, UserError
 from visterm.core.identity import identity_rows
+from visterm.core.persist import folder_kind
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped
@@ -21,10 +23,16 @@ from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import find_images
 
+if TYPE_CHECKING:
+    from visterm.app.features.stored import Features
+
 Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any]"
 
 LEARNED, HELD_OUT = "train", "valid"
 """The splits that are learned from, and that say when to stop."""
+
+FEATURES = "features folder"
+"""The kind of a folder that stands in place of the images whose rows it has."""
 
 
 class TrainingRows(NamedTuple):
@@ -61,13 +69,17 @@ def training_rows(
 ) -> TrainingRows:
     """Collect the vocabulary of the rows to learn from, fit the encoder on their images, and encode.
 
-    A corpus with splits is learned from its rows of "train", with those of "valid" held out; one without, from all.
+    A corpus with splits is learned from its rows of "train", with those of "valid" held out; one without, from all. An
+    encoder that encoded the images before is not fitted again.
 
     Raises
     ------
     DataError
         If no image or no tag is left to learn from.
+    EncoderMismatchError
+        If the images were encoded before, by another encoder.
     """
+    corpus = joined_to_rows(encoder, corpus)
     train = corpus.select(LEARNED) if any(corpus.splits) else corpus
     held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == HELD_OUT])
     vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count)
@@ -76,11 +88,12 @@ def training_rows(
             f"Of {count_of(len(train), 'training image')}, none has a tag that at least {min_count} of them share. "
             "Lower --min-count, or check the tags column of the tag file."
         )
-    encoder.fit(train.images, skip_unreadable=True, progress=progress)
+    if corpus.encoded is None:
+        encoder.fit(train.images, skip_unreadable=True, progress=progress)
     X, Y, skipped = encode_corpus(encoder, train, vocabulary, progress)
     X_valid, Y_valid, skipped_valid = encode_corpus(encoder, held_out, vocabulary, progress)
     usable = Y_valid.nnz > 0 and Y_valid.max() > 0
-    by_number = encoder.reads == "names"
+    by_number = encoder.by_number
     if by_number:
         Y = check_tags(X.T @ Y, X.shape[1])
         X = identity_rows(X.shape[1])
@@ -106,12 +119,71 @@ def not_learned(corpus: Corpus) -> list[str]:
 def encode_corpus(
     encoder: Any, corpus: Corpus, vocabulary: Vocabulary, progress: Progress = SILENT
 ) -> tuple[Matrix, sp.csr_array, list[Skipped]]:
-    """Give features and tags of the images of a corpus that can be read, and the others with reasons."""
+    """Give features and tags of the images of a corpus that can be read, and the others with reasons.
+
+    Raises
+    ------
+    EncoderMismatchError
+        If the images were encoded before, by another encoder.
+    """
     if len(corpus) == 0:
         return np.empty((0, 0), np.float32), sp.csr_array((0, len(vocabulary)), dtype=np.float32), []
-    X, kept, skipped = encoder.encode(corpus.images, progress=progress)
+    X, kept, skipped = source_of_rows(encoder, corpus).encode(corpus.images, progress=progress)
     Y = vocabulary.encode([corpus.tags[i] for i in kept], [corpus.negatives[i] for i in kept])
     return X, Y, skipped
+
+
+def source_of_rows(encoder: Any, corpus: Corpus) -> Any:
+    """Give what encodes the images of a corpus: the encoder, or what holds the rows that it gave them before.
+
+    Raises
+    ------
+    EncoderMismatchError
+        If those are rows of another encoder.
+    """
+    if corpus.encoded is None:
+        return encoder
+    if corpus.encoded.fingerprint != encoder.fingerprint:
+        raise EncoderMismatchError(
+            f"The features were made by '{ENCODERS.name_of(corpus.encoded.encoder)}' with the fingerprint "
+            f"{corpus.encoded.fingerprint}, and '{ENCODERS.name_of(encoder)}' of this run has {encoder.fingerprint}: "
+            "their rows do not go together. Encode the photos as the run does: visterm encode IMAGES --run RUN -o "
+            "FEATURES"
+        )
+    return corpus.encoded
+
+
+def joined_to_rows(encoder: Any, corpus: Corpus) -> Corpus:
+    """Leave out the images that an encoder with rows on file has none for, and say so in the remarks.
+
+    Raises
+    ------
+    DataError
+        If it has a row for none of them.
+    """
+    match_names = getattr(encoder, "match_names", None)
+    if match_names is None or len(corpus) == 0:
+        return corpus
+    match = match_names(corpus.images)
+    known = np.flatnonzero(match.known)
+    if known.size == 0:
+        raise DataError(
+            f"Of {count_of(len(corpus), 'image')} named by the tags, none has a row in {match.file}: the tags name "
+            f"'{corpus.names[0]}', the file '{match.example}'. Check the names that belong to the rows."
+        )
+    if known.size < len(corpus):
+        without = [name for name, there in zip(corpus.names, match.known, strict=True) if not there]
+        remark = (
+            f"Left out: {count_of(len(without), 'image')} (such as '{without[0]}') that {match.file} has no row for."
+        )
+        corpus = replace(corpus.subset(known), remarks=[*corpus.remarks, remark])
+    if match.unused:
+        remark = (
+            f"Not used: {len(match.unused):,} of {count_of(match.n_rows, 'row')} of {match.file} (such as "
+            f"'{match.unused[0]}'), whose images are not named by the tags."
+        )
+        corpus = replace(corpus, remarks=[*(line for line in corpus.remarks if line != remark), remark])
+    return corpus
 
 
 def read_corpus(
@@ -125,6 +197,14 @@ def read_corpus(
 ) -> Corpus:
     """Read images and their tags, or the tags alone where the encoder looks only at names.
 
+    Parameters
+    ----------
+    encoder : AnyEncoder
+    images : path-like or None
+        A folder of images, or a features folder in its place.
+    tags, image_column, tags_column, separator
+        As `Corpus.read` takes them.
+
     Raises
     ------
     UserError
@@ -133,19 +213,24 @@ def read_corpus(
         As `Corpus.read` and `Corpus.read_names` do.
     """
     name = ENCODERS.name_of(encoder)
-    if encoder.reads == "names":
-        if images is not None:
-            raise UserError(
-                f"The encoder '{name}' knows images by number and opens none, but IMAGES is {images}. "
-                "Leave IMAGES out: the tag file (--tags FILE) names the images."
-            )
-        return Corpus.read_names(tags, image_column=image_column, tags_column=tags_column, separator=separator)
-    if images is None:
+    columns: dict[str, Any] = {
+        "image_column": image_column, "tags_column": tags_column, "separator": separator
+    }  # fmt: skip
+    if encoder.by_number and images is not None:
         raise UserError(
-            f"IMAGES is missing: the encoder '{name}' looks at pixels. Give the folder of images "
-            "(only --encoder ids does without)."
+            f"The encoder '{name}' knows images by number and opens none, but IMAGES is {images}. "
+            "Leave IMAGES out: the tag file (--tags FILE) names the images."
         )
-    return Corpus.read(images, tags, image_column=image_column, tags_column=tags_column, separator=separator)
+    if images is not None and is_features(images):
+        return features_of(images).corpus(tags, **columns)
+    if images is not None:
+        return joined_to_rows(encoder, Corpus.read(images, tags, **columns))
+    if encoder.reads == "names":
+        return joined_to_rows(encoder, Corpus.read_names(tags, **columns))
+    raise UserError(
+        f"IMAGES is missing: the encoder '{name}' looks at pixels. Give the folder of images "
+        "(only --encoder ids and --encoder precomputed do without)."
+    )
 
 
 def named_corpus(encoder: Any, tags: Any) -> Corpus:
@@ -161,10 +246,27 @@ def named_corpus(encoder: Any, tags: Any) -> Corpus:
     return read_corpus(encoder, None, tags)
 
 
+def is_features(images: object) -> bool:
+    """Say whether images are meant by the features folder that has their rows."""
+    return isinstance(images, str | os.PathLike) and folder_kind(images) == FEATURES
+
+
+def features_of(path: str | os.PathLike[str]) -> Features:
+    """Open a features folder; pyarrow is loaded only now."""
+    from visterm.app.features.stored import Features
+
+    return Features(path)
+
+
 def as_corpus(images: Photos, tags: Any) -> Corpus:
-    """Give the corpus that is meant by a folder and a tag file, or by images and their tags side by side."""
+    """Give the corpus that is meant by a folder and a tag file, or by images and their tags side by side.
+
+    A features folder may stand in place of the image folder; `tags` may then be None.
+    """
     if isinstance(images, Corpus):
         return images
+    if isinstance(images, str | os.PathLike) and is_features(images):
+        return features_of(images).corpus(tags)
     if isinstance(tags, str | os.PathLike):
         if not isinstance(images, str | os.PathLike):
             raise UserError("With a tag file, images must be a folder; or pass the tags of each image as lists.")
@@ -189,6 +291,13 @@ def as_images(images: Photos) -> tuple[list[str], Sequence[Any]]:
             "(height, width, 3)."
         )
     return [_name(image, number) for number, image in enumerate(images)], images
+
+
+def is_name(encoder: Any, image: object) -> bool:
+    """Say whether an encoder takes a text for the name of one image, and not for a file or a folder of them."""
+    if encoder.reads != "names" or not isinstance(image, str | os.PathLike):
+        return False
+    return encoder.by_number or not os.path.isdir(image)
 
 
 def _name(image: Any, number: int) -> str:

@@ -14,8 +14,8 @@ import scipy.sparse as sp
 
 from visterm.app.by_number import learn_by_number, new_tags
 from visterm.app.parts import make_encoder, make_model
-from visterm.app.rows import Photos, TrainingRows, as_corpus, as_images, named_corpus, training_rows
-from visterm.core.errors import UserError
+from visterm.app.rows import Photos, TrainingRows, as_corpus, as_images, is_name, named_corpus, training_rows
+from visterm.core.errors import EncoderMismatchError, UserError
 from visterm.core.jsonlines import read_skipped, write_skipped
 from visterm.core.packing import learned_hash
 from visterm.core.persist import (
@@ -33,6 +33,7 @@ from visterm.core.queries import Query
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix, Skipped, Tag
 from visterm.core.vocabulary import Vocabulary
+from visterm.data.corpus import Corpus
 
 CHUNK = 512
 """Images encoded and annotated at a time: bounds the memory of a long `annotate`."""
@@ -71,9 +72,9 @@ class Tagger:
 
     Parameters
     ----------
-    encoder : str
+    encoder : str, optional
         A name from ``visterm encoders``; what stands after a colon is the encoder's argument
-        (``"onnx:network.onnx"``).
+        (``"onnx:network.onnx"``). None: "visterms", or where features are given, the one that made them.
     model : str
         A name from ``visterm models``.
     encoder_params, model_params : mapping, optional
@@ -106,7 +107,7 @@ class Tagger:
     def __init__(
         self,
         *,
-        encoder: str = "visterms",
+        encoder: str | None = None,
         model: str = "wsabie",
         encoder_params: Mapping[str, Any] | None = None,
         model_params: Mapping[str, Any] | None = None,
@@ -116,6 +117,7 @@ class Tagger:
     ) -> None:
         shared = {"random_state": seed, "n_jobs": n_jobs}
         self.encoder = make_encoder(encoder, encoder_params or {}, shared)
+        self._any_encoder = encoder is None and not encoder_params
         self.model = make_model(model, model_params or {}, shared)
         self.min_count = min_count
         self.path = ""
@@ -129,6 +131,7 @@ class Tagger:
         """Make a tagger of parts that are fitted already."""
         tagger = cls.__new__(cls)
         tagger.encoder, tagger.model, tagger.vocabulary = encoder, model, vocabulary
+        tagger._any_encoder = False
         tagger.min_count = 1
         tagger.path = ""
         tagger.facts, tagger.skipped, tagger.given = dict(facts or {}), [], None
@@ -147,7 +150,8 @@ class Tagger:
         Parameters
         ----------
         images : path, Corpus, or sequence of paths or uint8 arrays
-            A folder, or the images themselves. With the encoder ``ids``: names, or None where a tag file has them.
+            A folder, or the images themselves; or a features folder (`visterm encode`), whose encoder the tagger then
+            has. With the encoders ``ids`` and ``precomputed``: names, or None where a tag file has them.
         tags : path or sequence of lists of str
             A tag file, ``"auto"`` to find it in the folder, or the tags of each image.
         valid : float, optional
@@ -161,11 +165,35 @@ class Tagger:
         ------
         DataError
             If no image or no tag is left to learn from.
+        EncoderMismatchError
+            If features are given that another encoder made than the one asked for.
         """
         self.check_settings(valid)
         corpus = named_corpus(self.encoder, tags) if images is None else as_corpus(images, tags)
+        self.take_encoder_of(corpus)
         rows = training_rows(self.encoder, corpus, min_count=self.min_count, progress=progress)
         return self.learn(rows, progress=progress)
+
+    def take_encoder_of(self, corpus: Corpus) -> None:
+        """Go on with the encoder that encoded the images of a corpus before; where there is none, nothing changes.
+
+        Raises
+        ------
+        EncoderMismatchError
+            If another one was asked for.
+        """
+        if corpus.encoded is None:
+            return
+        if not self._any_encoder and self.encoder.fingerprint not in (
+            corpus.encoded.asked,
+            corpus.encoded.fingerprint,
+        ):
+            raise EncoderMismatchError(
+                f"The features were made by the encoder '{ENCODERS.name_of(corpus.encoded.encoder)}', and "
+                f"'{ENCODERS.name_of(self.encoder)}' is asked for, or other settings of it. Leave the encoder and its "
+                "settings out (--encoder, --encoder-set): the features keep their own."
+            )
+        self.encoder = corpus.encoded.encoder
 
     def check_settings(self, valid: float | None = None) -> None:
         """Refuse settings that the model cannot use, `valid` among them, before anything is read.
@@ -241,8 +269,7 @@ class Tagger:
                 "Only the new tags of an image can be told apart where images are known by number, and this run knows "
                 f"them by '{ENCODERS.name_of(self.encoder)}'. Leave --new-only out, or fit with --encoder ids."
             )
-        one_name = self.encoder.reads == "names" and isinstance(images, str | os.PathLike)
-        names, items = as_images([images] if one_name else images)
+        names, items = as_images([images] if is_name(self.encoder, images) else images)
         progress.start("annotate", len(items))
         try:
             for start in range(0, len(items), CHUNK):

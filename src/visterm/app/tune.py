@@ -45,7 +45,7 @@ def tune(
     n_random: int | None = None,
     metric: str = "map",
     valid: float = 0.1,
-    encoder: str = "visterms",
+    encoder: str | None = None,
     model: str = "wsabie",
     encoder_params: Mapping[str, Any] | None = None,
     model_params: Mapping[str, Any] | None = None,
@@ -115,6 +115,7 @@ def tune(
 
     candidates = [(settings, make(settings)) for settings in settings_to_try(grid, n_random, seed)]
     corpus = named_corpus(tagger.encoder, tags) if images is None else as_corpus(images, tags)
+    tagger.take_encoder_of(corpus)
     rows = training_rows(tagger.encoder, corpus, min_count=min_count, progress=progress)
     parts = part_rows(rows, valid, np.random.default_rng(seed))
     log = TrialLog(trials_file(out))

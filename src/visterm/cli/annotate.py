@@ -21,7 +21,9 @@ def annotate(
     run: options.Run,
     images: Annotated[
         list[str],
-        typer.Argument(help="Images, or folders of images; names of a run of --encoder ids.", show_default=False),
+        typer.Argument(
+            help="Images, or folders of images; names, of a run of --encoder ids or precomputed.", show_default=False
+        ),
     ],
     k: Annotated[int, typer.Option("-k", min=0, help="Tags an image; 0 for all.")] = 5,
     new_only: Annotated[
@@ -35,6 +37,7 @@ def annotate(
 
     The exit code is 3 if images were skipped.
     """
+    from visterm.app.rows import is_name
     from visterm.app.tagger import Tagger
     from visterm.core.errors import UserError
     from visterm.core.jsonlines import write_skipped
@@ -43,8 +46,8 @@ def annotate(
     from visterm.data.image_folders import find_images
 
     tagger = Tagger.load(run, n_jobs=jobs)
-    by_name = tagger.encoder.reads == "names"
-    files = images if by_name else find_images(images)
+    named = [image for image in images if is_name(tagger.encoder, image)]
+    files = [*named, *find_images(image for image in images if image not in named)]
     if not files:
         raise UserError(f"There are no images in {', '.join(map(str, images))}.")
     bad: list[Skipped] = []

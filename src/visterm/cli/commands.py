@@ -6,7 +6,21 @@ from typing import Annotated
 
 import typer
 
-from visterm.cli import annotate, demo, evaluate, explain, fit, index, info, lists, neighbours, reproduce, search, tune
+from visterm.cli import (
+    annotate,
+    demo,
+    encode,
+    evaluate,
+    explain,
+    fit,
+    index,
+    info,
+    lists,
+    neighbours,
+    reproduce,
+    search,
+    tune,
+)
 
 app = typer.Typer(
     name="visterm",
@@ -33,6 +47,7 @@ def visterm(
 
 app.command("fit", epilog=fit.EXAMPLES)(fit.fit)
 app.command("tune", epilog=tune.EXAMPLES)(tune.tune)
+app.command("encode", epilog=encode.EXAMPLES)(encode.encode)
 app.command("annotate", epilog=annotate.EXAMPLES)(annotate.annotate)
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)

@@ -23,9 +23,7 @@ def fit(
     out: Annotated[Path, typer.Option("-o", "--out", help="The run to write: a folder.", show_default=False)],
     images: options.ImagesOrNone = None,
     tags: options.TagFile = "auto",
-    encoder: Annotated[
-        str, typer.Option(help="How images become features: a name from `visterm encoders`, or name:argument.")
-    ] = "visterms",
+    encoder: options.EncoderName = None,
     model: Annotated[str, typer.Option(help="What learns: a name from `visterm models`.")] = "wsabie",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the model, NAME=VALUE; repeat for more.")

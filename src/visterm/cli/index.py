@@ -17,7 +17,7 @@ EXAMPLES = "Example:  visterm index run photos -o catalogue && visterm search ca
 
 def index(
     run: options.Run,
-    images: options.Images,
+    images: options.ImagesOrFeatures,
     out: Annotated[Path, typer.Option("-o", "--out", help="The catalogue to write: a folder.", show_default=False)],
     tags: Annotated[
         str | None,
@@ -37,16 +37,19 @@ def index(
     The exit code is 3 if images were skipped.
     """
     from visterm.app.catalogue import Catalogue
+    from visterm.app.rows import read_corpus
     from visterm.app.tagger import Tagger
     from visterm.core.persist import check_target
-    from visterm.data.corpus import Corpus
 
     check_target(out, "catalogue")
     catalogue = Catalogue(Tagger.load(run, n_jobs=jobs))
     if tags is None:
         catalogue.add(images, progress=Bars())
     else:
-        corpus = Corpus.read(images, tags, image_column=image_column, tags_column=tags_column, separator=separator)
+        corpus = read_corpus(
+            catalogue.tagger.encoder, images, tags,
+            image_column=image_column, tags_column=tags_column, separator=separator,
+        )  # fmt: skip
         for warning in corpus.warnings():
             say(warning)
         catalogue.add(corpus, progress=Bars())

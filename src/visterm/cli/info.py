@@ -1,4 +1,4 @@
-"""`visterm info`: what a run or a catalogue holds."""
+"""`visterm info`: what a run, a catalogue or a features folder holds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXAMPLES = "Examples:  visterm info run   ·   visterm info run --plot history.p
 
 
 def info(
-    run: Annotated[Path, typer.Argument(help="A run or a catalogue.", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="A run, a catalogue or a features folder.", show_default=False)],
     plot: Annotated[
         Path | None,
         typer.Option(
@@ -25,7 +25,7 @@ def info(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Show what a run or a catalogue holds: counts, encoder, model, settings, figures."""
+    """Show what a run, a catalogue or a features folder holds: counts, encoder, model, settings, figures."""
     from visterm.app.info import describe, training_history
 
     facts = describe(run)

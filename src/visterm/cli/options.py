@@ -12,10 +12,18 @@ from visterm.core.errors import UserError
 
 Run = Annotated[Path, typer.Argument(help="A run: the folder that `visterm fit` wrote.", show_default=False)]
 Images = Annotated[Path, typer.Argument(help="A folder of images, searched to the bottom.", show_default=False)]
+ImagesOrFeatures = Annotated[
+    Path,
+    typer.Argument(
+        help="A folder of images, searched to the bottom, or FEATURES: what `visterm encode` made of one.",
+        show_default=False,
+    ),
+]
 ImagesOrNone = Annotated[
     Path | None,
     typer.Argument(
-        help="A folder of images, searched to the bottom; none where images are known by number (--encoder ids).",
+        help="A folder of images, searched to the bottom, or FEATURES: what `visterm encode` made of one; none where "
+        "the tags name the images (--encoder ids or precomputed).",
         show_default=False,
     ),
 ]
@@ -35,6 +43,15 @@ TagsColumn = Annotated[
 ]
 Separator = Annotated[
     str | None, typer.Option(help="What separates tags in a cell [default: ; or ,].", show_default=False)
+]
+EncoderName = Annotated[
+    str | None,
+    typer.Option(
+        "--encoder",
+        help="How images become features: a name from `visterm encoders`, or name:argument "
+        "[default: visterms; of FEATURES: what made them].",
+        show_default=False,
+    ),
 ]
 Jobs = Annotated[int | None, typer.Option("--jobs", help="Threads [default: all cores].", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, and nothing else, on standard output.")]

@@ -34,9 +34,7 @@ def tune(
     ],
     images: options.ImagesOrNone = None,
     tags: options.TagFile = "auto",
-    encoder: Annotated[
-        str, typer.Option(help="How images become features: a name from `visterm encoders`, or name:argument.")
-    ] = "visterms",
+    encoder: options.EncoderName = None,
     model: Annotated[str, typer.Option(help="What learns: a name from `visterm models`.")] = "wsabie",
     random: Annotated[
         int | None,

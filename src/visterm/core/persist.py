@@ -36,7 +36,7 @@ def new_folder(path: str | os.PathLike[str], kind: str) -> Iterator[Path]:
     path : path-like
         Where the folder shall be.
     kind : str
-        "run" or "catalogue": written in the manifest, and asked for by `open_folder`.
+        "run", "catalogue" or another: written in the manifest, and asked for by `open_folder`.
 
     Yields
     ------
@@ -172,7 +172,11 @@ def folder_kind(path: str | os.PathLike[str]) -> str | None:
 
 
 def _how_to_make(kind: str) -> str:
-    commands = {"run": "visterm fit IMAGES --tags FILE -o RUN", "catalogue": "visterm index RUN IMAGES -o CATALOGUE"}
+    commands = {
+        "run": "visterm fit IMAGES --tags FILE -o RUN",
+        "catalogue": "visterm index RUN IMAGES -o CATALOGUE",
+        "features folder": "visterm encode IMAGES -o FEATURES",
+    }
     return f"Make one with: {commands[kind]}" if kind in commands else ""
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -17,10 +17,32 @@ from visterm.data.image_folders import find_images
 from visterm.data.image_names import CAPITALS, ENDING, ImageNames, Match
 from visterm.data.images import ImageLike
 from visterm.data.splits import split_name
-from visterm.data.tag_files import find_tags, read_tag_table
+from visterm.data.tag_files import TagsFound, find_tags, read_tag_table
 from visterm.data.tag_formats.record import TagRecord, merged, merged_by_split, record
 
 _PER_IMAGE = ("images", "names", "tags", "negatives", "splits")
+
+
+class EncodedBefore(Protocol):
+    """Feature rows of images that were encoded before, under the fingerprint of their encoder."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Name the output of the encoder."""
+
+    @property
+    def asked(self) -> str:
+        """Name the encoder that was asked for, before it learned."""
+
+    @property
+    def encoder(self) -> Any:
+        """The fitted encoder."""
+
+    def encode(self, images: Sequence[Any], *, progress: Any) -> Any:
+        """Give the rows of images, as the encoder would."""
+
+    def sha256_of(self, image: Any) -> str:
+        """Give the hash that the file of an image had."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +64,8 @@ class Corpus:
         Image files that the tag file does not name, as paths inside the image folder.
     remarks : list of str
         What was told when it was read: where the tags were found, and what of them and of the images did not meet.
+    encoded : EncodedBefore or None
+        Where the rows of the images are, if they were encoded before.
     """
 
     images: list[ImageLike]
@@ -52,6 +76,7 @@ class Corpus:
     missing: list[str] = field(default_factory=list)
     untagged: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    encoded: EncodedBefore | None = None
 
     def __post_init__(self) -> None:
         sizes = {name: len(getattr(self, name)) for name in _PER_IMAGE}
@@ -102,6 +127,30 @@ class Corpus:
         if not paths:
             raise DataError(f"There are no images in the folder {folder}, nor in its sub-folders.")
         read = find_tags(tags, folder, image_column=image_column, tags_column=tags_column, separator=separator)
+        return cls.joined(folder, paths, read)
+
+    @classmethod
+    def joined(
+        cls, folder: Path, paths: Sequence[Path], read: TagsFound, *, encoded: EncodedBefore | None = None
+    ) -> Self:
+        """Join images with their tags by name, as `read` does.
+
+        Parameters
+        ----------
+        folder : Path
+            The image folder.
+        paths : sequence of Path
+            The images in it; they need not be there (any more).
+        read : TagsFound
+            The tags.
+        encoded : EncodedBefore, optional
+            Where the rows of the images are.
+
+        Raises
+        ------
+        TagFileError
+            If a name fits several images, or none of the names fits any.
+        """
         records = read.records
         matches = list(zip(ImageNames(folder, paths).match([row.image for row in records]), records, strict=True))
         missing = [row.image for match, row in matches if match is None]
@@ -126,7 +175,8 @@ class Corpus:
                 f"Left out: {len(untagged):,} of {count_of(len(paths), 'image')} (such as '{untagged[0]}'), "
                 f"{read.untagged}."
             )
-        return cls._of_records(list(rows), list(rows.values()), missing, untagged, remarks)
+        corpus = cls._of_records(list(rows), list(rows.values()), missing, untagged, remarks)
+        return replace(corpus, encoded=encoded)
 
     @classmethod
     def of(
@@ -213,7 +263,8 @@ class Corpus:
     def subset(self, indices: Iterable[int]) -> Self:
         """Give the images at some positions, in that order."""
         chosen = [int(i) for i in indices]
-        return replace(self, **{name: [getattr(self, name)[i] for i in chosen] for name in _PER_IMAGE})
+        lists: dict[str, Any] = {name: [getattr(self, name)[i] for i in chosen] for name in _PER_IMAGE}
+        return replace(self, **lists)
 
     def select(self, split: str) -> Self:
         """Give the images of one split.

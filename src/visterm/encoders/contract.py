@@ -45,7 +45,10 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """
 
     reads: ClassVar[Literal["pixels", "names"]] = "pixels"
-    """What it looks at. An encoder of names opens no file, and knows only the images that it was fitted on."""
+    """What it looks at. An encoder of names opens no image, and has rows only for the images that it knows."""
+
+    by_number: ClassVar[bool] = False
+    """Whether its rows are those of the identity: all that is known of an image is which one it is."""
 
     speed_params: tuple[str, ...] = ("n_jobs", "batch_size")
     """Constructor parameters that leave the output as it is: not part of the fingerprint."""

@@ -32,6 +32,7 @@ class Ids(AnyEncoder):
     """
 
     reads: ClassVar[Literal["pixels", "names"]] = "names"
+    by_number = True
 
     names_: list[str]
 

@@ -1,0 +1,298 @@
+"""A features folder on disk: what lies where, how it changes in one step, and how a change cut off is found again.
+
+FEATURES
+├── manifest.json     what is whole: encoder, counts, the shards in order with their hashes
+├── skipped.jsonl     the images that could not be read
+├── encoder/          the fitted encoder
+├── data/             the shards, and nothing else: what other programs read
+└── .unfinished/      while a job goes on, and after a kill: the shards done so far; a manifest, once all are
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from visterm.app.rows import FEATURES
+from visterm.core.errors import CorruptFileError, StorageError
+from visterm.core.jsonlines import json_text, read_skipped, write_skipped
+from visterm.core.persist import (
+    MANIFEST,
+    check_target,
+    file_hash,
+    folder_kind,
+    load_estimator,
+    new_folder,
+    open_folder,
+    read_json,
+    save_estimator,
+    write_json,
+)
+from visterm.core.tables import ENCODERS
+from visterm.core.types import Skipped
+
+KIND = FEATURES
+FORMAT = 1
+ENCODER, DATA, SKIPPED, UNFINISHED = "encoder", "data", "skipped.jsonl", ".unfinished"
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEntry:
+    """One shard: the file inside ``data``, its rows and the SHA-256 of its bytes."""
+
+    file: str
+    rows: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a features folder holds.
+
+    Attributes
+    ----------
+    images : str
+        The image folder, in full.
+    n_images, n_skipped : int
+        Image files in it, and those that could not be read; all others have a row.
+    encoder : str
+        Registered name.
+    settings : dict
+        Parameters of the encoder.
+    asked : str
+        Fingerprint of the encoder that was asked for, before it learned: tells another one apart.
+    fingerprint : str
+        Of the fitted encoder: of the rows.
+    width : int
+        Numbers in a row; 0 where there is no row.
+    layout : {"dense", "sparse"}
+    shard_size : int
+        Images in a shard, about.
+    shards : list of ShardEntry
+        In the order of the names.
+    """
+
+    images: str
+    n_images: int
+    n_skipped: int
+    encoder: str
+    settings: dict[str, Any]
+    asked: str
+    fingerprint: str
+    width: int
+    layout: str
+    shard_size: int
+    shards: list[ShardEntry]
+
+    @property
+    def n_rows(self) -> int:
+        """Images that have a row."""
+        return sum(shard.rows for shard in self.shards)
+
+
+class FeatureFolder:
+    """The files of a features folder.
+
+    Parameters
+    ----------
+    path : path-like
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.unfinished = self.path / UNFINISHED
+
+    def check_place(self) -> None:
+        """Refuse a place where anything else lies, before any long work.
+
+        Raises
+        ------
+        StorageError
+            If it is no features folder, not one that was begun, and not empty.
+        """
+        if not self._is_begun():
+            check_target(self.path, KIND)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the folder, and keep other processes from writing into it; a kill frees it.
+
+        Raises
+        ------
+        StorageError
+            If another process writes into it.
+        """
+        self.unfinished.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise StorageError(
+                f"Another process is writing into {self.path}. Wait until it is done, or choose another folder."
+            ) from error
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # nothing was begun: leave no empty folders
+                self.unfinished.rmdir()
+                self.path.rmdir()
+            os.close(descriptor)
+
+    def begin(self) -> None:
+        """Finish a change that a kill cut off, and make room for the shards of a new one."""
+        self.settle()
+        self.unfinished.mkdir(exist_ok=True)
+
+    def recover(self) -> None:
+        """Finish a change that a kill cut off, before reading.
+
+        Raises
+        ------
+        StorageError
+            If another process is just making it.
+        """
+        if (self.unfinished / MANIFEST).exists():
+            with self.locked():
+                self.settle()
+
+    def contents(self) -> Contents | None:
+        """Read the manifest; None where nothing is whole yet.
+
+        Raises
+        ------
+        StorageError
+            If it is of a newer format.
+        CorruptFileError
+            If a file that is small (all but shards) is missing or was changed, or the manifest is broken.
+        """
+        if not (self.path / MANIFEST).exists():
+            return None
+        facts = read_json(open_folder(self.path, KIND) / MANIFEST)
+        try:
+            shards = [ShardEntry(**entry) for entry in facts["shards"]]
+            return Contents(**{name: facts[name] for name in Contents.__slots__ if name != "shards"}, shards=shards)
+        except (KeyError, TypeError) as error:
+            raise CorruptFileError(f"{self.path / MANIFEST} is no manifest of features: {error} is wrong.") from error
+
+    def skipped(self) -> list[Skipped]:
+        """Read the list of images that have no row."""
+        return read_skipped(self.path / SKIPPED)
+
+    def shard(self, entry: ShardEntry) -> Path:
+        """Give the place of a shard."""
+        return self.path / DATA / entry.file
+
+    def has_encoder(self) -> bool:
+        """Say whether an encoder was saved: once it is, it is never fitted again."""
+        return folder_kind(self.path / ENCODER) is not None
+
+    def save_encoder(self, encoder: Any, asked: str) -> None:
+        """Keep the fitted encoder, with the fingerprint that the one asked for had before it learned."""
+        with new_folder(self.path / ENCODER, ENCODER) as folder:
+            save_estimator(encoder, ENCODERS, folder, ENCODER)
+            write_json(folder / "asked.json", asked)
+
+    def load_encoder(self, n_jobs: int | None) -> tuple[Any, str]:
+        """Give the fitted encoder, to be used with `n_jobs` threads, and the fingerprint of the one asked for."""
+        folder = open_folder(self.path / ENCODER, ENCODER)
+        encoder = load_estimator(ENCODERS, folder, ENCODER)
+        if "n_jobs" in encoder.get_params(deep=False):
+            encoder.set_params(n_jobs=n_jobs)
+        return encoder, read_json(folder / "asked.json")
+
+    def commit(self, contents: Contents, skipped: Sequence[Skipped]) -> None:
+        """Put new contents in place of the old; the shards are in ``data`` already, or among the unfinished.
+
+        A kill before the manifest is among the unfinished leaves the old contents; one after it, the new ones, as
+        soon as `settle` is called.
+        """
+        pending = self.unfinished / SKIPPED
+        write_skipped(pending, skipped)
+        _sync(pending)
+        sums = {SKIPPED: file_hash(pending)} | {
+            file.relative_to(self.path).as_posix(): file_hash(file) for file in (self.path / ENCODER).iterdir()
+        }
+        facts = {"kind": KIND, "format": FORMAT, "sha256": sums, "n_rows": contents.n_rows} | asdict(contents)
+        write_whole(self.unfinished / MANIFEST, (json_text(facts, indent=1, sort_keys=True) + "\n").encode())
+        self.settle()
+
+    def settle(self) -> None:
+        """Finish a change whose manifest is written, step by step as a kill left it; then drop what is left over."""
+        pending = self.unfinished / MANIFEST
+        if pending.exists():
+            data = self.path / DATA
+            data.mkdir(exist_ok=True)
+            wanted = {entry["file"] for entry in read_json(pending)["shards"]}
+            for name in sorted(wanted):
+                if (self.unfinished / name).exists():
+                    os.replace(self.unfinished / name, data / name)
+            if (self.unfinished / SKIPPED).exists():
+                os.replace(self.unfinished / SKIPPED, self.path / SKIPPED)
+            _sync(data)
+            os.replace(pending, self.path / MANIFEST)
+            _sync(self.path)
+            shutil.rmtree(self.unfinished)
+        if (self.path / MANIFEST).exists():
+            self._drop_what_the_manifest_does_not_name()
+
+    def _drop_what_the_manifest_does_not_name(self) -> None:
+        wanted = {entry["file"] for entry in read_json(self.path / MANIFEST)["shards"]}
+        for file in (self.path / DATA).glob("*"):
+            if file.name not in wanted:
+                file.unlink()
+
+    def _is_begun(self) -> bool:
+        """Say whether a job was killed here before anything was whole."""
+        own = {ENCODER, DATA, SKIPPED, UNFINISHED}
+        return (
+            self.unfinished.is_dir()
+            and not (self.path / MANIFEST).exists()
+            and all(entry.name in own or entry.name.startswith(f".{ENCODER}.") for entry in self.path.iterdir())
+        )
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file, on disk when this returns; a kill leaves the old one, or none."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync(path.parent)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def told_of_a_full_disk(path: Path) -> Iterator[None]:
+    """Turn a disk without space into an error that says what is safe and what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise StorageError(
+            f"The disk of {path} is full ({os.strerror(error.errno)}). The shards written so far are whole: make space "
+            "and give the same command again, and it goes on from there."
+        ) from error
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,257 @@
+"""Encoding a folder of images as a job that may be killed: shard by shard, and later runs only what is new."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from visterm.app.features.cut import cut
+from visterm.app.features.folder import Contents, FeatureFolder, told_of_a_full_disk
+from visterm.app.features.shard_work import KnownRows, ShardDone, ShardWork
+from visterm.app.parts import make_encoder
+from visterm.app.tagger import Tagger
+from visterm.core.checks import check_count
+from visterm.core.errors import DataError, EncoderMismatchError, UserError
+from visterm.core.packing import json_params
+from visterm.core.progress import SILENT, Progress
+from visterm.core.tables import ENCODERS
+from visterm.core.threads import Team, resolve_jobs
+from visterm.core.types import Skipped
+from visterm.data.image_folders import find_images
+
+SHARD_SIZE = 512
+"""Images in a shard, about: what a kill loses, and what is held in memory at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeSummary:
+    """What a run of the job did, and what the folder holds now.
+
+    Attributes
+    ----------
+    images : int
+        Files in the image folder: ``rows + skipped``.
+    rows : int
+        Images with a row: ``encoded + reused``.
+    encoded : int
+        Encoded by this run.
+    reused : int
+        Taken over: from before, or from a run that was killed.
+    gone : int
+        Images that had a row before and are no longer in the folder.
+    skipped : int
+        Images that could not be read.
+    shards, width : int
+    layout : str
+        "dense" or "sparse".
+    encoder, fingerprint : str
+    """
+
+    images: int
+    rows: int
+    encoded: int
+    reused: int
+    gone: int
+    skipped: int
+    shards: int
+    width: int
+    layout: str
+    encoder: str
+    fingerprint: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the summary as it stands in JSON."""
+        return asdict(self)
+
+
+def encode_folder(
+    images: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    encoder: str | None = None,
+    encoder_params: Mapping[str, Any] | None = None,
+    run: str | os.PathLike[str] | None = None,
+    shard_size: int | None = None,
+    seed: int = 0,
+    n_jobs: int | None = None,
+    progress: Progress = SILENT,
+) -> EncodeSummary:
+    """Write the feature rows of all images of a folder, with the encoder that made them.
+
+    The shards are Parquet files in ``out/data``. What is written there depends on the encoder and on the images, not
+    on how often the job was killed. In a folder that has rows already, only images of new content are encoded, and
+    those that are gone are dropped; the encoder is the one that was fitted first. Until all is done, the folder holds
+    what it held before.
+
+    Parameters
+    ----------
+    images : path-like
+        A folder, searched to the bottom.
+    out : path-like
+        The features folder: a new one, or one to go on with.
+    encoder : str, optional
+        As `Tagger` takes it; it is fitted on the images first, if it learns. None: the folder's, or that of `run`, or
+        "visterms".
+    encoder_params : mapping, optional
+        Settings of the encoder.
+    run : path-like, optional
+        Take the encoder of this fitted run instead.
+    shard_size : int, optional
+        Images in a shard, about. None: as the folder has it, else 512.
+    seed : int
+        Same seed, same photos: same bytes.
+    n_jobs : int, optional
+        Threads; None is all cores.
+    progress : Progress
+        Told of each image.
+
+    Returns
+    -------
+    EncodeSummary
+
+    Raises
+    ------
+    UserError
+        If a setting cannot be used.
+    DataError
+        If `images` is no folder, or there are no images in it.
+    StorageError
+        If `out` is something else, is written by another process, or its disk is full.
+    EncoderMismatchError
+        If `out` has features of another encoder.
+    """
+    if shard_size is not None:
+        check_count(shard_size, "shard_size")
+    folder = FeatureFolder(out)
+    folder.check_place()
+    wanted = _wanted(encoder, encoder_params or {}, run, seed, n_jobs)
+    root = Path(os.path.abspath(images))
+    if not root.is_dir():
+        raise DataError(f"There is no image folder {os.fspath(images)}. Give the folder of images to encode.")
+    names = [path.relative_to(root).as_posix() for path in find_images(root)]
+    if not names:
+        raise DataError(f"There are no images in the folder {os.fspath(images)}, nor in its sub-folders.")
+    with told_of_a_full_disk(folder.path), folder.locked():
+        folder.begin()
+        fitted, asked = _encoder_of(folder, wanted, run is not None, [root / name for name in names], n_jobs, progress)
+        before = folder.contents()
+        if before is not None and before.fingerprint != fitted.fingerprint:
+            raise EncoderMismatchError(
+                f"The rows in {folder.path} were made by an encoder with the fingerprint {before.fingerprint}; the "
+                f"one saved there has {fitted.fingerprint} with this visterm. Choose another folder (-o)."
+            )
+        known = KnownRows(folder, before)
+        size = shard_size or (before.shard_size if before else SHARD_SIZE)
+        with Team(resolve_jobs(n_jobs)) as team:
+            done = _do_all(ShardWork(folder, fitted, root, known, team), names, size, progress)
+        contents = _contents(done, root, len(names), fitted, asked, size)
+        skipped = [item for shard in done for item in shard.skipped]
+        folder.commit(contents, skipped)
+    return _summary(contents, done, skipped, gone=len(known.names.keys() - set(names)))
+
+
+def _wanted(
+    encoder: str | None, params: Mapping[str, Any], run: str | os.PathLike[str] | None, seed: int, n_jobs: int | None
+) -> Any | None:
+    """Give the encoder that is asked for; None where any will do."""
+    if run is not None:
+        if encoder is not None or params:
+            raise UserError("Both an encoder (--encoder, --encoder-set) and a run (--run) are given. Leave one out.")
+        wanted = Tagger.load(run, n_jobs=n_jobs).encoder
+    elif encoder is not None or params or seed:
+        wanted = make_encoder(encoder, params, {"random_state": seed, "n_jobs": n_jobs})
+    else:
+        return None
+    if wanted.reads != "pixels":
+        raise UserError(
+            f"The encoder '{ENCODERS.name_of(wanted)}' opens no images, so there is nothing to encode. "
+            "Choose one that looks at pixels (visterm encoders lists them)."
+        )
+    return wanted
+
+
+def _encoder_of(
+    folder: FeatureFolder,
+    wanted: Any | None,
+    fitted: bool,
+    paths: Sequence[Path],
+    n_jobs: int | None,
+    progress: Progress,
+) -> tuple[Any, str]:
+    """Give the folder's own encoder if it has one and it is the one that is wanted, else fit one and save it."""
+    if not folder.has_encoder():
+        if wanted is None:
+            wanted = make_encoder(None, {}, {"random_state": 0, "n_jobs": n_jobs})
+        asked = wanted.fingerprint
+        if not fitted:
+            wanted.fit(paths, skip_unreadable=True, progress=progress)
+        folder.save_encoder(wanted, asked)
+        return wanted, asked
+    own, asked = folder.load_encoder(n_jobs)
+    if wanted is None:
+        return own, asked
+    if wanted.fingerprint not in (asked, own.fingerprint):
+        raise EncoderMismatchError(
+            f"{folder.path} has features of another encoder: {_in_words(own)}; asked for is {_in_words(wanted)}. Leave "
+            "--encoder, --encoder-set, --run and --seed out to go on with it, or choose another folder (-o)."
+        )
+    own.set_params(**wanted.get_params(deep=False))  # the same but for the speed, and for where a network lies now
+    return own, asked
+
+
+def _do_all(work: ShardWork, names: Sequence[str], size: int, progress: Progress) -> list[ShardDone]:
+    progress.start("encode", len(names))
+    try:
+        done = [work.do([names[i] for i in part], progress) for part in cut(names, size)]
+    finally:
+        progress.finish()
+    widths = sorted({shard.width for shard in done if shard.entry is not None})
+    if len(widths) > 1:
+        raise EncoderMismatchError(
+            f"The encoder gave rows of {widths[0]:,} and of {widths[1]:,} numbers; expected one width for all images."
+        )
+    return done
+
+
+def _contents(
+    done: Sequence[ShardDone], root: Path, n_images: int, encoder: Any, asked: str, shard_size: int
+) -> Contents:
+    with_rows = [shard for shard in done if shard.entry is not None]
+    return Contents(
+        images=str(root),
+        n_images=n_images,
+        n_skipped=sum(len(shard.skipped) for shard in done),
+        encoder=ENCODERS.name_of(encoder),
+        settings={k: v for k, v in json_params(encoder).items() if k not in encoder.speed_params},
+        asked=asked,
+        fingerprint=encoder.fingerprint,
+        width=with_rows[0].width if with_rows else 0,
+        layout=with_rows[0].layout if with_rows else "dense",
+        shard_size=shard_size,
+        shards=[shard.entry for shard in done if shard.entry is not None],
+    )
+
+
+def _summary(contents: Contents, done: Sequence[ShardDone], skipped: Sequence[Skipped], gone: int) -> EncodeSummary:
+    encoded = sum(shard.n_encoded for shard in done)
+    return EncodeSummary(
+        images=contents.n_images,
+        rows=contents.n_rows,
+        encoded=encoded,
+        reused=contents.n_rows - encoded,
+        gone=gone,
+        skipped=len(skipped),
+        shards=len(contents.shards),
+        width=contents.width,
+        layout=contents.layout,
+        encoder=contents.encoder,
+        fingerprint=contents.fingerprint,
+    )
+
+
+def _in_words(encoder: Any) -> str:
+    settings = {k: v for k, v in json_params(encoder).items() if k not in encoder.speed_params}
+    return f"'{ENCODERS.name_of(encoder)}' with {', '.join(f'{k}={v}' for k, v in settings.items()) or 'no settings'}"

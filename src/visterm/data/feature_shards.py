@@ -1,0 +1,120 @@
+"""Parquet shards of features: the file name, content hash and row of each image, for any program that reads Parquet."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import scipy.sparse as sp
+
+from visterm.core.checks import as_csr
+from visterm.core.errors import CorruptFileError
+from visterm.core.types import Matrix
+from visterm.data.list_columns import dense_rows, sparse_rows
+
+FILE_NAME, SHA256 = "file_name", "sha256"
+FEATURES, INDICES, VALUES = "features", "indices", "values"
+"""The columns; rows are `FEATURES`, a list of fixed size, if dense, and else lists of `INDICES` and `VALUES`."""
+
+_WIDTH = b"visterm.width"
+_ODD_BYTE = re.compile(r"[\udc80-\udcff]")
+_ESCAPE = re.compile(r"\\(\\|udc[89a-f][0-9a-f])")
+
+
+class Shard(NamedTuple):
+    """Some images of a folder, with their feature rows.
+
+    Attributes
+    ----------
+    names : list of str
+        Paths inside the image folder, with ``/`` between.
+    sha256 : list of str
+        Of the files' bytes, in hex.
+    rows : ndarray or CSR of float32, shape (n_images, width)
+    """
+
+    names: list[str]
+    sha256: list[str]
+    rows: Matrix
+
+
+def shard_bytes(shard: Shard) -> bytes:
+    """Give a shard as a Parquet file: equal shards give equal bytes, by the same release of pyarrow."""
+    width = shard.rows.shape[1]
+    columns = {FILE_NAME: pa.array(map(_text, shard.names), pa.string()), SHA256: pa.array(shard.sha256, pa.string())}
+    if sp.issparse(shard.rows):
+        csr = as_csr(shard.rows)
+        offsets = pa.array(csr.indptr, pa.int32())
+        columns[INDICES] = pa.ListArray.from_arrays(offsets, pa.array(csr.indices, pa.int32()))
+        columns[VALUES] = pa.ListArray.from_arrays(offsets, pa.array(csr.data, pa.float32()))
+    else:
+        flat = np.ascontiguousarray(shard.rows, np.float32).reshape(-1)
+        columns[FEATURES] = pa.FixedSizeListArray.from_arrays(pa.array(flat, pa.float32()), width)
+    table = pa.table(columns).replace_schema_metadata({_WIDTH: str(width)})
+    buffer = pa.BufferOutputStream()
+    pq.write_table(table, buffer, compression="zstd", use_dictionary=False)
+    return bytes(buffer.getvalue())
+
+
+def read_shard(path: str | os.PathLike[str]) -> Shard:
+    """Read what `shard_bytes` gave.
+
+    Raises
+    ------
+    CorruptFileError
+        If it is no such file.
+    """
+    table = _read(path)
+    names, sha256 = _index(table)
+    if FEATURES in table.column_names:
+        return Shard(names, sha256, dense_rows(table[FEATURES], os.fspath(path)))
+    width = int(table.schema.metadata[_WIDTH])
+    return Shard(names, sha256, sparse_rows(table[INDICES], table[VALUES], os.fspath(path), width=width))
+
+
+def read_shard_index(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
+    """Read the names and the content hashes of a shard, without its rows.
+
+    Raises
+    ------
+    CorruptFileError
+        If it is no such file.
+    """
+    return _index(_read(path, [FILE_NAME, SHA256]))
+
+
+def _read(path: str | os.PathLike[str], columns: list[str] | None = None) -> Any:
+    try:
+        table = pq.read_table(os.fspath(path), columns=columns, partitioning=None)
+    except (OSError, pa.ArrowException) as error:
+        raise CorruptFileError(f"{os.fspath(path)} cannot be read as a shard of features: {error}.") from error
+    known = {FILE_NAME, SHA256} | ({FEATURES} if FEATURES in table.column_names else {INDICES, VALUES})
+    missing = sorted(known.intersection(columns or known) - set(table.column_names))
+    if missing:
+        raise CorruptFileError(
+            f"{os.fspath(path)} is no shard of features: it has no column '{missing[0]}', but "
+            f"{', '.join(table.column_names)}."
+        )
+    return table
+
+
+def _index(table: Any) -> tuple[list[str], list[str]]:
+    return [_name(text) for text in table[FILE_NAME].to_pylist()], table[SHA256].to_pylist()
+
+
+def _text(name: str) -> str:
+    r"""Give a file name as UTF-8 can hold it: odd bytes as ``\udcff``, and in such a name backslashes doubled."""
+    if not _ODD_BYTE.search(name) and r"\udc" not in name:
+        return name
+    return _ODD_BYTE.sub(lambda found: f"\\u{ord(found[0]):04x}", name.replace("\\", r"\\"))
+
+
+def _name(text: str) -> str:
+    """Give the file name that `_text` wrote."""
+    if r"\udc" not in text:
+        return text
+    return _ESCAPE.sub(lambda found: "\\" if found[1] == "\\" else chr(int(found[1][1:], 16)), text)
