@@ -21,22 +21,19 @@ from visterm.data.images import read_image
 from visterm.encoders.base import Encoder, Pixels
 from visterm.encoders.blocks import BlockCutter, Codes, cells_of_overlap, pixel_codes
 from visterm.encoders.codebook import assign_words, learn_codebook
+from visterm.encoders.palette import SPACES, learn_palette
 from visterm.encoders.places import Places
 from visterm.encoders.visterm_places import block_places
 from visterm.encoders.words import WordFinder
-from visterm.kernels.colour import colour_table, lab_from_rgb
+from visterm.kernels.colour import colour_table
 from visterm.kernels.nearest import prepare_codebook
 from visterm.kernels.termweights import bag_row
 
 COLOUR_IMAGES = 500
-"""The colours are learned from pixels of so many images at most ..."""
-COLOUR_PIXELS = 100
-"""... so many drawn from each."""
-COLOUR_STEPS = 20
+"""The colours are learned from pixels of so many images at most."""
 CODEBOOK_STEPS = 10
 BLOCKS_A_WORD = 10
 """The least number of sampled blocks for each word of the codebook."""
-SPACES = ("lab", "rgb")
 OVERLAP = 0.5
 """The overlap of the papers."""
 
@@ -180,7 +177,9 @@ class Visterms(Encoder):
     def _fit_sample(self, sample: Iterator[Pixels], rng: np.random.Generator, progress: Progress) -> None:
         self._check_params()
         first = list(islice(sample, COLOUR_IMAGES))
-        self.colours_ = self._learn_colours(first, rng, progress)
+        self.colours_ = learn_palette(
+            first, self.colours, self.colour_space, rng, n_jobs=self.n_jobs, progress=progress
+        )
         codes = self._read_codes(chain(first, sample), progress)
         self._learn_words(codes, rng, progress)
         self.idf_ = self._learn_idf(codes, progress)
@@ -192,24 +191,6 @@ class Visterms(Encoder):
     def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
         """Leave the overlap of the papers out: rows that were stored before there was a choice stay valid."""
         return {key: value for key, value in params.items() if key != "overlap" or value != OVERLAP}
-
-    def _learn_colours(self, images: list[Pixels], rng: np.random.Generator, progress: Progress) -> NDArray[np.float32]:
-        drawn = []
-        for pixels in images:
-            flat = pixels.reshape(-1, 3)
-            drawn.append(flat[rng.integers(0, len(flat), COLOUR_PIXELS)])
-        points = np.concatenate(drawn)
-        if self.colour_space == "lab":
-            points = lab_from_rgb(points)
-        return learn_codebook(
-            points.astype(np.float32),
-            self.colours,
-            rng,
-            iterations=COLOUR_STEPS,
-            n_jobs=self.n_jobs,
-            progress=progress,
-            task="learn colours",
-        )
 
     def _read_codes(self, images: Iterator[Pixels], progress: Progress) -> list[Codes]:
         """Code all training images and keep the codes: their blocks are counted for the words and again for the idf."""
