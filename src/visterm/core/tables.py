@@ -6,6 +6,7 @@ from visterm.core.registry import Entry, Registry
 
 WSABIE = "Weston, Bengio, Usunier 2010"
 PAMIR = "Grangier, Bengio 2008"
+OBJECTS_AND_PARTS = "Mesnil, Bordes, Weston, Chechik, Bengio 2014"
 VSE_ENS = "Guo, Zhai, Yuan, Liu, Wang 2018"
 
 MODELS = Registry(
@@ -42,6 +43,12 @@ ENCODERS = Registry(
     [
         Entry(
             "visterms", "visterm.encoders.visterms:Visterms", "bag of visual words of texture and colour blocks", PAMIR
+        ),
+        Entry(
+            "histograms",
+            "visterm.encoders.histograms:Histograms",
+            "spatial pyramids of colours and textons at several scales",
+            OBJECTS_AND_PARTS,
         ),
         Entry("onnx", "visterm.encoders.onnx:Onnx", "an output of any image network in an ONNX file", extra="onnx"),
         Entry("timm", "visterm.encoders.timm:Timm", "pooled features of any network of timm", extra="torch"),
