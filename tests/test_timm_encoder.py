@@ -19,6 +19,7 @@ from tiny_towers import timm, timm_weights
 from visterm.core.errors import EncoderMismatchError, StorageError, UnknownNameError, UserError
 from visterm.encoders import hub_cache
 from visterm.encoders.timm import Timm
+from visterm.encoders.torch_network import TorchNetwork
 
 PLAIN = {"root": False, "centre": False, "normalise": False, "device": "cpu"}
 
@@ -145,6 +146,23 @@ def test_bytes_are_the_same_for_any_threads_and_any_company(weights, photos):
     rows = [encoder.transform(photos).tobytes() for encoder in encoders]
     assert rows[0] == rows[1] == rows[2]
     assert b"".join(encoders[0].transform([photo]).tobytes() for photo in photos) == rows[0]
+
+
+@pytest.mark.parametrize("views", ["three", "centre"])
+def test_a_device_that_takes_all_pictures_at_once_gives_the_same_rows(weights, photos, monkeypatch, views):
+    encoder = Timm(network="test_vit", weights=weights, views=views, **PLAIN).fit(photos)
+    expected = encoder.transform(photos)
+    monkeypatch.setattr(TorchNetwork, "one_by_one", False)
+    np.testing.assert_allclose(encoder.transform(photos), expected, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_a_gpu_gives_the_rows_of_the_processor(weights, photos):
+    on = {device: Timm(network="test_vit", weights=weights, device=device) for device in ("cpu", "cuda")}
+    rows = {device: encoder.fit_transform(photos) for device, encoder in on.items()}
+    np.testing.assert_allclose(rows["cuda"], rows["cpu"], atol=1e-4)
+    on["cpu"].set_params(device="auto")
+    np.testing.assert_allclose(on["cpu"].transform(photos), rows["cpu"], atol=1e-4)
 
 
 def test_torch_runs_on_one_thread_and_gets_its_own_settings_back(weights, photos, monkeypatch):
