@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError, UserError
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import RandomState
-from visterm.encoders.hub_cache import cached_file
 from visterm.encoders.network import NetworkEncoder
 from visterm.encoders.open_clip_model import (
     OpenClipNetwork,
+    cached_weights,
     hub_file,
     known_weights,
     open_clip_name,
@@ -150,8 +150,7 @@ class OpenClip(NetworkEncoder):
             return os.path.abspath(self.weights)
         if self.network is None or self.pretrained is None:
             return None
-        place = hub_file(weights_config(open_clip_name(self.network), self.pretrained))
-        return None if place is None else cached_file(place.repo, place.names)
+        return cached_weights(weights_config(open_clip_name(self.network), self.pretrained))
 
     def _no_place(self) -> UserError:
         name = self._network_name()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import StorageError, UnknownNameError, UserError
 from visterm.core.registry import unknown
-from visterm.encoders.hub_cache import offline
+from visterm.encoders.hub_cache import cached_file, offline
 from visterm.encoders.preparation import Preparation
 from visterm.encoders.torch_libraries import torch_library
 from visterm.encoders.torch_network import TorchNetwork
@@ -80,6 +80,12 @@ def hub_file(config: dict[str, Any]) -> HubFile | None:
         return None
     repo, _, file = config["hf_hub"].rpartition("/")
     return HubFile(repo, (file,) if file else HUB_FILES)
+
+
+def cached_weights(config: dict[str, Any]) -> str | None:
+    """Find weights in the hub's cache on this machine; None if they are not there."""
+    place = hub_file(config)
+    return None if place is None else cached_file(place.repo, place.names)
 
 
 def open_clip_preparation(name: str, trained: str | None, size: Any) -> Preparation:

@@ -6,10 +6,9 @@ import os
 
 from visterm.core.errors import UserError
 from visterm.core.types import RandomState
-from visterm.encoders.hub_cache import cached_file
 from visterm.encoders.network import NetworkEncoder
 from visterm.encoders.preparation import as_size
-from visterm.encoders.timm_model import HUB_FILES, open_timm, timm_config, timm_preparation
+from visterm.encoders.timm_model import HUB_FILES, cached_weights, open_timm, timm_config, timm_preparation
 from visterm.encoders.torch_network import TorchNetwork
 
 
@@ -82,8 +81,7 @@ class Timm(NetworkEncoder):
     def _place(self) -> str | None:
         if self.weights is not None:
             return os.fspath(self.weights)
-        repo = None if self.network is None else timm_config(self.network).hf_hub_id
-        return None if repo is None else cached_file(repo, HUB_FILES)
+        return None if self.network is None else cached_weights(timm_config(self.network))
 
     def _no_place(self) -> UserError:
         repo = timm_config(self._network_name()).hf_hub_id

@@ -9,6 +9,7 @@ import torch
 
 from visterm.core.errors import UnknownNameError, UserError
 from visterm.core.registry import unknown
+from visterm.encoders.hub_cache import cached_file
 from visterm.encoders.preparation import Preparation
 from visterm.encoders.torch_libraries import torch_library
 from visterm.encoders.torch_weights import reading_weights
@@ -34,6 +35,11 @@ def timm_config(name: str) -> Any:
     if tag and tag not in known:
         raise UnknownNameError(unknown(f"weights of timm's '{architecture}'", tag, sorted(known)))
     return timm.get_pretrained_cfg(name, allow_unregistered=False)
+
+
+def cached_weights(config: Any) -> str | None:
+    """Find the weights of a network of timm in the hub's cache on this machine; None if they are not there."""
+    return cached_file(config.hf_hub_id, HUB_FILES) if config.hf_hub_id else None
 
 
 def timm_preparation(config: Any, size: tuple[int, int] | None) -> Preparation:
