@@ -111,7 +111,7 @@ def _under_heat(picture: Image.Image, warmth: NDArray[np.float64]) -> Image.Imag
 def _words(explanation: Explanation) -> list[str]:
     shares = np.array([place.share for place in explanation.places])
     adds, takes = float(shares[shares > 0].sum()), float(shares[shares < 0].sum())
-    parts = [f"{explanation.place}s add {adds:+.3f} and take {takes:+.3f}"]
+    parts = [f"{explanation.place}s add {adds:.3f} and take {-takes:.3f}"]
     parts += [f"{name} {share:+.3f}" for name, share in explanation.elsewhere.items()]
     return [
         f"{explanation.tag}: score {explanation.score:.3f}, place {explanation.rank:,} of {explanation.n_tags:,} tags",

@@ -6,11 +6,18 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from sklearn.utils.validation import check_is_fitted
+
 from visterm.core.errors import UserError
 from visterm.core.types import RandomState
+from visterm.data.images import read_image
+from visterm.encoders.base import Pixels
+from visterm.encoders.map_places import map_places
 from visterm.encoders.network import NetworkEncoder
+from visterm.encoders.onnx_maps import OnnxMaps
 from visterm.encoders.onnx_network import OnnxNetwork
 from visterm.encoders.onnx_settings import settings_beside
+from visterm.encoders.places import Places
 
 SETTINGS = ("output", "size", "mean", "std", "scale", "colours", "layout", "interpolation", "crop")
 """Parameters that may also stand in the JSON file beside the network."""
@@ -127,6 +134,21 @@ class Onnx(NetworkEncoder):
         self.random_state = random_state
         self.batch_size = batch_size
         self.n_jobs = n_jobs
+
+    def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
+        """Take the row of one image apart by the cells of the feature map that the output is the average of.
+
+        Raises
+        ------
+        ImageError
+            If the image cannot be read.
+        UserError
+            If the output is no average over places, or roots are taken of a map that is negative somewhere.
+        """
+        check_is_fitted(self)
+        network = self._open_file(self._found())
+        photo = read_image(image, max_side=self._max_side)
+        return map_places(self, photo, network.preparation, OnnxMaps(network))
 
     def _place(self) -> str | None:
         return None if self.path is None else os.fspath(self.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from visterm.encoders.preparation import Preparation, as_size
 
 FEATURE_NAMES = ("features", "embeddings", "embedding", "image_embeds", "pooled", "pooler_output")
 """Outputs taken unasked, in this order, where a network has several."""
+FOLDER_OF_WEIGHTS = "session.model_external_initializers_file_folder_path"
 _DTYPES: Final = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32, "tensor(float16)": np.float16}
 _OPEN_ERRORS = (
     ort_errors.Fail,
@@ -51,6 +53,8 @@ class OnnxNetwork:
 
     Attributes
     ----------
+    outputs : list of str
+        All outputs.
     output : str
         The output that is read.
     preparation : Preparation
@@ -74,11 +78,12 @@ class OnnxNetwork:
 
     def __init__(self, path: str, settings: dict[str, Any]) -> None:
         self.path = path
-        self._session = _session(path)
+        self._session = open_session(path)
         self._input, self.dtype, self.channels_last, self._batch, fixed = _image_input(
             path, self._session, settings.get("layout")
         )
-        self.output = _chosen_output(path, [each.name for each in self._session.get_outputs()], settings.get("output"))
+        self.outputs = [each.name for each in self._session.get_outputs()]
+        self.output = _chosen_output(path, self.outputs, settings.get("output"))
         inside = settings_inside(self._session.get_modelmeta().custom_metadata_map)
         prepared = {k: v for k, v in settings.items() if k not in ("output", "layout")}
         size = _sides(path, prepared.pop("size", None), fixed)
@@ -99,25 +104,38 @@ class OnnxNetwork:
         """
         return np.concatenate([self._row(picture) for picture in pictures])
 
-    def _row(self, picture: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def feed(self, picture: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
+        """Give what a session takes for a picture, shape (height, width, 3), repeated where it takes a fixed number."""
         wanted = self.preparation
         image = wanted.ordered(picture) if self.dtype is np.uint8 else wanted.numbers(picture)
         image = image if self.channels_last else image.transpose(2, 0, 1)
         batch = np.ascontiguousarray(np.broadcast_to(image, (self._batch, *image.shape)), dtype=self.dtype)
-        out = np.asarray(self._session.run([self.output], {self._input: batch})[0])
+        return {self._input: batch}
+
+    def _row(self, picture: NDArray[np.uint8]) -> NDArray[np.float32]:
+        out = np.asarray(self._session.run([self.output], self.feed(picture))[0])
         what = f"The output '{self.output}' of {self.path}"
         return pooled(out, self._batch, what, channels_last=self.channels_last)[:1]
 
 
-def _session(path: str) -> ort.InferenceSession:
+def open_session(path: str, model: bytes | None = None) -> ort.InferenceSession:
+    """Open a network on one thread: of a file, or a changed one of that file.
+
+    Raises
+    ------
+    StorageError
+        If there is no such file, or it is not an ONNX network.
+    """
     if not Path(path).is_file():
         raise missing(path)
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    if model is not None:  # weights may lie in files beside it
+        options.add_session_config_entry(FOLDER_OF_WEIGHTS, os.path.dirname(os.path.abspath(path)))
     try:
-        return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        return ort.InferenceSession(path if model is None else model, options, providers=["CPUExecutionProvider"])
     except _OPEN_ERRORS as error:
         reason = " ".join(str(error).split())
         raise StorageError(f"{path} cannot be opened as an ONNX network: {reason}") from error

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 
+SAME = 1e-3
+"""Averages are the same up to this share of the mean size of what is averaged: networks compute in 16 bits, too."""
+
 
 def pooled(out: NDArray[Any], n_pictures: int, what: str, *, channels_last: bool = False) -> NDArray[np.float32]:
     """Give the rows of an output.
@@ -49,3 +52,27 @@ def pooled(out: NDArray[Any], n_pictures: int, what: str, *, channels_last: bool
             "with, or choose another output."
         )
     return rows
+
+
+def map_averaging_to(tensor: NDArray[Any], row: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    """Give a tensor of one picture as a map whose average over places is a row; None where it is none.
+
+    Parameters
+    ----------
+    tensor : ndarray
+        Maps are (height, width, n_features) or (n_features, height, width): the layout is the one that fits.
+    row : ndarray of float32, shape (n_features,)
+
+    Returns
+    -------
+    ndarray of float32, shape (height, width, n_features), or None
+    """
+    if tensor.ndim != 3:
+        return None
+    found = tensor.astype(np.float32)
+    for laid in (np.moveaxis(found, 0, 2), found):
+        if laid.shape[2] == len(row):
+            within = SAME * float(np.abs(laid).mean()) + np.finfo(np.float32).tiny
+            if np.abs(laid.mean(axis=(0, 1), dtype=np.float64) - row).max() <= within:
+                return np.ascontiguousarray(laid)
+    return None

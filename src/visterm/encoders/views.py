@@ -43,12 +43,12 @@ def views_of(photo: NDArray[np.uint8], wanted: Preparation, views: str) -> Itera
     """
     image = Image.fromarray(photo)
     height, width = wanted.size
-    for box in _boxes(image.size, wanted, views):
+    for box in boxes_of(image.size, wanted, views):
         yield np.asarray(image.resize((width, height), FILTERS[wanted.interpolation], box=box))
 
 
-def _boxes(size: tuple[int, int], wanted: Preparation, views: str) -> Iterator[Box | None]:
-    """Yield left, top, right and bottom of what each view shows; None is all."""
+def boxes_of(size: tuple[int, int], wanted: Preparation, views: str) -> Iterator[Box | None]:
+    """Yield left, top, right and bottom of what each view shows of a photo of some width and height; None is all."""
     part = 1.0
     if views == "trained":
         if wanted.crop is None:
@@ -56,10 +56,10 @@ def _boxes(size: tuple[int, int], wanted: Preparation, views: str) -> Iterator[B
             return
         part = wanted.crop
     height, width = wanted.size
-    cut = (size[0], size[0] * height / width)
+    cut: tuple[float, float] = (size[0], size[0] * height / width)
     if cut[1] > size[1]:
         cut = (size[1] * width / height, size[1])
-    if part == 1 and cut == size:
+    if part == 1 and cut[0] == size[0] and cut[1] == size[1]:
         yield None
         return
     for place in VIEWS[views]:

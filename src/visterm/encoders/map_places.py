@@ -1,0 +1,84 @@
+"""Which places of a photo a network's row comes from: each cell of the feature maps that were averaged into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import UserError
+from visterm.encoders.network import NetworkEncoder
+from visterm.encoders.places import Places
+from visterm.encoders.preparation import Preparation
+from visterm.encoders.views import boxes_of, views_of
+
+
+def map_places(
+    encoder: NetworkEncoder,
+    photo: NDArray[np.uint8],
+    wanted: Preparation,
+    map_of: Callable[[NDArray[np.uint8]], NDArray[np.float32]],
+) -> Places:
+    """Take the row of a photo apart by the cells of its feature maps.
+
+    Without the root the row is ``(Σ m_p / P - c) / L`` over the P cells of all views: ``m_p / (P L)`` is what a cell
+    gave, and ``-c / L`` comes from no place. The length L is one number of the photo. With the root, each feature
+    ``√f / L`` is shared out among the cells in proportion to what they gave to ``f``.
+
+    Parameters
+    ----------
+    encoder : NetworkEncoder
+        Fitted.
+    photo : ndarray of uint8, shape (height, width, 3)
+    wanted : Preparation
+        How the network wants its pictures.
+    map_of : callable
+        Gives the map of a picture, shape (rows, columns, n_features).
+
+    Returns
+    -------
+    Places
+        A cell is a rectangle of the photo, though what it saw of it reaches further.
+
+    Raises
+    ------
+    UserError
+        If roots are taken and a map is negative somewhere: then it has no parts that are shares.
+    """
+    height, width = photo.shape[:2]
+    maps = [map_of(picture).astype(np.float64) for picture in views_of(photo, wanted, encoder.views)]
+    boxes = [
+        _cells((0, 0, width, height) if box is None else box, found.shape[:2]) / [width, height, width, height]
+        for box, found in zip(boxes_of((width, height), wanted, encoder.views), maps, strict=True)
+    ]
+    cells = np.concatenate([found.reshape(-1, found.shape[2]) / found[..., 0].size for found in maps]) / len(maps)
+    mean = cells.sum(axis=0)
+    row = mean.copy()
+    if encoder.rooted_:
+        if cells.min() < 0:
+            raise UserError(
+                f"The network's feature map has values below 0 (down to {cells.min() * len(cells):.3g}), and this run "
+                "takes square roots of their averages, which have no parts then. Fit with --encoder-set root=False."
+            )
+        row = np.sqrt(mean)
+        cells *= np.divide(row, mean, out=np.zeros_like(mean), where=mean > 0)
+    centre = encoder.centre_.astype(np.float64)
+    length = float(np.linalg.norm(row - centre)) if encoder.normalise else 1.0
+    length = length or 1.0
+    return Places(
+        np.concatenate(boxes),
+        cells / length,
+        -centre / length,
+        "cell",
+        "feature",
+        "the mean of the training photos, subtracted" if encoder.centre else "",
+    )
+
+
+def _cells(box: tuple[float, float, float, float], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Cut a rectangle into rows × columns, shape (rows · columns, 4)."""
+    left, top, right, bottom = box
+    rows, columns = np.linspace(top, bottom, shape[0] + 1), np.linspace(left, right, shape[1] + 1)
+    sides = (columns[None, :-1], rows[:-1, None], columns[None, 1:], rows[1:, None])
+    return np.stack([np.broadcast_to(side, (shape[0], shape[1])).ravel() for side in sides], axis=1)
