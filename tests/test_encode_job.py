@@ -34,6 +34,7 @@ from visterm.app.features.job import encode_folder
 from visterm.app.features.stored import Features
 from visterm.app.rows import as_corpus
 from visterm.cli.commands import app
+from visterm.cli.progress import Bars
 from visterm.core.errors import (
     CorruptFileError,
     DataError,
@@ -568,3 +569,19 @@ def test_the_command_says_what_it_did_and_skips_with_exit_code_3(photos, network
     assert fitted.exit_code == 3, fitted.stderr
     [shown] = lines(command("annotate", tmp_path / "run", photos / "01.png", "-k", 1, "--json"))
     assert shown["tags"]
+
+
+def test_where_nobody_watches_a_long_job_says_each_minute_how_far_it_is(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("visterm.cli.progress.time.monotonic", lambda: now[0])
+    bars = Bars()
+    bars.start("encode", 10_000)
+    for _ in range(13):
+        now[0] += 10
+        bars.advance(100)
+    bars.finish()
+    assert capsys.readouterr().err.splitlines() == [
+        "encode: 600 of 10,000, 10/s, 15 min left",
+        "encode: 1,200 of 10,000, 10/s, 14 min left",
+        "encode: 1,300 in 130.0 s, 10/s",
+    ]

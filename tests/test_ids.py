@@ -16,6 +16,7 @@ from visterm.app.rows import TrainingRows
 from visterm.core.errors import DataError, UserError
 from visterm.core.identity import identity_rows, is_identity
 from visterm.core.progress import SILENT
+from visterm.core.tables import ENCODERS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.metrics import average_precisions
@@ -216,6 +217,11 @@ def test_only_the_sparse_identity_is_taken_for_numbers():
     assert not is_identity(identity_rows(3)[[1, 0, 2]])
     assert not is_identity(identity_rows(3)[:2])
     assert not is_identity(sp.csr_array(([1.0, 1, 1], [0, 1, 2], [0, 2, 2, 3]), shape=(3, 3)))
+
+
+def test_each_image_has_the_row_of_the_identity_with_its_number():
+    encoder = ENCODERS.create("ids").fit(["nowhere/1.jpg", 7, "Île"])
+    np.testing.assert_array_equal(encoder.transform(["Île", "nowhere/1.jpg", "7"]).toarray(), np.eye(3)[[2, 0, 1]])
 
 
 def test_an_encoder_of_names_is_not_fitted_on_pictures():

@@ -1,4 +1,4 @@
-"""Progress bars on standard error, drawn with rich; one plain line a task where nobody watches."""
+"""Progress bars on standard error, drawn with rich; where nobody watches, a plain line a task and a minute."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
+LINE_SECONDS = 60
+"""Where nobody watches, long tasks say so often how far they are."""
+
+
 class Bars:
     """Draws what the library reports: a bar a task, steps a second, time left and the last note."""
 
     def __init__(self) -> None:
+        self._total: int | None = None
+        self._said = 0.0
         self._rich: Progress | None = None
         self._task: TaskID | None = None
         self._name = ""
@@ -24,6 +30,7 @@ class Bars:
     def start(self, task: str, total: int | None = None) -> None:
         """Begin a bar of `total` steps."""
         self._name, self._note, self._done, self._began = task, "", 0, time.monotonic()
+        self._total, self._said = total, self._began
         if sys.stderr.isatty():
             self._rich = _bar()
             self._rich.start()
@@ -36,6 +43,8 @@ class Bars:
         if self._rich is not None and self._task is not None:
             rate = self._done / max(time.monotonic() - self._began, 1e-9)
             self._rich.update(self._task, advance=steps, note=self._note, rate=f"{rate:,.0f}/s" if rate >= 1 else "")
+        elif time.monotonic() - self._said >= LINE_SECONDS:
+            self._say_how_far()
 
     def finish(self) -> None:
         """End the bar, and leave one line that says what was done and how fast."""
@@ -46,6 +55,24 @@ class Bars:
         rate = f", {self._done / seconds:,.0f}/s" if seconds > 0.5 and self._done > seconds else ""
         note = f"  {self._note}" if self._note else ""
         print(f"{self._name}: {self._done:,} in {seconds:.1f} s{rate}{note}", file=sys.stderr, flush=True)
+
+    def _say_how_far(self) -> None:
+        self._said = time.monotonic()
+        rate = self._done / (self._said - self._began)
+        told = f"{self._name}: {self._done:,}"
+        if self._total is not None:
+            told += f" of {self._total:,}"
+        if rate > 0:
+            told += f", {rate:,.{0 if rate >= 10 else 2}f}/s"
+        if rate > 0 and self._total is not None:
+            told += f", {_duration((self._total - self._done) / rate)} left"
+        print(f"{told}{f'  {self._note}' if self._note else ''}", file=sys.stderr, flush=True)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{rest} s"
 
 
 def _bar() -> Progress:

@@ -135,6 +135,16 @@ def as_generator(random_state: Any) -> np.random.Generator:
     )
 
 
+def finite_rows(rows: Any) -> NDArray[np.bool_]:
+    """Say of each row of a matrix, dense or CSR, whether all its numbers are finite."""
+    finite: NDArray[np.bool_] = np.ones(rows.shape[0], np.bool_)
+    if sp.issparse(rows):
+        finite[np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))[~np.isfinite(rows.data)]] = False
+    else:
+        np.isfinite(rows).all(axis=1, out=finite)
+    return finite
+
+
 def all_finite(array: NDArray[Any]) -> bool:
     """Say whether an array has only finite numbers (arrays of other things count as finite)."""
     return not np.issubdtype(array.dtype, np.inexact) or bool(np.isfinite(array).all())

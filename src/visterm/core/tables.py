@@ -59,6 +59,11 @@ ENCODERS = Registry(
             "Radford et al. 2021",
             extra="torch",
         ),
+        Entry(
+            "precomputed",
+            "visterm.encoders.precomputed:Precomputed",
+            "features made elsewhere, in a NumPy, SciPy, Parquet or svmlight file",
+        ),
         Entry("ids", "visterm.encoders.ids:Ids", "the number of an image that has no pixels: identity rows", VSE_ENS),
     ],
     group="visterm.encoders",

@@ -72,8 +72,8 @@ def read_shard(path: str | os.PathLike[str]) -> Shard:
     names, sha256 = _index(table)
     if FEATURES in table.column_names:
         return Shard(names, sha256, dense_rows(table[FEATURES], os.fspath(path)))
-    width = int(table.schema.metadata[_WIDTH])
-    return Shard(names, sha256, sparse_rows(table[INDICES], table[VALUES], os.fspath(path), width=width))
+    rows = sparse_rows(table[INDICES], table[VALUES], os.fspath(path), width=shard_width(table.schema))
+    return Shard(names, sha256, rows)
 
 
 def read_shard_index(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
@@ -85,6 +85,12 @@ def read_shard_index(path: str | os.PathLike[str]) -> tuple[list[str], list[str]
         If it is no such file.
     """
     return _index(_read(path, [FILE_NAME, SHA256]))
+
+
+def shard_width(schema: pa.Schema) -> int | None:
+    """Say how many features the rows of a shard have; None of a Parquet file that is none of ours."""
+    width = (schema.metadata or {}).get(_WIDTH)
+    return None if width is None else int(width)
 
 
 def _read(path: str | os.PathLike[str], columns: list[str] | None = None) -> Any:
@@ -103,7 +109,7 @@ def _read(path: str | os.PathLike[str], columns: list[str] | None = None) -> Any
 
 
 def _index(table: Any) -> tuple[list[str], list[str]]:
-    return [_name(text) for text in table[FILE_NAME].to_pylist()], table[SHA256].to_pylist()
+    return [name_of_text(text) for text in table[FILE_NAME].to_pylist()], table[SHA256].to_pylist()
 
 
 def _text(name: str) -> str:
@@ -113,8 +119,8 @@ def _text(name: str) -> str:
     return _ODD_BYTE.sub(lambda found: f"\\u{ord(found[0]):04x}", name.replace("\\", r"\\"))
 
 
-def _name(text: str) -> str:
-    """Give the file name that `_text` wrote."""
+def name_of_text(text: str) -> str:
+    """Give the file name of an image as the column has it, odd bytes and all."""
     if r"\udc" not in text:
         return text
     return _ESCAPE.sub(lambda found: "\\" if found[1] == "\\" else chr(int(found[1][1:], 16)), text)

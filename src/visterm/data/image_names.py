@@ -36,8 +36,8 @@ class ImageNames:
 
     def __init__(self, folder: Path, paths: Sequence[Path]) -> None:
         self._folder = folder
-        self._by_path = {_key(path.relative_to(folder).as_posix()): path for path in paths}
-        self._exact = _Paths(self._by_path)
+        self._by_path = {name_key(path.relative_to(folder).as_posix()): path for path in paths}
+        self._exact = PathsByEnd(self._by_path)
 
     def match(self, names: Sequence[str]) -> list[Match | None]:
         """Give the file of each name, or None where there is none.
@@ -50,7 +50,7 @@ class ImageNames:
         TagFileError
             If a name fits several files.
         """
-        keys = [_key(self._inside(name)) for name in names]
+        keys = [name_key(self._inside(name)) for name in names]
         found: list[Match | None] = []
         for name, key in zip(names, keys, strict=True):
             fit = key if key in self._by_path else self._only(name, self._exact.ending_as(key))
@@ -62,8 +62,8 @@ class ImageNames:
     def _match_loosely(self, names: Sequence[str], keys: Sequence[str], found: list[Match | None]) -> None:
         taken = {match.path for match in found if match is not None}
         free = [key for key, path in self._by_path.items() if path not in taken]
-        folded = _Paths(free, str.casefold)
-        bare = _Paths(free, lambda key: _without_ending(key.casefold()))
+        folded = PathsByEnd(free, str.casefold)
+        bare = PathsByEnd(free, lambda key: _without_ending(key.casefold()))
         for i, (name, key) in enumerate(zip(names, keys, strict=True)):
             if found[i] is not None:
                 continue
@@ -90,7 +90,7 @@ class ImageNames:
         return os.path.normpath(name)
 
 
-class _Paths:
+class PathsByEnd:
     """Paths to be found by their ends, each as `fold` spells it."""
 
     def __init__(self, paths: Iterable[str], fold: Callable[[str], str] = str) -> None:
@@ -106,7 +106,8 @@ class _Paths:
         return same or [path for folded, path in named if _one_ends_as_the_other(key, folded)]
 
 
-def _key(name: str) -> str:
+def name_key(name: str) -> str:
+    """Give a name as names are compared: with ``/`` between folders, letters composed."""
     return unicodedata.normalize("NFC", name.replace(os.sep, "/"))  # some file systems decompose the names they store
 
 

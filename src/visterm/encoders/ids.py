@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -12,6 +11,7 @@ import scipy.sparse as sp
 from visterm.core.errors import DataError
 from visterm.core.progress import Progress
 from visterm.encoders.contract import AnyEncoder, Encoded
+from visterm.encoders.names import name_of
 
 
 class Ids(AnyEncoder):
@@ -37,14 +37,14 @@ class Ids(AnyEncoder):
     names_: list[str]
 
     def _fit_images(self, images: Sequence[Any], skip_unreadable: bool, progress: Progress) -> None:
-        self._numbers = {name: number for number, name in enumerate(dict.fromkeys(map(_name, images)))}
+        self._numbers = {name: number for number, name in enumerate(dict.fromkeys(map(name_of, images)))}
         self.names_ = list(self._numbers)
 
     def _encode_images(self, images: Sequence[Any], progress: Progress) -> Encoded:
         numbers = self._numbers_by_name()
         columns = np.empty(len(images), np.int32)
         for row, image in enumerate(images):
-            name = _name(image)
+            name = name_of(image)
             if name not in numbers:
                 raise DataError(
                     f"The image '{name}' is not among the {len(numbers):,} that this model was fitted on, and it knows "
@@ -61,14 +61,3 @@ class Ids(AnyEncoder):
         if not hasattr(self, "_numbers"):
             self._numbers = {name: number for number, name in enumerate(self.names_)}
         return self._numbers
-
-
-def _name(image: Any) -> str:
-    if isinstance(image, str | os.PathLike):
-        return os.fspath(image)
-    if isinstance(image, int | np.integer) and not isinstance(image, bool):
-        return str(image)
-    raise DataError(
-        f"An image known by number is named by a text, a path or a whole number, not {type(image).__name__}. "
-        "The encoder 'ids' does not look at pixels; choose another one for that."
-    )

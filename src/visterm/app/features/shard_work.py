@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.app.features.folder import Contents, FeatureFolder, ShardEntry, write_whole
 from visterm.app.features.rows import Place, StoredRows, stacked
+from visterm.core.checks import finite_rows
 from visterm.core.errors import CorruptFileError
 from visterm.core.jsonlines import json_text
 from visterm.core.persist import file_hash, read_json
@@ -146,7 +146,7 @@ class ShardWork:
             told = {item.image: item.reason for item in failed}
             taken = [new[k] for k in kept]
             reasons = {i: told[str(paths[i])] for i in sorted(set(new) - set(taken))}
-            for i, good in zip(taken, _finite_rows(rows), strict=True):
+            for i, good in zip(taken, finite_rows(rows), strict=True):
                 if sha256[i] is None or before[i] != _stamp(paths[i]):
                     reasons[i] = CHANGED
                 elif not good:
@@ -220,16 +220,6 @@ def _stamp(path: Path) -> object:
     except OSError:
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _finite_rows(rows: Matrix) -> NDArray[np.bool_]:
-    """Say of each row whether all its numbers are finite."""
-    finite: NDArray[np.bool_] = np.ones(rows.shape[0], np.bool_)
-    if isinstance(rows, np.ndarray):
-        np.isfinite(rows).all(axis=1, out=finite)
-    else:
-        finite[np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))[~np.isfinite(rows.data)]] = False
-    return finite
 
 
 def _as_json(done: ShardDone) -> dict[str, Any]:

@@ -1,0 +1,277 @@
+"""Feature rows that were made elsewhere, found by the name of the image; no image is opened."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import as_csr, finite_rows
+from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
+from visterm.core.progress import Progress
+from visterm.core.types import Matrix
+from visterm.core.wording import count_of
+from visterm.data.feature_files import FeatureTable, read_features
+from visterm.data.image_names import PathsByEnd, name_key
+from visterm.encoders.contract import AnyEncoder, Encoded
+from visterm.encoders.names import name_of
+
+BLOCK = 4096
+"""Rows read at a time where all are gone through."""
+
+
+class NamesMatched(NamedTuple):
+    """Which images have a row on file, and which rows are of none of them.
+
+    Attributes
+    ----------
+    known : ndarray of bool, shape (n_images,)
+    unused : list of str
+        Names in the file.
+    n_rows : int
+        Rows in the file.
+    file : str
+    example : str
+        A name in the file.
+    """
+
+    known: NDArray[np.bool_]
+    unused: list[str]
+    n_rows: int
+    file: str
+    example: str
+
+
+class Precomputed(AnyEncoder):
+    """Feature rows read from a file that another program wrote: see `read_features` for what it may be.
+
+    An image has the row of its name: of the same path, or of the one path that ends as it does (``1.jpg`` for
+    ``photos/1.jpg``, and the other way round). Images without a row are refused, those that are learned from as those
+    that come later. So the file may grow: put the rows of new images, made by the same network, into it. The rows of
+    the images that the encoder was fitted on must stay as they are, which is checked when the file is opened; they
+    name the encoder's output.
+
+    Parameters
+    ----------
+    path : path-like
+        The features: ``.npy``, ``.npz``, ``.parquet`` or svmlight, or a folder of Parquet files.
+    names : path-like, optional
+        A text file with the name of each row, one a line. None: ``NAME.names.txt`` beside ``NAME.npy``; of Parquet,
+        a column.
+    column, name_column : str, optional
+        Columns of a Parquet file. None: as `read_features` finds them.
+
+    Attributes
+    ----------
+    names_ : list of str
+        The images that it was fitted on, as the file names them.
+    rows_sha256_ : str
+        Hash of their rows.
+    features_path_, names_path_ : str
+        Where the files were, in full (no names: empty). They may move: `path` and `names` are looked at first.
+    """
+
+    reads: ClassVar[Literal["pixels", "names"]] = "names"
+    argument = "path"
+    location_attributes = ("features_path_", "names_path_")
+
+    names_: list[str]
+    rows_sha256_: str
+    features_path_: str
+    names_path_: str
+
+    def __init__(
+        self,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        names: str | os.PathLike[str] | None = None,
+        column: str | None = None,
+        name_column: str | None = None,
+    ) -> None:
+        self.path = path
+        self.names = names
+        self.column = column
+        self.name_column = name_column
+
+    def match_names(self, images: Sequence[Any]) -> NamesMatched:
+        """Say which images have a row on file, and which rows are of none of them.
+
+        Raises
+        ------
+        DataError
+            If the name of an image fits several rows, or those of two images fit one.
+        """
+        table = self._open()
+        rows = table.rows_of(images)
+        used = np.zeros(len(table.names), np.bool_)
+        used[rows[rows >= 0]] = True
+        unused = [table.names[i] for i in np.flatnonzero(~used)]
+        return NamesMatched(rows >= 0, unused, len(table.names), table.file, table.names[0])
+
+    def _fit_images(self, images: Sequence[Any], skip_unreadable: bool, progress: Progress) -> None:
+        table = self._open()
+        rows = np.array(list(dict.fromkeys(self._known_rows(table, images).tolist())), np.int64)
+        progress.start("read features", len(rows))
+        try:
+            self.rows_sha256_ = table.digest(rows, progress)
+        finally:
+            progress.finish()
+        self.names_ = [table.names[row] for row in rows]
+        self.features_path_ = os.path.abspath(table.file)
+        self.names_path_ = "" if self.names is None else os.path.abspath(self.names)
+
+    def _encode_images(self, images: Sequence[Any], progress: Progress) -> Encoded:
+        table = self._open()
+        rows = table.take(self._known_rows(table, images))
+        progress.advance(len(images))
+        return Encoded(rows, np.arange(len(images)), [])
+
+    def _known_rows(self, table: _Opened, images: Sequence[Any]) -> NDArray[np.int64]:
+        rows = table.rows_of(images)
+        if (rows < 0).any():
+            raise DataError(
+                f"The image '{name_of(images[int(np.argmin(rows))])}' is not among the "
+                f"{count_of(len(table.names), 'image')} of {table.file} (such as '{table.names[0]}'). Make its "
+                "features with the same network and add its row to the file, or fit with an encoder that looks at "
+                "pixels."
+            )
+        return rows
+
+    def _open(self) -> _Opened:
+        """Read the file at first use, and again where what names it has changed."""
+        key = (self.path, self.names, self.column, self.name_column, getattr(self, "rows_sha256_", None))
+        if getattr(self, "_opened_key", None) != key:
+            path, names = self._find()
+            self._opened = _Opened(
+                read_features(path, names=names, column=self.column, name_column=self.name_column), path
+            )
+            self._refuse_other_rows()
+            self._opened_key = key
+        return self._opened
+
+    def _find(self) -> tuple[str, str | None]:
+        """Find the features and their names, where they are now or where they were when it was fitted."""
+        if self.path is None:
+            raise UserError(
+                "The precomputed encoder needs a file of features: --encoder precomputed:FEATURES.npy, or path=..."
+            )
+        given = (os.fspath(self.path), None if self.names is None else os.fspath(self.names))
+        if not hasattr(self, "features_path_") or os.path.exists(given[0]):
+            return given
+        if os.path.exists(self.features_path_):
+            return self.features_path_, self.names_path_ or None
+        places = dict.fromkeys([os.path.abspath(given[0]), self.features_path_])
+        raise StorageError(
+            f"The features that this encoder was fitted with are not at {' nor at '.join(places)}. Put them back "
+            "there, or in Python name their new place: encoder.set_params(path=...)."
+        )
+
+    def _refuse_other_rows(self) -> None:
+        if not hasattr(self, "rows_sha256_"):
+            return
+        table = self._opened
+        rows = table.rows_of(self.names_)
+        if (rows < 0).any():
+            gone = self.names_[int(np.argmin(rows))]
+            raise EncoderMismatchError(
+                f"{table.file} has no row of '{gone}' any more, which this encoder was fitted on. New rows may be "
+                "added to the file, but those that were learned from must stay. Put them back, or fit again."
+            )
+        if table.digest(rows) != self.rows_sha256_:
+            raise EncoderMismatchError(
+                f"{table.file} has other rows than those that this encoder was fitted on ({len(rows):,} images, such "
+                f"as '{self.names_[0]}'). Put the old rows back, or fit again."
+            )
+
+    def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        return params | {"path": None, "names": None} if hasattr(self, "rows_sha256_") else params
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return {key: value for key, value in state.items() if not key.startswith("_opened")}
+
+
+class _Opened:
+    """A file of features, its rows to be found by name."""
+
+    def __init__(self, table: FeatureTable, path: str | os.PathLike[str]) -> None:
+        self.names, self._rows = table
+        self.file = os.fspath(path)
+        self._places = {name_key(name): row for row, name in enumerate(self.names)}
+        self._by_end = PathsByEnd(self._places)
+
+    def rows_of(self, images: Sequence[Any]) -> NDArray[np.int64]:
+        """Give the row of each image, -1 where there is none."""
+        rows = np.full(len(images), -1, np.int64)
+        claimed: dict[int, str] = {}
+        for i, image in enumerate(images):
+            name = name_of(image)
+            key = name_key(name)
+            row = self._places.get(key)
+            if row is None:
+                row = self._row_by_end(name, key)
+                if row is None:
+                    continue
+                if not _one_path(claimed.setdefault(row, name), name):
+                    raise DataError(
+                        f"The images '{claimed[row]}' and '{name}' would both have the row '{self.names[row]}' of "
+                        f"{self.file}. Write there the paths by which the images differ."
+                    )
+            rows[i] = row
+        return rows
+
+    def take(self, rows: NDArray[np.int64]) -> Matrix:
+        """Give rows as float32, refusing those that are not finite."""
+        taken = self._block(rows)
+        finite = finite_rows(taken)
+        if not finite.all():
+            raise DataError(
+                f"The features of '{self.names[rows[np.argmin(finite)]]}' in {self.file} have NaN, infinity or a "
+                "number too large for float32; expected finite numbers."
+            )
+        return taken
+
+    def digest(self, rows: NDArray[np.int64], progress: Progress | None = None) -> str:
+        """Give the SHA-256 of rows as float32, in hex."""
+        digest = hashlib.sha256(str(self._rows.shape[1]).encode())
+        for block in _blocks(rows):
+            taken = self._block(block)
+            if isinstance(taken, np.ndarray):
+                digest.update(taken.data)
+            else:
+                for part in (taken.indptr.astype(np.int64), taken.indices.astype(np.int64), taken.data):
+                    digest.update(np.ascontiguousarray(part).data)
+            if progress is not None:
+                progress.advance(len(block))
+        return digest.hexdigest()
+
+    def _block(self, rows: NDArray[np.int64]) -> Matrix:
+        taken = self._rows[rows]
+        if sp.issparse(taken):
+            return as_csr(taken)
+        with np.errstate(over="ignore"):  # too large a number becomes infinity, which is refused
+            return np.ascontiguousarray(taken, dtype=np.float32)
+
+    def _row_by_end(self, name: str, key: str) -> int | None:
+        fits = self._by_end.ending_as(key)
+        if len(fits) > 1:
+            raise DataError(
+                f"The image '{name}' may be {len(fits)} rows of {self.file}: {', '.join(fits[:3])}"
+                f"{', …' if len(fits) > 3 else ''}. Name it by its path there."
+            )
+        return self._places[fits[0]] if fits else None
+
+
+def _one_path(one: str, other: str) -> bool:
+    """Say whether two names may be of one image: they are the same, or one says less of the way to it."""
+    return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
+
+
+def _blocks(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    for start in range(0, len(rows), BLOCK):
+        yield rows[start : start + BLOCK]
