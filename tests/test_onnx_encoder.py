@@ -219,6 +219,25 @@ def test_the_fingerprint_names_the_content_of_the_network_and_not_its_place(tmp_
     assert fitted[0] == fitted[1] != fitted[2]
 
 
+def test_weights_in_a_file_beside_the_network_are_part_of_the_fingerprint(tmp_path, photos):
+    path = colour_network(tmp_path / "net.onnx", weights_beside="net.onnx.data")
+    encoder = Onnx(path=path, **PLAIN)
+    rows, first = encoder.fit_transform(photos), encoder.fingerprint
+    inside = Onnx(path=colour_network(tmp_path / "inside.onnx"), **PLAIN)
+    np.testing.assert_array_equal(inside.fit_transform(photos), rows)
+    graph = path.read_bytes()
+    colour_network(path, weights=2 * WEIGHTS, weights_beside="net.onnx.data")
+    assert path.read_bytes() == graph
+    with pytest.raises(EncoderMismatchError, match=r"net\.onnx has changed"):
+        copy.deepcopy(encoder).transform(photos)
+    again = Onnx(path=path, **PLAIN)
+    np.testing.assert_array_equal(again.fit_transform(photos), 2 * rows)
+    assert again.fingerprint != first
+    (tmp_path / "net.onnx.data").unlink()
+    with pytest.raises(StorageError, match=r"net\.onnx keeps weights in net\.onnx\.data, which is not at"):
+        Onnx(path=path).fit(photos)
+
+
 def saved_and_loaded(encoder, folder):
     folder.mkdir(exist_ok=True)
     save_estimator(encoder, ENCODERS, folder, "encoder")

@@ -23,12 +23,13 @@ def colour_network(
     outputs: tuple[str, ...] = ("features",),
     channels: int | str = 3,
     metadata: dict[str, str] | None = None,
+    weights_beside: str | None = None,
 ) -> Path:
     """Write a network whose outputs follow from the mean colour of an image, and give its path.
 
     Outputs that can be asked for: "features", "embedding" and "logits" (mean colour times `weights`), "negated" (minus
     that), "maps" (the pixels times `weights`, as laid out in the input), "tokens" (the rows of the picture), "nothing"
-    (features over zero) and "total" (one number for all images).
+    (features over zero) and "total" (one number for all images). `weights_beside` names a file for the weights.
     """
     sides = size if isinstance(size, tuple) else (size, size)
     shape = [batch, *sides, channels] if channels_last else [batch, channels, *sides]
@@ -59,7 +60,7 @@ def colour_network(
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
         [numpy_helper.from_array(weights, "weights"), numpy_helper.from_array(np.zeros(1, np.float32), "zero")],
     )
-    return _save(graph, path, metadata)
+    return _save(graph, path, metadata, weights_beside)
 
 
 def sum_network(path: Path, *, inputs: dict[str, list[int]]) -> Path:
@@ -74,8 +75,12 @@ def sum_network(path: Path, *, inputs: dict[str, list[int]]) -> Path:
     return _save(graph, path)
 
 
-def _save(graph: onnx.GraphProto, path: Path, metadata: dict[str, str] | None = None) -> Path:
+def _save(
+    graph: onnx.GraphProto, path: Path, metadata: dict[str, str] | None = None, weights_beside: str | None = None
+) -> Path:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     helper.set_model_props(model, metadata or {})
-    onnx.save(model, path)
+    if weights_beside is not None:
+        (path.parent / weights_beside).unlink(missing_ok=True)  # onnx would write behind what is there
+    onnx.save(model, path, save_as_external_data=weights_beside is not None, location=weights_beside, size_threshold=0)
     return path

@@ -101,6 +101,10 @@ class NetworkEncoder(Encoder):
     def _open_file(self, path: str) -> OpenNetwork:
         """Open the network in a file."""
 
+    def _hash(self, path: str) -> str:
+        """Give the hash that names the network's content."""
+        return network_hash(path)
+
     def _keep(self, path: str) -> None:
         """Keep what shapes rows and stands beside the network's file, if anything, in attributes ending in ``_``."""
 
@@ -123,7 +127,7 @@ class NetworkEncoder(Encoder):
         mean = rows.mean(axis=0, dtype=np.float64) if self.centre else np.zeros(rows.shape[1])
         self.centre_ = mean.astype(np.float32)
         self._keep(path)
-        self.network_sha256_ = network_hash(path)
+        self.network_sha256_ = self._hash(path)
         self.network_path_ = os.path.abspath(path)
 
     def _encode_batch(self, batch: list[Pixels]) -> NDArray[np.float32]:
@@ -174,7 +178,7 @@ class NetworkEncoder(Encoder):
             return self._file()
         place = self._place()
         given = [] if place is None else [place]
-        return find_network([*given, self.network_path_], self.network_sha256_, self.file_parameter)
+        return find_network([*given, self.network_path_], self.network_sha256_, self.file_parameter, self._hash)
 
     def _file(self) -> str:
         place = self._place()
@@ -185,7 +189,7 @@ class NetworkEncoder(Encoder):
     def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
         sha256 = getattr(self, "network_sha256_", None)
         place = self._place() if sha256 is None else None
-        return {**params, self.file_parameter: sha256 or (None if place is None else network_hash(place))}
+        return {**params, self.file_parameter: sha256 or (None if place is None else self._hash(place))}
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import lru_cache
 
 from visterm.core.errors import EncoderMismatchError, StorageError
@@ -24,7 +25,7 @@ def network_hash(path: str | os.PathLike[str]) -> str:
     return _hash_at(os.path.abspath(path), status.st_mtime_ns, status.st_size)
 
 
-def find_network(places: list[str], sha256: str, parameter: str) -> str:
+def find_network(places: list[str], sha256: str, parameter: str, hash_of: Callable[[str], str] = network_hash) -> str:
     """Find the network that an encoder was fitted with.
 
     Parameters
@@ -35,6 +36,8 @@ def find_network(places: list[str], sha256: str, parameter: str) -> str:
         The hash of its content.
     parameter : str
         The encoder's parameter that names its place, for messages.
+    hash_of : callable
+        What gives the hash of the network at a place.
 
     Raises
     ------
@@ -46,12 +49,12 @@ def find_network(places: list[str], sha256: str, parameter: str) -> str:
     places = list(dict.fromkeys(map(os.path.abspath, places)))
     found = [place for place in places if os.path.isfile(place)]
     for place in found:
-        if network_hash(place) == sha256:
+        if hash_of(place) == sha256:
             return place
     if found:
         raise EncoderMismatchError(
             f"The network {found[0]} has changed since this encoder was fitted: its SHA-256 is "
-            f"{network_hash(found[0])}, expected {sha256}. Put the old file back, or fit again."
+            f"{hash_of(found[0])}, expected {sha256}. Put the old file back, or fit again."
         )
     raise StorageError(
         f"The network that this encoder was fitted with is not at {' nor at '.join(places)}. Put it back there "

@@ -14,6 +14,7 @@ from visterm.data.images import read_image
 from visterm.encoders.base import Pixels
 from visterm.encoders.map_places import map_places
 from visterm.encoders.network import NetworkEncoder
+from visterm.encoders.onnx_files import onnx_hash
 from visterm.encoders.onnx_maps import OnnxMaps
 from visterm.encoders.onnx_network import OnnxNetwork
 from visterm.encoders.onnx_settings import settings_beside
@@ -87,7 +88,7 @@ class Onnx(NetworkEncoder):
     settings_ : dict
         What the JSON file beside the network said. It is not read again.
     network_sha256_ : str
-        Hash of the network's file. Only this network is used ever after.
+        Hash of the network's file, and of those beside it that hold its weights. Only this network is used ever after.
     network_path_ : str
         Where it was, in full. It may move: `path` is looked at first.
     """
@@ -159,6 +160,9 @@ class Onnx(NetworkEncoder):
     def _open_file(self, path: str) -> OnnxNetwork:
         given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
         return OnnxNetwork(path, {**self._beside(path), **given})
+
+    def _hash(self, path: str) -> str:
+        return onnx_hash(path)
 
     def _keep(self, path: str) -> None:
         self.settings_ = settings_beside(path)

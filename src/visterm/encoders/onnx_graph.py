@@ -1,7 +1,6 @@
 """What an ONNX file says of its graph: which tensors are averaged into an output; and that file giving them out, too.
 
-An ONNX file is one protocol buffer. Reading a few of its fields takes a few lines, and so is no reason to depend on the
-package of the format.
+Also which files beside it hold its weights. Reading these few fields is no reason to depend on the format's package.
 """
 
 from __future__ import annotations
@@ -10,17 +9,20 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from visterm.core.errors import StorageError
+from visterm.encoders.protobuf import field, parts, texts
 
 AVERAGES = frozenset({"GlobalAveragePool", "AveragePool", "ReduceMean"})
 """Nodes that average, over all places of a map or over some."""
 RESHAPES = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Cast", "Dropout"})
 """Nodes that leave the numbers as they are."""
 
-# Field numbers of onnx.proto: ModelProto.graph, GraphProto.node and .output, NodeProto, ValueInfoProto.name.
-_GRAPH, _NODE, _OUTPUT = 7, 1, 12
+# Field numbers of onnx.proto: ModelProto.graph; GraphProto.node, .initializer and .output; NodeProto;
+# ValueInfoProto.name; TensorProto.external_data and the two of its entries.
+_GRAPH, _NODE, _INITIALIZER, _OUTPUT = 7, 1, 5, 12
 _NODE_INPUT, _NODE_OUTPUT, _NODE_OP = 1, 2, 4
 _NAME = 1
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_EXTERNAL_DATA, _KEY, _VALUE = 13, 1, 2
+_BROKEN = "This is no ONNX network, or it breaks off: its graph cannot be read."
 
 
 class Node(NamedTuple):
@@ -65,8 +67,8 @@ def giving_out(model: bytes, names: Sequence[str]) -> bytes:
     Protocol buffers merge the parts of a message that stand in several places, so that what is put behind the file
     adds to its graph.
     """
-    outputs = b"".join(_field(_OUTPUT, _field(_NAME, name.encode())) for name in names)
-    return model + _field(_GRAPH, outputs) if names else model
+    outputs = b"".join(field(_OUTPUT, field(_NAME, name.encode())) for name in names)
+    return model + field(_GRAPH, outputs) if names else model
 
 
 def nodes(model: bytes) -> Iterator[Node]:
@@ -78,59 +80,32 @@ def nodes(model: bytes) -> Iterator[Node]:
         If the file breaks off.
     """
     try:
-        for graph in _parts(memoryview(model), _GRAPH):
-            for node in _parts(graph, _NODE):
-                ops = _texts(node, _NODE_OP)
-                yield Node(ops[-1] if ops else "", _texts(node, _NODE_INPUT), _texts(node, _NODE_OUTPUT))
+        for graph in parts(memoryview(model), _GRAPH):
+            for node in parts(graph, _NODE):
+                ops = texts(node, _NODE_OP)
+                yield Node(ops[-1] if ops else "", texts(node, _NODE_INPUT), texts(node, _NODE_OUTPUT))
     except (IndexError, UnicodeDecodeError) as error:
-        raise StorageError("This is no ONNX network, or it breaks off: its graph cannot be read.") from error
+        raise StorageError(_BROKEN) from error
 
 
-def _texts(message: memoryview, number: int) -> list[str]:
-    return [bytes(part).decode() for part in _parts(message, number)]
+def weight_files(model: bytes | memoryview) -> list[str]:
+    """Name the files, relative to the model's own, that hold weights which are not in it: sorted, each once.
 
-
-def _parts(message: memoryview, wanted: int) -> Iterator[memoryview]:
-    """Yield the contents of all fields of one number that hold bytes."""
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        number, kind = key >> 3, key & 7
-        if kind == _VARINT:
-            _, at = _varint(message, at)
-        elif kind in (_FIXED64, _FIXED32):
-            at += 8 if kind == _FIXED64 else 4
-        elif kind == _BYTES:
-            length, at = _varint(message, at)
-            if at + length > len(message):
-                raise IndexError
-            if number == wanted:
-                yield message[at : at + length]
-            at += length
-        else:
-            raise IndexError
-
-
-def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    """Read a number of seven bits a byte, and say where the next begins."""
-    value = shift = 0
-    while True:
-        byte = message[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return bytes([number << 3 | _BYTES]) + _as_varint(len(content)) + content
-
-
-def _as_varint(value: int) -> bytes:
-    coded = bytearray()
-    while value >= 0x80:
-        coded.append(value & 0x7F | 0x80)
-        value >>= 7
-    coded.append(value)
-    return bytes(coded)
+    Raises
+    ------
+    StorageError
+        If the file breaks off.
+    """
+    try:
+        return sorted(
+            {
+                value
+                for graph in parts(memoryview(model), _GRAPH)
+                for tensor in parts(graph, _INITIALIZER)
+                for entry in parts(tensor, _EXTERNAL_DATA)
+                if texts(entry, _KEY) == ["location"]
+                for value in texts(entry, _VALUE)
+            }
+        )
+    except (IndexError, UnicodeDecodeError) as error:
+        raise StorageError(_BROKEN) from error
