@@ -3,6 +3,8 @@
 # ruff: noqa: E402 (what follows the skips needs torch)
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import pickle
 
@@ -52,6 +54,20 @@ def test_rows_are_the_pooled_features_of_timms_network_for_photos_that_timm_prep
         expected = model(prepare(Image.fromarray(photo))[None]).numpy()
     assert row.shape == (1, model.num_features)
     np.testing.assert_allclose(row, expected, atol=2e-3 * np.abs(expected).max())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("views", ["three", "trained"])
+def test_a_network_gives_the_same_rows_by_onnx_with_its_preparation_in_the_file_beside_it(tmp_path, photos, views):
+    onnx_encoder = pytest.importorskip("visterm.encoders.onnx", reason="the extra 'onnx' is not installed")
+    path = timm_weights(tmp_path / "weights.safetensors", "test_resnet")
+    encoder = Timm(network="test_resnet", weights=path, views=views, device="cpu").fit(photos)
+    exported = tmp_path / "net.onnx"
+    network = encoder._open()
+    torch.onnx.export(network.module, (torch.zeros(1, 3, 160, 160),), exported, dynamo=False)
+    exported.with_suffix(".json").write_text(json.dumps(dataclasses.asdict(network.preparation)))
+    rows = onnx_encoder.Onnx(path=exported, views=views).fit_transform(photos)
+    np.testing.assert_allclose(rows, encoder.transform(photos), atol=1e-4)
 
 
 def test_all_ways_of_keeping_weights_give_the_same_rows(tmp_path, weights, photos):
