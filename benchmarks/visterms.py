@@ -21,8 +21,12 @@ from skimage.feature import local_binary_pattern
 from sklearn.cluster import MiniBatchKMeans
 
 from visterm.core.threads import one_blas_thread
+from visterm.encoders.blocks import pixel_codes
 from visterm.encoders.visterms import Visterms
 from visterm.kernels.blocks import block_edges
+from visterm.kernels.colour import colour_codes, gray_levels
+from visterm.kernels.nearest import nearest_words
+from visterm.kernels.texture import lbp_codes
 
 PHOTOS = Path(__file__).resolve().parents[2] / "shared" / "data" / "corel5k"
 
@@ -54,16 +58,15 @@ class Libraries:
             words.fit(encoder.codebook_[end - n : end])
             self.words.append(words)
 
-    def encode(self, paths):
-        colours = self.encoder.colours_
-        counts = np.zeros((len(paths), len(self.encoder.codebook_)), np.float32)
+    def encode(self, photos):
+        """Give the rows of photos, files or arrays."""
+        counts = np.zeros((len(photos), len(self.encoder.codebook_)), np.float32)
         points = [[] for _ in self.words]
         owners = [[] for _ in self.words]
-        for i, path in enumerate(paths):
-            photo = Image.open(path).convert("RGB")
-            texture = local_binary_pattern(np.array(photo.convert("L")), 8, 2, method="nri_uniform").astype(int)
-            lab = rgb2lab(np.array(photo)).reshape(-1, 3).astype(np.float32)
-            nearest = (lab @ colours.T - np.square(colours).sum(axis=1) / 2).argmax(axis=1).reshape(texture.shape)
+        for i, given in enumerate(photos):
+            photo = Image.fromarray(given) if isinstance(given, np.ndarray) else Image.open(given).convert("RGB")
+            texture = self.texture(photo)
+            nearest = self.nearest_colours(photo)
             for number, scale in enumerate(self.encoder.scales):
                 blocks = self.histograms(texture, nearest, self.encoder.block * scale)
                 points[number].append(blocks)
@@ -75,6 +78,15 @@ class Libraries:
             first += words.n_clusters
         rows = np.sqrt(counts) * self.encoder.idf_
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+
+    def texture(self, photo):
+        return local_binary_pattern(np.array(photo.convert("L")), 8, 2, method="nri_uniform").astype(int)
+
+    def nearest_colours(self, photo):
+        colours = self.encoder.colours_
+        lab = rgb2lab(np.array(photo)).reshape(-1, 3).astype(np.float32)
+        nearest = (lab @ colours.T - np.square(colours).sum(axis=1) / 2).argmax(axis=1)
+        return nearest.reshape(photo.height, photo.width)
 
     def histograms(self, texture, colour, side):
         stride = max(texture.shape) * side / 2
@@ -89,6 +101,30 @@ class Libraries:
                 blocks.append(np.concatenate([of_texture * self.encoder.texture_weight**2, of_colour]))
         blocks = np.array(blocks, np.float32)
         return np.sqrt(blocks / blocks[:, 59:].sum(axis=1, keepdims=True))
+
+
+def parts(encoder, libraries, arrays):
+    """Give, for each step from pixels to words, what ours and theirs call for all photos."""
+    pictures = [Image.fromarray(pixels) for pixels in arrays]
+    table, finder = encoder._table(), encoder._finder()
+    codes = [pixel_codes(pixels, table) for pixels in arrays]
+    scales = range(len(encoder.scales))
+    blocks = [[finder.cutter.points(code, scale) for scale in scales] for code in codes]
+    together = [np.concatenate([of_photo[scale] for of_photo in blocks]) for scale in scales]
+    return {
+        "texture": (
+            lambda: [lbp_codes(gray_levels(pixels)) for pixels in arrays],
+            lambda: [libraries.texture(picture) for picture in pictures],
+        ),
+        "colours": (
+            lambda: [colour_codes(pixels, table) for pixels in arrays],
+            lambda: [libraries.nearest_colours(picture) for picture in pictures],
+        ),
+        "assignment": (
+            lambda: [nearest_words(p, finder._prepared[s], 1) for of_photo in blocks for s, p in enumerate(of_photo)],
+            lambda: [words.predict(points) for words, points in zip(libraries.words, together, strict=True)],
+        ),
+    }
 
 
 def main():
