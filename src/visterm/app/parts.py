@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
-from visterm.core.errors import UserError
-from visterm.core.tables import ENCODERS, MODELS
+from visterm.core.tables import MODELS
+from visterm.encoders.named import named_encoder
 
 DEFAULT_ENCODER = "visterms"
 
@@ -20,12 +20,4 @@ def make_model(name: str, params: Mapping[str, Any], shared: Mapping[str, Any]) 
 
 def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
     """Make an encoder from what users type, a name or ``name:argument`` (None: "visterms"), with its settings."""
-    name, colon, argument = (spec or DEFAULT_ENCODER).partition(":")
-    cls = ENCODERS.load(name)
-    known = signature(cls).parameters
-    filled = {key: shared[key] for key in shared if key in known}
-    if colon:
-        if cls.argument is None:
-            raise UserError(f"The encoder '{name}' takes no argument after a colon, but got '{argument}'.")
-        filled[cls.argument] = argument
-    return ENCODERS.create(name, **{**filled, **params})
+    return named_encoder(spec or DEFAULT_ENCODER, params, shared)

@@ -50,6 +50,13 @@ ENCODERS = Registry(
             "spatial pyramids of colours and textons at several scales",
             OBJECTS_AND_PARTS,
         ),
+        Entry(
+            "kernel_pca",
+            "visterm.encoders.kernel_pca:KernelPca",
+            "kernel PCA of the rows of another encoder",
+            OBJECTS_AND_PARTS,
+        ),
+        Entry("chain", "visterm.encoders.chain:Chain", "several encoders side by side, their rows scaled"),
         Entry("onnx", "visterm.encoders.onnx:Onnx", "an output of any image network in an ONNX file", extra="onnx"),
         Entry("timm", "visterm.encoders.timm:Timm", "pooled features of any network of timm", extra="torch"),
         Entry(

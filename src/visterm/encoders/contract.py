@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from visterm.core.errors import DataError, ImageError
 from visterm.core.packing import json_params
 from visterm.core.progress import SILENT, Progress
+from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped
 
 
@@ -132,7 +133,7 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def fingerprint(self) -> str:
         """Name the output: changes whenever a parameter, a learned array or a network that shapes the rows does."""
         digest = hashlib.sha256()
-        params = {k: v for k, v in json_params(self).items() if k not in self.speed_params}
+        params = {k: v for k, v in json_params(self, ENCODERS).items() if k not in self.speed_params}
         digest.update(json.dumps([type(self).__name__, self._fingerprint_params(params)], sort_keys=True).encode())
         for key, value in sorted(vars(self).items()):
             if key.endswith("_") and not key.startswith("_") and key not in self.location_attributes:
@@ -160,6 +161,8 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
 def _content(value: Any) -> bytes:
     """Give the bytes that stand for a learned attribute."""
     if isinstance(value, list):
-        return json.dumps(value).encode()
-    array = value.toarray() if sp.issparse(value) else np.asarray(value)
+        return json.dumps([one.fingerprint if isinstance(one, AnyEncoder) else one for one in value]).encode()
+    if sp.issparse(value):
+        return b"".join(np.ascontiguousarray(part).tobytes() for part in (value.data, value.indices, value.indptr))
+    array = np.asarray(value)
     return np.ascontiguousarray(array).tobytes() if array.dtype != object else str(value).encode()

@@ -1,0 +1,157 @@
+"""Several encoders side by side, their rows scaled so that each weighs what it shall."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import as_csr, as_generator, check_count
+from visterm.core.errors import UserError
+from visterm.core.progress import Progress
+from visterm.core.types import Matrix, RandomState
+from visterm.encoders.base import Images, Pixels
+from visterm.encoders.named import split_specs
+from visterm.encoders.nested import NestedEncoder, stack_rows
+
+DENSE_FROM = 0.5
+"""Share of values that are not 0 from which on an array is smaller than CSR, whose values have an index beside them."""
+
+
+class Chain(NestedEncoder):
+    """Joins the rows of several encoders: ``x = (f_1 x_1, f_2 x_2, ...)``.
+
+    The factors are ``f_i = w_i / (l_i √(Σ w²))``: ``l_i`` is the mean length of the rows that encoder i gives training
+    images, so that with equal weights ``w`` the parts of the inner product of two images weigh alike, and rows are
+    about 1 long.
+
+    An image is decoded once for all encoders, and one that cannot be read has no row in any. On the command line:
+    ``--encoder chain:visterms+onnx:mobilenet.onnx``. Rows are CSR if those of an encoder are, and if that is smaller.
+
+    Parameters
+    ----------
+    encoders : str or list
+        Encoders of pixels: names, names with an argument (``"onnx:PATH"``), pairs of name and settings
+        (``("visterms", {"codebook": 2000})``), or encoders, which are cloned. A text is split at each ``+`` that the
+        name of an encoder follows.
+    weights : list of float, optional
+        ``w``, one an encoder, above 0. None: all alike.
+    random_state : int, RandomState, Generator or None
+        Draws the training images whose rows are measured; and for all encoders whose settings have none.
+    batch_size : int
+        Images encoded at a time.
+    n_jobs : int, optional
+        Threads, of the encoders too unless their settings say otherwise; None is all cores.
+
+    Attributes
+    ----------
+    parts_ : list of Encoder
+        The fitted encoders.
+    factors_ : ndarray of float64, shape (n_encoders,)
+        ``f``; with ``l`` taken as 1 for an encoder whose rows are all 0.
+    dense_ : bool
+        Whether rows are arrays.
+    """
+
+    argument = "encoders"
+    fit_images = 500
+
+    test_params: ClassVar[dict[str, Any]] = {
+        "encoders": [
+            ["visterms", {"colours": 8, "codebook": 40, "sample_blocks": 2000}],
+            ["histograms", {"colours": 6, "textons": 0, "levels": 2}],
+        ],
+    }
+
+    factors_: NDArray[np.float64]
+    dense_: bool
+
+    def __init__(
+        self,
+        *,
+        encoders: str | Sequence[Any] | None = None,
+        weights: Sequence[float] | None = None,
+        random_state: RandomState = 0,
+        batch_size: int = 64,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.encoders = encoders
+        self.weights = weights
+        self.random_state = random_state
+        self.batch_size = batch_size
+        self.n_jobs = n_jobs
+
+    def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
+        check_count(self.batch_size, "batch_size")
+        weights = self._given_weights()
+        chosen = as_generator(self.random_state).permutation(len(images))[: self.fit_images]
+        self._fit_parts(images, skip_unreadable, progress)
+        rows = self._sample_rows([images[i] for i in chosen], skip_unreadable, progress)
+        means = np.array([_lengths(part).mean() or 1.0 for part in rows])
+        self.factors_ = weights / means / np.sqrt(np.square(weights).sum())
+        self.dense_ = not any(sp.issparse(part) for part in rows) or _filled(rows) > DENSE_FROM
+
+    def _encode_batch(self, batch: list[Pixels]) -> Matrix:
+        scaled: list[Any] = [
+            part * np.float32(factor) for part, factor in zip(self._part_rows(batch), self.factors_, strict=True)
+        ]
+        if self.dense_:
+            return np.hstack([part.toarray() if sp.issparse(part) else part for part in scaled])
+        return as_csr(sp.hstack([sp.csr_array(part) for part in scaled], format="csr"))
+
+    def _listed(self) -> Sequence[Any]:
+        given = self.encoders
+        listed: list[Any] = []
+        if isinstance(given, str):
+            listed = split_specs(given)
+        elif isinstance(given, Iterable):
+            listed = list(given)
+        if not listed:
+            raise UserError(
+                f"The chain's encoders are {given!r}; expected one or more: --encoder chain:visterms+onnx:PATH, "
+                'or in Python encoders=["visterms", ("onnx", {"path": PATH})].'
+            )
+        return listed
+
+    def _given_weights(self) -> NDArray[np.float64]:
+        n = len(self._listed())
+        if self.weights is None:
+            return np.ones(n)
+        right = f"weights is {self.weights!r}; expected None, or {n} finite numbers above 0, one an encoder."
+        try:
+            weights: NDArray[np.float64] = np.asarray(self.weights, np.float64)
+        except (TypeError, ValueError) as error:
+            raise UserError(right) from error
+        if weights.shape != (n,) or not np.isfinite(weights).all() or (weights <= 0).any():
+            raise UserError(right)
+        return weights
+
+    def _sample_rows(self, images: Images, skip_unreadable: bool, progress: Progress) -> list[Matrix]:
+        """Give the rows of some training images, those of each encoder apart."""
+        sample = self._readable(images, skip_unreadable)
+        batches: list[list[Matrix]] = []
+        progress.start("measure rows", len(images))
+        try:
+            while batch := list(islice(sample, self.batch_size)):
+                batches.append(self._part_rows(batch))
+                progress.advance(len(batch))
+        finally:
+            progress.finish()
+        return [stack_rows(list(part)) for part in zip(*batches, strict=True)]
+
+
+def _filled(parts: list[Matrix]) -> float:
+    """Give the share of values that are not 0 in rows side by side."""
+    values: int = np.sum([sp.csr_array(part).nnz for part in parts])
+    size: int = np.sum([part.shape[0] * part.shape[1] for part in parts])
+    return values / size
+
+
+def _lengths(rows: Matrix) -> NDArray[np.float64]:
+    squares = np.square(rows.data if sp.issparse(rows) else rows.ravel(), dtype=np.float64)
+    of_row = rows.nonzero()[0] if sp.issparse(rows) else np.repeat(np.arange(len(rows)), rows.shape[1])
+    return np.sqrt(np.bincount(of_row, squares, minlength=rows.shape[0]))

@@ -1,0 +1,211 @@
+"""Kernel PCA on top of any encoder: rows of a few numbers from features compared by a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.checks import as_generator, check_count, check_number
+from visterm.core.errors import UnknownNameError
+from visterm.core.progress import Progress
+from visterm.core.registry import unknown
+from visterm.core.threads import Team, resolve_jobs
+from visterm.core.types import Matrix, RandomState
+from visterm.encoders.base import Images, Pixels
+from visterm.encoders.kernel_components import kernel_components
+from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
+from visterm.encoders.nested import NestedEncoder, stack_rows
+from visterm.kernels.rows import dense_rows, embed
+
+PART = 16
+"""Rows that a thread projects at a time."""
+
+
+class KernelPca(NestedEncoder):
+    """Principal components of an encoder's rows, in the space of a kernel.
+
+    The objects-and-parts paper (section 6.1) brings an ensemble of histograms to 1,024 numbers by kernel PCA with the
+    intersection kernel ``Σ min(x, y)`` [1]_: ``--encoder kernel_pca:histograms``. An image becomes
+    ``(k(x) - k̄) A``, divided by its length. ``k(x)`` is its kernel with the landmarks, training images that are kept,
+    ``k̄`` its mean over training images, and the columns of ``A`` are the directions in which those differ most.
+
+    Up to `landmarks` training images, all are landmarks and the components are exact. Of more, so many are drawn, and
+    the components are those of all training images (at most 5,000 are read) within the space that the landmarks span
+    (Nyström).
+
+    Parameters
+    ----------
+    encoder : str, pair or encoder
+        What gives the rows: a name, with an argument if it takes one (``"onnx:PATH"``), a pair of name and settings
+        (``("histograms", {"levels": 2})``), or an encoder, which is cloned.
+    kernel : {"intersection", "chi2", "hellinger", "linear", "rbf"}
+        How rows are compared. The first three are for histograms: ``Σ min(x, y)``, ``exp(-γ Σ (x - y)² / (x + y))``,
+        ``Σ √(x y)``; the others for any features: ``x · y``, ``exp(-γ |x - y|²)``.
+    dim : int
+        Numbers a row, at most; fewer where the training images span no more.
+    landmarks : int
+        Training images that are kept and compared with. More is nearer to the exact components, and costs time, and
+        memory in the run: 4 bytes for each feature of each, or 8 for each that is not 0 where rows are sparse.
+    gamma : float, optional
+        ``γ`` of chi2 and rbf. None: 1 / mean distance between landmarks.
+    whiten : bool
+        Divide each number by its standard deviation over training images, so that all weigh alike.
+    normalise : bool
+        Divide rows by their length, so that dot products are cosines.
+    random_state : int, RandomState, Generator or None
+        Draws the landmarks; and for the encoder inside unless its settings have one.
+    batch_size : int
+        Images encoded at a time.
+    n_jobs : int, optional
+        Threads, of the encoder inside too unless its settings say otherwise; None is all cores. The output is the same
+        for any number.
+
+    Attributes
+    ----------
+    parts_ : list of Encoder
+        The fitted encoder inside, alone in its list.
+    landmarks_ : array or CSR of float32, shape (n_features, n_landmarks)
+        The landmarks' features (their roots for "hellinger"), CSR where the rows of the encoder inside are.
+    centre_ : ndarray of float32, shape (n_landmarks,)
+        ``k̄``.
+    components_ : ndarray of float32, shape (n_landmarks, n_components)
+        ``A``.
+    variances_ : ndarray of float64, shape (n_components,)
+        Of the training images along the components, before whitening.
+    gamma_ : float
+        ``γ``; 0 for kernels without.
+
+    References
+    ----------
+    .. [1] A. Barla, F. Odone, A. Verri, "Histogram intersection kernel for image classification", ICIP 2003.
+    """
+
+    argument = "encoder"
+
+    test_params: ClassVar[dict[str, Any]] = {
+        "encoder": ["histograms", {"colours": 6, "textons": 4, "orientations": 2, "levels": 2, "sample_pixels": 300}],
+        "dim": 4,
+        "landmarks": 5,
+    }
+
+    landmarks_: Matrix
+    centre_: NDArray[np.float32]
+    components_: NDArray[np.float32]
+    variances_: NDArray[np.float64]
+    gamma_: float
+
+    def __init__(
+        self,
+        *,
+        encoder: Any = "histograms",
+        kernel: str = "intersection",
+        dim: int = 1024,
+        landmarks: int = 2048,
+        gamma: float | None = None,
+        whiten: bool = False,
+        normalise: bool = True,
+        random_state: RandomState = 0,
+        batch_size: int = 64,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.encoder = encoder
+        self.kernel = kernel
+        self.dim = dim
+        self.landmarks = landmarks
+        self.gamma = gamma
+        self.whiten = whiten
+        self.normalise = normalise
+        self.random_state = random_state
+        self.batch_size = batch_size
+        self.n_jobs = n_jobs
+
+    def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
+        self._check_params()
+        chosen = as_generator(self.random_state).permutation(len(images))[: self.fit_images]
+        self._fit_parts(images, skip_unreadable, progress)
+        sample = self._readable([images[i] for i in chosen], skip_unreadable)
+        progress.start("compare training images", len(chosen))
+        try:
+            K = self._compare(self._rows_of(sample, progress))
+        finally:
+            progress.finish()
+        progress.start("kernel PCA", 1)
+        try:
+            found = kernel_components(K, self.dim)
+        finally:
+            progress.finish()
+        weights = found.weights / np.sqrt(found.variances) if self.whiten else found.weights
+        self.centre_ = found.centre.astype(np.float32)
+        self.components_ = np.ascontiguousarray(weights, np.float32)
+        self.variances_ = found.variances
+
+    def _compare(self, batches: Iterator[Matrix]) -> NDArray[np.float32]:
+        """Keep the first rows as landmarks, and give the kernel of all with them."""
+        held: list[Matrix] = []
+        for rows in batches:
+            held.append(rows)
+            if sum(part.shape[0] for part in held) >= self.landmarks:
+                break
+        first = stack_rows(held)
+        self.landmarks_ = landmark_columns(self.kernel, first[: self.landmarks])
+        self.gamma_ = self._chosen_gamma(first[: self.landmarks])
+        K = [self._kernel_values(first)]
+        K.extend(self._kernel_values(rows) for rows in batches)
+        return np.concatenate(K)
+
+    def _encode_batch(self, batch: list[Pixels]) -> NDArray[np.float32]:
+        centred = dense_rows(self._kernel_values(self._part_rows(batch)[0]) - self.centre_)
+        rows = np.empty((len(batch), self.components_.shape[1]), np.float32)
+
+        def project(i: int) -> None:
+            chosen = np.arange(i * PART, min((i + 1) * PART, len(batch)))
+            part = rows[chosen[0] : chosen[-1] + 1]
+            embed(centred, chosen, self.components_, part)
+            if self.normalise:
+                lengths = np.sqrt(np.einsum("ij,ij->i", part, part))
+                part /= np.where(lengths > 0, lengths, 1)[:, None]
+
+        n_parts = -(-len(batch) // PART)
+        with Team(min(resolve_jobs(self.n_jobs), n_parts)) as team:
+            team.run(project, n_parts)
+        return rows
+
+    def _rows_of(self, sample: Iterator[Pixels], progress: Progress) -> Iterator[Matrix]:
+        """Give the rows of the encoder inside, batch by batch."""
+        while batch := list(islice(sample, self.batch_size)):
+            yield self._part_rows(batch)[0]
+            progress.advance(len(batch))
+
+    def _kernel_values(self, rows: Matrix) -> NDArray[np.float32]:
+        return self._landmarks().values(rows, self.gamma_, self.n_jobs)
+
+    def _landmarks(self) -> Landmarks:
+        """Open the landmarks, once for each set of them."""
+        if getattr(self, "_landmarks_of", None) is not self.landmarks_:
+            self._kept_landmarks = Landmarks(self.kernel, self.landmarks_)
+            self._landmarks_of = self.landmarks_
+        return self._kept_landmarks
+
+    def _chosen_gamma(self, rows: Matrix) -> float:
+        if not KERNELS[self.kernel].common:
+            return 0.0
+        if self.gamma is not None:
+            return float(self.gamma)
+        distances = self._landmarks().distances(rows, self.n_jobs)
+        others = distances.sum() - np.trace(distances)
+        return float(len(distances) * (len(distances) - 1) / others) if others > 0 else 1.0
+
+    def _listed(self) -> Sequence[Any]:
+        return [self.encoder]
+
+    def _check_params(self) -> None:
+        for name in ("dim", "landmarks", "batch_size"):
+            check_count(getattr(self, name), name)
+        if self.gamma is not None:
+            check_number(self.gamma, "gamma", above=0, otherwise="or None")
+        if self.kernel not in KERNELS:
+            raise UnknownNameError(unknown("kernel", str(self.kernel), list(KERNELS)))

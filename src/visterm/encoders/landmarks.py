@@ -1,0 +1,136 @@
+"""Kernels of rows with landmarks: how alike an image is to each of some training images."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import as_csr
+from visterm.core.errors import DataError
+from visterm.core.threads import Team, resolve_jobs
+from visterm.core.types import Matrix
+from visterm.kernels.overlaps import Overlap, add_dense_overlaps, add_sparse_overlaps
+
+PART = 32
+"""Rows that a thread takes at a time."""
+
+
+class Kernel(NamedTuple):
+    """A kernel as a function of what two rows have in common, ``s = Σ overlap(x, y)``.
+
+    Attributes
+    ----------
+    overlap : Overlap
+    rooted : bool
+        Square roots of the rows are compared.
+    signed : bool
+        Features may be negative.
+    common : float
+        0: the kernel is ``s``. Otherwise it is ``exp(-γ d)`` of the distance ``d = |x| + |y| - common · s``.
+    power : int
+        In the distance, ``|x| = Σ x^power``.
+    """
+
+    overlap: Overlap
+    rooted: bool = False
+    signed: bool = False
+    common: float = 0
+    power: int = 1
+
+
+KERNELS = {
+    "intersection": Kernel(Overlap.SMALLER),
+    "linear": Kernel(Overlap.PRODUCT, signed=True),
+    "hellinger": Kernel(Overlap.PRODUCT, rooted=True),
+    "chi2": Kernel(Overlap.HARMONIC, common=4),
+    "rbf": Kernel(Overlap.PRODUCT, signed=True, common=2, power=2),
+}
+"""``(x - y)² / (x + y) = x + y - 4 x y / (x + y)``, and ``(x - y)² = x² + y² - 2 x y``."""
+
+
+class Landmarks:
+    """Rows that others are compared with.
+
+    Parameters
+    ----------
+    kernel : str
+        A name from `KERNELS`.
+    columns : array or CSR of float32, shape (n_features, n_landmarks)
+        From `landmark_columns`.
+    """
+
+    def __init__(self, kernel: str, columns: Matrix) -> None:
+        self._kernel = KERNELS[kernel]
+        self._name = kernel
+        self._columns = columns
+        self._sizes = self._measure(as_csr(columns.T)) if self._kernel.common else np.empty(0)
+
+    def values(self, rows: Matrix, gamma: float, n_jobs: int | None) -> NDArray[np.float32]:
+        """Give the kernel of rows, dense or sparse, with all landmarks, shape (n_rows, n_landmarks)."""
+        if not self._kernel.common:
+            return self._common(self._prepared(rows), n_jobs)
+        return np.exp(-gamma * self.distances(rows, n_jobs)).astype(np.float32)
+
+    def distances(self, rows: Matrix, n_jobs: int | None) -> NDArray[np.float64]:
+        """Give the distances on which the kernel stands, shape (n_rows, n_landmarks)."""
+        prepared = self._prepared(rows)
+        together = self._measure(prepared)[:, None] + self._sizes
+        return np.maximum(together - self._kernel.common * self._common(prepared, n_jobs).astype(np.float64), 0)
+
+    def _prepared(self, rows: Matrix) -> sp.csr_array:
+        return prepared_rows(self._name, rows)
+
+    def _measure(self, rows: sp.csr_array) -> NDArray[np.float64]:
+        """Sum up each row's values, or their squares, in order."""
+        powers = rows.data.astype(np.float64) ** self._kernel.power
+        of_row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+        return np.bincount(of_row, powers, minlength=rows.shape[0])
+
+    def _common(self, rows: sp.csr_array, n_jobs: int | None) -> NDArray[np.float32]:
+        sums = np.zeros((rows.shape[0], self._columns.shape[1]), np.float32)
+        columns, overlap = self._columns, self._kernel.overlap
+        ours = rows.indptr, rows.indices, rows.data
+
+        def part(i: int) -> None:
+            span = i * PART, min((i + 1) * PART, rows.shape[0])
+            if sp.issparse(columns):
+                add_sparse_overlaps(overlap, *ours, columns.indptr, columns.indices, columns.data, *span, sums)
+            else:
+                add_dense_overlaps(overlap, *ours, columns, *span, sums)
+
+        n_parts = -(-rows.shape[0] // PART)
+        with Team(min(resolve_jobs(n_jobs), n_parts)) as team:
+            team.run(part, n_parts)
+        return sums
+
+
+def landmark_columns(kernel: str, rows: Matrix) -> Matrix:
+    """Lay rows, as the kernel compares them, out as landmarks: feature by feature, CSR if the rows are sparse."""
+    prepared = prepared_rows(kernel, rows)
+    if sp.issparse(rows):
+        return as_csr(prepared.T)
+    columns: NDArray[np.float32] = np.ascontiguousarray(prepared.toarray().T)
+    return columns
+
+
+def prepared_rows(kernel: str, rows: Matrix) -> sp.csr_array:
+    """Give rows as a kernel compares them, canonical CSR.
+
+    Raises
+    ------
+    DataError
+        If the kernel is only for values that are not negative, and there are such.
+    """
+    csr = as_csr(rows)
+    if not KERNELS[kernel].signed and csr.nnz and csr.data.min() < 0:
+        fitting = " or ".join(f"'{name}'" for name, each in KERNELS.items() if each.signed)
+        raise DataError(
+            f"The kernel '{kernel}' compares features that are not negative, but there is {csr.data.min():.3g}. "
+            f"Choose the kernel {fitting}, or an encoder of histograms."
+        )
+    if KERNELS[kernel].rooted:
+        csr = sp.csr_array((np.sqrt(csr.data), csr.indices, csr.indptr), shape=csr.shape)
+    return csr

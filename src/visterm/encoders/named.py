@@ -1,0 +1,55 @@
+"""Encoders made of what users type or list: ``name``, ``name:argument``, and several joined by ``+``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import signature
+from typing import Any
+
+from visterm.core.errors import UserError
+from visterm.core.tables import ENCODERS
+
+JOIN = "+"
+"""Stands between the encoders of a chain."""
+
+
+def named_encoder(spec: str, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
+    """Make an encoder from ``name`` or ``name:argument``.
+
+    Parameters
+    ----------
+    spec : str
+        What stands after the colon fills the parameter that the encoder's class names `argument`.
+    params : mapping
+        Its settings; they win over `shared`.
+    shared : mapping
+        Settings (seed, threads) that it gets if it has them.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such encoder, or it has no such parameter.
+    UserError
+        If it takes no argument.
+    """
+    name, colon, argument = spec.partition(":")
+    cls = ENCODERS.load(name)
+    known = signature(cls).parameters
+    filled = {key: shared[key] for key in shared if key in known}
+    if colon:
+        if cls.argument is None:
+            raise UserError(f"The encoder '{name}' takes no argument after a colon, but got '{argument}'.")
+        filled[cls.argument] = argument
+    return ENCODERS.create(name, **{**filled, **params})
+
+
+def split_specs(text: str) -> list[str]:
+    """Split ``visterms+onnx:PATH`` into its encoders; a ``+`` inside a path stays, unless an encoder's name follows."""
+    specs: list[str] = []
+    for piece in text.split(JOIN):
+        starts = piece.partition(":")[0] in ENCODERS.names()
+        if starts or not specs or ":" not in specs[-1]:
+            specs.append(piece)
+        else:
+            specs[-1] += JOIN + piece
+    return specs

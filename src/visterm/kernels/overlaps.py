@@ -1,0 +1,123 @@
+"""What rows have in common with landmarks, feature by feature: the sums behind the kernels of kernel PCA.
+
+A feature counts only where both have it: ``min(x, y)``, ``x y`` and ``x y / (x + y)`` are 0 where one is 0. So the
+loops go over the values of a row that are not 0, and for each over the landmarks, whose values of one feature lie side
+by side. Every sum is added up in the order of the features, whatever rows a call is given: the same bytes for any cut
+into parts.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+from numba import njit
+
+FEATURES = 32
+"""Features of a tile of the landmarks ..."""
+
+LANDMARKS = 2048
+"""... and landmarks: 256 KiB, which stay in the second cache while the rows of a part pass."""
+
+
+class Overlap(IntEnum):
+    """What one feature adds to the sum."""
+
+    SMALLER = 0
+    """``min(x, y)``, for values that are not negative."""
+    PRODUCT = 1
+    """``x y``."""
+    HARMONIC = 2
+    """``x y / (x + y)``, for values that are not negative."""
+
+
+@njit(cache=True, nogil=True)
+def add_dense_overlaps(kind, start, cols, vals, landmarks, first, last, sums):
+    """Add what the rows `first` .. `last` - 1 have in common with dense landmarks.
+
+    Parameters
+    ----------
+    kind : Overlap
+    start, cols, vals : ndarray, ndarray, ndarray of float32
+        The rows, as the three arrays of a canonical CSR matrix with columns below n_features.
+    landmarks : ndarray of float32, shape (n_features, n_landmarks)
+    first, last : int
+        The rows meant.
+    sums : ndarray of float32, shape (n_rows, n_landmarks)
+        Changed in these rows.
+    """
+    n_features, n_landmarks = landmarks.shape
+    for left in range(0, n_landmarks, LANDMARKS):
+        right = min(left + LANDMARKS, n_landmarks)
+        place = start[first:last].copy()
+        for tile_end in range(FEATURES, n_features + FEATURES, FEATURES):
+            for i in range(first, last):
+                e, end = place[i - first], start[i + 1]
+                out = sums[i, left:right]
+                while e + 3 < end and cols[e + 3] < tile_end:
+                    _add_four(
+                        kind,
+                        vals[e : e + 4],
+                        landmarks[cols[e], left:right],
+                        landmarks[cols[e + 1], left:right],
+                        landmarks[cols[e + 2], left:right],
+                        landmarks[cols[e + 3], left:right],
+                        out,
+                    )
+                    e += 4
+                while e < end and cols[e] < tile_end:
+                    _add_one(kind, vals[e], landmarks[cols[e], left:right], out)
+                    e += 1
+                place[i - first] = e
+
+
+@njit(cache=True, nogil=True)
+def add_sparse_overlaps(kind, start, cols, vals, l_start, l_cols, l_vals, first, last, sums):
+    """Add what the rows `first` .. `last` - 1 have in common with sparse landmarks.
+
+    Parameters
+    ----------
+    kind : Overlap
+    start, cols, vals : ndarray, ndarray, ndarray of float32
+        The rows, as in `add_dense_overlaps`.
+    l_start, l_cols, l_vals : ndarray, ndarray, ndarray of float32
+        The landmarks as the three arrays of a CSR matrix (n_features, n_landmarks): the landmarks that have a feature.
+    first, last : int
+        The rows meant.
+    sums : ndarray of float32, shape (n_rows, n_landmarks)
+        Changed in these rows.
+    """
+    for i in range(first, last):
+        out = sums[i]
+        for e in range(start[i], start[i + 1]):
+            x = vals[e]
+            feature = cols[e]
+            for f in range(l_start[feature], l_start[feature + 1]):
+                out[l_cols[f]] += _overlap(kind, x, l_vals[f])
+
+
+@njit(cache=True)
+def _overlap(kind, x, y):
+    if kind == Overlap.SMALLER:
+        return x if x < y else y
+    if kind == Overlap.PRODUCT:
+        return x * y
+    total = x + y
+    return x * y / total if total > 0 else np.float32(0)
+
+
+@njit(cache=True)
+def _add_one(kind, x, y, out):
+    for j in range(out.shape[0]):
+        out[j] += _overlap(kind, x, y[j])
+
+
+@njit(cache=True)
+def _add_four(kind, x, y0, y1, y2, y3, out):
+    """Add four features in a row, one after the other as `_add_one` would, but go over the sums once."""
+    x0, x1, x2, x3 = x[0], x[1], x[2], x[3]
+    for j in range(out.shape[0]):
+        total = out[j] + _overlap(kind, x0, y0[j])
+        total += _overlap(kind, x1, y1[j])
+        total += _overlap(kind, x2, y2[j])
+        out[j] = total + _overlap(kind, x3, y3[j])
