@@ -29,8 +29,9 @@ from visterm.app.evaluate import evaluate_tagger
 from visterm.app.features import folder as folder_module
 from visterm.app.features import shard_work
 from visterm.app.features.cut import cut
-from visterm.app.features.folder import UNFINISHED, FeatureFolder
+from visterm.app.features.folder import FeatureFolder
 from visterm.app.features.job import encode_folder
+from visterm.app.features.kind import UNFINISHED
 from visterm.app.features.stored import Features
 from visterm.app.rows import as_corpus
 from visterm.cli.commands import app
@@ -329,7 +330,8 @@ def test_kill_9_in_the_middle_loses_only_the_shard_in_work(painted, network, tmp
     assert child.wait() == -signal.SIGKILL, "it was quicker than the kill"
     noted = [json.loads(path.read_text()) for path in unfinished.glob("*.json")]
     safe = sum(note["entry"]["rows"] for note in noted)
-    assert not (tmp_path / "killed" / "manifest.json").exists()
+    with pytest.raises(StorageError, match=r"not finished.*same command again"):
+        Tagger(model="prior").fit(tmp_path / "killed", tags=tmp_path / "tags.csv")
     [resumed] = lines(visterm(*arguments, tmp_path / "killed"))
     assert resumed["reused"] == safe > 0
     assert resumed["encoded"] == 120 - safe
@@ -439,6 +441,7 @@ def test_two_jobs_do_not_write_into_one_folder(encode, tmp_path):
     encode(tmp_path / "F")
     with FeatureFolder(tmp_path / "F").locked(), pytest.raises(StorageError, match="Another process is writing"):
         encode(tmp_path / "F")
+    assert encode(tmp_path / "F").reused == N
 
 
 def test_file_names_of_any_bytes_come_back_from_parquet(tmp_path):

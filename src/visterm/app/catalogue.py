@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from visterm.app.rows import Photos, as_corpus, as_images, is_features, source_of_rows
+from visterm.app.features.kind import is_features
+from visterm.app.rows import Photos, as_corpus, as_images, source_of_rows
 from visterm.app.tagger import CHUNK, Tagger
 from visterm.core.jsonlines import read_skipped, write_skipped
 from visterm.core.persist import new_folder, open_folder

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from visterm.app.rows import FEATURES
+from visterm.app.features.kind import FEATURES
 from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import MANIFEST, folder_kind, open_folder, read_json
 

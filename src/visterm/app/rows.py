@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
+from visterm.app.features.kind import is_features
 from visterm.core.checks import check_tags
 from visterm.core.errors import DataError, EncoderMismatchError, UserError
 from visterm.core.identity import identity_rows
-from visterm.core.persist import folder_kind
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped
@@ -30,9 +30,6 @@ Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any]"
 
 LEARNED, HELD_OUT = "train", "valid"
 """The splits that are learned from, and that say when to stop."""
-
-FEATURES = "features folder"
-"""The kind of a folder that stands in place of the images whose rows it has."""
 
 
 class TrainingRows(NamedTuple):
@@ -244,11 +241,6 @@ def named_corpus(encoder: Any, tags: Any) -> Corpus:
     if not isinstance(tags, str | os.PathLike):
         raise UserError("Without images, tags must be a file that names them; or pass names and a list of tags each.")
     return read_corpus(encoder, None, tags)
-
-
-def is_features(images: object) -> bool:
-    """Say whether images are meant by the features folder that has their rows."""
-    return isinstance(images, str | os.PathLike) and folder_kind(images) == FEATURES
 
 
 def features_of(path: str | os.PathLike[str]) -> Features:

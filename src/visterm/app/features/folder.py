@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from visterm.app.rows import FEATURES
+from visterm.app.features.kind import FEATURES, UNFINISHED
 from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.jsonlines import json_text, read_skipped, write_skipped
 from visterm.core.persist import (
@@ -38,9 +38,8 @@ from visterm.core.persist import (
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
 
-KIND = FEATURES
 FORMAT = 1
-ENCODER, DATA, SKIPPED, UNFINISHED = "encoder", "data", "skipped.jsonl", ".unfinished"
+ENCODER, DATA, SKIPPED = "encoder", "data", "skipped.jsonl"
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -119,8 +118,17 @@ class FeatureFolder:
         StorageError
             If it is no features folder, not one that was begun, and not empty.
         """
-        if not self._is_begun():
-            check_target(self.path, KIND)
+        if not self.is_begun():
+            check_target(self.path, FEATURES)
+
+    def is_begun(self) -> bool:
+        """Say whether a job was killed here before anything was whole."""
+        own = {ENCODER, DATA, SKIPPED, UNFINISHED}
+        return (
+            self.unfinished.is_dir()
+            and not (self.path / MANIFEST).exists()
+            and all(entry.name in own or entry.name.startswith(f".{ENCODER}.") for entry in self.path.iterdir())
+        )
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -131,7 +139,7 @@ class FeatureFolder:
         StorageError
             If another process writes into it.
         """
-        self.unfinished.mkdir(parents=True, exist_ok=True)
+        self.path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -141,6 +149,7 @@ class FeatureFolder:
                 f"Another process is writing into {self.path}. Wait until it is done, or choose another folder."
             ) from error
         try:
+            self.unfinished.mkdir(exist_ok=True)
             yield
         finally:
             with suppress(OSError):  # nothing was begun: leave no empty folders
@@ -177,7 +186,7 @@ class FeatureFolder:
         """
         if not (self.path / MANIFEST).exists():
             return None
-        facts = read_json(open_folder(self.path, KIND) / MANIFEST)
+        facts = read_json(open_folder(self.path, FEATURES) / MANIFEST)
         try:
             shards = [ShardEntry(**entry) for entry in facts["shards"]]
             return Contents(**{name: facts[name] for name in Contents.__slots__ if name != "shards"}, shards=shards)
@@ -222,7 +231,7 @@ class FeatureFolder:
         sums = {SKIPPED: file_hash(pending)} | {
             file.relative_to(self.path).as_posix(): file_hash(file) for file in (self.path / ENCODER).iterdir()
         }
-        facts = {"kind": KIND, "format": FORMAT, "sha256": sums, "n_rows": contents.n_rows} | asdict(contents)
+        facts = {"kind": FEATURES, "format": FORMAT, "sha256": sums, "n_rows": contents.n_rows} | asdict(contents)
         write_whole(self.unfinished / MANIFEST, (json_text(facts, indent=1, sort_keys=True) + "\n").encode())
         self.settle()
 
@@ -250,15 +259,6 @@ class FeatureFolder:
         for file in (self.path / DATA).glob("*"):
             if file.name not in wanted:
                 file.unlink()
-
-    def _is_begun(self) -> bool:
-        """Say whether a job was killed here before anything was whole."""
-        own = {ENCODER, DATA, SKIPPED, UNFINISHED}
-        return (
-            self.unfinished.is_dir()
-            and not (self.path / MANIFEST).exists()
-            and all(entry.name in own or entry.name.startswith(f".{ENCODER}.") for entry in self.path.iterdir())
-        )
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from visterm.app.features.folder import KIND, FeatureFolder
+from visterm.app.features.folder import FeatureFolder
 from visterm.app.features.rows import StoredRow, StoredRows
 from visterm.core.errors import DataError, StorageError, TagFileError
-from visterm.core.persist import open_folder
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
@@ -56,8 +55,14 @@ class Features:
         folder.recover()
         contents = folder.contents()
         if contents is None:
-            open_folder(path, KIND)  # says what lies there instead
-            raise StorageError(f"{path} holds no rows yet. Let visterm encode finish.")
+            if folder.is_begun():
+                raise StorageError(
+                    f"{path} is not finished: visterm encode was stopped before it had gone through the photos, or is "
+                    "still at it. Give the same command again, and it goes on."
+                )
+            raise StorageError(
+                f"{path} is not a features folder of visterm. Make one with: visterm encode IMAGES -o FEATURES"
+            )
         self.path = folder.path
         self.contents = contents
         self.encoder, _ = folder.load_encoder(n_jobs)

@@ -1,0 +1,20 @@
+"""Which folders are features folders, whole or begun."""
+
+from __future__ import annotations
+
+import os
+
+from visterm.core.persist import folder_kind
+
+FEATURES = "features folder"
+"""The kind in the manifest."""
+
+UNFINISHED = ".unfinished"
+"""What a job keeps its shards in until all are done."""
+
+
+def is_features(images: object) -> bool:
+    """Say whether images are meant by the features folder that has their rows, or shall have them."""
+    if not isinstance(images, str | os.PathLike):
+        return False
+    return folder_kind(images) == FEATURES or os.path.isdir(os.path.join(images, UNFINISHED))
