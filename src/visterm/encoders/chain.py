@@ -146,8 +146,8 @@ class Chain(NestedEncoder):
 
 def _filled(parts: list[Matrix]) -> float:
     """Give the share of values that are not 0 in rows side by side."""
-    values: int = np.sum([sp.csr_array(part).nnz for part in parts])
-    size: int = np.sum([part.shape[0] * part.shape[1] for part in parts])
+    values: int = sum(int(sp.csr_array(part).nnz) for part in parts)
+    size: int = sum(int(np.prod(part.shape)) for part in parts)
     return values / size
 
 
