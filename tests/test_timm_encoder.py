@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from tiny_towers import timm, timm_weights
 from visterm.core.errors import EncoderMismatchError, StorageError, UnknownNameError, UserError
 from visterm.encoders import hub_cache
 from visterm.encoders.timm import Timm
+from visterm.encoders.timm_model import timm_config, timm_preparation
 from visterm.encoders.torch_network import TorchNetwork
 
 PLAIN = {"root": False, "centre": False, "normalise": False, "device": "cpu"}
@@ -181,21 +183,42 @@ def test_a_gpu_gives_the_rows_of_the_processor(weights, photos):
     np.testing.assert_allclose(on["cpu"].transform(photos), rows["cpu"], atol=1e-4)
 
 
-def test_torch_runs_on_one_thread_and_gets_its_own_settings_back(weights, photos, monkeypatch):
+@pytest.fixture
+def other_settings_of_torch():
+    before = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    torch.set_num_threads(3)
+    torch.set_float32_matmul_precision("medium")
+    yield
+    torch.set_num_threads(before[0])
+    torch.set_float32_matmul_precision(before[1])
+
+
+@pytest.mark.usefixtures("other_settings_of_torch")
+def test_torch_runs_on_one_thread_in_full_precision_and_gets_its_own_settings_back(weights, photos, monkeypatch):
     encoder = Timm(network="test_vit", weights=weights, n_jobs=2, **PLAIN).fit(photos)
     during = []
     network = encoder._open()
     plain_rows = network.rows
-    monkeypatch.setattr(network, "rows", lambda p: during.append(torch.get_num_threads()) or plain_rows(p))
-    torch.set_num_threads(3)
-    torch.set_float32_matmul_precision("medium")
-    try:
-        encoder.transform(photos)
-        assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == (3, "medium")
-    finally:
-        torch.set_num_threads(1)
-        torch.set_float32_matmul_precision("highest")
-    assert set(during) == {1}
+
+    def watched_rows(pictures):
+        during.append((torch.get_num_threads(), torch.get_float32_matmul_precision()))
+        return plain_rows(pictures)
+
+    monkeypatch.setattr(network, "rows", watched_rows)
+    encoder.transform(photos)
+    assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == (3, "medium")
+    assert set(during) == {(1, "highest")}
+
+
+@pytest.mark.usefixtures("other_settings_of_torch")
+def test_encoders_in_several_threads_leave_torch_as_it_was(weights, photos):
+    encoder = Timm(network="test_vit", weights=weights, n_jobs=2, **PLAIN).fit(photos)
+    expected = encoder.transform(photos)
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(encoder.transform, [photos] * 6))
+    assert all((rows == expected).all() for rows in results)
+    with ThreadPoolExecutor(1) as pool:  # a new thread starts with what is global
+        assert pool.submit(torch.get_num_threads).result() == 3
 
 
 @pytest.mark.parametrize("name", ["test_vit", "test_resnet"])
@@ -207,6 +230,16 @@ def test_the_size_is_timms_or_the_users(tmp_path, name, photo):
     assert own.transform([photo]).shape == small.transform([photo]).shape
     with pytest.raises(UserError, match="size is 'big'"):
         Timm(network=name, weights=path, size="big").fit([photo])
+
+
+def test_the_part_of_the_middle_is_that_which_timm_cuts_out_and_never_more_than_the_photo():
+    wanted = {
+        name: timm_preparation(timm_config(name), None)
+        for name in ("resnet18", "volo_d5_512", "eva02_tiny_patch14_336")
+    }
+    assert wanted["resnet18"].crop == 224 / 235  # resized to floor(224 / 0.95), the middle 224 of it
+    assert wanted["volo_d5_512"].crop == 1  # timm would pad
+    assert wanted["eva02_tiny_patch14_336"].crop == 1
 
 
 def test_a_device_that_is_not_there_is_refused(weights, photo):

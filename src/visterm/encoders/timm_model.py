@@ -45,7 +45,8 @@ def cached_weights(config: Any) -> str | None:
 def timm_preparation(config: Any, size: tuple[int, int] | None) -> Preparation:
     """Give how a network of timm was evaluated, at its own size or another.
 
-    Photos that timm would pad to the network's shape (``crop_mode="border"``) are squeezed.
+    Where timm would pad photos, nothing is added: with ``crop_mode="border"`` they are squeezed, and with a
+    ``crop_pct`` above 1 they are shown up to their edges.
     """
     channels, height, width = config.input_size
     if channels != 3:
@@ -57,7 +58,7 @@ def timm_preparation(config: Any, size: tuple[int, int] | None) -> Preparation:
         mean=config.mean,
         std=config.std,
         interpolation=config.interpolation,
-        crop=height / floor(height / config.crop_pct) if cuts else None,
+        crop=min(1.0, height / floor(height / config.crop_pct)) if cuts else None,
     )
 
 

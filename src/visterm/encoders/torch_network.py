@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 from visterm.core.errors import UserError
 from visterm.encoders.pooling import pooled
 from visterm.encoders.preparation import Preparation
+
+_TURN = RLock()
 
 
 class TorchNetwork:
@@ -63,17 +66,21 @@ class TorchNetwork:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Hold torch to one thread a caller, to full float32 and to repeatable kernels; all is put back."""
-        threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-        cudnn = torch.backends.cudnn
-        torch.set_num_threads(1)
-        torch.set_float32_matmul_precision("highest")
-        try:
-            with cudnn.flags(enabled=cudnn.enabled, benchmark=False, deterministic=True, allow_tf32=False):
-                yield
-        finally:
-            torch.set_float32_matmul_precision(precision)
-            torch.set_num_threads(threads)
+        """Hold torch to one thread a caller, to full float32 and to repeatable kernels; all is put back.
+
+        These settings are of the whole process, so that networks in several threads take turns.
+        """
+        with _TURN:
+            threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+            cudnn = torch.backends.cudnn
+            torch.set_num_threads(1)
+            torch.set_float32_matmul_precision("highest")
+            try:
+                with cudnn.flags(enabled=cudnn.enabled, benchmark=False, deterministic=True, allow_tf32=False):
+                    yield
+            finally:
+                torch.set_float32_matmul_precision(precision)
+                torch.set_num_threads(threads)
 
     def rows(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Give the rows of pictures, shape (n, height, width, 3): (n, n_features).

@@ -49,9 +49,9 @@ def reading_weights(path: str, what: str) -> Iterator[None]:
         with offline():
             yield
     except _ERRORS as error:
-        text = " ".join(str(error).split()) or type(error).__name__
+        text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         text = text if len(text) <= _LENGTH else f"{text[:_LENGTH]}…"
         raise StorageError(
-            f"{path} cannot be used as the weights of {what}: {text} "
+            f"{path} cannot be used as the weights of {what}: {text}. "
             "Give the .safetensors or .pth file of this very network."
         ) from error
