@@ -252,8 +252,8 @@ def test_draws_from_a_pool_follow_the_law_of_draws_one_by_one():
         violators, trials, gaps = np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.float32)
         u = np.ones((1, 1), np.float32)
         draw_violators(
-            _ints(0), _ints(0), _ints(1), own_start, own_tags, dense_rows(u), _ints(0), W, np.empty((1, 0), np.float32),
-            pool, u @ W[pool].T, 1.0, 6, 3, epoch, violators, trials, gaps,
+            _ints(0), _ints(0), _ints(1), own_start, own_tags, dense_rows(u), _ints(0), W, pool, u @ W[pool].T,
+            1.0, 6, 3, epoch, violators, trials, gaps,
         )  # fmt: skip
         if violators[0] >= 0:
             found[violators[0]] += 1

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from reference import warp as reference
 from visterm.kernels.codes import Loss
+from visterm.kernels.counted import draw_counted
 from visterm.kernels.lanes import dot
 from visterm.kernels.pair_steps import add_tag_steps, weigh_pairs
 from visterm.kernels.random import draw_below, stream_of
@@ -16,6 +17,8 @@ from visterm.kernels.rules import make_rule, move_rows
 from visterm.kernels.vectors import limit_norm, limit_norms, mix_rows
 from visterm.kernels.warp import draw_violators
 from visterm.models.recipe import rank_weights
+
+BOTH = pytest.mark.parametrize("counted", [True, False], ids=["all scores counted", "scores when drawn"])
 
 N_IMAGES, N_FEATURES, N_TAGS, DIM = 20, 30, 11, 13
 RATE, MAX_NORM, SEED, EPOCH = 0.1, 0.8, 5, 3
@@ -47,20 +50,25 @@ def _arrays(own):
 NO_SQUARES = np.empty(0, np.float32)
 
 
-def _draw(own, U, W, scores, *, max_trials=N_TAGS, epoch=EPOCH):
-    violators, trials, steps, loss, _ = _draw_all(own, U, W, scores, max_trials=max_trials, epoch=epoch)
+def _draw(own, U, W, counted, *, max_trials=N_TAGS, epoch=EPOCH):
+    violators, trials, steps, loss, _ = _draw_all(own, U, W, counted, max_trials=max_trials, epoch=epoch)
     return violators, trials, steps, loss
 
 
-def _draw_all(own, U, W, scores, *, max_trials=N_TAGS, epoch=EPOCH):
+def _draw_all(own, U, W, counted, *, max_trials=N_TAGS, epoch=EPOCH):
     examples, images, tags, start, own_tags = _arrays(own)
     n = len(tags)
     violators, trials = np.empty(n, np.int64), np.empty(n, np.int64)
     gaps, gains, steps = np.empty(n, np.float32), np.empty(n, np.float32), np.empty((n, W.shape[1]), np.float32)
-    draw_violators(
-        examples, images, tags, start, own_tags, dense_rows(U), np.arange(n), W, scores, np.empty(0, np.int64),
-        np.empty((n, 0), np.float32), 1.0, max_trials, SEED, epoch, violators, trials, gaps,
-    )  # fmt: skip
+    if counted:
+        draw_counted(
+            examples, images, tags, start, own_tags, U @ W.T, 1.0, max_trials, SEED, epoch, violators, trials, gaps
+        )
+    else:
+        draw_violators(
+            examples, images, tags, start, own_tags, dense_rows(U), np.arange(n), W, np.empty(0, np.int64),
+            np.empty((n, 0), np.float32), 1.0, max_trials, SEED, epoch, violators, trials, gaps,
+        )  # fmt: skip
     loss, _, _ = weigh_pairs(
         tags, images, start, rank_weights("harmonic", len(W)), int(Loss.HINGE), RATE, W, violators, trials, gaps,
         gains, steps,
@@ -69,23 +77,22 @@ def _draw_all(own, U, W, scores, *, max_trials=N_TAGS, epoch=EPOCH):
 
 
 @pytest.mark.parametrize("max_trials", [1, 3, N_TAGS])
-@pytest.mark.parametrize("table", [True, False], ids=["scores at once", "scores when drawn"])
+@BOTH
 @pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"])
-def test_a_block_moves_the_weights_as_the_slow_algorithm_does(block, sparse, table, max_trials):
+def test_a_block_moves_the_weights_as_the_slow_algorithm_does(block, sparse, counted, max_trials):
     X, own, V, W = block
     examples, images, tags, _, _ = _arrays(own)
     pairs = list(zip(examples.tolist(), images.tolist(), tags.tolist(), strict=True))
     expected_V, expected_W, expected_violators, expected_trials = reference.train_block(
         X.astype(float), own, pairs, V.astype(float), W.astype(float),
-        seed=SEED, epoch=EPOCH, rate=RATE, max_norm=MAX_NORM, max_trials=max_trials,
+        seed=SEED, epoch=EPOCH, rate=RATE, max_norm=MAX_NORM, max_trials=max_trials, counted=counted,
     )  # fmt: skip
 
     csr = sp.csr_array(X)
     rows = sparse_rows(csr.data, csr.indices, csr.indptr) if sparse else dense_rows(X)
     U = np.empty((len(tags), DIM), np.float32)
     embed(rows, images, V, U)
-    scores = U @ W.T if table else np.empty((len(tags), 0), np.float32)
-    violators, trials, steps, _, gains = _draw_all(own, U, W, scores, max_trials=max_trials)
+    violators, trials, steps, _, gains = _draw_all(own, U, W, counted, max_trials=max_trials)
     rule = make_rule(RATE, 0.0, MAX_NORM)
     stamps, touched = np.zeros(N_FEATURES, np.int64), np.empty(N_FEATURES, np.int64)
     for first, last in [(0, 7), (7, 7), (7, N_FEATURES)]:
@@ -100,35 +107,38 @@ def test_a_block_moves_the_weights_as_the_slow_algorithm_does(block, sparse, tab
     np.testing.assert_allclose(W, expected_W, atol=1e-6)
 
 
-def test_a_violator_is_drawn_uniformly_among_the_violators_and_never_among_the_own_tags():
+@BOTH
+def test_a_violator_is_drawn_uniformly_among_the_violators_and_never_among_the_own_tags(counted):
     own = [[1, 4]]
     W = np.zeros((6, 1), np.float32)
     W[[1, 4], 0] = 2.0  # the own tags score 2, two others reach the margin, two do not
     W[[0, 5], 0] = [1.5, 1.01]
     found = np.zeros(6, int)
     for epoch in range(4000):
-        violators, *_ = _draw(own, np.ones((2, 1), np.float32), W, np.empty((2, 0), np.float32), epoch=epoch)
+        violators, *_ = _draw(own, np.ones((2, 1), np.float32), W, counted, epoch=epoch)
         for tag in violators[violators >= 0]:
             found[tag] += 1
     assert found[[1, 2, 3, 4]].sum() == 0
     assert found[0] == pytest.approx(found[5], rel=0.06)
 
 
-def test_the_number_of_draws_follows_the_geometric_law_cut_at_the_candidates():
+@BOTH
+def test_the_number_of_draws_follows_the_geometric_law_cut_at_the_candidates(counted):
     own = [[0]]
     W = np.array([[3.0], [3.0], [0.0], [0.0], [0.0]], np.float32)  # one violator among four candidates
     counts = np.zeros(6, int)
     n = 8000
     for epoch in range(n):
-        violators, trials, *_ = _draw(own, np.ones((1, 1), np.float32), W, np.empty((1, 0), np.float32), epoch=epoch)
+        violators, trials, *_ = _draw(own, np.ones((1, 1), np.float32), W, counted, epoch=epoch)
         counts[trials[0] if violators[0] >= 0 else 5] += 1
     expected = n * np.array([0, 1 / 4, 3 / 16, 9 / 64, 27 / 256, 81 / 256])
     np.testing.assert_allclose(counts[1:], expected[1:], rtol=0.08)
 
 
-def test_the_loss_is_the_hinge_times_the_weight_of_the_estimated_rank():
+@BOTH
+def test_the_loss_is_the_hinge_times_the_weight_of_the_estimated_rank(counted):
     W = np.array([[2.0], [1.5], [1.5], [1.5], [1.5]], np.float32)  # every candidate violates: N = 1, rank 4
-    violators, trials, steps, loss = _draw([[0]], np.ones((1, 1), np.float32), W, np.empty((1, 0), np.float32))
+    violators, trials, steps, loss = _draw([[0]], np.ones((1, 1), np.float32), W, counted)
     weight = 1 + 1 / 2 + 1 / 3 + 1 / 4
     assert trials[0] == 1
     assert violators[0] > 0
@@ -136,18 +146,20 @@ def test_the_loss_is_the_hinge_times_the_weight_of_the_estimated_rank():
     assert steps[0, 0] == pytest.approx(RATE * weight * 0.5, rel=1e-6)
 
 
-def test_an_image_that_has_every_tag_draws_none_and_makes_no_step():
+@BOTH
+def test_an_image_that_has_every_tag_draws_none_and_makes_no_step(counted):
     W = np.zeros((3, 2), np.float32)
-    violators, trials, steps, loss = _draw([[0, 1, 2]], np.ones((3, 2), np.float32), W, np.empty((3, 0), np.float32))
+    violators, trials, steps, loss = _draw([[0, 1, 2]], np.ones((3, 2), np.float32), W, counted)
     assert violators.tolist() == [-1, -1, -1]
     assert trials.tolist() == [0, 0, 0]
     assert loss == 0
     assert not steps.any()
 
 
-def test_a_tag_exactly_at_the_margin_is_no_violator():
+@BOTH
+def test_a_tag_exactly_at_the_margin_is_no_violator(counted):
     W = np.array([[2.0], [1.0]], np.float32)
-    violators, trials, *_ = _draw([[0]], np.ones((1, 1), np.float32), W, np.empty((1, 0), np.float32))
+    violators, trials, *_ = _draw([[0]], np.ones((1, 1), np.float32), W, counted)
     assert violators[0] == -1
     assert trials[0] == 1
 

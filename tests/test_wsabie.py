@@ -49,10 +49,14 @@ class Listener:
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 5])
-@pytest.mark.parametrize("table_tags", [1024, 0], ids=["scores at once", "scores when drawn"])
+@pytest.mark.parametrize(
+    "table_floats", [2**20, 9 * 3, 0], ids=["scores at once", "for three pairs at once", "scores when drawn"]
+)
 @pytest.mark.parametrize("form", FORMS)
-def test_two_epochs_in_blocks_are_those_of_the_slow_algorithm(form, table_tags, n_jobs, monkeypatch):
-    monkeypatch.setattr(pair_training, "TABLE_TAGS", table_tags)
+def test_two_epochs_in_blocks_are_those_of_the_slow_algorithm(form, table_floats, n_jobs, monkeypatch):
+    monkeypatch.setattr(pair_training, "TABLE_FLOATS", table_floats)
+    monkeypatch.setattr(pair_training, "TABLE_ROWS", 2)
+    monkeypatch.setattr(pair_training, "TABLE_FROM", 0)
     monkeypatch.setattr(pair_training, "PART", 4)
     corpus = plant_corpus(n_train=30, n_test=1, n_tags=9, n_features=200, random_state=0)
     own = corpus.Y_train
@@ -77,10 +81,11 @@ def test_two_epochs_in_blocks_are_those_of_the_slow_algorithm(form, table_tags, 
     for epoch in range(2):
         order = same_rng.permutation(own.nnz)
         draws = []
+        counted = epoch == 1 and table_floats > 0
         for start in range(0, own.nnz, 10):
             examples = [(int(e), int(images[e]), int(tags[e])) for e in order[start : start + 10]]
             slow_V, slow_W, _, trials = reference.train_block(
-                slow_X, tags_of, examples, slow_V, slow_W, seed=seed, epoch=epoch, **settings
+                slow_X, tags_of, examples, slow_V, slow_W, seed=seed, epoch=epoch, counted=counted, **settings
             )
             draws += trials
         assert sums[epoch].draws == pytest.approx(np.mean(draws))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 MASK = 2**64 - 1
@@ -14,12 +16,19 @@ def mix(word):
     return word ^ (word >> 31)
 
 
-def draw_below(seed, epoch, example, draw, n):
+def draw_word(seed, epoch, example, draw):
     word = mix((seed + GOLDEN) & MASK)
     word = mix((word + (epoch + 1) * GOLDEN) & MASK)
     word = mix((word + (example + 1) * GOLDEN) & MASK)
-    word = mix((word + (draw + 1) * GOLDEN) & MASK)
-    return ((word >> 32) * n) >> 32
+    return mix((word + (draw + 1) * GOLDEN) & MASK)
+
+
+def draw_below(seed, epoch, example, draw, n):
+    return ((draw_word(seed, epoch, example, draw) >> 32) * n) >> 32
+
+
+def draw_unit(seed, epoch, example, draw):
+    return (draw_word(seed, epoch, example, draw) >> 11) / 2**53
 
 
 def first_violator(f, y, own, max_trials, draws):
@@ -32,6 +41,17 @@ def first_violator(f, y, own, max_trials, draws):
     return None, min(len(others), max_trials)
 
 
+def counted_violator(f, y, own, max_trials, unit, draws):
+    """Give the first violator and N by their law, from how many violate."""
+    others = [tag for tag in range(len(f)) if tag not in own]
+    bad = [tag for tag in others if f[tag] > f[y] - 1]
+    most = min(len(others), max_trials)
+    if not bad:
+        return None, most
+    n = 1 + math.floor(math.log(1 - unit) / math.log(1 - len(bad) / len(others))) if len(bad) < len(others) else 1
+    return (bad[draws(1, len(bad))], n) if n <= most else (None, most)
+
+
 def rank_weight(candidates, n):
     """L(floor(candidates / N)) with L(k) = 1 + 1/2 + ... + 1/k."""
     return sum(1 / j for j in range(1, candidates // n + 1))
@@ -42,7 +62,7 @@ def limit_norms(rows, max_norm):
     return rows * np.minimum(1, max_norm / np.maximum(norms, 1e-300))
 
 
-def train_block(X, own, examples, V, W, *, seed, epoch, rate, max_norm, max_trials):
+def train_block(X, own, examples, V, W, *, seed, epoch, rate, max_norm, max_trials, counted=False):
     """Take a block of steps; examples are (number, image, tag). Gives the new V and W, the violators and the draws."""
     new_V, new_W = V.copy(), W.copy()
     violators, trials = [], []
@@ -50,7 +70,11 @@ def train_block(X, own, examples, V, W, *, seed, epoch, rate, max_norm, max_tria
     for number, image, y in examples:
         u = X[image] @ V
         f = W @ u
-        bad, n = first_violator(f, y, own[image], max_trials, lambda d, m, e=number: draw_below(seed, epoch, e, d, m))
+        draws = lambda d, m, e=number: draw_below(seed, epoch, e, d, m)  # noqa: E731
+        if counted:
+            bad, n = counted_violator(f, y, own[image], max_trials, draw_unit(seed, epoch, number, 0), draws)
+        else:
+            bad, n = first_violator(f, y, own[image], max_trials, draws)
         violators.append(-1 if bad is None else bad)
         trials.append(n)
         if bad is None:

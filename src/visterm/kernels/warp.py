@@ -13,8 +13,8 @@ from visterm.kernels.rows import row_dot
 
 @njit(cache=True, nogil=True)
 def draw_violators(
-    examples, images, tags, own_start, own_tags, rows, at, W, scores, pool, pool_scores, margin, max_trials, seed,
-    epoch, violators, trials, gaps,
+    examples, images, tags, own_start, own_tags, rows, at, W, pool, pool_scores, margin, max_trials, seed, epoch,
+    violators, trials, gaps,
 ):  # fmt: skip
     """Run the inner loop of Algorithm 1 on a block of examples against frozen weights.
 
@@ -40,8 +40,6 @@ def draw_violators(
     at : ndarray of int64, shape (n,)
         Which of the rows is that of each example.
     W : ndarray of float32, shape (n_tags, width)
-    scores : ndarray of float32, shape (n, n_tags) or (n, 0)
-        U · Wᵀ where that was cheaper to have at once; with no columns, each score is computed when drawn.
     pool : ndarray of int64, shape (m,)
         Tags, drawn uniformly among all; may be empty.
     pool_scores : ndarray of float32, shape (n, m)
@@ -59,7 +57,6 @@ def draw_violators(
         Overwritten where there is a violator: f_y - f_ȳ.
     """
     n_tags = W.shape[0]
-    table = scores.shape[1] == n_tags
     m = pool.shape[0]
     for p in range(examples.shape[0]):
         first, last = own_start[images[p]], own_start[images[p] + 1]
@@ -68,7 +65,7 @@ def draw_violators(
         y = tags[p]
         u = rows.vals[rows.start[at[p]] : rows.start[at[p] + 1]]
         whole = u.shape[0] == W.shape[1]
-        true_score = scores[p, y] if table else dot(u, W[y]) if whole else row_dot(rows, at[p], W[y])
+        true_score = dot(u, W[y]) if whole else row_dot(rows, at[p], W[y])
         least = true_score - np.float32(margin)
         stream = stream_of(seed, epoch, examples[p])
         violators[p] = -1
@@ -91,12 +88,7 @@ def draw_violators(
                     place = 0
         while n < limit and violators[p] < 0:
             drawn = absent(own_tags, first, last, draw_below(stream, n, candidates))
-            if table:
-                score = scores[p, drawn]
-            elif whole:
-                score = dot(u, W[drawn])
-            else:
-                score = row_dot(rows, at[p], W[drawn])
+            score = dot(u, W[drawn]) if whole else row_dot(rows, at[p], W[drawn])
             n += 1
             if score > least:
                 violators[p] = drawn

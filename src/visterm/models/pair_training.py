@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from visterm.core.threads import Team
 from visterm.kernels.adaptive import draw_adaptive, sort_tags
 from visterm.kernels.codes import Loss, Negatives, Step
+from visterm.kernels.counted import draw_counted
 from visterm.kernels.owpc import weigh_all
 from visterm.kernels.pair_steps import add_tag_steps, weigh_pairs
 from visterm.kernels.random import draw_many
@@ -27,11 +29,14 @@ PART = 64
 PARTS = 16
 """Parts that a block falls into, at most."""
 
-TABLE_TAGS = 1024
-"""Up to so many tags, one matrix product may give all scores of a part at once."""
+TABLE_FLOATS = 2**20
+"""Scores that one matrix product makes, of all tags for a few pairs: they stay in the third cache."""
 
-TABLE_FROM = 0.2
-"""Mean draws a pair in the epoch before, as a share of the tags, from which on that pays."""
+TABLE_ROWS = 32
+"""Pairs that such a product needs to run at BLAS speed: with more tags than that leaves room for, there is none."""
+
+TABLE_FROM = 0.1
+"""Mean draws a pair in the epoch before, as a share of the tags, from which on all scores at once pay."""
 
 POOL = 256
 """Tags of a pool: one matrix product scores them for a whole part."""
@@ -104,14 +109,15 @@ class PairTraining:
         self._block = block_size(recipe.block, self._tags.size)
         self._part = _part_size(self._block, PART * side.grain)
         self._max_trials, self._margin = _trials_and_margin(recipe, n_tags)
-        table = recipe.negatives == Negatives.ALL or (
-            side.U.size > 0 and n_tags <= TABLE_TAGS and recipe.negatives == Negatives.UNTIL_VIOLATION
-        )
-        pooled = side.U.size > 0 and recipe.negatives == Negatives.POOL
-        self._scores = np.empty((self._block, n_tags if table else 0), np.float32)
-        self._pool_scores = np.empty((self._block, POOL if pooled else 0), np.float32)
+        embedded = side.U.size > 0
+        self._pooled = embedded and recipe.negatives == Negatives.POOL
+        self._tabled = embedded and recipe.negatives == Negatives.UNTIL_VIOLATION
+        self._tabled &= n_tags * TABLE_ROWS <= TABLE_FLOATS
+        self._scores = np.empty((self._block, n_tags if recipe.negatives == Negatives.ALL else 0), np.float32)
+        self._pool_scores = np.empty((self._block, POOL if self._pooled else 0), np.float32)
         self._use_pool = False
         self._use_table = False
+        self._of_thread = threading.local()
         self._violators = np.empty(self._block, np.int64)
         self._trials = np.empty(self._block, np.int64)
         self._gaps = np.empty(self._block, np.float32)
@@ -139,8 +145,8 @@ class PairTraining:
             self._until_sorted -= examples.size
         self._epoch += 1
         n = max(1, order.size)
-        self._use_pool = sums[1] >= POOL_FROM * n
-        self._use_table = sums[1] >= TABLE_FROM * len(self._W) * n
+        self._use_pool = self._pooled and sums[1] >= POOL_FROM * n
+        self._use_table = self._tabled and sums[1] >= TABLE_FROM * len(self._W) * n
         return EpochSums(*(float(value) / n for value in sums))
 
     def _run_block(self, examples: Ints) -> NDArray[np.float64]:
@@ -176,32 +182,50 @@ class PairTraining:
 
     def _draw(self, part: slice, examples: Ints, images: Ints, tags: Ints, at: Ints) -> tuple[float, int, int]:
         """Draw and weigh the other tags of one part."""
-        U, W, scores, pool_scores = self._side.U, self._W, self._scores[part], self._pool_scores[part]
-        violators, trials, gaps = self._violators[part], self._trials[part], self._gaps[part]
-        pool = np.empty(0, np.int64)
-        if not self._use_table:
-            scores = scores.reshape(-1)[:0].reshape(len(scores), 0)
-        elif scores.shape[1]:
-            np.matmul(U[part], W.T, out=scores)
-        if pool_scores.shape[1] and self._use_pool:
-            pool = self._draw_pool(int(examples[part.start]))
-            np.matmul(U[part], W[pool].T, out=pool_scores)
-        examples, images, tags = examples[part], images[part], tags[part]
-        if self._order.size:
-            draw_adaptive(
-                examples, images, tags, self._own_start, self._own_tags, U[part], W, self._order, self._sigmas,
-                self._recipe.rank_scale * len(W), REDRAWS, self._seed, self._epoch, violators, trials, gaps,
-            )  # fmt: skip
-        else:
-            draw_violators(
-                examples, images, tags, self._own_start, self._own_tags, self._side.rows, at[part], W, scores,
-                pool, pool_scores, self._margin, self._max_trials, self._seed, self._epoch, violators, trials, gaps,
-            )  # fmt: skip
+        pool = self._draw_pool(int(examples[part.start])) if self._use_pool else np.empty(0, np.int64)
+        size = max(TABLE_ROWS, TABLE_FLOATS // len(self._W)) if self._use_table else part.stop - part.start
+        for start in range(part.start, part.stop, size):
+            self._draw_some(slice(start, min(start + size, part.stop)), examples, images, tags, at, pool)
+        W, violators, trials, gaps = self._W, self._violators[part], self._trials[part], self._gaps[part]
+        images, tags = images[part], tags[part]
         found: tuple[float, int, int] = weigh_pairs(
             tags, images, self._own_start, self._rank_weights, int(self._recipe.loss), self._side.rate, W,
             violators, trials, gaps, self._gains[part], self._side.steps[part],
         )  # fmt: skip
         return found
+
+    def _draw_some(self, some: slice, examples: Ints, images: Ints, tags: Ints, at: Ints, pool: Ints) -> None:
+        """Draw the other tags of some pairs, from scores that a product made where that pays."""
+        U, W = self._side.U, self._W
+        violators, trials, gaps = self._violators[some], self._trials[some], self._gaps[some]
+        examples, images, tags = examples[some], images[some], tags[some]
+        if self._order.size:
+            draw_adaptive(
+                examples, images, tags, self._own_start, self._own_tags, U[some], W, self._order, self._sigmas,
+                self._recipe.rank_scale * len(W), REDRAWS, self._seed, self._epoch, violators, trials, gaps,
+            )  # fmt: skip
+            return
+        if self._use_table:
+            draw_counted(
+                examples, images, tags, self._own_start, self._own_tags, np.matmul(U[some], W.T, out=self._table(some)),
+                self._margin, self._max_trials, self._seed, self._epoch, violators, trials, gaps,
+            )  # fmt: skip
+            return
+        pool_scores = self._pool_scores[some, : pool.size]
+        if pool_scores.size:
+            np.matmul(U[some], W[pool].T, out=pool_scores)
+        draw_violators(
+            examples, images, tags, self._own_start, self._own_tags, self._side.rows, at[some], W, pool, pool_scores,
+            self._margin, self._max_trials, self._seed, self._epoch, violators, trials, gaps,
+        )  # fmt: skip
+
+    def _table(self, some: slice) -> Floats:
+        """Give room for the scores of all tags for some pairs: the same again to the same thread."""
+        n, n_tags = some.stop - some.start, len(self._W)
+        held: Floats | None = getattr(self._of_thread, "table", None)
+        if held is None or held.size < n * n_tags:
+            held = self._of_thread.table = np.empty(n * n_tags, np.float32)
+        return held[: n * n_tags].reshape(n, n_tags)
 
     def _weigh_all(self, part: slice, examples: Ints, images: Ints, tags: Ints, at: Ints) -> tuple[float, int, int]:
         """Score all tags of one part, and weigh those that violate."""
