@@ -18,6 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw
 
+from visterm.data.heif import register_heif
+
 SEED = 20_261_121
 MAX_FLIPS = 24
 HEADER = 64
@@ -126,6 +128,7 @@ def sound_files() -> dict[str, bytes]:
 def _saved(image: Image.Image, kind: str, settings: dict[str, object]) -> bytes | None:
     """Give the bytes of a file; None for what this Pillow was built without."""
     Image.init()
+    register_heif()
     file = BytesIO()
     try:
         # Copies, because Pillow leaves settings of the format on the image.

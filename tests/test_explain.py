@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -264,3 +266,53 @@ def test_json_has_shares_that_sum_to_the_score(tagger, pictures):
     assert found["visterms"][0].keys() == {"visterm", "share", "blocks"}
     assert (found["width"], found["height"], found["rank"]) == (72, 48, 1)
     assert read_image(pictures[14]).shape == (48, 72, 3)
+
+
+def visterm(*arguments, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "visterm", *map(str, arguments)], capture_output=True, text=True, check=False, cwd=cwd
+    )
+
+
+@pytest.fixture(scope="module")
+def on_disk(tagger, pictures, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("explain")
+    tagger.save(folder / "run")
+    Image.fromarray(pictures[14]).save(folder / "photo.png")
+    return folder
+
+
+def test_the_command_lists_features_and_places_and_draws_a_picture(on_disk, tagger):
+    done = visterm("explain", "run", "photo.png", "red", "-o", "out/heat.png", "-k", 3, cwd=on_disk)
+    assert done.returncode == 0, done.stderr
+    found = explain(tagger, on_disk / "photo.png", "red")
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"photo.png: red {found.score:.3f}, place 1 of 3 tags"
+    assert f"all {len(found.places)} blocks of the picture" in lines[3]
+    assert float(lines[3].split()[-1]) + float(lines[4].split()[-1]) == pytest.approx(found.score, abs=2e-4)
+    assert [line.split()[0] for line in lines[6:10]] == ["visterm", *(str(item.feature) for item in found.features[:3])]
+    assert lines[11].split()[:4] == ["left", "top", "right", "bottom"]
+    assert len(lines) == 15
+    assert "heat.png" in done.stderr
+    with Image.open(on_disk / "out" / "heat.png") as image:
+        assert image.format == "PNG"
+
+
+def test_the_command_prints_json_and_nothing_else(on_disk):
+    done = visterm("explain", "run", "photo.png", "blue", "--json", "-o", "heat.png", cwd=on_disk)
+    found = json.loads(done.stdout)
+    total = sum(block["share"] for block in found["blocks"]) + sum(found["elsewhere"].values())
+    assert total == pytest.approx(found["score"], abs=1e-5)
+    assert (on_disk / "heat.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(("photo.png", "reed"), "Did you mean 'red'"), (("nowhere.png", "red"), "nowhere.png: no such file")],
+)
+def test_mistakes_are_one_line_and_leave_no_picture(on_disk, arguments, message):
+    done = visterm("explain", "run", *arguments, "-o", "none.png", cwd=on_disk)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (on_disk / "none.png").exists()
