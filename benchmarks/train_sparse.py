@@ -1,7 +1,8 @@
 """Training WSABIE on sparse visterms: pairs a second, beside Algorithm 1 pair by pair and beside PyTorch.
 
 Drawn images with some 245 of 10,000 visterms and some of 16,000 tags; 100 dimensions. All sides go on from the same
-weights, after three epochs. PyTorch runs in a process of its own, under the Python that is named, for a part of an epoch.
+weights, after three epochs. PyTorch runs in a process of its own, under the Python that is named, for a part of an
+epoch.
 
     python benchmarks/train_sparse.py --torch-python /tmp/rivals/bin/python
 """
