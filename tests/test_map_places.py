@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+import scipy.sparse as sp
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
@@ -13,6 +14,7 @@ from visterm.app.explain import explain
 from visterm.app.heat_map import heat
 from visterm.app.tagger import Tagger
 from visterm.core.errors import StorageError, UserError
+from visterm.encoders.chain import Chain
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.onnx_graph import averaged_into, giving_out, nodes
 
@@ -216,6 +218,28 @@ def test_a_tag_is_explained_by_the_cells_of_the_map(tmp_path):
         assert sum(item.share for item in found.features) + found.bias == pytest.approx(found.score, abs=1e-5)
     warmth = heat(explain(tagger, photos[15], "red"), (16, 16))
     assert warmth[:, :8].sum() > warmth[:, 8:].sum()
+
+
+def test_a_chain_is_taken_apart_by_the_places_of_all_its_encoders(tmp_path, photos):
+    visterms = ("visterms", {"colours": 4, "codebook": 20, "sample_blocks": 500})
+    network = ("onnx", {"path": str(pooled_network(tmp_path / "net.onnx"))})
+    encoder = Chain(encoders=[visterms, network], weights=[1, 2], n_jobs=1).fit(photos)
+    for photo in photos:
+        seen = encoder.places(photo)
+        given = np.asarray(seen.rows.sum(axis=0)).ravel()
+        row = encoder.transform([photo])
+        np.testing.assert_allclose(given + seen.elsewhere, (row.toarray() if sp.issparse(row) else row)[0], atol=1e-5)
+        parts = [part.places(photo) for part in encoder.parts_]
+        np.testing.assert_array_equal(seen.boxes, np.concatenate([part.boxes for part in parts]))
+    assert (seen.place, seen.feature) == ("place", "feature")
+
+
+def test_a_chain_with_an_encoder_without_places_says_which(photos):
+    visterms = ("visterms", {"colours": 4, "codebook": 20, "sample_blocks": 500})
+    histograms = ("histograms", {"colours": 4, "textons": 0, "levels": 1})
+    encoder = Chain(encoders=[visterms, histograms], n_jobs=1).fit(photos)
+    with pytest.raises(UserError, match="chain's encoder 'histograms' does not know"):
+        encoder.places(photos[0])
 
 
 @pytest.mark.shared

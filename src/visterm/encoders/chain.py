@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, ClassVar
@@ -9,14 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.checks import as_csr, as_generator, check_count
 from visterm.core.errors import UserError
 from visterm.core.progress import Progress
+from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, RandomState
-from visterm.encoders.base import Images, Pixels
+from visterm.data.images import read_image
+from visterm.encoders.base import Encoder, Images, Pixels
 from visterm.encoders.named import split_specs
 from visterm.encoders.nested import NestedEncoder, stack_rows
+from visterm.encoders.places import HasPlaces, Places, side_by_side
 
 DENSE_FROM = 0.5
 """Share of values that are not 0 from which on an array is smaller than CSR, whose values have an index beside them."""
@@ -85,6 +90,20 @@ class Chain(NestedEncoder):
         self.batch_size = batch_size
         self.n_jobs = n_jobs
 
+    def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
+        """Take the row of one image apart by the places that each encoder knows.
+
+        Raises
+        ------
+        ImageError
+            If the image cannot be read.
+        UserError
+            If an encoder knows none.
+        """
+        check_is_fitted(self)
+        photo = read_image(image, max_side=self._max_side)
+        return side_by_side([_places_of(part, photo) for part in self.parts_], self.factors_)
+
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         check_count(self.batch_size, "batch_size")
         weights = self._given_weights()
@@ -142,6 +161,16 @@ class Chain(NestedEncoder):
         finally:
             progress.finish()
         return [stack_rows(list(part)) for part in zip(*batches, strict=True)]
+
+
+def _places_of(part: Encoder, photo: Pixels) -> Places:
+    if not isinstance(part, HasPlaces):
+        raise UserError(
+            f"The chain's encoder '{ENCODERS.name_of(part)}' does not know which places of a picture its numbers come "
+            "from. Fit without it to have scores explained."
+        )
+    found: Places = part.places(photo)
+    return found
 
 
 def _filled(parts: list[Matrix]) -> float:

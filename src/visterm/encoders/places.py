@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.types import Matrix
@@ -33,6 +35,31 @@ class Places(NamedTuple):
     place: str
     feature: str
     source: str = ""
+
+
+def side_by_side(parts: Sequence[Places], factors: NDArray[np.float64]) -> Places:
+    """Join rows that were taken apart, as the rows themselves are joined: each times its factor, one after another.
+
+    Parameters
+    ----------
+    parts : sequence of Places
+        Of one picture.
+    factors : ndarray of float64, shape (n_parts,)
+    """
+    scaled = [factor * part.rows for part, factor in zip(parts, factors, strict=True)]
+    sources = dict.fromkeys(part.source for part in parts if part.source)
+    return Places(
+        np.concatenate([part.boxes for part in parts]),
+        sp.csr_array(sp.block_diag([sp.csr_array(rows) for rows in scaled], format="csr")),
+        np.concatenate([factor * part.elsewhere for part, factor in zip(parts, factors, strict=True)]),
+        _common([part.place for part in parts], "place"),
+        _common([part.feature for part in parts], "feature"),
+        ", ".join(sources),
+    )
+
+
+def _common(names: list[str], otherwise: str) -> str:
+    return names[0] if len(set(names)) == 1 else otherwise
 
 
 @runtime_checkable
