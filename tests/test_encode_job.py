@@ -588,3 +588,12 @@ def test_where_nobody_watches_a_long_job_says_each_minute_how_far_it_is(capsys, 
         "encode: 1,200 of 10,000, 10/s, 14 min left",
         "encode: 1,300 in 130.0 s, 10/s",
     ]
+
+
+def test_an_encoder_whose_rows_are_not_of_one_kind_is_refused(encode, tmp_path, monkeypatch):
+    encode(tmp_path / "F")
+    encoder = type(Features(tmp_path / "F").encoder)
+    encode_batch, sizes = encoder._encode_batch, iter([2, 3, *[3] * N])
+    monkeypatch.setattr(encoder, "_encode_batch", lambda self, batch: encode_batch(self, batch)[:, : next(sizes)])
+    with pytest.raises(DataError, match="dense rows of 2 numbers and dense rows of 3 numbers"):
+        encode(tmp_path / "G")

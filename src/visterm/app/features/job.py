@@ -82,9 +82,9 @@ def encode_folder(
     """Write the feature rows of all images of a folder, with the encoder that made them.
 
     The shards are Parquet files in ``out/data``. What is written there depends on the encoder and on the images, not
-    on how often the job was killed. In a folder that has rows already, only images of new content are encoded, and
-    those that are gone are dropped; the encoder is the one that was fitted first. Until all is done, the folder holds
-    what it held before.
+    on how often the job was killed. An encoder that learns does so from all images that are there at first. In a folder
+    that has rows already, only images of new content are encoded, by the encoder that was fitted first, and those that
+    are gone are dropped. Until all is done, the folder holds what it held before.
 
     Parameters
     ----------
@@ -208,11 +208,10 @@ def _do_all(work: ShardWork, names: Sequence[str], size: int, progress: Progress
         done = [work.do([names[i] for i in part], progress) for part in cut(names, size)]
     finally:
         progress.finish()
-    widths = sorted({shard.width for shard in done if shard.entry is not None})
-    if len(widths) > 1:
-        raise EncoderMismatchError(
-            f"The encoder gave rows of {widths[0]:,} and of {widths[1]:,} numbers; expected one width for all images."
-        )
+    kinds = sorted({(shard.layout, shard.width) for shard in done if shard.entry is not None})
+    if len(kinds) > 1:
+        told = [f"{layout} rows of {width:,} numbers" for layout, width in kinds]
+        raise DataError(f"The encoder gave {told[0]} and {told[1]}; expected one kind for all images.")
     return done
 
 

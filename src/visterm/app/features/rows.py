@@ -10,11 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.app.features.folder import Contents, FeatureFolder
-from visterm.core.checks import as_csr
 from visterm.core.errors import CorruptFileError
 from visterm.core.persist import file_hash
 from visterm.core.types import Matrix
 from visterm.data.feature_shards import Shard, read_shard, read_shard_index
+from visterm.store.rows import stack_rows
 
 HELD = 4
 """Shards kept in memory: rows are mostly asked for in the order of the names, as they lie."""
@@ -105,7 +105,7 @@ class StoredRows:
             return sp.csr_array(shape, dtype=np.float32)
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        return stacked([self._shard(int(shards[part[0]])).rows[rows[part]] for part in parts])[back]
+        return stack_rows([self._shard(int(shards[part[0]])).rows[rows[part]] for part in parts])[back]
 
     def _shard(self, number: int) -> Shard:
         if number in self._held:
@@ -125,12 +125,3 @@ class StoredRows:
                 f"{file} {state}. Give the command of visterm encode that made {self._folder.path} again: it encodes "
                 "the photos of this shard anew."
             )
-
-
-def stacked(parts: Sequence[Matrix]) -> Matrix:
-    """Put rows under rows, all dense or all sparse."""
-    if len(parts) == 1:
-        return parts[0]
-    if sp.issparse(parts[0]):
-        return as_csr(sp.vstack(parts, format="csr"))
-    return np.concatenate(parts)

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.app.features.folder import Contents, FeatureFolder, ShardEntry, write_whole
-from visterm.app.features.rows import Place, StoredRows, stacked
+from visterm.app.features.rows import Place, StoredRows
 from visterm.core.checks import finite_rows
 from visterm.core.errors import CorruptFileError
 from visterm.core.jsonlines import json_text
@@ -24,6 +24,7 @@ from visterm.core.progress import Progress, Steps
 from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
 from visterm.data.feature_shards import Shard, shard_bytes
+from visterm.store.rows import stack_rows
 
 CHANGED = "changed while it was being read: run again"
 NOT_FINITE = "no finite features: the encoder gave NaN or infinity"
@@ -160,7 +161,7 @@ class ShardWork:
             return None, skipped, 0
         order = np.argsort(places)
         chosen = [places[k] for k in order]
-        shard = Shard([names[i] for i in chosen], [str(sha256[i]) for i in chosen], stacked(parts)[order])
+        shard = Shard([names[i] for i in chosen], [str(sha256[i]) for i in chosen], stack_rows(parts)[order])
         return shard, skipped, len(places) - len(old)
 
     def _written(self, shard: Shard | None, skipped: list[Skipped], n_encoded: int) -> ShardDone:
