@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
-KERNEL_TESTS := $(wildcard tests/test_*kernel*.py)
+KERNEL_TESTS := $(wildcard tests/test_*kernel.py tests/test_*kernels.py)
 
 .PHONY: help demo test test-kernels test-slow lint format docs constraints clean
 help:  ## Show the targets
@@ -37,7 +37,7 @@ docs: $(VENV)/.base  ## Renew the tables in docs/ that are made from the registr
 	$(BIN)/python docs/make_tables.py
 
 constraints: $(VENV)/.dev  ## Write constraints.txt anew from what is installed
-	(sed '/^[^#]/d' constraints.txt; $(PIP) freeze --exclude-editable) > constraints.new && mv constraints.new constraints.txt
+	(sed '/^[^#]/d' constraints.txt; $(PIP) freeze --exclude-editable | sed 's/+cpu$$//') > constraints.new && mv constraints.new constraints.txt
 
 clean:  ## Remove the virtual environment and what the demo wrote
 	rm -rf $(VENV) demo
@@ -54,5 +54,5 @@ $(VENV)/.base: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --quiet -c constraints.txt -e '.[dev,onnx,plot]'
+	$(PIP) install --quiet -c constraints.txt -e '.[dev,onnx,plot,torch]'
 	@touch $@ $(VENV)/.base
