@@ -332,7 +332,7 @@ def test_kill_9_in_the_middle_loses_only_the_shard_in_work(painted, network, tmp
     safe = sum(note["entry"]["rows"] for note in noted)
     with pytest.raises(StorageError, match=r"not finished.*same command again"):
         Tagger(model="prior").fit(tmp_path / "killed", tags=tmp_path / "tags.csv")
-    [resumed] = lines(visterm(*arguments, tmp_path / "killed"))
+    [resumed] = lines(command("encode", photos, "-o", tmp_path / "killed", "--jobs", 1, "--json"))
     assert resumed["reused"] == safe > 0
     assert resumed["encoded"] == 120 - safe
     encode_folder(photos, tmp_path / "undisturbed", encoder=f"onnx:{network}", **SMALL)

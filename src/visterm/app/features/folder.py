@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from visterm.app.features.kind import FEATURES, UNFINISHED
 from visterm.core.errors import CorruptFileError, StorageError
@@ -39,9 +39,16 @@ from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
 
 FORMAT = 1
-ENCODER, DATA, SKIPPED = "encoder", "data", "skipped.jsonl"
+ENCODER, DATA, SKIPPED, ASKED = "encoder", "data", "skipped.jsonl", "asked.json"
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Asked(NamedTuple):
+    """What the first job in a folder was asked for: the encoder's fingerprint before it learned, images in a shard."""
+
+    fingerprint: str
+    shard_size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,19 +212,19 @@ class FeatureFolder:
         """Say whether an encoder was saved: once it is, it is never fitted again."""
         return folder_kind(self.path / ENCODER) is not None
 
-    def save_encoder(self, encoder: Any, asked: str) -> None:
-        """Keep the fitted encoder, with the fingerprint that the one asked for had before it learned."""
+    def save_encoder(self, encoder: Any, asked: Asked) -> None:
+        """Keep the fitted encoder, with what was asked for."""
         with new_folder(self.path / ENCODER, ENCODER) as folder:
             save_estimator(encoder, ENCODERS, folder, ENCODER)
-            write_json(folder / "asked.json", asked)
+            write_json(folder / ASKED, asked._asdict())
 
-    def load_encoder(self, n_jobs: int | None) -> tuple[Any, str]:
-        """Give the fitted encoder, to be used with `n_jobs` threads, and the fingerprint of the one asked for."""
+    def load_encoder(self, n_jobs: int | None) -> tuple[Any, Asked]:
+        """Give the fitted encoder, to be used with `n_jobs` threads, and what was asked for."""
         folder = open_folder(self.path / ENCODER, ENCODER)
         encoder = load_estimator(ENCODERS, folder, ENCODER)
         if "n_jobs" in encoder.get_params(deep=False):
             encoder.set_params(n_jobs=n_jobs)
-        return encoder, read_json(folder / "asked.json")
+        return encoder, Asked(**read_json(folder / ASKED))
 
     def commit(self, contents: Contents, skipped: Sequence[Skipped]) -> None:
         """Put new contents in place of the old; the shards are in ``data`` already, or among the unfinished.

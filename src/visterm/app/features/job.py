@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from visterm.app.features.cut import cut
-from visterm.app.features.folder import Contents, FeatureFolder, told_of_a_full_disk
+from visterm.app.features.folder import Asked, Contents, FeatureFolder, told_of_a_full_disk
 from visterm.app.features.shard_work import KnownRows, ShardDone, ShardWork
 from visterm.app.parts import make_encoder
 from visterm.app.tagger import Tagger
@@ -136,7 +136,11 @@ def encode_folder(
         raise DataError(f"There are no images in the folder {os.fspath(images)}, nor in its sub-folders.")
     with told_of_a_full_disk(folder.path), folder.locked():
         folder.begin()
-        fitted, asked = _encoder_of(folder, wanted, run is not None, [root / name for name in names], n_jobs, progress)
+        if not folder.has_encoder():
+            _make_encoder(
+                folder, wanted, run is not None, [root / name for name in names], shard_size, n_jobs, progress
+            )
+        fitted, asked = _encoder_of(folder, wanted, n_jobs)
         before = folder.contents()
         if before is not None and before.fingerprint != fitted.fingerprint:
             raise EncoderMismatchError(
@@ -144,10 +148,10 @@ def encode_folder(
                 f"one saved there has {fitted.fingerprint} with this visterm. Choose another folder (-o)."
             )
         known = KnownRows(folder, before)
-        size = shard_size or (before.shard_size if before else SHARD_SIZE)
+        size = shard_size or (before.shard_size if before else asked.shard_size)
         with Team(resolve_jobs(n_jobs)) as team:
             done = _do_all(ShardWork(folder, fitted, root, known, team), names, size, progress)
-        contents = _contents(done, root, len(names), fitted, asked, size)
+        contents = _contents(done, root, len(names), fitted, asked.fingerprint, size)
         skipped = [item for shard in done for item in shard.skipped]
         folder.commit(contents, skipped)
     return _summary(contents, done, skipped, gone=len(known.names.keys() - set(names)))
@@ -173,27 +177,29 @@ def _wanted(
     return wanted
 
 
-def _encoder_of(
+def _make_encoder(
     folder: FeatureFolder,
     wanted: Any | None,
     fitted: bool,
     paths: Sequence[Path],
+    shard_size: int | None,
     n_jobs: int | None,
     progress: Progress,
-) -> tuple[Any, str]:
-    """Give the folder's own encoder if it has one and it is the one that is wanted, else fit one and save it."""
-    if not folder.has_encoder():
-        if wanted is None:
-            wanted = make_encoder(None, {}, {"random_state": 0, "n_jobs": n_jobs})
-        asked = wanted.fingerprint
-        if not fitted:
-            wanted.fit(paths, skip_unreadable=True, progress=progress)
-        folder.save_encoder(wanted, asked)
-        return wanted, asked
+) -> None:
+    """Fit the encoder that is wanted, unless it is fitted already, and save it."""
+    encoder = make_encoder(None, {}, {"random_state": 0, "n_jobs": n_jobs}) if wanted is None else wanted
+    asked = Asked(encoder.fingerprint, shard_size or SHARD_SIZE)
+    if not fitted:
+        encoder.fit(paths, skip_unreadable=True, progress=progress)
+    folder.save_encoder(encoder, asked)
+
+
+def _encoder_of(folder: FeatureFolder, wanted: Any | None, n_jobs: int | None) -> tuple[Any, Asked]:
+    """Give the folder's own encoder, if it is the one that is wanted, with what was asked for when it was made."""
     own, asked = folder.load_encoder(n_jobs)
     if wanted is None:
         return own, asked
-    if wanted.fingerprint not in (asked, own.fingerprint):
+    if wanted.fingerprint not in (asked.fingerprint, own.fingerprint):
         raise EncoderMismatchError(
             f"{folder.path} has features of another encoder: {_in_words(own)}; asked for is {_in_words(wanted)}. Leave "
             "--encoder, --encoder-set, --run and --seed out to go on with it, or choose another folder (-o)."
