@@ -10,7 +10,7 @@ from PIL import Image
 from test_visterms import scene
 from tiny_networks import colour_network
 from visterm.app.parts import make_encoder
-from visterm.core.errors import UnknownNameError, UserError
+from visterm.core.errors import DataError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
 from visterm.data import images as reading
@@ -118,6 +118,34 @@ def test_an_image_that_cannot_be_read_has_no_row_in_any_block(files, tmp_path):
     assert [entry.image for entry in skipped] == [str(broken)]
 
 
+def test_rows_made_elsewhere_stand_beside_those_of_pixels(files, scenes, tmp_path):
+    made = np.random.default_rng(0).random((len(files), 5)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", made)
+    (tmp_path / "rows.names.txt").write_text("\n".join(path.name for path in files))
+    encoder = make_encoder(f"chain:precomputed:{tmp_path / 'rows.npy'}+visterms", {}, {"n_jobs": 1}).fit(files)
+    block = blocks(encoder, files)[0]
+    np.testing.assert_allclose(block, made * encoder.factors_[0], rtol=1e-6)
+    rows = encoder.transform(files[::-1])
+    np.testing.assert_allclose(rows[:, :5].toarray()[::-1] if sp.issparse(rows) else rows[::-1, :5], block, rtol=1e-6)
+    with pytest.raises(DataError, match="does not look at pixels"):
+        encoder.transform(scenes)
+
+
+def test_of_names_alone_no_image_is_opened(tmp_path):
+    made = np.random.default_rng(0).random((9, 5)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", made)
+    names = [f"{i}.jpg" for i in range(9)]
+    (tmp_path / "rows.names.txt").write_text("\n".join(names))
+    spec = f"kernel_pca:chain:precomputed:{tmp_path / 'rows.npy'}"
+    encoder = make_encoder(spec, {"normalise": False, "kernel": "linear", "batch_size": 4}, {}).fit(names)
+    rows, kept, skipped = encoder.encode(names)
+    centred = made - made.mean(axis=0)
+    scale = encoder.parts_[0].factors_[0]
+    np.testing.assert_allclose(rows @ rows.T, centred @ centred.T * scale**2, atol=1e-4)
+    assert kept.tolist() == list(range(9))
+    assert skipped == []
+
+
 def test_encoders_are_named_in_one_line_and_get_seed_and_threads(network, scenes):
     encoder = make_encoder(f"chain:histograms+onnx:{network}+visterms", {}, {"n_jobs": 2, "random_state": 5})
     parts = encoder._make_parts()
@@ -180,7 +208,7 @@ def test_any_number_of_threads_and_any_batch_learns_and_encodes_the_same_bytes(s
     [
         ({}, "encoders are None; expected one or more: --encoder chain:visterms"),
         ({"encoders": []}, r"encoders are \[\]"),
-        ({"encoders": ["ids", COLOURS]}, "'ids' looks at the names of images"),
+        ({"encoders": ["ids", COLOURS]}, "'ids' knows images by number only"),
         (
             {"encoders": [COLOURS], "weights": [1, 2]},
             r"weights is \[1, 2\]; expected None, or 1 finite numbers above 0",

@@ -13,7 +13,6 @@ from visterm.encoders.filters import ELONGATION, FilterBank
 from visterm.encoders.histograms import Histograms
 from visterm.encoders.palette import learn_palette
 from visterm.encoders.textons import TextonFinder, learn_textons, squeezed
-from visterm.kernels.pyramid import pyramid_histograms
 
 SMALL = {"colours": 10, "textons": 24, "orientations": 4, "sigmas": (1.0,), "sample_pixels": 6000}
 
@@ -100,20 +99,6 @@ def test_the_palette_holds_colours_of_the_space_asked_for(scenes):
     np.testing.assert_array_equal(learn_palette(red, 3, "rgb", np.random.default_rng(0)), [[255, 0, 0]])
     lab = learn_palette(red, 3, "lab", np.random.default_rng(0))
     np.testing.assert_allclose(lab, [[53.24, 80.09, 67.20]], atol=0.05)
-
-
-@pytest.mark.parametrize("levels", [1, 2, 3])
-@pytest.mark.parametrize("shape", [(1, 1), (3, 2), (13, 18), (1, 30)])
-def test_pyramids_equal_those_of_their_slow_twin(shape, levels):
-    codes = np.random.default_rng(1).integers(0, 7, shape).astype(np.uint16)
-    found = pyramid_histograms(codes, 7, levels)
-    for level, expected in zip(found, slow.pyramid_histograms(codes, 7, levels), strict=True):
-        np.testing.assert_allclose(level, expected, atol=1e-6)
-
-
-def test_codes_beyond_the_last_are_not_counted():
-    counted = pyramid_histograms(np.array([[0, 1], [9, 1]], np.uint16), 2, 1)
-    np.testing.assert_array_equal(counted[0], [0.25, 0.5])
 
 
 def test_a_row_sums_to_one_so_that_its_intersection_with_itself_is_one(fitted, scenes):

@@ -16,7 +16,6 @@ from visterm.encoders.kernel_components import kernel_components
 from visterm.encoders.kernel_pca import KernelPca
 from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
 from visterm.encoders.visterms import Visterms
-from visterm.kernels.overlaps import FEATURES, LANDMARKS, Overlap, add_dense_overlaps, add_sparse_overlaps
 
 COLOURS = {"colours": 12, "textons": 0, "scales": (1.0,), "levels": 2}
 PLAIN = {"encoder": ("histograms", COLOURS), "normalise": False, "n_jobs": 1}
@@ -35,28 +34,6 @@ def histograms(scenes):
 def filled(shape, share, seed=0):
     rng = np.random.default_rng(seed)
     return np.where(rng.random(shape) < share, rng.random(shape), 0).astype(np.float32)
-
-
-@pytest.mark.parametrize("kind", list(Overlap))
-@pytest.mark.parametrize(("n_features", "n_landmarks"), [(1, 1), (FEATURES + 5, 7), (3, LANDMARKS + 2)])
-def test_overlaps_with_dense_and_sparse_landmarks_equal_those_of_their_slow_twin(kind, n_features, n_landmarks):
-    rows, landmarks = sp.csr_array(filled((4, n_features), 0.6)), filled((n_features, n_landmarks), 0.7, seed=1)
-    dense, sparse = (np.zeros((4, n_landmarks), np.float32) for _ in range(2))
-    ours = rows.indptr, rows.indices, rows.data
-    columns = sp.csr_array(landmarks)
-    for first, last in ((0, 3), (3, 4)):
-        add_dense_overlaps(kind, *ours, landmarks, first, last, dense)
-        add_sparse_overlaps(kind, *ours, columns.indptr, columns.indices, columns.data, first, last, sparse)
-    np.testing.assert_allclose(dense, slow.overlaps(kind, rows.toarray(), landmarks.T), rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(sparse, dense)
-
-
-def test_only_the_rows_asked_for_are_changed():
-    rows, landmarks = sp.csr_array(filled((3, 5), 1.0)), filled((5, 2), 1.0)
-    sums = np.zeros((3, 2), np.float32)
-    add_dense_overlaps(Overlap.PRODUCT, rows.indptr, rows.indices, rows.data, landmarks, 1, 2, sums)
-    assert (sums[1] > 0).all()
-    assert not sums[[0, 2]].any()
 
 
 @pytest.mark.parametrize("name", list(KERNELS))
@@ -207,7 +184,7 @@ def test_images_that_are_all_alike_are_refused_with_advice():
         ({"landmarks": 1.5}, "landmarks is 1.5"),
         ({"gamma": -1}, "gamma is -1; expected a finite number above 0, or None"),
         ({"encoder": 7}, "An encoder inside another is 7; expected a name such as 'visterms'"),
-        ({"encoder": "ids"}, "'ids' looks at the names of images"),
+        ({"encoder": "ids"}, "'ids' knows images by number only"),
         ({"encoder": "visterm"}, "Unknown encoder 'visterm'. Did you mean 'visterms'"),
     ],
 )

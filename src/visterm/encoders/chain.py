@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,13 +11,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from visterm.core.checks import as_csr, as_generator, check_count
+from visterm.core.checks import as_csr, check_count
 from visterm.core.errors import UserError
 from visterm.core.progress import Progress
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, RandomState
 from visterm.data.images import read_image
-from visterm.encoders.base import Encoder, Images, Pixels
+from visterm.encoders.base import Images, Pixels
+from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import split_specs
 from visterm.encoders.nested import NestedEncoder, stack_rows
 from visterm.encoders.places import HasPlaces, Places, side_by_side
@@ -40,9 +40,9 @@ class Chain(NestedEncoder):
     Parameters
     ----------
     encoders : str or list
-        Encoders of pixels: names, names with an argument (``"onnx:PATH"``), pairs of name and settings
+        Names, names with an argument (``"onnx:PATH"``), pairs of name and settings
         (``("visterms", {"codebook": 2000})``), or encoders, which are cloned. A text is split at each ``+`` that the
-        name of an encoder follows.
+        name of an encoder follows. Not `ids`.
     weights : list of float, optional
         ``w``, one an encoder, above 0. None: all alike.
     random_state : int, RandomState, Generator or None
@@ -54,7 +54,7 @@ class Chain(NestedEncoder):
 
     Attributes
     ----------
-    parts_ : list of Encoder
+    parts_ : list of AnyEncoder
         The fitted encoders.
     factors_ : ndarray of float64, shape (n_encoders,)
         ``f``; with ``l`` taken as 1 for an encoder whose rows are all 0.
@@ -107,17 +107,15 @@ class Chain(NestedEncoder):
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         check_count(self.batch_size, "batch_size")
         weights = self._given_weights()
-        chosen = as_generator(self.random_state).permutation(len(images))[: self.fit_images]
         self._fit_parts(images, skip_unreadable, progress)
-        rows = self._sample_rows([images[i] for i in chosen], skip_unreadable, progress)
+        batches = list(self._sample_rows(images, skip_unreadable, progress, "measure rows"))
+        rows = [stack_rows(list(part)) for part in zip(*batches, strict=True)]
         means = np.array([_lengths(part).mean() or 1.0 for part in rows])
         self.factors_ = weights / means / np.sqrt(np.square(weights).sum())
         self.dense_ = not any(sp.issparse(part) for part in rows) or _filled(rows) > DENSE_FROM
 
-    def _encode_batch(self, batch: list[Pixels]) -> Matrix:
-        scaled: list[Any] = [
-            part * np.float32(factor) for part, factor in zip(self._part_rows(batch), self.factors_, strict=True)
-        ]
+    def _join(self, rows: list[Matrix]) -> Matrix:
+        scaled: list[Any] = [part * np.float32(factor) for part, factor in zip(rows, self.factors_, strict=True)]
         if self.dense_:
             return np.hstack([part.toarray() if sp.issparse(part) else part for part in scaled])
         return as_csr(sp.hstack([sp.csr_array(part) for part in scaled], format="csr"))
@@ -149,21 +147,8 @@ class Chain(NestedEncoder):
             raise UserError(right)
         return weights
 
-    def _sample_rows(self, images: Images, skip_unreadable: bool, progress: Progress) -> list[Matrix]:
-        """Give the rows of some training images, those of each encoder apart."""
-        sample = self._readable(images, skip_unreadable)
-        batches: list[list[Matrix]] = []
-        progress.start("measure rows", len(images))
-        try:
-            while batch := list(islice(sample, self.batch_size)):
-                batches.append(self._part_rows(batch))
-                progress.advance(len(batch))
-        finally:
-            progress.finish()
-        return [stack_rows(list(part)) for part in zip(*batches, strict=True)]
 
-
-def _places_of(part: Encoder, photo: Pixels) -> Places:
+def _places_of(part: AnyEncoder, photo: Pixels) -> Places:
     if not isinstance(part, HasPlaces):
         raise UserError(
             f"The chain's encoder '{ENCODERS.name_of(part)}' does not know which places of a picture its numbers come "

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.checks import as_generator, check_count, check_number
+from visterm.core.checks import check_count, check_number
 from visterm.core.errors import UnknownNameError
 from visterm.core.progress import Progress
 from visterm.core.registry import unknown
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix, RandomState
-from visterm.encoders.base import Images, Pixels
+from visterm.encoders.base import Images
 from visterm.encoders.kernel_components import kernel_components
 from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
 from visterm.encoders.nested import NestedEncoder, stack_rows
@@ -42,6 +41,7 @@ class KernelPca(NestedEncoder):
     encoder : str, pair or encoder
         What gives the rows: a name, with an argument if it takes one (``"onnx:PATH"``), a pair of name and settings
         (``("histograms", {"levels": 2})``), or an encoder, which is cloned.
+        Any but `ids`.
     kernel : {"intersection", "chi2", "hellinger", "linear", "rbf"}
         How rows are compared. The first three are for histograms: ``Σ min(x, y)``, ``exp(-γ Σ (x - y)² / (x + y))``,
         ``Σ √(x y)``; the others for any features: ``x · y``, ``exp(-γ |x - y|²)``.
@@ -66,7 +66,7 @@ class KernelPca(NestedEncoder):
 
     Attributes
     ----------
-    parts_ : list of Encoder
+    parts_ : list of AnyEncoder
         The fitted encoder inside, alone in its list.
     landmarks_ : array or CSR of float32, shape (n_features, n_landmarks)
         The landmarks' features (their roots for "hellinger"), CSR where the rows of the encoder inside are.
@@ -125,14 +125,8 @@ class KernelPca(NestedEncoder):
 
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         self._check_params()
-        chosen = as_generator(self.random_state).permutation(len(images))[: self.fit_images]
         self._fit_parts(images, skip_unreadable, progress)
-        sample = self._readable([images[i] for i in chosen], skip_unreadable)
-        progress.start("compare training images", len(chosen))
-        try:
-            K = self._compare(self._rows_of(sample, progress))
-        finally:
-            progress.finish()
+        K = self._compare(self._sample_rows(images, skip_unreadable, progress, "compare training images"))
         progress.start("kernel PCA", 1)
         try:
             found = kernel_components(K, self.dim)
@@ -143,10 +137,10 @@ class KernelPca(NestedEncoder):
         self.components_ = np.ascontiguousarray(weights, np.float32)
         self.variances_ = found.variances
 
-    def _compare(self, batches: Iterator[Matrix]) -> NDArray[np.float32]:
+    def _compare(self, batches: Iterator[list[Matrix]]) -> NDArray[np.float32]:
         """Keep the first rows as landmarks, and give the kernel of all with them."""
         held: list[Matrix] = []
-        for rows in batches:
+        for [rows] in batches:
             held.append(rows)
             if sum(part.shape[0] for part in held) >= self.landmarks:
                 break
@@ -154,31 +148,26 @@ class KernelPca(NestedEncoder):
         self.landmarks_ = landmark_columns(self.kernel, first[: self.landmarks])
         self.gamma_ = self._chosen_gamma(first[: self.landmarks])
         K = [self._kernel_values(first)]
-        K.extend(self._kernel_values(rows) for rows in batches)
+        K.extend(self._kernel_values(rows) for [rows] in batches)
         return np.concatenate(K)
 
-    def _encode_batch(self, batch: list[Pixels]) -> NDArray[np.float32]:
-        centred = dense_rows(self._kernel_values(self._part_rows(batch)[0]) - self.centre_)
-        rows = np.empty((len(batch), self.components_.shape[1]), np.float32)
+    def _join(self, rows: list[Matrix]) -> NDArray[np.float32]:
+        n = rows[0].shape[0]
+        centred = dense_rows(self._kernel_values(rows[0]) - self.centre_)
+        projected = np.empty((n, self.components_.shape[1]), np.float32)
 
         def project(i: int) -> None:
-            chosen = np.arange(i * PART, min((i + 1) * PART, len(batch)))
-            part = rows[chosen[0] : chosen[-1] + 1]
+            chosen = np.arange(i * PART, min((i + 1) * PART, n))
+            part = projected[chosen[0] : chosen[-1] + 1]
             embed(centred, chosen, self.components_, part)
             if self.normalise:
                 lengths = np.sqrt(np.einsum("ij,ij->i", part, part))
                 part /= np.where(lengths > 0, lengths, 1)[:, None]
 
-        n_parts = -(-len(batch) // PART)
+        n_parts = -(-n // PART)
         with Team(min(resolve_jobs(self.n_jobs), n_parts)) as team:
             team.run(project, n_parts)
-        return rows
-
-    def _rows_of(self, sample: Iterator[Pixels], progress: Progress) -> Iterator[Matrix]:
-        """Give the rows of the encoder inside, batch by batch."""
-        while batch := list(islice(sample, self.batch_size)):
-            yield self._part_rows(batch)[0]
-            progress.advance(len(batch))
+        return projected
 
     def _kernel_values(self, rows: Matrix) -> NDArray[np.float32]:
         return self._landmarks().values(rows, self.gamma_, self.n_jobs)

@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from visterm.core.checks import as_csr
-from visterm.core.errors import UserError
+from visterm.core.checks import as_csr, as_generator
+from visterm.core.errors import DataError, ImageError, UserError
 from visterm.core.progress import Progress
-from visterm.core.types import Matrix
+from visterm.core.types import Matrix, Skipped
 from visterm.data.images import read_image
 from visterm.encoders.base import Encoder, Images, Pixels
-from visterm.encoders.contract import AnyEncoder
+from visterm.encoders.contract import AnyEncoder, Encoded
 from visterm.encoders.named import named_encoder
 
 
 class NestedEncoder(Encoder):
-    """An encoder with encoders inside: each image is decoded once, and given to all of them.
+    """An encoder with encoders inside. A new one writes `_listed`, `_fit_images` and `_join`.
 
-    It is decoded for the one that wants it largest; the others get it reduced to the size that they want. A row is then
-    that of the encoder alone, but for the rounding of being reduced in two steps where a photo is larger than both. To
-    fit, each reads the images that it learns from by itself.
+    To encode, each image is decoded once, for the one that wants it largest; the others get it reduced to the size that
+    they want. A row is then that of the encoder alone, but for the rounding of being reduced in two steps where a photo
+    is larger than both. To fit, each encoder reads the images that it learns from by itself.
+
+    Encoders of names may be inside too, unless all that they know of an image is its number; where there are no others,
+    no image is opened.
 
     Attributes
     ----------
-    parts_ : list of Encoder
+    parts_ : list of AnyEncoder
         The fitted encoders.
     """
 
-    parts_: list[Encoder]
+    parts_: list[AnyEncoder]
 
     random_state: Any
     n_jobs: int | None
@@ -50,7 +53,11 @@ class NestedEncoder(Encoder):
     def _listed(self) -> Sequence[Any]:
         """List what the constructor was told of the encoders inside: names, pairs with settings, or encoders."""
 
-    def _make_parts(self) -> list[Encoder]:
+    @abstractmethod
+    def _join(self, rows: list[Matrix]) -> Matrix:
+        """Make the rows of some images from those that the encoders inside gave them, one matrix each."""
+
+    def _make_parts(self) -> list[AnyEncoder]:
         """Make unfitted encoders of what is listed; they get the seed and the threads unless it says otherwise."""
         return [_made(given, {"random_state": self.random_state, "n_jobs": self.n_jobs}) for given in self._listed()]
 
@@ -60,17 +67,77 @@ class NestedEncoder(Encoder):
             part.fit(images, skip_unreadable=skip_unreadable, progress=progress)
         self.parts_ = parts
 
-    def _part_rows(self, batch: list[Pixels]) -> list[Matrix]:
-        """Give the rows of each encoder inside."""
-        found = []
+    def _sample_rows(self, images: Images, skip: bool, progress: Progress, task: str) -> Iterator[list[Matrix]]:
+        """Yield the rows that the fitted encoders inside give images drawn at random, batch by batch."""
+        drawn = as_generator(self.random_state).permutation(len(images))[: self.fit_images]
+        skipped: list[Skipped] = []
+        found = False
+        progress.start(task, len(drawn))
+        try:
+            for _, rows in self._part_batches([images[i] for i in drawn], skipped, progress):
+                found = True
+                if skipped and not skip:
+                    break
+                yield rows
+        finally:
+            progress.finish()
+        if skipped and not skip:
+            raise ImageError(skipped[0].image, skipped[0].reason)
+        if not found:
+            raise DataError(f"None of the {len(drawn)} images to learn from could be read.")
+
+    def _encode_images(self, images: Images, progress: Progress) -> Encoded:
+        skipped: list[Skipped] = []
+        kept: list[int] = []
+        rows: list[Matrix] = []
+        for places, parts in self._part_batches(images, skipped, progress):
+            kept += places
+            rows.append(self._join(parts))
+        joined = stack_rows(rows) if rows else np.empty((0, 0), np.float32)
+        return Encoded(joined, np.array(kept, np.int64), skipped)
+
+    def _encode_batch(self, batch: list[Pixels]) -> Matrix:
+        return self._join(self._part_rows(batch, batch))
+
+    def _part_batches(
+        self, images: Images, skipped: list[Skipped], progress: Progress
+    ) -> Iterator[tuple[list[int], list[Matrix]]]:
+        """Yield the places of some images that could be read, and their rows from each encoder inside."""
+        if self._looks_at_pixels():
+            for batch in self._batches(images, skipped, progress):
+                places = [decoded.index for decoded in batch]
+                pixels = [decoded.pixels for decoded in batch]
+                yield places, self._part_rows(pixels, [images[i] for i in places])
+            return
+        for start in range(0, len(images), self._images_a_batch()):
+            some = images[start : start + self._images_a_batch()]
+            yield list(range(start, start + len(some))), self._part_rows([], some)
+            progress.advance(len(some))
+
+    def _part_rows(self, pixels: list[Pixels], images: Sequence[Any]) -> list[Matrix]:
+        """Give the rows of images from each encoder inside; `pixels` are theirs, where one looks at them."""
+        found: list[Matrix] = []
         for part in self.parts_:
+            if not isinstance(part, Encoder):
+                found.append(part.transform(images))
+                continue
             side = part._max_side
-            found.append(part._encode_batch([read_image(pixels, max_side=side) for pixels in batch]))
+            reduced = [read_image(each, max_side=side) for each in pixels]
+            if isinstance(part, NestedEncoder):
+                found.append(part._join(part._part_rows(reduced, images)))
+            else:
+                found.append(part._encode_batch(reduced))
         return found
+
+    def _looks_at_pixels(self) -> bool:
+        return any(
+            part._looks_at_pixels() if isinstance(part, NestedEncoder) else isinstance(part, Encoder)
+            for part in self.parts_
+        )
 
     @property
     def _max_side(self) -> int | None:
-        sides = [part._max_side for part in self.parts_]
+        sides = [part._max_side for part in self.parts_ if isinstance(part, Encoder)]
         return max((side for side in sides if side is not None), default=None) if None not in sides else None
 
     def _learns(self) -> bool:
@@ -83,7 +150,14 @@ class NestedEncoder(Encoder):
         return {**params, str(self.argument): inside}
 
 
-def _made(given: Any, shared: dict[str, Any]) -> Encoder:
+def stack_rows(parts: list[Matrix]) -> Matrix:
+    """Put rows of one kind, dense or sparse, under each other."""
+    if sp.issparse(parts[0]):
+        return as_csr(sp.vstack(parts, format="csr"))
+    return np.concatenate(parts)
+
+
+def _made(given: Any, shared: dict[str, Any]) -> AnyEncoder:
     if isinstance(given, AnyEncoder):
         made = clone(given)
     elif isinstance(given, str):
@@ -97,16 +171,10 @@ def _made(given: Any, shared: dict[str, Any]) -> Encoder:
             f"An encoder inside another is {given!r}; expected a name such as 'visterms', a name with its argument, "
             '"onnx:PATH", a pair such as ("visterms", {"codebook": 2000}), or an encoder.'
         )
-    if not isinstance(made, Encoder):
+    if made.by_number:
         raise UserError(
-            f"{given!r} looks at the names of images, and only encoders of pixels can stand inside another. "
-            "Leave it out, or use it alone."
+            f"The encoder {given!r} knows images by number only, so that its rows say nothing about other images. "
+            "Use it alone."
         )
-    return made
-
-
-def stack_rows(parts: list[Matrix]) -> Matrix:
-    """Put rows of one kind, dense or sparse, under each other."""
-    if sp.issparse(parts[0]):
-        return as_csr(sp.vstack(parts, format="csr"))
-    return np.concatenate(parts)
+    encoder: AnyEncoder = made
+    return encoder

@@ -31,7 +31,7 @@ def pyramid_histograms(codes, n_codes, levels):
     for _ in range(levels - 1):
         fine = found[-1]
         found.append(fine[::2, ::2] + fine[1::2, ::2] + fine[::2, 1::2] + fine[1::2, 1::2])
-    return [level.reshape(-1) / np.float32(codes.size) for level in reversed(found)]
+    return [level.reshape(-1).astype(np.float32) / np.float32(codes.size) for level in reversed(found)]
 
 
 @njit(cache=True, nogil=True)
