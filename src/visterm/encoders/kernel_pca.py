@@ -130,6 +130,7 @@ class KernelPca(NestedEncoder):
         progress.start("kernel PCA", 1)
         try:
             found = kernel_components(K, self.dim)
+            progress.advance()
         finally:
             progress.finish()
         weights = found.weights / np.sqrt(found.variances) if self.whiten else found.weights

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -87,11 +87,12 @@ class Landmarks:
         """Sum up each row's values, or their squares, in order."""
         powers = rows.data.astype(np.float64) ** self._kernel.power
         of_row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-        return np.bincount(of_row, powers, minlength=rows.shape[0])
+        return np.bincount(of_row, powers, minlength=rows.shape[0]).astype(np.float64)
 
     def _common(self, rows: sp.csr_array, n_jobs: int | None) -> NDArray[np.float32]:
         sums = np.zeros((rows.shape[0], self._columns.shape[1]), np.float32)
-        columns, overlap = self._columns, self._kernel.overlap
+        columns: Any = self._columns
+        overlap = self._kernel.overlap
         ours = rows.indptr, rows.indices, rows.data
 
         def part(i: int) -> None:
