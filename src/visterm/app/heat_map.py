@@ -114,7 +114,7 @@ def _words(explanation: Explanation) -> list[str]:
     parts = [f"{explanation.place}s add {adds:.3f} and take {-takes:.3f}"]
     parts += [f"{name} {share:+.3f}" for name, share in explanation.elsewhere.items()]
     return [
-        f"{explanation.tag}: score {explanation.score:.3f}, place {explanation.rank:,} of {explanation.n_tags:,} tags",
+        f"{explanation.tag}: score {explanation.score:.3f}, rank {explanation.rank:,} of {explanation.n_tags:,} tags",
         f"From the picture: {parts[0]}.   From no place: {', '.join(parts[1:])}.",
         "The colours say how much of the score each percent of the picture's area gives:",
     ]

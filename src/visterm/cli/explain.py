@@ -50,7 +50,7 @@ def explain(
 
 
 def _show(found: Explanation, k: int) -> None:
-    show(f"{found.image}: {found.tag} {found.score:.3f}, place {found.rank:,} of {found.n_tags:,} tags")
+    show(f"{found.image}: {found.tag} {found.score:.3f}, rank {found.rank:,} of {found.n_tags:,} tags")
     of_places = sum(place.share for place in found.places)
     rows = [[f"all {len(found.places):,} {found.place}s of the picture", f"{of_places:+.4f}"]]
     rows += [[f"no place: {name}", f"{share:+.4f}"] for name, share in found.elsewhere.items()]
