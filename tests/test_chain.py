@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 from PIL import Image
 
-from test_visterms import scene
 from tiny_networks import colour_network
+from tiny_scenes import scene
 from visterm.app.parts import make_encoder
 from visterm.core.errors import DataError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator

@@ -7,7 +7,7 @@ import pytest
 from scipy import ndimage
 
 from reference import histograms as slow
-from test_visterms import scene
+from tiny_scenes import scene
 from visterm.core.errors import UserError
 from visterm.encoders.filters import ELONGATION, FilterBank
 from visterm.encoders.histograms import Histograms

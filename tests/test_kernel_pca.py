@@ -9,7 +9,7 @@ from sklearn.decomposition import KernelPCA
 from sklearn.metrics.pairwise import chi2_kernel, rbf_kernel
 
 from reference import overlaps as slow
-from test_visterms import scene
+from tiny_scenes import scene
 from visterm.core.errors import DataError, UserError
 from visterm.encoders.histograms import Histograms
 from visterm.encoders.kernel_components import kernel_components

@@ -4,31 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
 
+from tiny_scenes import scene
 from visterm.core.errors import UserError
 from visterm.core.threads import one_blas_thread
 from visterm.encoders.blocks import pixel_codes
 from visterm.encoders.codebook import assign_words, learn_codebook
 from visterm.encoders.visterms import Visterms
 from visterm.kernels.nearest import prepare_codebook
-
-
-def scene(kind, seed, size=(96, 64)):
-    """Draw a striped or a dotted picture with noise, in colours that vary."""
-    rng = np.random.default_rng(seed)
-    picture = Image.new("RGB", size, tuple(rng.integers(150, 256, 3).tolist()))
-    pen = ImageDraw.Draw(picture)
-    colour = tuple(rng.integers(0, 100, 3).tolist())
-    for x in range(0, size[0], 8):
-        if kind == "stripes":
-            pen.rectangle((x, 0, x + 3, size[1]), fill=colour)
-        else:
-            for y in range(0, size[1], 8):
-                pen.ellipse((x, y, x + 4, y + 4), fill=colour)
-    return np.clip(np.array(picture) + rng.normal(0, 4, (size[1], size[0], 3)), 0, 255).astype(np.uint8)
 
 
 @pytest.fixture(scope="module")
