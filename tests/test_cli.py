@@ -95,6 +95,14 @@ def test_evaluate_prints_one_object_of_metrics(run, library, tmp_path):
     assert all(0 < value < 1 for value in values.values())
 
 
+def test_evaluate_says_when_it_measures_on_images_that_were_learned_from(run, library, tmp_path):
+    options = ("evaluate", run, library.images, "--tags", library.tags_file, "--metric", "p@5", "--split")
+    learned, new = visterm(*options, "train", cwd=tmp_path), visterm(*options, "test", cwd=tmp_path)
+    assert learned.returncode == new.returncode == 0
+    assert "have names of images that the run learned from" in " ".join(learned.stderr.split())
+    assert "learned from" not in new.stderr
+
+
 def test_evaluate_measures_sibling_precision_by_an_is_a_file(run, library, tmp_path):
     options = ("evaluate", run, library.images, "--tags", library.tags_file, "--split", "test", "--json")
     refused = visterm(*options, "--metric", "psib@5", cwd=tmp_path)

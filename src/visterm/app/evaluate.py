@@ -21,11 +21,23 @@ DEFAULT_METRICS = ("map", "p@1", "p@5", "r@5", "f1@5", "tag_p@5", "tag_r@5", "ta
 
 
 class Evaluation(NamedTuple):
-    """Metric values, how many of the given tags the run does not know, and the images that could not be read."""
+    """Metric values, and what to know of them.
+
+    Attributes
+    ----------
+    values : dict of str to float
+    given, unknown : int
+        Tags that people gave, and how many of them the run does not know.
+    learned : int
+        Images named as images that the run learned from; 0 where images are known by number, as all are then.
+    skipped : list of Skipped
+        The images that could not be read.
+    """
 
     values: dict[str, float]
     given: int
     unknown: int
+    learned: int
     skipped: list[Skipped]
 
 
@@ -68,4 +80,5 @@ def evaluate_tagger(
     values = evaluate(scores, Y, list(metrics), exclude=tagger.told(X), siblings=siblings)
     given = [tag for tags in corpus.tags for tag in tags]
     unknown = sum(tag not in tagger.vocabulary for tag in given)
-    return Evaluation(values, len(given), unknown, skipped)
+    learned = 0 if tagger.encoder.by_number else tagger.learned_images.count(corpus.names)
+    return Evaluation(values, len(given), unknown, learned, skipped)

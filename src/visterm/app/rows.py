@@ -47,6 +47,8 @@ class TrainingRows(NamedTuple):
         Images that could not be read.
     by_number : bool
         Whether images are known only by number: `X` is the identity, and those of `valid` are among them.
+    names : list of str
+        Of the images that are learned from, and of those held out.
     """
 
     vocabulary: Vocabulary
@@ -55,6 +57,7 @@ class TrainingRows(NamedTuple):
     valid: tuple[Matrix, sp.csr_array] | None
     skipped: list[Skipped]
     by_number: bool = False
+    names: Sequence[str] = ()
 
 
 def training_rows(
@@ -95,7 +98,7 @@ def training_rows(
         Y = check_tags(X.T @ Y, X.shape[1])
         X = identity_rows(X.shape[1])
     valid = (X_valid, Y_valid) if usable else None
-    return TrainingRows(vocabulary, X, Y, valid, skipped + skipped_valid, by_number)
+    return TrainingRows(vocabulary, X, Y, valid, skipped + skipped_valid, by_number, [*train.names, *held_out.names])
 
 
 def not_learned(corpus: Corpus) -> list[str]:

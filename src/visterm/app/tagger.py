@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.app.by_number import learn_by_number, new_tags
+from visterm.app.learned_images import LearnedImages
 from visterm.app.parts import make_encoder, make_model
 from visterm.app.rows import Photos, TrainingRows, as_corpus, as_images, is_name, named_corpus, training_rows
 from visterm.core.errors import EncoderMismatchError, UserError
@@ -40,6 +41,8 @@ CHUNK = 512
 
 GIVEN = "given.safetensors"
 """In a run of images known by number: the tags that it learned from."""
+
+LEARNED_IMAGES = "learned_images.safetensors"
 
 
 class Annotated(NamedTuple):
@@ -92,6 +95,8 @@ class Tagger:
         The tags that it learned.
     given : csr_array or None, shape (n_images, n_tags)
         For images known by number (the encoder ``ids``): the tags that it learned from, 1 given and -1 explicitly not.
+    learned_images : LearnedImages
+        The names of the images that it learned from.
     path : str
         The run that it was loaded from, in full; empty if it was not.
     facts : dict
@@ -125,6 +130,7 @@ class Tagger:
         self.facts: dict[str, Any] = {}
         self.skipped: list[Skipped] = []
         self.given: sp.csr_array | None = None
+        self.learned_images = LearnedImages()
 
     @classmethod
     def from_parts(cls, encoder: Any, model: Any, vocabulary: Vocabulary, facts: dict[str, Any] | None = None) -> Self:
@@ -135,6 +141,7 @@ class Tagger:
         tagger.min_count = 1
         tagger.path = ""
         tagger.facts, tagger.skipped, tagger.given = dict(facts or {}), [], None
+        tagger.learned_images = LearnedImages()
         return tagger
 
     def fit(
@@ -218,6 +225,7 @@ class Tagger:
     def learned(self, rows: TrainingRows) -> Self:
         """Take over what belongs to the rows that the model was fitted on: vocabulary, counts, images left out."""
         self.given = rows.Y if rows.by_number else None
+        self.learned_images = LearnedImages.of(rows.names)
         self.vocabulary = rows.vocabulary
         self.skipped = rows.skipped
         self.facts = {
@@ -357,6 +365,7 @@ class Tagger:
         write_json(folder / "vocabulary.json", self.vocabulary.to_json())
         write_json(folder / "facts.json", self.facts)
         write_skipped(folder / "skipped.jsonl", self.skipped)
+        self.learned_images.save(folder / LEARNED_IMAGES)
         if self.given is not None:
             save_csr(folder / GIVEN, self.given)
 
@@ -387,6 +396,7 @@ class Tagger:
             if "n_jobs" in part.get_params(deep=False):
                 part.set_params(n_jobs=n_jobs)
         tagger.skipped = read_skipped(folder / "skipped.jsonl")
+        tagger.learned_images = LearnedImages.load(folder / LEARNED_IMAGES)
         if (folder / GIVEN).exists():
             tagger.given = load_csr(folder / GIVEN)
         return tagger

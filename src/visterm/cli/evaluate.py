@@ -53,6 +53,7 @@ def evaluate(
     from visterm.app.rows import read_corpus
     from visterm.app.tagger import Tagger
     from visterm.core.jsonlines import write_skipped
+    from visterm.core.wording import count_of
     from visterm.metrics import check_metrics
 
     metrics = metric or list(DEFAULT_METRICS)
@@ -68,6 +69,12 @@ def evaluate(
     result = evaluate_tagger(tagger, corpus, metrics, isa=isa, progress=Bars())
     if result.unknown:
         say(f"{result.unknown:,} of {result.given:,} given tags are not in the run's vocabulary and are not counted.")
+    if result.learned:
+        say(
+            f"{result.learned:,} of {count_of(len(corpus), 'image')} have names of images that the run learned from: "
+            "the figures are better than those of new photos. Hold some out before fitting: a column 'split' in the "
+            "tag file, with train and test."
+        )
     if json:
         emit(result.values)
     else:

@@ -1,0 +1,49 @@
+"""Which images a run learned from, as hashes of their names: to tell when it is measured on them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+KEY = "names"
+
+
+class LearnedImages:
+    """A set of image names, kept as 8 bytes each.
+
+    Parameters
+    ----------
+    hashes : ndarray of uint64, optional
+        Sorted.
+    """
+
+    def __init__(self, hashes: NDArray[np.uint64] | None = None) -> None:
+        self._hashes = np.empty(0, np.uint64) if hashes is None else hashes
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> LearnedImages:
+        """Make the set of some names."""
+        return cls(np.unique(_hashes(names)))
+
+    def count(self, names: Sequence[str]) -> int:
+        """Count the names that are in the set (or, once in 10¹⁹ / size, look as if)."""
+        return int(np.isin(_hashes(names), self._hashes).sum())
+
+    def save(self, path: Path) -> None:
+        """Write the set to a file."""
+        save_file({KEY: self._hashes}, path)
+
+    @classmethod
+    def load(cls, path: Path) -> LearnedImages:
+        """Read what `save` wrote; an older run has no such file, and knows none of its images."""
+        return cls(load_file(path)[KEY]) if path.exists() else cls()
+
+
+def _hashes(names: Iterable[str]) -> NDArray[np.uint64]:
+    digests = [hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest() for name in names]
+    return np.frombuffer(b"".join(digests), np.uint64)
