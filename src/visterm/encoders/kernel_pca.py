@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_count, check_number
+from visterm.core.checks import as_csr, check_count, check_number
 from visterm.core.errors import UnknownNameError
 from visterm.core.progress import Progress
 from visterm.core.registry import unknown
@@ -49,7 +49,7 @@ class KernelPca(NestedEncoder):
         Numbers a row, at most; fewer where the training images span no more.
     landmarks : int
         Training images that are kept and compared with. More is nearer to the exact components, and costs time, and
-        memory in the run: 4 bytes for each feature of each, or 8 for each that is not 0 where rows are sparse.
+        memory in the run: 4 bytes for each feature of each, or 8 for each that is not 0 where most are 0.
     gamma : float, optional
         ``γ`` of chi2 and rbf. None: 1 / mean distance between landmarks.
     whiten : bool
@@ -69,7 +69,7 @@ class KernelPca(NestedEncoder):
     parts_ : list of AnyEncoder
         The fitted encoder inside, alone in its list.
     landmarks_ : array or CSR of float32, shape (n_features, n_landmarks)
-        The landmarks' features (their roots for "hellinger"), CSR where the rows of the encoder inside are.
+        The landmarks' features (their roots for "hellinger"), CSR where less than a tenth of them are not 0.
     centre_ : ndarray of float32, shape (n_landmarks,)
         ``k̄``.
     components_ : ndarray of float32, shape (n_landmarks, n_components)
@@ -142,7 +142,7 @@ class KernelPca(NestedEncoder):
         """Keep the first rows as landmarks, and give the kernel of all with them."""
         held: list[Matrix] = []
         for [rows] in batches:
-            held.append(rows)
+            held.append(as_csr(rows))
             if sum(part.shape[0] for part in held) >= self.landmarks:
                 break
         first = stack_rows(held)
