@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from test_cli import lines, visterm
-from visterm import Tagger
+from visterm import Catalogue, Tagger
 from visterm.app.by_number import learn_by_number, new_tags
 from visterm.app.evaluate import evaluate_tagger
 from visterm.app.rows import TrainingRows
@@ -208,6 +208,12 @@ def test_new_tags_are_ranked_as_the_model_ranks_them_without_those_known():
     assert first.ids.tolist() == [1, 3]
     assert second.ids.tolist() == [0, 1]
     assert [ranking.ids.tolist() for ranking in new_tags(model, identity_rows(2), 0, known)] == [[1, 3], [0, 1, 2, 3]]
+
+
+def test_a_catalogue_of_photos_takes_no_images_known_by_number():
+    tagger = Tagger(encoder="ids", model="prior").fit(["1", "2"], [["a"], ["b"]])
+    with pytest.raises(UserError, match="knows its images by number only"):
+        Catalogue(tagger).add(["1"])
 
 
 def test_only_the_sparse_identity_is_taken_for_numbers():

@@ -11,9 +11,11 @@ import numpy as np
 from visterm.app.features.kind import is_features
 from visterm.app.rows import Photos, as_corpus, as_images, source_of_rows
 from visterm.app.tagger import CHUNK, Tagger
+from visterm.core.errors import UserError
 from visterm.core.jsonlines import read_skipped, write_skipped
 from visterm.core.persist import new_folder, open_folder
 from visterm.core.progress import SILENT, Progress, Steps
+from visterm.core.tables import ENCODERS
 from visterm.core.types import Hit, Matrix, Skipped
 from visterm.data.corpus import Corpus
 from visterm.store.catalogue import Origin, StoredCatalogue
@@ -88,7 +90,15 @@ class Catalogue:
         ------
         EncoderMismatchError
             If features are given that another encoder made than the tagger's.
+        UserError
+            If the tagger knows images by number: there are no photos to keep.
         """
+        if self.tagger.encoder.by_number:
+            raise UserError(
+                "A catalogue keeps photos, and this run knows its images by number only "
+                f"(--encoder {ENCODERS.name_of(self.tagger.encoder)}). Rank tags for them with `visterm annotate RUN "
+                "NAME --new-only`, or fit with an encoder that looks at pixels."
+            )
         source, sha256_of = self.tagger.encoder, None
         if tags is not None or isinstance(images, Corpus) or is_features(images):
             corpus = as_corpus(images, tags)
