@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any, ClassVar
 
 import numpy as np
@@ -126,7 +127,8 @@ class KernelPca(NestedEncoder):
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         self._check_params()
         self._fit_parts(images, skip_unreadable, progress)
-        K = self._compare(self._sample_rows(images, skip_unreadable, progress, "compare training images"))
+        with closing(self._sample_rows(images, skip_unreadable, progress, "compare training images")) as batches:
+            K = self._compare(batches)
         progress.start("kernel PCA", 1)
         try:
             found = kernel_components(K, self.dim)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -67,7 +67,9 @@ class NestedEncoder(Encoder):
             part.fit(images, skip_unreadable=skip_unreadable, progress=progress)
         self.parts_ = parts
 
-    def _sample_rows(self, images: Images, skip: bool, progress: Progress, task: str) -> Iterator[list[Matrix]]:
+    def _sample_rows(
+        self, images: Images, skip: bool, progress: Progress, task: str
+    ) -> Generator[list[Matrix], None, None]:
         """Yield the rows that the fitted encoders inside give images drawn at random, batch by batch."""
         drawn = as_generator(self.random_state).permutation(len(images))[: self.fit_images]
         skipped: list[Skipped] = []
