@@ -9,13 +9,15 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import say, table
+from visterm.cli.output import emit, say, table
 from visterm.cli.progress import Bars
+from visterm.core.errors import UserError
 
 EXAMPLES = (
     "Examples:  visterm reproduce wsabie --quick   ·   "
     "visterm reproduce wsabie --data corel5k --wordnet /usr/share/wordnet -o wsabie   ·   "
-    "visterm reproduce vse-ens --data nuswide --time-budget 60"
+    "visterm reproduce vse-ens --data nuswide --time-budget 60   ·   "
+    "visterm reproduce features --data corel5k -o features"
 )
 
 
@@ -24,10 +26,18 @@ class Paper(StrEnum):
 
     WSABIE = "wsabie"
     VSE_ENS = "vse-ens"
+    FEATURES = "features"
 
 
 def reproduce(
-    paper: Annotated[Paper, typer.Argument(help="Whose comparison.", show_default=False)],
+    paper: Annotated[
+        Paper,
+        typer.Argument(
+            help="Whose comparison: wsabie (losses and rankers), vse-ens (samplers), or features (bags of visterms "
+            "against an ensemble of histograms with kernel PCA: the objects-and-parts paper).",
+            show_default=False,
+        ),
+    ],
     out: Annotated[
         Path | None,
         typer.Option(
@@ -38,8 +48,8 @@ def reproduce(
         list[Path] | None,
         typer.Option(
             "--data",
-            help="A folder of Corel5k, Delicious (wsabie), NUS-WIDE or Delicious (vse-ens), or their parent; repeat "
-            "for more [default: drawn data only].",
+            help="A folder of Corel5k (wsabie, features), Delicious (wsabie, vse-ens) or NUS-WIDE (vse-ens), or their "
+            "parent; repeat for more [default: drawn data only].",
         ),
     ] = None,
     model: Annotated[
@@ -47,8 +57,13 @@ def reproduce(
         typer.Option(help="Run this model only; repeat for more [default: all that the paper compares]."),
     ] = None,
     encoder: Annotated[
-        str, typer.Option(help="For photos (wsabie): a name from `visterm encoders`, such as visterms or onnx:FILE.")
-    ] = "visterms",
+        str | None,
+        typer.Option(
+            help="A name from `visterm encoders`, such as onnx:FILE: the features of photos (wsabie) [default: "
+            "visterms], or one more kind beside the paper's (features).",
+            show_default=False,
+        ),
+    ] = None,
     wordnet: Annotated[
         Path | None,
         typer.Option(
@@ -64,12 +79,19 @@ def reproduce(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same data, same choices.")] = 0,
     jobs: options.Jobs = None,
+    json: options.Json = False,
 ) -> None:
     """Run a paper's comparison again: settings chosen on validation rows, test rows touched once."""
+    from visterm.app.parts import DEFAULT_ENCODER
+    from visterm.app.reproduce.features_comparison import reproduce_features
     from visterm.app.reproduce.run import Outcome
     from visterm.app.reproduce.vse_ens import reproduce_vse_ens
     from visterm.app.reproduce.wsabie import reproduce_wsabie
 
+    if wordnet is not None and paper is not Paper.WSABIE:
+        raise UserError(f"--wordnet is for siblings, which '{paper.value}' does not measure. Leave it out.")
+    if encoder is not None and paper is Paper.VSE_ENS:
+        raise UserError(f"--encoder is for photos, and '{paper.value}' knows images by number only. Leave it out.")
     folder = out or Path(f"reproduce-{paper.value}")
     outcome: Outcome
     if paper is Paper.WSABIE:
@@ -77,8 +99,20 @@ def reproduce(
             folder,
             data=data or [],
             models=model or [],
-            encoder=encoder,
+            encoder=encoder or DEFAULT_ENCODER,
             wordnet=wordnet,
+            quick=quick,
+            minutes=time_budget,
+            seed=seed,
+            n_jobs=jobs,
+            progress=Bars(),
+        )
+    elif paper is Paper.FEATURES:
+        outcome = reproduce_features(
+            folder,
+            data=data or [],
+            models=model or [],
+            encoder=encoder,
             quick=quick,
             minutes=time_budget,
             seed=seed,
@@ -96,6 +130,11 @@ def reproduce(
             n_jobs=jobs,
             progress=Bars(),
         )
+    if json:
+        for claim in outcome.claims:
+            emit(claim.as_dict())
+        emit({"report": str(outcome.report), "unfinished": outcome.unfinished})
+        return
     rows = [[claim.first, claim.second, claim.of, claim.problem, claim.verdict] for claim in outcome.claims]
     if rows:
         table(rows, ["the paper has this", "above this", "by", "here on", "holds here"])

@@ -89,6 +89,15 @@ WSABIE_ARMS = (
 )
 """Tables 2, 5, 6 and 8 and Figures 1 and 2 of the WSABIE paper; eight settings of each method that has settings."""
 
+LINEAR_AUC = replace(PAMIR_IA, label="linear, AUC")
+"""As the objects-and-parts paper calls it."""
+
+FEATURE_ARMS = (WSABIE, EXACT_KNN, APPROX_KNN, LINEAR_AUC, ONE_VS_REST, RIDGE)
+"""Table 1 of the objects-and-parts paper: run on all features."""
+
+LOSS_ARMS = (AUC, WARP_LINEAR)
+"""What its Table 2 adds, on visterms."""
+
 DIMS = (100, 200, 300, 500)
 """WSABIE's Table 4: sizes of the embedding, with the other settings as they were chosen at 100."""
 

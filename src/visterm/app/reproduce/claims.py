@@ -30,7 +30,7 @@ class Claim:
     problem : str
         Here.
     paper : (str, str)
-        The paper's figures for the two.
+        The paper's figures for the two; both empty where it has none.
     here : (str, str)
         Ours.
     verdict : {"yes", "no", "too close to call"}
@@ -55,9 +55,10 @@ class Claim:
     def sentence(self) -> str:
         """Say it in one sentence."""
         detail = f"; {self.detail}" if self.detail else ""
+        figures = f"{self.paper[0]} against {self.paper[1]}; " if any(self.paper) else ""
         return (
-            f"{self.first} {self.relation} {self.second} by {self.of}: paper yes ({self.paper[0]} against "
-            f"{self.paper[1]}; {self.where}), {self.problem} {self.verdict} ({self.here[0]} against {self.here[1]}"
+            f"{self.first} {self.relation} {self.second} by {self.of}: paper yes ({figures}{self.where}), "
+            f"{self.problem} {self.verdict} ({self.here[0]} against {self.here[1]}"
             f"{detail})."
         )
 
@@ -82,7 +83,7 @@ def metric_claim(
     second: str,
     metric: str,
     *,
-    paper: tuple[str, float, float],
+    paper: tuple[str, float | None, float | None],
     problem: str,
     values: Mapping[str, Mapping[str, NDArray[np.float64]]],
 ) -> Claim:
@@ -93,8 +94,8 @@ def metric_claim(
     first, second : str
         Methods; the paper has `first` above.
     metric : str
-    paper : (str, float, float)
-        Where in the paper, and its two figures.
+    paper : (str, float or None, float or None)
+        Where in the paper, and its two figures; None where it says it in words.
     problem : str
     values : mapping of method to metric to ndarray, shape (n_images,)
     """
@@ -106,7 +107,7 @@ def metric_claim(
     shown = "95 % interval of the difference "
     detail = f"{shown}{percent(difference.low)} to {percent(difference.high)}"
     return Claim(
-        first, second, shown_metric(metric), where, problem, (percent(above), percent(below)),
+        first, second, shown_metric(metric), where, problem, (_written(above), _written(below)),
         (percent(here[0]), percent(here[1])), verdict, detail,
     )  # fmt: skip
 
@@ -127,6 +128,10 @@ def least_claim(
     verdict = "yes" if ratio < 0.9 else "no" if ratio > 1 / 0.9 else "too close to call"
     shown = (f"{here[0]:.3g} {unit}", f"{here[1]:.3g} {unit}")
     return Claim(first, second, of, where, problem, paper, shown, verdict, f"{ratio:.2g} times as much")
+
+
+def _written(figure: float | None) -> str:
+    return "" if figure is None else percent(figure)
 
 
 def percent(share: float) -> str:

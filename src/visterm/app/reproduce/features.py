@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,18 +24,27 @@ def encoded_rows(
     vocabulary: Vocabulary,
     cache: Path,
     spec: str,
+    params: Mapping[str, Any],
     seed: int,
     n_jobs: int | None,
+    before_work: Callable[[], None],
     progress: Progress,
 ) -> list[Rows]:
-    """Encode training, validation and test photos, or read what was encoded of the same photos before."""
-    made = make_encoder(spec, {}, {"random_state": seed, "n_jobs": n_jobs})
+    """Encode training, validation and test photos, or read what was encoded of the same photos before.
+
+    Parameters
+    ----------
+    before_work : callable
+        Called where there is something to encode; what it raises ends the work.
+    """
+    made = make_encoder(spec, params, {"random_state": seed, "n_jobs": n_jobs})
     names = [[str(image) for image in part.images] for part in parts]
     key = key_of(version("visterm"), made.get_params(), seed, names, [part.tags for part in parts])
     path = cache / f"features-{key}.npz"
     if path.is_file():
         with np.load(path, allow_pickle=False) as stored:
             return [Rows(_unpacked(stored, f"X{i}"), _unpacked(stored, f"Y{i}")) for i in range(len(parts))]
+    before_work()
     made.fit(parts[0].images, skip_unreadable=True, progress=progress)
     rows = [Rows(*encode_corpus(made, part, vocabulary, progress)[:2]) for part in parts]
     cache.mkdir(parents=True, exist_ok=True)

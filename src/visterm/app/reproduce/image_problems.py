@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,42 +28,86 @@ EXPONENT = 0.5
 """Of the drawn dictionary's frequencies: nearer to ImageNet, whose tags were collected evenly, than Zipf's 1."""
 
 
+NO_PARAMS: Mapping[str, Any] = MappingProxyType({})
+
+
 def corel_problem(
     folder: Path,
     cache: Path,
     *,
     encoder: str,
+    params: Mapping[str, Any] = NO_PARAMS,
     seed: int,
     n_jobs: int | None,
     wordnet: Path | None,
+    before_work: Callable[[], None] = lambda: None,
     progress: Progress = SILENT,
 ) -> Problem:
     """Read Corel5k: ``images/`` and ``labels.tsv`` with a split; a tenth of the training photos is for validation.
 
     Parameters
     ----------
+    params : mapping
+        Settings of the encoder.
     wordnet : Path, optional
         WordNet's database files, by which siblings are found.
+    before_work : callable
+        Called before photos are encoded that were not before; what it raises ends the work.
     """
     corpus = Corpus.read(folder / "images", folder / "labels.tsv")
     words = {tag: None for tags in corpus.tags for tag in tags}
     is_a = [] if wordnet is None else is_a_relations(WordNet(wordnet), words)
     return photo_problem(
-        "corel5k", corpus, cache, encoder=encoder, seed=seed, n_jobs=n_jobs, is_a=is_a, progress=progress
+        "corel5k",
+        corpus,
+        cache,
+        encoder=encoder,
+        params=params,
+        seed=seed,
+        n_jobs=n_jobs,
+        is_a=is_a,
+        before_work=before_work,
+        progress=progress,
     )
 
 
 def scene_problem(
-    cache: Path, n_scenes: int, *, encoder: str, seed: int, n_jobs: int | None, progress: Progress = SILENT
+    cache: Path,
+    n_scenes: int,
+    *,
+    encoder: str,
+    params: Mapping[str, Any] = NO_PARAMS,
+    seed: int,
+    n_jobs: int | None,
+    before_work: Callable[[], None] = lambda: None,
+    progress: Progress = SILENT,
 ) -> Problem:
-    """Draw a library of scenes (or take the one that was drawn there), with tags as people write them."""
+    """Draw a library of scenes (or take the one that was drawn there), with tags as people write them.
+
+    Parameters
+    ----------
+    params : mapping
+        Settings of the encoder.
+    before_work : callable
+        Called before scenes are drawn or encoded that were not before; what it raises ends the work.
+    """
     folder = cache / f"scenes-{n_scenes}-{seed}"
     if not folder.exists():
+        before_work()
         draw_library(folder, n_scenes=n_scenes, seed=seed, n_jobs=n_jobs, progress=progress)
     library = read_drawn_library(folder)
     corpus = Corpus.read(library.images, library.tags_file)
     return photo_problem(
-        "scenes", corpus, cache, encoder=encoder, seed=seed, n_jobs=n_jobs, is_a=_spelled_kinds(), progress=progress
+        "scenes",
+        corpus,
+        cache,
+        encoder=encoder,
+        params=params,
+        seed=seed,
+        n_jobs=n_jobs,
+        is_a=_spelled_kinds(),
+        before_work=before_work,
+        progress=progress,
     )
 
 
@@ -71,9 +117,11 @@ def photo_problem(
     cache: Path,
     *,
     encoder: str,
+    params: Mapping[str, Any] = NO_PARAMS,
     seed: int,
     n_jobs: int | None,
     is_a: Sequence[tuple[str, str]] = (),
+    before_work: Callable[[], None] = lambda: None,
     progress: Progress = SILENT,
 ) -> Problem:
     """Encode a corpus that has training and test rows; encoder and vocabulary learn from training rows only.
@@ -82,15 +130,19 @@ def photo_problem(
     ----------
     cache : Path
         Where encoded features are kept, by what they depend on.
+    params : mapping
+        Settings of the encoder.
     is_a : sequence of (tag, parent)
         Makes siblings of the tags that share a parent.
+    before_work : callable
+        Called before photos are encoded that were not before; what it raises ends the work.
     """
     train, test = corpus.select("train"), corpus.select("test")
     given = "valid" in corpus.splits
     train, valid = (train, corpus.select("valid")) if given else train.holdout(VALID, seed)
     parts = [train, valid, test]
     vocabulary = Vocabulary.from_lists(train.tags)
-    rows = encoded_rows(parts, vocabulary, cache, encoder, seed, n_jobs, progress)
+    rows = encoded_rows(parts, vocabulary, cache, encoder, params, seed, n_jobs, before_work, progress)
     what = (
         f"{len(corpus):,} photos; features: {encoder.partition(':')[0]} encoder, fitted on the training photos; "
         f"{'validation photos as the tags say' if given else 'a tenth of the training photos for validation'}"

@@ -73,13 +73,21 @@ class Comparison:
 
     def begin(self, problem: Problem) -> None:
         """Begin the part on a problem: choose and test every method; those without time are noted."""
-        self.problems.append(problem)
+        self.add(problem)
         self.document.section(f"On {problem.name}", f"{problem.what[0].upper()}{problem.what[1:]}.")
-        found = self.tested.setdefault(problem.name, {})
         for arm in self.arms:
-            tested = self.try_test(problem, arm)
-            if tested is not None:
-                found[arm.label] = tested
+            self.include(problem, arm)
+
+    def add(self, problem: Problem) -> None:
+        """List a problem among those of the results; nothing is fitted."""
+        self.problems.append(problem)
+        self.tested.setdefault(problem.name, {})
+
+    def include(self, problem: Problem, arm: Arm) -> None:
+        """Choose and test one method, and keep it among the results; one without time is noted."""
+        tested = self.try_test(problem, arm)
+        if tested is not None:
+            self.tested[problem.name][arm.label] = tested
 
     def try_test(self, problem: Problem, arm: Arm) -> Tested | None:
         """Choose and test one method; None, and a note, where the time is over."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from visterm.app.reproduce.image_problems import (
     corel_problem,
@@ -85,6 +86,57 @@ def image_problems(source: Source, data: Sequence[Path]) -> Iterator[Problem]:
         yield dictionary_problem(600, 120, n_features=200, seed=source.seed)
     else:
         yield dictionary_problem(60_000, 5000, n_features=5000, seed=source.seed)
+
+
+PhotoMaker: TypeAlias = "Callable[[str, Mapping[str, Any]], Problem]"
+"""Makes a problem of photos from an encoder's name and settings."""
+
+
+def photo_makers(source: Source, data: Sequence[Path], before_work: Callable[[], None]) -> dict[str, PhotoMaker]:
+    """Give what makes problems of the same photos with any features: Corel5k where a folder has it, and drawn scenes.
+
+    Parameters
+    ----------
+    before_work : callable
+        Called before anything is drawn or encoded that was not before; what it raises ends the work.
+
+    Returns
+    -------
+    dict of str to callable
+        By the name of the photos.
+
+    Raises
+    ------
+    DataError
+        If a folder holds no Corel5k.
+    """
+
+    def corel(folder: Path) -> PhotoMaker:
+        return lambda encoder, params: corel_problem(
+            folder,
+            source.cache,
+            encoder=encoder,
+            params=params,
+            seed=source.seed,
+            n_jobs=source.n_jobs,
+            wordnet=None,
+            before_work=before_work,
+            progress=source.progress,
+        )
+
+    def scenes(encoder: str, params: Mapping[str, Any]) -> Problem:
+        return scene_problem(
+            source.cache,
+            160 if source.quick else 3000,
+            encoder=encoder,
+            params=params,
+            seed=source.seed,
+            n_jobs=source.n_jobs,
+            before_work=before_work,
+            progress=source.progress,
+        )
+
+    return {kind: corel(folder) for kind, folder in _known(data, (COREL,))} | {"scenes": scenes}
 
 
 def number_problems(source: Source, data: Sequence[Path]) -> Iterator[Problem]:

@@ -149,7 +149,7 @@ class Trials:
         kept = self._kept.get(_slot(problem, chosen.arm))
         if kept is not None and kept[0] == key:
             return kept[1]
-        self._check_time()
+        self.check_time()
         task = f"{problem.name}, {chosen.arm.label}, chosen"
         model, _ = self._train(problem, chosen.arm, chosen.settings, task)
         self._kept[_slot(problem, chosen.arm)] = key, model
@@ -178,6 +178,17 @@ class Trials:
             self._records.put(group, key, record)
         return record["result"]
 
+    def check_time(self) -> None:
+        """Let work begin only before the end of the time.
+
+        Raises
+        ------
+        OutOfTimeError
+            After it.
+        """
+        if self._until is not None and time.monotonic() > self._until:
+            raise OutOfTimeError
+
     def forget(self, problem: Problem) -> None:
         """Let go of the models of a problem."""
         self._kept = {slot: kept for slot, kept in self._kept.items() if not slot.startswith(f"{problem.name}/")}
@@ -187,7 +198,7 @@ class Trials:
         record = self._records.get(group, key)
         if record is not None:
             return record
-        self._check_time()
+        self.check_time()
         try:
             model, facts = self._train(problem, arm, settings, task)
         except DivergedError as error:
@@ -229,10 +240,6 @@ class Trials:
 
     def _key(self, problem: Problem, arm: Arm, settings: Mapping[str, Any]) -> str:
         return key_of(FORMAT, problem.fingerprint, arm.model, settings, self.seed)
-
-    def _check_time(self) -> None:
-        if self._until is not None and time.monotonic() > self._until:
-            raise OutOfTimeError
 
 
 def _fit_watched(model: Any, problem: Problem, patience: int, progress: Progress) -> tuple[Any, Record]:
