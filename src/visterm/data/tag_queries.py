@@ -1,0 +1,218 @@
+"""Queries made from tags: every set of tags that some image has, with the images that have them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb, lgamma
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import as_csr, as_generator, check_count, check_tags
+from visterm.core.errors import ShapeError
+from visterm.core.types import RandomState
+from visterm.kernels.intersections import intersect_lists
+
+MAX_SUBSETS = 2**20
+"""Sets of two or more tags, counted image by image, that are gone through before they are sampled."""
+
+DRAWS_AT_ONCE = 2**14
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """Searches by words, and which images are relevant to each.
+
+    Attributes
+    ----------
+    words : csr_array of float32, shape (n_queries, n_tags)
+        1 where the query has the word; -1 where it asks for images without.
+    relevant : csr_array of float32, shape (n_queries, n_images)
+        Above 0 where the image is relevant, as relevant as the number says.
+
+    Raises
+    ------
+    ShapeError
+        If the two have different numbers of rows.
+    """
+
+    words: sp.csr_array
+    relevant: sp.csr_array
+
+    def __post_init__(self) -> None:
+        if self.words.shape[0] != self.relevant.shape[0]:
+            raise ShapeError(
+                f"There are words of {self.words.shape[0]} queries, but relevant images of {self.relevant.shape[0]}."
+            )
+
+    def __len__(self) -> int:
+        return int(self.words.shape[0])
+
+    @property
+    def n_words(self) -> NDArray[np.int64]:
+        """Words of each query, shape (n_queries,)."""
+        return np.diff(self.words.indptr).astype(np.int64)
+
+    @property
+    def n_relevant(self) -> NDArray[np.int64]:
+        """Images relevant to each query, shape (n_queries,)."""
+        return np.diff(self.relevant.indptr).astype(np.int64)
+
+    def among(self, images: NDArray[np.int64]) -> Self:
+        """Give the queries that have a relevant image among some, which are numbered anew in their order."""
+        relevant = as_csr(self.relevant[:, images])
+        kept = np.flatnonzero(np.diff(relevant.indptr))
+        return type(self)(self.words[kept], relevant[kept])
+
+    def texts(self, tags: list[str]) -> list[str]:
+        """Write each query as it would be typed, its words parted by commas."""
+        starts, columns, values = self.words.indptr, self.words.indices, self.words.data
+        return [
+            ", ".join(f"{'-' if values[e] < 0 else ''}{tags[columns[e]]}" for e in range(starts[q], starts[q + 1]))
+            for q in range(len(self))
+        ]
+
+
+def queries_of_tags(
+    Y: Any, *, max_words: int | None = 3, max_subsets: int = MAX_SUBSETS, random_state: RandomState = 0
+) -> Queries:
+    """Make a query of every set of tags that an image has; relevant are the images that have all of them.
+
+    That is how the PAMIR paper gets its queries from captions (section V-A), with sets of any size. The sets of an
+    image double with each of its tags; so larger sets are left out, and past a limit they are sampled: every tag is a
+    query still, and each image gives all its larger sets or, if it has many, as many random ones as any other.
+
+    Parameters
+    ----------
+    Y : array-like or sparse, shape (n_images, n_tags)
+        Above 0: given.
+    max_words : int or None
+        Tags of a set at most; None: as many as an image has.
+    max_subsets : int
+        Sets of two or more tags, counted image by image, past which they are sampled.
+    random_state : int, RandomState, Generator or None
+        Of the sample.
+
+    Returns
+    -------
+    Queries
+        Sorted by the number of words, then by the words.
+    """
+    if max_words is not None:
+        check_count(max_words, "max_words", "or None for as many as an image has")
+    check_count(max_subsets, "max_subsets")
+    own = as_csr(check_tags(Y, Y.shape[0] if hasattr(Y, "shape") else len(Y)) > 0)
+    sizes = np.diff(own.indptr)
+    longest = int(sizes.max(initial=0)) if max_words is None else min(int(sizes.max(initial=0)), max_words)
+    found = _Subsets(longest)
+    found.add(np.unique(own.indices)[:, None])
+    counts = [_n_subsets(size, longest, max_subsets) for size in range(int(sizes.max(initial=0)) + 1)]
+    limit = _even_limit(np.array(counts, np.int64)[sizes], max_subsets)
+    rng = as_generator(random_state)
+    for size, count in enumerate(counts):
+        images = np.flatnonzero(sizes == size)
+        if count == 0 or images.size == 0:
+            continue
+        tags = own.indices[own.indptr[images][:, None] + np.arange(size)]
+        if count <= limit:
+            for width in range(2, min(size, longest) + 1):
+                chosen = np.array(list(combinations(range(size), width)))
+                found.add(tags[:, chosen].reshape(-1, width))
+        else:
+            for row in tags:
+                _sample(row, longest, limit, rng, found)
+    words = found.rows(own.shape[1])
+    return Queries(words, relevant_images(words, own))
+
+
+def relevant_images(words: Any, Y: Any) -> sp.csr_array:
+    """Say which images have all the words of each query.
+
+    Parameters
+    ----------
+    words : array-like or sparse, shape (n_queries, n_tags)
+        Not 0 where the query has the word.
+    Y : array-like or sparse, shape (n_images, n_tags)
+        Above 0: given.
+
+    Returns
+    -------
+    csr_array of float32, shape (n_queries, n_images)
+        Ones. A query without words has no relevant image.
+
+    Raises
+    ------
+    ShapeError
+        If the two have different numbers of tags.
+    """
+    words, own = as_csr(words), as_csr(as_csr(Y) > 0)
+    if words.shape[1] != own.shape[1]:
+        raise ShapeError(f"The queries have {words.shape[1]} tags, but the images {own.shape[1]}.")
+    by_tag = sp.csr_array(own.T)
+    by_tag.sort_indices()
+    lists = by_tag.indptr.astype(np.int64), by_tag.indices, words.indptr.astype(np.int64), words.indices
+    counts = np.zeros(words.shape[0], np.int64)
+    intersect_lists(*lists, counts, np.empty(0, np.int64), np.empty(0, np.int32))
+    starts = np.concatenate(([0], np.cumsum(counts)))
+    images = np.empty(int(starts[-1]), np.int32)
+    intersect_lists(*lists, counts, starts, images)
+    return sp.csr_array((np.ones(images.size, np.float32), images, starts), shape=(words.shape[0], own.shape[0]))
+
+
+class _Subsets:
+    """Sets of tags by their size, each kept once."""
+
+    def __init__(self, longest: int) -> None:
+        self._of_size: dict[int, list[NDArray[np.int32]]] = {width: [] for width in range(1, longest + 1)}
+
+    def add(self, sets: NDArray[np.int32]) -> None:
+        """Take sets of one size, a row each, sorted within a row; any may be there before."""
+        if sets.size:
+            self._of_size[sets.shape[1]].append(_unique_rows(sets))
+
+    def rows(self, n_tags: int) -> sp.csr_array:
+        """Give them as a row of ones each, by size, then by the tags."""
+        sets = [_unique_rows(np.concatenate(parts)) for parts in self._of_size.values() if parts]
+        lengths = np.concatenate([np.full(len(part), part.shape[1]) for part in sets]) if sets else np.empty(0, int)
+        columns = np.concatenate([part.ravel() for part in sets]) if sets else np.empty(0, np.int32)
+        starts = np.concatenate(([0], np.cumsum(lengths)))
+        ones = np.ones(columns.size, np.float32)
+        return sp.csr_array((ones, columns.astype(np.int32), starts), shape=(lengths.size, n_tags))
+
+
+def _unique_rows(rows: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Sort rows by their columns, the first before all, and drop repetitions."""
+    rows = rows[np.lexsort(rows.T[::-1])]
+    return rows[np.concatenate(([True], (rows[1:] != rows[:-1]).any(axis=1)))]
+
+
+def _n_subsets(size: int, longest: int, enough: int) -> int:
+    """Count the sets of 2 to `longest` tags among `size`, up to one more than `enough`."""
+    return min(enough + 1, sum(comb(size, width) for width in range(2, min(size, longest) + 1)))
+
+
+def _even_limit(counts: NDArray[np.int64], total: int) -> int:
+    """Give the largest limit, 1 or more, under which the counts, cut to it, add up to no more than `total`."""
+    if counts.sum() <= total:
+        return int(counts.max(initial=1))
+    ordered = np.sort(counts)
+    left = ordered.size - np.arange(ordered.size)
+    before = np.cumsum(ordered) - ordered
+    cut = np.flatnonzero(before + left * ordered > total)[0]
+    return max(1, int((total - before[cut]) // left[cut]))
+
+
+def _sample(tags: NDArray[np.int32], longest: int, n: int, rng: np.random.Generator, found: _Subsets) -> None:
+    """Draw n sets of 2 to `longest` of an image's tags, each set as likely as any other; repetitions count once."""
+    widths = np.arange(2, min(tags.size, longest) + 1)
+    logs = np.array([-lgamma(width + 1) - lgamma(tags.size - width + 1) for width in widths])
+    chances = np.exp(logs - logs.max())
+    for drawn_before in range(0, n, DRAWS_AT_ONCE):
+        size = min(DRAWS_AT_ONCE, n - drawn_before)
+        drawn = np.repeat(widths, rng.multinomial(size, chances / chances.sum()))
+        order = rng.random((size, tags.size)).argsort(axis=1)
+        for width in np.unique(drawn):
+            found.add(np.sort(tags[order[drawn == width, :width]], axis=1))
