@@ -85,7 +85,7 @@ def image_problems(source: Source, data: Sequence[Path]) -> Iterator[Problem]:
     if source.quick:
         yield dictionary_problem(600, 120, n_features=200, seed=source.seed)
     else:
-        yield dictionary_problem(60_000, 5000, n_features=5000, seed=source.seed)
+        yield dictionary_problem(20_000, 5000, n_features=5000, seed=source.seed)
 
 
 PhotoMaker: TypeAlias = "Callable[[str, Mapping[str, Any]], Problem]"
