@@ -191,7 +191,12 @@ def _unique_rows(rows: NDArray[np.int32]) -> NDArray[np.int32]:
 
 def _n_subsets(size: int, longest: int, enough: int) -> int:
     """Count the sets of 2 to `longest` tags among `size`, up to one more than `enough`."""
-    return min(enough + 1, sum(comb(size, width) for width in range(2, min(size, longest) + 1)))
+    count = 0
+    for width in range(2, min(size, longest) + 1):
+        count += comb(size, width)
+        if count > enough:
+            return enough + 1
+    return count
 
 
 def _even_limit(counts: NDArray[np.int64], total: int) -> int:
