@@ -10,9 +10,10 @@ from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 from visterm.core.errors import TooLargeError, UserError
 from visterm.data.planted import plant_corpus
-from visterm.models import least_squares, ridge
+from visterm.models import least_squares, linear
 from visterm.models.knn import Knn
 from visterm.models.least_squares import fit_ridge, leave_one_out, mean_square_norm
+from visterm.models.penalty_choice import ALPHAS
 from visterm.models.prior import Prior
 from visterm.models.ridge import Ridge
 
@@ -154,7 +155,7 @@ def test_ridge_chooses_a_penalty_near_the_best_on_unseen_images(planted):
     relevant = planted.Y_test.toarray()
     tried = [
         slow_map(Ridge(alpha=alpha).fit(planted.X_train, planted.Y_train).decision_function(planted.X_test), relevant)
-        for alpha in ridge.ALPHAS
+        for alpha in ALPHAS
     ]
     assert slow_map(chosen.decision_function(planted.X_test), relevant) >= max(tried) - 0.02
 
@@ -174,6 +175,6 @@ def test_settings_that_cannot_be_are_refused_with_what_is_accepted(model, messag
 
 
 def test_ridge_refuses_more_weights_than_memory_should_take(monkeypatch, planted):
-    monkeypatch.setattr(ridge, "MAX_WEIGHT_BYTES", 1000)
+    monkeypatch.setattr(linear, "MAX_WEIGHT_BYTES", 1000)
     with pytest.raises(TooLargeError, match=r"40 features × 12 tags.*wsabie"):
         Ridge().fit(planted.X_train, planted.Y_train)

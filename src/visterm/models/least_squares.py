@@ -1,4 +1,4 @@
-"""Ridge regression of many targets at once: by factorisation, by conjugate gradients, and exact leave-one-out."""
+"""Least squares of many targets at once, penalised or not: factorised, by conjugate gradients, exact leave-one-out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, lapack
+from scipy.linalg import cho_factor, cho_solve, eigh, lapack
 
 from visterm.core.types import Matrix
 
@@ -24,6 +24,12 @@ CG_COLUMNS = 256
 
 ROUNDING = 1e-6
 """Differences of this share of a float32 number are rounding."""
+
+RANK_SHARE = 1e-10
+"""Directions in which the features vary by less than this share of the most (in squares) count as none."""
+
+CENTRING_SHARE = 1e-13
+"""What is left of the squares by centring features that never vary."""
 
 SMALLEST_SHARE = 1e-12
 """Guards the division where a row alone decides its own prediction."""
@@ -55,8 +61,10 @@ def fit_ridge(X: Matrix, T: Matrix, alpha: float) -> LinearFit:
     T : array or CSR, shape (n, n_targets)
         Targets.
     alpha : float
-        Above 0.
+        0 or more. With 0, of all weights that fit best the shortest are given.
     """
+    if alpha == 0:
+        return _fit_shortest(X, T)
     n, d = X.shape
     mean_x, mean_t = _means(X), _means(T)
     if min(n, d) > DIRECT_SIZE:
@@ -68,8 +76,7 @@ def fit_ridge(X: Matrix, T: Matrix, alpha: float) -> LinearFit:
     else:
         dual = cho_solve(_factor(_centred_kernel(X), alpha), _dense(T) - mean_t, overwrite_b=True)
         weights = X.T @ dual - np.outer(mean_x, dual.sum(axis=0))
-    intercept = mean_t - mean_x @ weights
-    return LinearFit(np.asarray(weights, np.float32), np.asarray(intercept, np.float32))
+    return _with_intercept(weights, mean_x, mean_t)
 
 
 def leave_one_out(X: Matrix, T: Matrix, alphas: Sequence[float], *, scale: float) -> Iterator[tuple[float, Doubles]]:
@@ -116,6 +123,40 @@ def mean_square_norm(X: Matrix) -> float:
     return max(mean_square - float(mean @ mean), ROUNDING * mean_square) or 1.0
 
 
+def _fit_shortest(X: Matrix, T: Matrix) -> LinearFit:
+    """Fit without a penalty, by the eigenvectors of the smaller square system; too large ones by conjugate gradients.
+
+    Nothing would hold back roundings of float32 here, so that the squares are summed in float64.
+    """
+    n, d = X.shape
+    mean_x, mean_t = _means(X), _means(T)
+    if min(n, d) > DIRECT_SIZE:
+        return _with_intercept(_conjugate_gradients(X, T, mean_x, mean_t, 0.0), mean_x, mean_t)
+    exact: Any = X.astype(np.float64)
+    least = CENTRING_SHARE * float(exact.power(2).sum() if sp.issparse(exact) else np.einsum("ij,ij->", exact, exact))
+    if d <= n:
+        gram = _dense(exact.T @ exact) - n * np.outer(mean_x, mean_x)
+        weights = _pseudo_solve(gram, _dense(exact.T @ T) - n * np.outer(mean_x, mean_t), least)
+    else:
+        dual = _pseudo_solve(_centred_kernel(exact), _dense(T) - mean_t, least)
+        weights = exact.T @ dual - np.outer(mean_x, dual.sum(axis=0))
+    return _with_intercept(weights, mean_x, mean_t)
+
+
+def _pseudo_solve(square: Doubles, moment: Doubles, least: float) -> Doubles:
+    """Solve in the directions that vary, by more than `least`: the shortest solution."""
+    values, vectors = eigh(square, overwrite_a=True)
+    kept = values > max(RANK_SHARE * float(values[-1]), least)
+    some = vectors[:, kept]
+    solved: Doubles = some @ ((some.T @ moment) / values[kept, None])
+    return solved
+
+
+def _with_intercept(weights: Any, mean_x: Doubles, mean_t: Doubles) -> LinearFit:
+    intercept = mean_t - mean_x @ weights
+    return LinearFit(np.asarray(weights, np.float32), np.asarray(intercept, np.float32))
+
+
 def _conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles, alpha: float) -> NDArray[np.float32]:
     """Solve ``(XᶜᵀXᶜ + αI) W = XᶜᵀTᶜ`` column by column at the same time, never forming the square matrix."""
 
@@ -150,7 +191,7 @@ def _conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles,
     return weights
 
 
-def _centred_kernel(X: Matrix) -> Doubles:
+def _centred_kernel(X: Any) -> Doubles:
     kernel = _dense(X @ X.T).astype(np.float64)
     rows = kernel.mean(axis=0)
     kernel += rows.mean() - rows - rows[:, None]

@@ -6,8 +6,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.checks import check_size
 from visterm.core.types import Matrix
 from visterm.models.explaining import LinearScores
+
+MAX_WEIGHT_BYTES = 2**33
 
 
 class LinearAnnotator(LinearScores):
@@ -46,3 +49,13 @@ class LinearAnnotator(LinearScores):
             row = self.tag_rows_[tag].astype(np.float64)
             return row[:-1], float(row[-1])
         return self.weights_[:, tag].astype(np.float64), float(self.intercept_[tag])
+
+
+def check_weight_size(n_features: int, n_tags: int, name: str) -> None:
+    """Refuse weights that would not fit in memory together with the products that they are solved from."""
+    check_size(
+        12 * n_features * n_tags,
+        MAX_WEIGHT_BYTES,
+        f"{name} weights of {n_features} features × {n_tags} tags, with their products,",
+        "Use a model with an embedding (wsabie), or leave out rare tags.",
+    )

@@ -7,20 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.checks import check_number, check_size
+from visterm.core.checks import check_number
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
-from visterm.metrics.ranking import average_precisions
-from visterm.models.least_squares import fit_ridge, leave_one_out, mean_square_norm
-from visterm.models.linear import LinearAnnotator
-
-ALPHAS = tuple(10.0 ** (step / 2) for step in range(4, -7, -1))
-"""Penalties tried, from strong to weak, in units of the features' mean squared length."""
-
-CHOICE_ROWS = 2000
-"""At most so many images choose the penalty: the time grows with their cube, and the best penalty hardly with them."""
-
-MAX_WEIGHT_BYTES = 2**33
+from visterm.models.least_squares import fit_ridge, mean_square_norm
+from visterm.models.linear import LinearAnnotator, check_weight_size
+from visterm.models.penalty_choice import choose_penalty
 
 
 class Ridge(LinearAnnotator):
@@ -54,28 +46,10 @@ class Ridge(LinearAnnotator):
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         if self.alpha is not None:
             check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")
-        check_size(
-            12 * X.shape[1] * Y.shape[1],
-            MAX_WEIGHT_BYTES,
-            f"Ridge weights of {X.shape[1]} features × {Y.shape[1]} tags, with their products,",
-            "Use a model with an embedding (wsabie), or leave out rare tags.",
-        )
+        check_weight_size(X.shape[1], Y.shape[1], "Ridge")
         given = sp.csr_array(Y > 0, dtype=np.float32)
         scale = mean_square_norm(X)
         with one_blas_thread():
-            self.alpha_ = self._choose(X, given, scale, rng) if self.alpha is None else float(self.alpha)
+            self.alpha_ = choose_penalty(X, given, scale, rng).alpha if self.alpha is None else float(self.alpha)
             fitted = fit_ridge(X, given, self.alpha_ * scale)
         self._keep(fitted.weights, fitted.intercept, X)
-
-    def _choose(self, X: Matrix, given: sp.csr_array, scale: float, rng: np.random.Generator) -> float:
-        rows = np.sort(rng.permutation(X.shape[0])[:CHOICE_ROWS])
-        some, tags = X[rows], given[rows]
-        if rows.size < 3 or tags.nnz == 0 or tags.shape[1] < 2:
-            return 1.0
-        best, best_map = 1.0, -1.0
-        for alpha, predicted in leave_one_out(some, tags, ALPHAS, scale=scale):
-            found = float(np.nanmean(average_precisions(predicted, tags)))
-            if found <= best_map:
-                break
-            best, best_map = alpha, found
-        return best

@@ -106,9 +106,14 @@ def votes(ids: Ids, near: Cosines, given: sp.csr_array, power: float) -> sp.csr_
     weights = np.where(near > 0, np.maximum(near, 0) ** np.float32(power), 0).astype(np.float32)
     total = weights.sum(axis=1, keepdims=True)
     weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+    return weighted_votes(ids, weights, given)
+
+
+def weighted_votes(ids: Ids, weights: Cosines, given: sp.csr_array) -> sp.csr_array:
+    """Give the sum of the weights of the neighbours with each tag; an id of -1 stands for none, of weight 0."""
     n, k = ids.shape
-    columns = np.maximum(ids, 0).ravel()
-    chosen = sp.csr_array((weights.ravel(), columns, np.arange(0, n * k + 1, k)), shape=(n, given.shape[0]))
+    starts = np.arange(n + 1) * k
+    chosen = sp.csr_array((weights.ravel(), np.maximum(ids, 0).ravel(), starts), shape=(n, given.shape[0]))
     return sp.csr_array(chosen @ given)
 
 

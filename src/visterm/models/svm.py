@@ -1,0 +1,287 @@
+"""One support vector machine a tag, with a penalty of its own, its scores brought to one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import Tags
+
+from visterm.core.checks import check_number, check_size
+from visterm.core.errors import ShapeError, UnknownNameError, UserError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.registry import unknown
+from visterm.core.threads import Team, one_blas_thread, resolve_jobs
+from visterm.core.types import Matrix, RandomState
+from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
+from visterm.metrics.retrieval import rank_images
+from visterm.models.least_squares import LinearFit
+from visterm.models.linear import LinearAnnotator, check_weight_size
+from visterm.models.stopping import hold_out
+from visterm.models.svm_solvers import KernelMachines, LinearMachines, Machine
+
+Doubles = NDArray[np.float64]
+
+KEPT_KERNELS = tuple(name for name in KERNELS if name != "linear")
+"""Kernels for which the model keeps training images."""
+
+PENALTIES = (0.1, 1.0, 10.0, 100.0)
+"""Values of C tried, for features of mean squared length 1."""
+
+DEFAULT_C = 1.0
+
+LEAST_GAIN = 1e-9
+"""By less than this no tag leaves the C that is best for all."""
+
+ROUNDING = 1e-12
+"""Variances of less than this share of the mean square are rounding."""
+
+MAX_KERNEL_BYTES = 2**33
+ROWS_AT_ONCE = 1024
+TAGS_AT_ONCE = 64
+
+
+class Svm(LinearAnnotator):
+    """One support vector machine for each tag, tuned for itself, whose scores are normalised to be comparable.
+
+    The machine of a tag tells images that have it from all others, by a large margin; explicit negatives count as not
+    given. Its score is brought to mean 0 and variance 1 over the training images, so that a query of several words can
+    average the scores of its words (PAMIR paper, section II-A). A tag that no training image has scores as low
+    everywhere as any tag does on any training image, one that all have as high.
+
+    With the linear kernel scores are ``x · w + b`` and the rows those of `LinearAnnotator`; so they are with
+    ``kernel="precomputed"``, where the features are kernel values with the training images. With the other kernels the
+    model keeps the support vectors of all tags, and its space is tag space.
+
+    Parameters
+    ----------
+    kernel : {"linear", "rbf", "chi2", "intersection", "hellinger", "precomputed"}
+        How images are compared. "linear" has squared hinge losses and is solved by liblinear, the others have hinge
+        losses and are solved by libsvm, in time that grows faster than the square of the images; "chi2", "intersection"
+        and "hellinger" are for histograms. "precomputed": `X` is the kernel with the training images, (n, n_images).
+    C : float, optional
+        What a violated margin costs, for features of mean squared length 1 (a kernel of mean 1 on the diagonal). More
+        fits closer. None: chosen for each tag, from 0.1 to 100, by the average precision of a search for it among
+        validation images; for a tag that none of those has, the one that is best for all tags together.
+    gamma : float, optional
+        ``γ`` of "rbf" and "chi2". None: 1 / mean distance between training images.
+    valid_share : float
+        Share of the images held out to choose C, where `fit` is given no validation images. With 0, or so few images
+        that less than 50 would be held out, C is 1. Machines are trained again on all images.
+    n_jobs : int, optional
+        Threads, which share out the tags; None or -1 for all cores.
+    random_state : int, RandomState, Generator or None
+        Which images are held out.
+
+    Attributes
+    ----------
+    C_ : ndarray of float64, shape (n_tags,)
+        The penalties that were used.
+    gamma_ : float
+        0 for kernels without.
+    landmarks_ : array or CSR of float32, shape (n_features, n_support)
+        With "rbf" to "hellinger": the support vectors, as the kernel compares them.
+    tag_rows_, weights_, intercept_
+        As in `LinearAnnotator`; the features are kernel values with the support vectors, or the training images, where
+        the kernel is not linear.
+
+    References
+    ----------
+    Grangier, Bengio 2008, section II-A. Amir et al.: IBM research TRECVID-2005 video retrieval system. TRECVID 2005.
+    """
+
+    C_: Doubles
+    gamma_: float
+    landmarks_: Matrix
+
+    test_params: ClassVar[dict[str, Any]] = {"valid_share": 0.25}
+
+    def __init__(
+        self,
+        *,
+        kernel: str = "linear",
+        C: float | None = None,
+        gamma: float | None = None,
+        valid_share: float = 0.1,
+        n_jobs: int | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.C = C
+        self.gamma = gamma
+        self.valid_share = valid_share
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        self._fit_monitored(X, Y, rng, None, SILENT)
+
+    def _fit_monitored(
+        self,
+        X: Matrix,
+        Y: sp.csr_array,
+        rng: np.random.Generator,
+        valid: tuple[Matrix, sp.csr_array] | None,
+        monitor: Progress,
+    ) -> None:
+        self.check_settings()
+        given = sp.csr_array(Y > 0, dtype=np.float32)
+        with one_blas_thread():
+            compare = self._comparison(X)
+            F = compare(X)
+            check_weight_size(F.shape[1], Y.shape[1], "SVM")
+            if self.C is not None:
+                self.C_ = np.full(Y.shape[1], float(self.C))
+            elif valid is not None:
+                self.C_ = self._choose(F, given, compare(valid[0]), valid[1], monitor)
+            else:
+                trained, held = hold_out(X.shape[0], self.valid_share, rng)
+                some, judged = (F, F) if self.kernel == "linear" else (F[:, trained], F[:, trained])
+                self.C_ = self._choose(some[trained], given[trained], judged[held], given[held], monitor)
+            found = normalised(self._train(F, given, self.C_, monitor), F, given)
+        self._keep_machines(found, X)
+
+    def _check_settings(self) -> None:
+        known = ["linear", *KEPT_KERNELS, "precomputed"]
+        if self.kernel not in known:
+            raise UnknownNameError(unknown("kernel", str(self.kernel), known))
+        if self.C is not None:
+            check_number(self.C, "C", above=0, otherwise="or None to have it chosen for each tag")
+        if self.gamma is not None:
+            check_number(self.gamma, "gamma", above=0, otherwise="or None")
+        check_number(self.valid_share, "valid_share", least=0, below=1)
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        if self.kernel not in KEPT_KERNELS:
+            return super()._image_rows(X)
+        K = Landmarks(self.kernel, self.landmarks_).values(X, self.gamma_, self.n_jobs)
+        return np.asarray(K @ self.weights_ + self.intercept_, np.float32)
+
+    def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
+        if self.kernel in KEPT_KERNELS:
+            raise UserError(f"With kernel='{self.kernel}' scores are no sum over features. Use kernel='linear'.")
+        return super()._scorer(tag)
+
+    def _comparison(self, X: Matrix) -> Callable[[Matrix], Matrix]:
+        """Give the function from features to what the machines are linear in: themselves, or kernel values."""
+        n = X.shape[0]
+        self.gamma_ = 0.0
+        if self.kernel == "linear":
+            return lambda rows: rows
+        check_size(24 * n * n, MAX_KERNEL_BYTES, f"The kernel of {n} training images", 'Use kernel="linear".')
+        if self.kernel == "precomputed":
+            if X.shape[1] != n:
+                raise ShapeError(
+                    f'X is {n} × {X.shape[1]}; with kernel="precomputed" expected the square kernel of the '
+                    "training images with each other."
+                )
+            return _dense
+        landmarks = Landmarks(self.kernel, landmark_columns(self.kernel, X))
+        if KERNELS[self.kernel].common:
+            self.gamma_ = float(self.gamma or _one_over_mean(landmarks.distances(X, self.n_jobs)))
+        return lambda rows: landmarks.values(rows, self.gamma_, self.n_jobs)
+
+    def _choose(self, F: Matrix, given: sp.csr_array, judged: Matrix, tags: sp.csr_array, monitor: Progress) -> Doubles:
+        """Give each tag's C: by a search for it among the judged images, with machines trained on the others."""
+        relevant = sp.csc_array(tags > 0)
+        if relevant.nnz == 0:
+            return np.full(given.shape[1], DEFAULT_C)
+        reached = np.full((given.shape[1], len(PENALTIES)), np.nan)
+        for place, C in enumerate(PENALTIES):
+            machines = self._train(F, given, np.full(given.shape[1], C), monitor, only=np.diff(relevant.indptr) > 0)
+            for tag, machine in enumerate(machines):
+                if relevant.indptr[tag] < relevant.indptr[tag + 1]:
+                    scores = np.asarray(judged @ machine.weights + machine.bias)
+                    reached[tag, place] = rank_images(scores[:, None], relevant[:, [tag]]).average_precision()[0]
+        common = int(np.argmax(np.nanmean(reached, axis=0)))
+        reached[:, common] = np.nan_to_num(reached[:, common]) + LEAST_GAIN
+        chosen: Doubles = np.asarray(PENALTIES)[np.nanargmax(reached, axis=1)]
+        return chosen
+
+    def _train(
+        self,
+        F: Matrix,
+        given: sp.csr_array,
+        C: Doubles,
+        monitor: Progress,
+        only: NDArray[np.bool_] | None = None,
+    ) -> list[Machine]:
+        """Train the machine of each tag (of those in `only`); of tags that none or all images have, without weights."""
+        solver = LinearMachines(F) if self.kernel == "linear" else KernelMachines(np.asarray(F))
+        members = sp.csc_array(given)
+        n, n_tags = given.shape
+
+        def solve(tag: int) -> Machine:
+            has = np.zeros(n, bool)
+            has[members.indices[members.indptr[tag] : members.indptr[tag + 1]]] = True
+            if has.all() or not has.any() or (only is not None and not only[tag]):
+                return Machine(np.zeros(F.shape[1]), 0.0)
+            return solver.solve(has, float(C[tag]))
+
+        machines: list[Machine] = []
+        monitor.start("support vector machines", n_tags)
+        try:
+            with Team(resolve_jobs(self.n_jobs)) as team:
+                for start in range(0, n_tags, TAGS_AT_ONCE):
+                    count = min(TAGS_AT_ONCE, n_tags - start)
+                    machines += team.run(lambda number, start=start: solve(start + number), count)  # type: ignore[misc]
+                    monitor.advance(count)
+        finally:
+            monitor.finish()
+        return machines
+
+    def _keep_machines(self, found: LinearFit, X: Matrix) -> None:
+        if self.kernel not in KEPT_KERNELS:
+            self._keep(found.weights, found.intercept, X)
+            return
+        support = np.flatnonzero(found.weights.any(axis=1))
+        self.landmarks_ = landmark_columns(self.kernel, X[support])
+        self.weights_ = np.ascontiguousarray(found.weights[support])
+        self.intercept_ = found.intercept
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+
+def normalised(machines: Sequence[Machine], F: Matrix, given: sp.csr_array) -> LinearFit:
+    """Bring each tag's scores to mean 0 and variance 1 over the training images.
+
+    A tag that no image has gets the lowest score of any tag on any of them, one that all have the highest.
+    """
+    W = np.stack([machine.weights for machine in machines], axis=1)
+    b = np.array([machine.bias for machine in machines])
+    n = F.shape[0]
+    sums, squares = np.zeros(len(b)), np.zeros(len(b))
+    low, high = np.full(len(b), np.inf), np.full(len(b), -np.inf)
+    for start in range(0, n, ROWS_AT_ONCE):
+        scores = np.asarray(F[start : start + ROWS_AT_ONCE] @ W)
+        sums += scores.sum(axis=0)
+        squares += np.square(scores).sum(axis=0)
+        low, high = np.minimum(low, scores.min(axis=0)), np.maximum(high, scores.max(axis=0))
+    means = sums / n
+    variances = squares / n - means**2
+    varies = variances > ROUNDING * np.maximum(squares / n, np.finfo(np.float64).tiny)
+    scales = np.sqrt(np.where(varies, variances, 1.0))
+    weights, intercept = W / scales, np.where(varies, -means / scales, 0.0)
+    counts = np.bincount(given.indices, minlength=len(b))
+    lowest, highest = ((low - means) / scales)[varies].min(initial=-1), ((high - means) / scales)[varies].max(initial=1)
+    intercept[counts == 0] = lowest
+    intercept[counts == n] = highest
+    return LinearFit(weights.astype(np.float32), intercept.astype(np.float32))
+
+
+def _one_over_mean(distances: Doubles) -> float:
+    """Give 1 / mean distance between different images."""
+    others = float(distances.sum() - np.trace(distances))
+    n = len(distances)
+    return n * (n - 1) / others if others > 0 else 1.0
+
+
+def _dense(matrix: Any) -> NDArray[np.float32]:
+    array: NDArray[np.float32] = matrix.toarray() if sp.issparse(matrix) else matrix
+    return array

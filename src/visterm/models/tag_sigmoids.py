@@ -1,0 +1,160 @@
+"""A sigmoid for each tag: weighted logistic regression on one variable, for all tags at once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Doubles = NDArray[np.float64]
+
+PRIOR = 0.01
+"""How firmly a tag holds to the sigmoid that fits all tags together, in tags given: what the rarest tags need."""
+
+LOOSE_PRIOR = 1e-6
+"""Keeps the common sigmoid finite where votes and tags agree without exception."""
+
+MAX_STEPS = 50
+MAX_HALVINGS = 30
+ENOUGH = 1e-9
+
+
+class Costs(NamedTuple):
+    """What a tag weighs in the likelihood.
+
+    Attributes
+    ----------
+    given, absent : float
+        Of one that an image has, and of one that it has not.
+    """
+
+    given: float
+    absent: float
+
+    @classmethod
+    def balanced(cls, tags: sp.csr_array) -> Self:
+        """Give one for each tag given, and costs of as much in sum for all others."""
+        n_absent = tags.shape[0] * tags.shape[1] - tags.nnz
+        return cls(1.0, tags.nnz / max(n_absent, 1))
+
+
+class Sigmoids(NamedTuple):
+    """Curves ``1 / (1 + exp(-scale v - offset))``.
+
+    Attributes
+    ----------
+    scale, offset : ndarray of float64, shape (n_tags,)
+    """
+
+    scale: Doubles
+    offset: Doubles
+
+    @classmethod
+    def flat(cls, n_tags: int) -> Self:
+        """Give curves that rank as the votes themselves do."""
+        return cls(np.ones(n_tags), np.zeros(n_tags))
+
+
+class _Cases(NamedTuple):
+    """Entries of images and tags that count one by one, and the weight of all others, which have no vote and no tag."""
+
+    votes: Doubles
+    signs: Doubles
+    weights: Doubles
+    tags: NDArray[np.int64]
+    rest: Doubles
+
+
+def fit_sigmoids(votes: sp.csr_array, tags: sp.csr_array, costs: Costs) -> Sigmoids:
+    """Find each tag's curve that makes tags most likely, by Newton's method in two variables.
+
+    Parameters
+    ----------
+    votes : csr_array, shape (n_images, n_tags)
+        Stored entries are the votes; elsewhere they are 0.
+    tags : csr_array, shape (n_images, n_tags)
+        Stored entries are the tags that images have.
+    costs : Costs
+
+    Returns
+    -------
+    Sigmoids
+        A weak prior holds each to the curve that fits all tags together.
+    """
+    cases = _cases(votes, tags, costs)
+    together = cases._replace(tags=np.zeros_like(cases.tags), rest=cases.rest.sum(keepdims=True))
+    common = _newton(together, np.zeros((1, 2)), LOOSE_PRIOR)
+    curves = _newton(cases, np.repeat(common, votes.shape[1], axis=0), PRIOR)
+    return Sigmoids(np.ascontiguousarray(curves[:, 0]), np.ascontiguousarray(curves[:, 1]))
+
+
+def _cases(votes: sp.csr_array, tags: sp.csr_array, costs: Costs) -> _Cases:
+    n, n_tags = votes.shape
+    found, has = votes.tocoo(), tags.tocoo()
+    keys = np.concatenate([c.coords[0].astype(np.int64) * n_tags + c.coords[1] for c in (found, has)])
+    places, inverse = np.unique(keys, return_inverse=True)
+    values: Doubles = np.bincount(inverse[: found.nnz], found.data, minlength=places.size).astype(np.float64)
+    given = np.bincount(inverse[found.nnz :], minlength=places.size) > 0
+    of_tag = places % n_tags
+    rest = costs.absent * (n - np.bincount(of_tag, minlength=n_tags))
+    weights = np.where(given, costs.given, costs.absent)
+    return _Cases(values, np.where(given, 1.0, -1.0), weights, of_tag, rest)
+
+
+def _newton(cases: _Cases, centre: Doubles, prior: float) -> Doubles:
+    """Give the curves (scale, offset) of smallest loss plus ``prior / 2`` times the square of the way to `centre`."""
+    curves = centre.copy()
+    losses = _losses(cases, curves, centre, prior)
+    for _ in range(MAX_STEPS):
+        step = _step(cases, curves, centre, prior)
+        size = np.ones(len(curves))
+        for _ in range(MAX_HALVINGS):
+            tried = curves + size[:, None] * step
+            reached = _losses(cases, tried, centre, prior)
+            worse = reached > losses
+            if not worse.any():
+                break
+            size[worse] /= 2
+        else:
+            tried[worse], reached[worse] = curves[worse], losses[worse]
+        gained = losses - reached
+        curves, losses = tried, reached
+        if (gained <= ENOUGH * (1 + losses)).all():
+            break
+    return curves
+
+
+def _losses(cases: _Cases, curves: Doubles, centre: Doubles, prior: float) -> Doubles:
+    scale, offset = curves[cases.tags].T
+    margins = cases.signs * (scale * cases.votes + offset)
+    each = np.bincount(cases.tags, cases.weights * np.logaddexp(0, -margins), minlength=len(curves))
+    rest = cases.rest * np.logaddexp(0, curves[:, 1])
+    total: Doubles = each + rest + prior / 2 * np.square(curves - centre).sum(axis=1)
+    return total
+
+
+def _step(cases: _Cases, curves: Doubles, centre: Doubles, prior: float) -> Doubles:
+    scale, offset = curves[cases.tags].T
+    chances = _logistic(scale * cases.votes + offset)
+    errors = cases.weights * (chances - (cases.signs > 0))
+    bends = cases.weights * chances * (1 - chances)
+    rest = _logistic(curves[:, 1])
+
+    def total(values: Doubles) -> Doubles:
+        sums: Doubles = np.bincount(cases.tags, values, minlength=len(curves)).astype(np.float64)
+        return sums
+
+    down = np.stack([total(errors * cases.votes), total(errors) + cases.rest * rest], axis=1)
+    down += prior * (curves - centre)
+    a = total(bends * cases.votes**2) + prior
+    b = total(bends * cases.votes)
+    c = total(bends) + cases.rest * rest * (1 - rest) + prior
+    determinant = a * c - b * b
+    return -np.stack([c * down[:, 0] - b * down[:, 1], a * down[:, 1] - b * down[:, 0]], axis=1) / determinant[:, None]
+
+
+def _logistic(values: Doubles) -> Doubles:
+    shares: Doubles = np.exp(-np.logaddexp(0, -values))
+    return shares
