@@ -18,6 +18,7 @@ MODELS = Registry(
             "auc_embedding", "visterm.models.auc_embedding:AucEmbedding", "joint embedding, all places equal", WSABIE
         ),
         Entry("owpc_sgd", "visterm.models.owpc_sgd:OwpcSgd", "joint embedding, WARP's loss with exact ranks", WSABIE),
+        Entry("pamir", "visterm.models.pamir:Pamir", "one linear scorer a word, trained on queries of several", PAMIR),
         Entry("pamir_ia", "visterm.models.pamir_ia:PamirIa", "one linear scorer a tag, ranked pair by pair", PAMIR),
         Entry(
             "one_vs_rest", "visterm.models.one_vs_rest:OneVsRest", "one linear classifier a tag, large margin", WSABIE

@@ -29,7 +29,7 @@ class Queries:
     Attributes
     ----------
     words : csr_array of float32, shape (n_queries, n_tags)
-        1 where the query has the word; -1 where it asks for images without.
+        1 where the query has the word, -1 where it asks for images without; or weights of these signs.
     relevant : csr_array of float32, shape (n_queries, n_images)
         Above 0 where the image is relevant, as relevant as the number says.
 

@@ -49,6 +49,12 @@ class Ranks:
         """Hits over the relevant entries."""
         return ratio(self.hits(k), self.n_relevant)
 
+    def r_precision(self) -> NDArray[np.float64]:
+        """Share of relevant ones among as many first entries as are relevant: the break-even point, for both agree."""
+        n_relevant = self.n_relevant
+        inside = self.lists[self.ranks <= n_relevant[self.lists]]
+        return ratio(np.bincount(inside, minlength=self.n_lists), n_relevant)
+
     def f1(self, k: int) -> NDArray[np.float64]:
         """Harmonic mean of precision and recall at k: 2 hits / (k + relevant entries); 0 without hits."""
         n_relevant = self.n_relevant

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +21,8 @@ from visterm.core.products import top_k_products
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
+
+Learn: TypeAlias = Callable[[Matrix, sp.csr_array, np.random.Generator, "tuple[Matrix, sp.csr_array] | None"], None]
 
 MAX_SCORE_BYTES = 2**31
 BLOCK_BYTES = 2**25
@@ -79,23 +81,8 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         DivergedError
             If training ends in infinity or NaN.
         """
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)
-        X = self._check_features(identity_rows(count_rows(Y)) if X is None else X, reset=True)
-        Y = check_tags(Y, X.shape[0])
-        if is_identity(X):
-            self.by_number_ = True
-        if valid is not None:
-            X_valid = self._check_features(valid[0])
-            valid = X_valid, check_tags(valid[1], X_valid.shape[0])
-            if valid[1].shape[1] != Y.shape[1]:
-                raise ShapeError(f"The validation Y has {valid[1].shape[1]} tags, the training Y {Y.shape[1]}.")
-        self.n_tags_ = Y.shape[1]
-        rng = as_generator(getattr(self, "random_state", None))
-        with self._no_number_held_out():
-            self._fit_monitored(X, Y, rng, valid, monitor or SILENT)
-        self._refuse_non_finite()
-        return self
+        told = monitor or SILENT
+        return self._fit_by(X, Y, valid, lambda X, Y, rng, valid: self._fit_monitored(X, Y, rng, valid, told))
 
     def image_rows(self, X: Any) -> Matrix:
         """Give U, the rows that a catalogue stores: float32 array or CSR, shape (n_images, width)."""
@@ -187,6 +174,26 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> None:
         """Learn with validation rows and progress: for models that go through the data many times."""
         self._fit(X, Y, rng)
+
+    def _fit_by(self, X: Any, Y: Any, valid: tuple[Any, Any] | None, learn: Learn) -> Self:
+        """Forget, check, learn and refuse what is not finite: `fit`, for models that learn from more than `Y` too."""
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+        X = self._check_features(identity_rows(count_rows(Y)) if X is None else X, reset=True)
+        Y = check_tags(Y, X.shape[0])
+        if is_identity(X):
+            self.by_number_ = True
+        if valid is not None:
+            X_valid = self._check_features(valid[0])
+            valid = X_valid, check_tags(valid[1], X_valid.shape[0])
+            if valid[1].shape[1] != Y.shape[1]:
+                raise ShapeError(f"The validation Y has {valid[1].shape[1]} tags, the training Y {Y.shape[1]}.")
+        self.n_tags_ = Y.shape[1]
+        rng = as_generator(getattr(self, "random_state", None))
+        with self._no_number_held_out():
+            learn(X, Y, rng, valid)
+        self._refuse_non_finite()
+        return self
 
     def _tag_rows(self) -> Matrix | None:
         """Give V, or None where it is the identity."""

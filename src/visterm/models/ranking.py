@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from typing import Any, Protocol, Self
+from collections.abc import Callable
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.checks import all_finite, as_generator, check_count, check_number, check_tags
@@ -26,6 +28,10 @@ from visterm.models.stopping import BestWeights, hold_out
 
 Validation = tuple[Matrix, sp.csr_array]
 Weights = tuple[Floats, ...]
+Measure: TypeAlias = Callable[[], float]
+Images: TypeAlias = NDArray[np.int64]
+
+Judged = TypeVar("Judged")
 
 MIX_ROWS = 4096
 """Rows of weights that one thread averages at a time."""
@@ -36,6 +42,10 @@ class Training(Protocol):
 
     def run_epoch(self, rate: float) -> EpochSums:
         """Visit every example once, with steps of this size."""
+
+
+Begin: TypeAlias = Callable[[Weights, Team], Training]
+"""Begins a training that changes the given weights."""
 
 
 class RankingAnnotator(Annotator):
@@ -100,7 +110,7 @@ class RankingAnnotator(Annotator):
             raise ShapeError(
                 f"Y has {Y.shape[1]} tags, but this model knows {self.n_tags_}. Bring new tags with add_tags(X, Y_new)."
             )
-        own = _own_tags(Y)
+        own = own_tags(Y)
         n_before = self.n_epochs_ if known else 0
         rng = np.random.default_rng([int(as_generator(self.random_state).integers(2**63)), n_before])
         if not known:
@@ -140,7 +150,7 @@ class RankingAnnotator(Annotator):
         """
         check_is_fitted(self)
         X = self._check_features(X)
-        own = _own_tags(check_tags(Y_new, X.shape[0]))
+        own = own_tags(check_tags(Y_new, X.shape[0]))
         rng = as_generator(self.random_state)
         with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
             rows = learn_new_tags(self._image_rows(X), self.tag_rows_, own, rng, team)
@@ -185,35 +195,56 @@ class RankingAnnotator(Annotator):
         self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, monitor: Progress
     ) -> None:
         self._check_settings()
-        own = _own_tags(Y)
+        own = own_tags(Y)
         if own.nnz == 0:
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         self._scale_features(X)
-        self.n_held_out_ = 0
-        if valid is not None:
-            self._train(X, own, rng, _judged(*valid), self.epochs, monitor)
-            return
-        trained, held = hold_out(X.shape[0], self.valid_share, rng)
-        if held.size == 0:
-            self._train(X, own, rng, None, self.epochs, monitor)
-            return
+
+        def train(images: Images | None, judged: Validation | None, epochs: int) -> None:
+            features, tags = (X, own) if images is None else (X[images], own[images])
+
+            def begin(weights: Weights, team: Team) -> Training:
+                return self._training(features, tags, weights, rng, team, True)
+
+            self._train(self._start(X, own.shape[1], rng), begin, self._measure(judged), epochs, monitor)
+
+        if valid is None:
+            self._train_twice(X.shape[0], rng, lambda held: (X[held], Y[held]), train)
+        else:
+            self.n_held_out_ = 0
+            train(None, valid, self.epochs)
+
+    def _train_twice(
+        self,
+        n_images: int,
+        rng: np.random.Generator,
+        judge: Callable[[Images], Judged],
+        train: Callable[[Images | None, Judged | None, int], None],
+    ) -> None:
+        """Train on some images and stop by those held out, then on all for as many epochs as were best.
+
+        Parameters
+        ----------
+        n_images : int
+        rng : Generator
+            Of the choice of images.
+        judge : callable
+            Makes of the images held out what `train` stops by.
+        train : callable
+            Takes the images to learn from (None: all), what to stop by (None: nothing) and how many epochs at most.
+        """
+        trained, held = hold_out(n_images, self.valid_share, rng)
         self.n_held_out_ = held.size
-        self._train(X[trained], own[trained], rng, _judged(X[held], Y[held]), self.epochs, monitor)
+        if held.size == 0:
+            train(None, None, self.epochs)
+            return
+        train(trained, judge(held), self.epochs)
         history = self.history_
-        self._train(X, own, rng, None, self.n_epochs_, monitor)
+        train(None, None, self.n_epochs_)
         self.history_ = history
 
-    def _train(
-        self,
-        X: Matrix,
-        own: sp.csr_array,
-        rng: np.random.Generator,
-        judged: Validation | None,
-        epochs: int,
-        monitor: Progress,
-    ) -> None:
-        """Run epochs until the measure on the judged images no longer improves, and keep the best weights."""
-        weights = self._start(X, own.shape[1], rng)
+    def _train(self, weights: Weights, begin: Begin, measure: Measure | None, epochs: int, monitor: Progress) -> None:
+        """Run epochs from these weights until the measure no longer improves, and keep the best weights."""
         means = tuple(array.copy() for array in weights)
         best = BestWeights(self.patience)
         self.history_ = []
@@ -221,7 +252,7 @@ class RankingAnnotator(Annotator):
         monitor.start("train", epochs)
         try:
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                training = self._training(X, own, weights, rng, team, True)
+                training = begin(weights, team)
                 for epoch in range(1, epochs + 1):
                     start = time.perf_counter()
                     sums = training.run_epoch(self._rate() * rate_factor(self.schedule, epoch, self.epochs))
@@ -229,7 +260,7 @@ class RankingAnnotator(Annotator):
                     self._publish(*means)
                     if not finite:
                         self._refuse_non_finite()
-                    found = None if judged is None else self._measure(judged)
+                    found = None if measure is None else measure()
                     self.history_.append(_entry(epoch, sums, found, start))
                     monitor.advance(1, f"loss {sums.loss:.3f}" if found is None else f"MAP {found:.3f}")
                     if found is not None:
@@ -242,9 +273,16 @@ class RankingAnnotator(Annotator):
         if best.weights:
             self._publish(*best.weights)
 
-    def _measure(self, judged: Validation) -> float:
+    def _measure(self, judged: Validation | None) -> Measure | None:
+        """Give what measures the weights as they are on validation images; None where none has a tag."""
+        if judged is None:
+            return None
         X, Y = judged
-        return float(np.nanmean(average_precisions(self.score_blocks(X), Y)))
+        rows = np.flatnonzero(np.diff(sp.csr_array(Y > 0).indptr))
+        if rows.size == 0:
+            return None
+        X, Y = X[rows], Y[rows]
+        return lambda: float(np.nanmean(average_precisions(self.score_blocks(X), Y)))
 
     def _check_settings(self) -> None:
         for name in ("epochs", "average", "patience"):
@@ -253,7 +291,8 @@ class RankingAnnotator(Annotator):
         rate_factor(self.schedule, 1, self.epochs)
 
 
-def _own_tags(Y: sp.csr_array) -> sp.csr_array:
+def own_tags(Y: sp.csr_array) -> sp.csr_array:
+    """Give the tags that images have, as ones."""
     return sp.csr_array(Y > 0, dtype=np.float32)
 
 
@@ -280,9 +319,3 @@ def _entry(epoch: int, sums: EpochSums, found: float | None, start: float) -> di
         "violated": sums.violated,
         "seconds": time.perf_counter() - start,
     }
-
-
-def _judged(X: Matrix, Y: sp.csr_array) -> Validation | None:
-    """Keep the validation images that have a tag; None where there are none."""
-    rows = np.flatnonzero(np.diff(sp.csr_array(Y > 0).indptr))
-    return (X[rows], Y[rows]) if rows.size else None

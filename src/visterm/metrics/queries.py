@@ -1,0 +1,109 @@
+"""Measures of search by several words: AvgP, BEP and P10 of each query, and the kinds of queries they are told for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import as_csr
+from visterm.core.errors import DataError, ShapeError
+from visterm.metrics.blocks import Block, Scores
+from visterm.metrics.ranks import Ranks
+from visterm.metrics.retrieval import rank_images
+
+EASY_FROM = 3
+"""Relevant images from which on a query is easy (PAMIR, Table X)."""
+
+BLOCK_BYTES = 2**25
+
+
+def rank_queries(scores: Scores, Q: Any, R: Any, *, exclude: Any = None) -> Ranks:
+    """Rank the relevant images of each query by ``Σ weight of word · score of the image for the word``.
+
+    Parameters
+    ----------
+    scores : ndarray (n_images, n_tags), or callable that gives blocks (slice of images, array)
+        Of the images for each tag; higher is better.
+    Q : array-like or sparse, shape (n_queries, n_tags)
+        Weights of the words.
+    R : array-like or sparse, shape (n_queries, n_images)
+        Above 0: relevant.
+    exclude : array-like or sparse, shape (n_queries, n_images), optional
+        Not 0: the image is left out of the ranking of this query.
+
+    Returns
+    -------
+    Ranks
+        Its lists are the queries; ties are broken by the smaller image number.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit.
+    DataError
+        If a score is NaN or infinite, or there are no queries.
+    """
+    Q, R = as_csr(Q), as_csr(R)
+    if Q.shape[0] == 0:
+        raise DataError("There are no queries to rank images for. Pass one or more.")
+    if Q.shape[0] != R.shape[0]:
+        raise ShapeError(f"Q has {Q.shape[0]} queries, but R {R.shape[0]}; expected a row of each for every query.")
+    hidden = None if exclude is None else sp.csr_array(as_csr(exclude).T)
+    return rank_images(partial(_query_blocks, scores, Q), sp.csr_array(R.T), exclude=hidden)
+
+
+def measure_queries(ranks: Ranks) -> dict[str, NDArray[np.float64]]:
+    """Give the measures that the PAMIR paper reports, query by query (section V-A), NaN where nothing is relevant.
+
+    Returns
+    -------
+    dict of str to ndarray of float64, shape (n_queries,)
+        ``AvgP``, average precision; ``BEP``, precision among as many images as are relevant; ``P10``, precision among
+        the first ten.
+    """
+    return {"AvgP": ranks.average_precision(), "BEP": ranks.r_precision(), "P10": ranks.precision(10)}
+
+
+def kinds_of_queries(
+    n_words: NDArray[np.int64], n_relevant: NDArray[np.int64], seen: NDArray[np.bool_] | None = None
+) -> dict[str, NDArray[np.bool_]]:
+    """Say which queries are of which kind (PAMIR, Tables X, XI and XII).
+
+    Parameters
+    ----------
+    n_words, n_relevant : ndarray of int64, shape (n_queries,)
+    seen : ndarray of bool, shape (n_queries,), optional
+        Whether an image that was learned from is relevant to the query too.
+
+    Returns
+    -------
+    dict of str to ndarray of bool, shape (n_queries,)
+        ``all``; ``easy`` (3 or more relevant images) and ``difficult`` (fewer); ``one word`` and ``several words``;
+        with `seen` also ``seen`` and ``test only``. Kinds without a query are there too.
+    """
+    kinds = {
+        "all": np.ones(n_words.size, np.bool_),
+        "easy": n_relevant >= EASY_FROM,
+        "difficult": n_relevant < EASY_FROM,
+        "one word": n_words == 1,
+        "several words": n_words > 1,
+    }
+    return kinds if seen is None else {**kinds, "seen": seen, "test only": ~seen}
+
+
+def _query_blocks(scores: Scores, Q: sp.csr_array) -> Iterator[Block]:
+    """Turn the scores of images for tags into those for queries, no more than 32 MiB at a time."""
+    given: Any = [(slice(0, len(scores)), scores)] if isinstance(scores, np.ndarray) else scores
+    step = max(1, BLOCK_BYTES // (4 * max(1, Q.shape[0])))
+    for rows, block in given() if callable(given) else given:
+        if block.shape[1] != Q.shape[1]:
+            raise ShapeError(f"The scores are those of {block.shape[1]} tags, but Q has {Q.shape[1]} columns.")
+        for start in range(0, len(block), step):
+            part = block[start : start + step]
+            first = rows.start + start
+            yield slice(first, first + len(part)), np.ascontiguousarray((Q @ part.T).T)

@@ -1,0 +1,258 @@
+"""PAMIR: a linear scorer a word, trained on queries of several words so that relevant images rank above others."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from visterm.core.checks import as_csr, check_count, check_tags
+from visterm.core.errors import DataError, ShapeError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.query_weights import inverse_frequencies, weigh_words
+from visterm.core.threads import Team
+from visterm.core.types import Matrix, RandomState
+from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
+from visterm.metrics.queries import rank_queries
+from visterm.models.feature_steps import Floats
+from visterm.models.intercepts import keep_means, set_intercepts
+from visterm.models.linear_ranking import LinearRanker, check_aggressiveness
+from visterm.models.ranking import Images, Measure, Training, Validation, Weights, own_tags
+from visterm.models.triplet_training import TripletTraining
+
+
+class Judged(NamedTuple):
+    """Images, and queries with what is relevant among these images."""
+
+    X: Matrix
+    queries: Queries
+
+
+class Pamir(LinearRanker):
+    """One weight vector a word, trained on queries so that the images relevant to a query score above the others.
+
+    A query is a row of weights of its words, an image p is mapped to text by ``f(p) = (w_1 · p, ..., w_T · p)``, and
+    the score is ``q · f(p)``. Triplets are drawn: a query, an image p+ that is relevant to it, and one, p-, that is
+    not. Where the loss ``l = |1 - q · f(p+) + q · f(p-)|₊`` is above 0, the smallest step that would bring it to 0 is
+    made, but none longer than `aggressiveness`: ``w_t += τ q_t (p+ - p-)`` for the words t of the query. An epoch is as
+    many triplets as there are pairs of a query and an image relevant to it; epochs end when the mean average precision
+    over the queries of validation images no longer rises.
+
+    `fit` makes the queries from the tags (every set of up to `max_words` tags that an image has, weighed by idf);
+    `fit_queries` takes them as they are. The order of images does not depend on the bias of a tag; it is set last, so
+    that tags can be compared within an image: a tag's scores are its log odds, on average right on training images.
+
+    Each step sees the weights that the one before has left, so there is nothing to share among threads: `n_jobs` counts
+    only in annotating.
+
+    Parameters
+    ----------
+    aggressiveness : float
+        Longest step (c), for features of mean length 1. More follows each triplet farther.
+    max_words : int or None
+        Words of the queries that `fit` makes, at most; None: as many as an image has tags (as in the paper).
+    max_subsets : int
+        Past so many sets of two or more tags, counted image by image, `fit` draws a sample of them.
+    epochs : int
+        At most so many.
+    average : int
+        The weights are the mean over about so many of the last epochs; 1: the last ones alone (as in the paper).
+    row_length, patience, valid_share, schedule, n_jobs, random_state
+        As in `EmbeddingRanker`; the schedule is that of `aggressiveness`.
+
+    Attributes
+    ----------
+    n_queries_ : int
+        Queries that it was fitted on.
+
+    References
+    ----------
+    Grangier, Bengio: A discriminative kernel-based model to rank images from text queries. PAMI 30, 2008; sections
+    III-B to III-D, IV-A and V-A.
+    """
+
+    test_params: ClassVar[dict[str, Any]] = {"epochs": 20}
+
+    n_queries_: int
+
+    def __init__(
+        self,
+        *,
+        aggressiveness: float = 0.1,
+        max_words: int | None = 3,
+        max_subsets: int = MAX_SUBSETS,
+        row_length: float = 1.0,
+        epochs: int = 100,
+        average: int = 20,
+        patience: int = 10,
+        valid_share: float = 0.1,
+        schedule: str = "constant",
+        n_jobs: int | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.aggressiveness = aggressiveness
+        self.max_words = max_words
+        self.max_subsets = max_subsets
+        self.row_length = row_length
+        self.epochs = epochs
+        self.average = average
+        self.patience = patience
+        self.valid_share = valid_share
+        self.schedule = schedule
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit_queries(
+        self,
+        X: Any,
+        Q: Any,
+        R: Any,
+        *,
+        valid: tuple[Any, Any, Any] | None = None,
+        monitor: Progress | None = None,
+    ) -> Self:
+        """Learn from queries and the images judged relevant to them; forgets what was learned before.
+
+        An image relevant to a query counts as having its words where the bias of a tag is set.
+
+        Parameters
+        ----------
+        X : array-like or sparse, shape (n_images, n_features), or None
+            Image features. None: images known only by number.
+        Q : array-like or sparse, shape (n_queries, n_tags)
+            Weights of the words, as `visterm.core.query_weights.weigh_words` gives them; below 0: not wanted.
+        R : array-like or sparse, shape (n_queries, n_images)
+            Above 0: relevant. All other images count as not relevant.
+        valid : tuple (X, Q, R), optional
+            Validation images and queries, to stop by. Without them a share of the images is held out.
+        monitor : Progress, optional
+            Told of each epoch.
+
+        Returns
+        -------
+        Pamir
+            The model itself.
+
+        Raises
+        ------
+        ShapeError
+            If the shapes do not fit.
+        DataError
+            If no query has a relevant image, or something is not finite.
+        DivergedError
+            If training ends in infinity or NaN.
+        """
+        asked = _checked(Q, R, X)
+        tagged = as_csr(sp.csr_array(asked.relevant.T) @ (asked.words > 0).astype(np.float32))
+
+        def learn(X: Matrix, Y: sp.csr_array, rng: np.random.Generator, _: Validation | None) -> None:
+            self._check_settings()
+            judged = None
+            if valid is not None:
+                X_valid = self._check_features(valid[0])
+                judged = Judged(X_valid, _checked(valid[1], valid[2], X_valid))
+            self._learn(X, own_tags(Y), asked, rng, judged, monitor or SILENT)
+
+        return self._fit_by(X, tagged, None, learn)
+
+    def partial_fit(self, X: Any, Y: Any, *, images: bool = True) -> Self:
+        """Go once over triplets of more images and their tags, as `fit` makes them of its own.
+
+        Parameters and errors are those of `RankingAnnotator.partial_fit`. The mean score of each tag over these images
+        stays as it was, so that few images do not change how readily a tag is given.
+        """
+        before = self.tag_rows_ if hasattr(self, "tag_rows_") else None
+        super().partial_fit(X, Y, images=images)
+        X = self._check_features(X)
+        if before is None:
+            set_intercepts(self.tag_rows_, X, own_tags(check_tags(Y, X.shape[0])))
+        else:
+            keep_means(self.tag_rows_, before, X)
+        return self
+
+    def _fit_monitored(
+        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, monitor: Progress
+    ) -> None:
+        self._check_settings()
+        own = own_tags(Y)
+        idf = _idf(own)
+        judged = None if valid is None else Judged(valid[0], self._queries_of(own_tags(valid[1]), idf, rng))
+        self._learn(X, own, self._queries_of(own, idf, rng), rng, judged, monitor)
+
+    def _learn(
+        self,
+        X: Matrix,
+        own: sp.csr_array,
+        asked: Queries,
+        rng: np.random.Generator,
+        judged: Judged | None,
+        monitor: Progress,
+    ) -> None:
+        """Learn the weights from queries, then the bias from the tags that images have."""
+        if asked.relevant.nnz == 0:
+            raise DataError("No image is relevant to a query, or has a tag (above 0), so there is nothing to learn.")
+        self._scale_features(X)
+        self.n_queries_ = len(asked)
+
+        def train(images: Images | None, judged: Judged | None, epochs: int) -> None:
+            features, queries = (X, asked) if images is None else (X[images], asked.among(images))
+
+            def begin(weights: Weights, team: Team) -> Training:
+                return TripletTraining(self._scaled(features), queries.words, queries.relevant, weights[0], rng=rng)
+
+            self._train(self._start(X, own.shape[1], rng), begin, self._average_precision(judged), epochs, monitor)
+
+        if judged is None:
+            self._train_twice(X.shape[0], rng, lambda held: Judged(X[held], asked.among(held)), train)
+        else:
+            self.n_held_out_ = 0
+            train(None, judged, self.epochs)
+        set_intercepts(self.tag_rows_, X, own)
+
+    def _average_precision(self, judged: Judged | None) -> Measure | None:
+        """Give what measures the weights as they are on validation queries; None where there are none."""
+        if judged is None or len(judged.queries) == 0:
+            return None
+        X, queries = judged
+        return lambda: float(
+            rank_queries(lambda: self.score_blocks(X), queries.words, queries.relevant).average_precision().mean()
+        )
+
+    def _queries_of(self, own: sp.csr_array, idf: Floats, rng: np.random.Generator) -> Queries:
+        made = queries_of_tags(own, max_words=self.max_words, max_subsets=self.max_subsets, random_state=rng)
+        return Queries(weigh_words(made.words, idf), made.relevant)
+
+    def _rate(self) -> float:
+        return self.aggressiveness
+
+    def _training(
+        self, X: Matrix, own: sp.csr_array, weights: Weights, rng: np.random.Generator, team: Team, images: bool
+    ) -> Training:
+        made = self._queries_of(own, _idf(own), rng)
+        return TripletTraining(self._scaled(X), made.words, made.relevant, weights[0], rng=rng)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        check_aggressiveness(self)
+        if self.max_words is not None:
+            check_count(self.max_words, "max_words", "or None for as many as an image has")
+        check_count(self.max_subsets, "max_subsets")
+
+
+def _idf(own: sp.csr_array) -> Floats:
+    """Give the inverse frequencies of tags among the captions of images."""
+    return inverse_frequencies(np.bincount(own.indices, minlength=own.shape[1]), own.shape[0])
+
+
+def _checked(Q: Any, R: Any, X: Any) -> Queries:
+    """Check weights of words and relevant images against each other and against the images."""
+    weights, relevant = as_csr(Q), as_csr(R)
+    relevant = as_csr(relevant.multiply(relevant > 0))
+    for name, matrix in (("Q", weights), ("R", relevant)):
+        if not np.isfinite(matrix.data).all():
+            raise DataError(f"{name} contains NaN or infinity; expected finite numbers.")
+    n_images = relevant.shape[1] if X is None else X.shape[0] if hasattr(X, "shape") else len(X)
+    if relevant.shape[1] != n_images:
+        raise ShapeError(f"R judges {relevant.shape[1]} images, but X has {n_images}; expected a column an image.")
+    return Queries(weights, relevant)

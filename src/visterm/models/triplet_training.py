@@ -1,0 +1,67 @@
+"""Epochs over triplets (query, relevant image, other image), drawn one after the other, by passive-aggressive steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from visterm.core.checks import as_csr
+from visterm.core.types import Matrix
+from visterm.kernels.triplets import rank_triplets
+from visterm.models.feature_steps import Floats
+from visterm.models.new_tags import image_rows
+from visterm.models.pair_training import EpochSums
+
+
+class TripletTraining:
+    """The state of one training on queries: what is relevant, and weights.
+
+    Queries without words, and those to which no image or every image is relevant, are left out: they order nothing.
+
+    Parameters
+    ----------
+    X : array or CSR of float32, shape (n_images, width)
+        Features with whatever constant column stands for the bias, which never moves: it is in both images.
+    weights : csr_array of float32, shape (n_queries, n_words)
+        Weights of the words.
+    relevant : csr_array, shape (n_queries, n_images)
+        Stored entries say which images are relevant; canonical.
+    tag_rows : ndarray of float32, shape (n_words, width)
+        Changed in place.
+    rng : Generator
+        For the key of the draws.
+
+    Attributes
+    ----------
+    n_pairs : int
+        Pairs of a query that is used and an image relevant to it: the triplets of an epoch.
+    """
+
+    def __init__(
+        self, X: Matrix, weights: sp.csr_array, relevant: sp.csr_array, tag_rows: Floats, *, rng: np.random.Generator
+    ) -> None:
+        n_relevant = np.diff(relevant.indptr)
+        used = np.flatnonzero((n_relevant > 0) & (n_relevant < X.shape[0]) & (np.diff(weights.indptr) > 0))
+        weights, relevant = as_csr(weights[used]), as_csr(relevant[used])
+        self._queries = weights.indptr.astype(np.int64), weights.indices, weights.data
+        self._relevant = relevant.indptr.astype(np.int64), relevant.indices
+        self._rows, self._n_images, self._W = image_rows(X), X.shape[0], tag_rows
+        self._scratch = np.zeros(tag_rows.shape[1], np.float32)
+        self.n_pairs = int(relevant.nnz)
+        self._seed = int(rng.integers(2**62))
+        self._epoch = 0
+
+    def run_epoch(self, rate: float) -> EpochSums:
+        """Draw as many triplets as there are pairs of query and relevant image; `rate` is the longest step."""
+        loss, n_moved = self.run(self.n_pairs, rate)
+        n = max(1, self.n_pairs)
+        return EpochSums(loss / n, 1.0, n_moved / n)
+
+    def run(self, n_steps: int, rate: float) -> tuple[float, int]:
+        """Draw so many triplets; give the sum of their losses and how many made a step."""
+        loss, n_moved = rank_triplets(
+            n_steps, *self._queries, *self._relevant, self._rows, self._n_images, rate, self._seed, self._epoch,
+            self._W, self._scratch,
+        )  # fmt: skip
+        self._epoch += 1
+        return float(loss), int(n_moved)
