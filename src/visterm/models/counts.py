@@ -1,0 +1,98 @@
+"""Images as counts of visterms, captions as counts of tags: what generative models of words are fitted to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import Tags
+
+from visterm.core.checks import check_number
+from visterm.core.errors import DataError
+from visterm.core.types import Matrix
+from visterm.models.base import Annotator
+
+Counts = Any
+"""Array or CSR of float64, shape (n_images, n_features), nothing below 0."""
+
+
+class CountingAnnotator(Annotator):
+    """An annotator whose features are counts, 0 or more; scikit-learn is told so."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        return tags
+
+
+def as_counts(X: Matrix, length: float | None = None) -> Counts:
+    """Give features as counts, in float64.
+
+    Parameters
+    ----------
+    X : array or CSR of float32, shape (n_images, n_features)
+        Whole numbers or not: a visterm of weight 0.3 counts as 0.3 of one.
+    length : float, optional
+        Every image is scaled to so many visterms; one without any stays empty. None: the features as they are.
+
+    Returns
+    -------
+    array or CSR of float64, shape (n_images, n_features)
+        Of the kind of `X`.
+
+    Raises
+    ------
+    DataError
+        If a feature is below 0.
+    """
+    values: Any = X.data if sp.issparse(X) else X
+    if values.min(initial=0) < 0:
+        raise DataError(
+            f"Negative values in data passed as X: the lowest is {values.min():g}. This model takes features as counts "
+            "of visterms, 0 or more. Encode with visterms or histograms, or take a model of any features (mbrm, knn)."
+        )
+    counts: Counts = X.astype(np.float64)
+    return counts if length is None else scale_rows(counts, length)
+
+
+def count_tags(Y: sp.csr_array) -> tuple[NDArray[np.int64], sp.csr_array]:
+    """Give the images that have a tag, and their tags as counts of 1; the others know nothing of tags.
+
+    Returns
+    -------
+    rows : ndarray of int64, shape (n_tagged,)
+        Rows of `Y`.
+    tags : csr_array of float64, shape (n_tagged, n_tags)
+
+    Raises
+    ------
+    DataError
+        If no image has one.
+    """
+    given = sp.csr_array(Y > 0, dtype=np.float64)
+    rows = np.flatnonzero(np.diff(given.indptr))
+    if rows.size == 0:
+        raise DataError(
+            f"No image has a tag (n_samples={Y.shape[0]}, and Y has no value above 0), so there is nothing to learn."
+        )
+    return rows, given[rows]
+
+
+def scale_rows(counts: Counts, length: float = 1.0) -> Counts:
+    """Scale each row to the sum `length`: with 1, frequencies within the image. Rows of zeros stay."""
+    sums = row_sums(counts)
+    factors = np.divide(length, sums, out=np.zeros_like(sums), where=sums > 0)
+    return sp.csr_array(sp.diags_array(factors) @ counts) if sp.issparse(counts) else counts * factors[:, None]
+
+
+def row_sums(counts: Counts) -> NDArray[np.float64]:
+    """Add up each row."""
+    return np.asarray(counts.sum(axis=1), np.float64).ravel()
+
+
+def check_length(length: Any) -> None:
+    """Refuse a `length` that is neither None nor a number above 0."""
+    if length is not None:
+        check_number(length, "length", above=0, otherwise="or None to take the features as they are")
