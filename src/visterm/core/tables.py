@@ -8,6 +8,10 @@ WSABIE = "Weston, Bengio, Usunier 2010"
 PAMIR = "Grangier, Bengio 2008"
 OBJECTS_AND_PARTS = "Mesnil, Bordes, Weston, Chechik, Bengio 2014"
 VSE_ENS = "Guo, Zhai, Yuan, Liu, Wang 2018"
+CMRM = "Jeon, Lavrenko, Manmatha 2003"
+MBRM = "Feng, Manmatha, Lavrenko 2004"
+CMTT = "Pan, Yang, Duygulu, Faloutsos 2004"
+PLSA = "Monay, Gatica-Perez 2004"
 
 MODELS = Registry(
     "model",
@@ -33,6 +37,10 @@ MODELS = Registry(
             "neighbours within a leaf of a random-projection tree: faster than knn, finds fewer",
             WSABIE,
         ),
+        Entry("cmrm", "visterm.models.cmrm:Cmrm", "tags of training images that would give the same visterms", CMRM),
+        Entry("mbrm", "visterm.models.mbrm:Mbrm", "tags of training images by the density of their features", MBRM),
+        Entry("cmtt", "visterm.models.cmtt:Cmtt", "visterms translated into tags, by cosines of their uses", CMTT),
+        Entry("plsa", "visterm.models.plsa:Plsa", "aspects that explain captions, found again in visterms", PLSA),
         Entry("ensemble", "visterm.models.ensemble:Ensemble", "weighted sum of models that you name", WSABIE),
         Entry("prior", "visterm.models.prior:Prior", "the most frequent tags, whatever the image", learns=False),
     ],
