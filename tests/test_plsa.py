@@ -115,8 +115,8 @@ def test_visterms_of_no_training_image_say_nothing(planted):
 
 def test_progress_tells_of_both_steps(planted):
     class Heard:
-        tasks: list = []
-        steps = 0
+        def __init__(self):
+            self.tasks, self.steps = [], 0
 
         def start(self, task, total=None):
             self.tasks.append((task, total))

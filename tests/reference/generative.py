@@ -46,7 +46,7 @@ def mean_squared_distance(X, regions):
 
 def cmtt_table(X, Y, rank, normalize, idf):
     """P(t|v) as (n_tags, n_features), from the singular values of the whole matrix M."""
-    n_images, n_tags = Y.shape
+    n_tags = Y.shape[1]
     M = np.hstack([_weighted(Y, True), _weighted(X, idf)])
     left, lengths, right = np.linalg.svd(M, full_matrices=False)
     M = (left[:, :rank] * lengths[:rank]) @ right[:rank]
