@@ -12,6 +12,10 @@ CMRM = "Jeon, Lavrenko, Manmatha 2003"
 MBRM = "Feng, Manmatha, Lavrenko 2004"
 CMTT = "Pan, Yang, Duygulu, Faloutsos 2004"
 PLSA = "Monay, Gatica-Perez 2004"
+JEC = "Makadia, Pavlovic, Kumar 2008"
+TAGPROP = "Guillaumin, Mensink, Verbeek, Schmid 2009"
+TWO_PASS_KNN = "Verma, Jawahar 2012"
+FASTTAG = "Chen, Zheng, Weinberger 2013"
 
 MODELS = Registry(
     "model",
@@ -37,6 +41,16 @@ MODELS = Registry(
             "neighbours within a leaf of a random-projection tree: faster than knn, finds fewer",
             WSABIE,
         ),
+        Entry("jec", "visterm.models.jec:Jec", "tags of the nearest images, by several scaled distances", JEC),
+        Entry(
+            "tagprop", "visterm.models.tagprop:TagProp", "neighbours vote by learned weights, rare tags lifted", TAGPROP
+        ),
+        Entry(
+            "two_pass_knn", "visterm.models.two_pass_knn:TwoPassKnn", "each tag's own nearest images vote", TWO_PASS_KNN
+        ),
+        Entry("fasttag", "visterm.models.fasttag:FastTag", "linear scorers of tag lists completed by a map", FASTTAG),
+        Entry("least_squares", "visterm.models.unpenalised:LeastSquares", "ridge without its penalty"),
+        Entry("svm", "visterm.models.svm:Svm", "one support vector machine a tag, each with its own C", PAMIR),
         Entry("cmrm", "visterm.models.cmrm:Cmrm", "tags of training images that would give the same visterms", CMRM),
         Entry("mbrm", "visterm.models.mbrm:Mbrm", "tags of training images by the density of their features", MBRM),
         Entry("cmtt", "visterm.models.cmtt:Cmtt", "visterms translated into tags, by cosines of their uses", CMTT),

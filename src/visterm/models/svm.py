@@ -68,6 +68,9 @@ class Svm(LinearAnnotator):
         validation images; for a tag that none of those has, the one that is best for all tags together.
     gamma : float, optional
         ``γ`` of "rbf" and "chi2". None: 1 / mean distance between training images.
+    normalise : bool
+        Whether each tag's scores are brought to one mean and variance, as for searches by several words. False keeps
+        the margins, which rank the tags of an image far better: those of rare tags stay low.
     valid_share : float
         Share of the images held out to choose C, where `fit` is given no validation images. With 0, or so few images
         that less than 50 would be held out, C is 1. Machines are trained again on all images.
@@ -105,6 +108,7 @@ class Svm(LinearAnnotator):
         kernel: str = "linear",
         C: float | None = None,
         gamma: float | None = None,
+        normalise: bool = True,
         valid_share: float = 0.1,
         n_jobs: int | None = None,
         random_state: RandomState = 0,
@@ -112,6 +116,7 @@ class Svm(LinearAnnotator):
         self.kernel = kernel
         self.C = C
         self.gamma = gamma
+        self.normalise = normalise
         self.valid_share = valid_share
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -141,7 +146,7 @@ class Svm(LinearAnnotator):
                 trained, held = hold_out(X.shape[0], self.valid_share, rng)
                 some, judged = (F, F) if self.kernel == "linear" else (F[:, trained], F[:, trained])
                 self.C_ = self._choose(some[trained], given[trained], judged[held], given[held], monitor)
-            found = normalised(self._train(F, given, self.C_, monitor), F, given)
+            found = joined(self._train(F, given, self.C_, monitor), F, given, normalise=self.normalise)
         self._keep_machines(found, X)
 
     def _check_settings(self) -> None:
@@ -248,10 +253,11 @@ class Svm(LinearAnnotator):
         return tags
 
 
-def normalised(machines: Sequence[Machine], F: Matrix, given: sp.csr_array) -> LinearFit:
-    """Bring each tag's scores to mean 0 and variance 1 over the training images.
+def joined(machines: Sequence[Machine], F: Matrix, given: sp.csr_array, *, normalise: bool) -> LinearFit:
+    """Put the machines of all tags side by side, each with scores of mean 0 and variance 1 over the training images.
 
-    A tag that no image has gets the lowest score of any tag on any of them, one that all have the highest.
+    Without `normalise` scores stay as they are. A tag that no image has gets the lowest score of any tag on any of
+    them, one that all have the highest.
     """
     W = np.stack([machine.weights for machine in machines], axis=1)
     b = np.array([machine.bias for machine in machines])
@@ -259,19 +265,21 @@ def normalised(machines: Sequence[Machine], F: Matrix, given: sp.csr_array) -> L
     sums, squares = np.zeros(len(b)), np.zeros(len(b))
     low, high = np.full(len(b), np.inf), np.full(len(b), -np.inf)
     for start in range(0, n, ROWS_AT_ONCE):
-        scores = np.asarray(F[start : start + ROWS_AT_ONCE] @ W)
+        scores = np.asarray(F[start : start + ROWS_AT_ONCE] @ W + b)
         sums += scores.sum(axis=0)
         squares += np.square(scores).sum(axis=0)
         low, high = np.minimum(low, scores.min(axis=0)), np.maximum(high, scores.max(axis=0))
-    means = sums / n
-    variances = squares / n - means**2
-    varies = variances > ROUNDING * np.maximum(squares / n, np.finfo(np.float64).tiny)
-    scales = np.sqrt(np.where(varies, variances, 1.0))
-    weights, intercept = W / scales, np.where(varies, -means / scales, 0.0)
+    means, scales = np.zeros(len(b)), np.ones(len(b))
     counts = np.bincount(given.indices, minlength=len(b))
-    lowest, highest = ((low - means) / scales)[varies].min(initial=-1), ((high - means) / scales)[varies].max(initial=1)
-    intercept[counts == 0] = lowest
-    intercept[counts == n] = highest
+    if normalise:
+        means = sums / n
+        variances = squares / n - means**2
+        varies = variances > ROUNDING * np.maximum(squares / n, np.finfo(np.float64).tiny)
+        scales = np.sqrt(np.where(varies, variances, 1.0))
+    weights, intercept = W / scales, (b - means) / scales
+    trained = (counts > 0) & (counts < n)
+    intercept[counts == 0] = ((low - means) / scales)[trained].min(initial=-1)
+    intercept[counts == n] = ((high - means) / scales)[trained].max(initial=1)
     return LinearFit(weights.astype(np.float32), intercept.astype(np.float32))
 
 

@@ -10,9 +10,6 @@ from numpy.typing import NDArray
 
 Doubles = NDArray[np.float64]
 
-PRIOR = 0.01
-"""How firmly a tag holds to the sigmoid that fits all tags together, in tags given: what the rarest tags need."""
-
 LOOSE_PRIOR = 1e-6
 """Keeps the common sigmoid finite where votes and tags agree without exception."""
 
@@ -67,7 +64,7 @@ class _Cases(NamedTuple):
     rest: Doubles
 
 
-def fit_sigmoids(votes: sp.csr_array, tags: sp.csr_array, costs: Costs) -> Sigmoids:
+def fit_sigmoids(votes: sp.csr_array, tags: sp.csr_array, costs: Costs, prior: float) -> Sigmoids:
     """Find each tag's curve that makes tags most likely, by Newton's method in two variables.
 
     Parameters
@@ -77,16 +74,13 @@ def fit_sigmoids(votes: sp.csr_array, tags: sp.csr_array, costs: Costs) -> Sigmo
     tags : csr_array, shape (n_images, n_tags)
         Stored entries are the tags that images have.
     costs : Costs
-
-    Returns
-    -------
-    Sigmoids
-        A weak prior holds each to the curve that fits all tags together.
+    prior : float
+        How firmly a tag holds to the curve that fits all tags together; above 0, or tags that no image has diverge.
     """
     cases = _cases(votes, tags, costs)
     together = cases._replace(tags=np.zeros_like(cases.tags), rest=cases.rest.sum(keepdims=True))
     common = _newton(together, np.zeros((1, 2)), LOOSE_PRIOR)
-    curves = _newton(cases, np.repeat(common, votes.shape[1], axis=0), PRIOR)
+    curves = _newton(cases, np.repeat(common, votes.shape[1], axis=0), prior)
     return Sigmoids(np.ascontiguousarray(curves[:, 0]), np.ascontiguousarray(curves[:, 1]))
 
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from visterm.core.checks import check_count
+from visterm.core.checks import check_count, check_number
 from visterm.core.errors import UnknownNameError
 from visterm.core.registry import unknown
 from visterm.core.threads import Team, resolve_jobs
@@ -81,6 +81,9 @@ class TagProp(DistanceAnnotator):
         K. By distance: neighbours that vote, taken from all blocks in turn, nearest first. By rank: from each block.
     sigmoid : bool
         Whether each tag has a sigmoid of its own (σ of the paper).
+    prior : float
+        How firmly each sigmoid holds to the one that fits all tags together. Less lifts rare tags more, so that more
+        tags are ever given, and ranks the tags of an image a little worse.
     n_jobs : int, optional
         Threads; None or -1 for all cores.
     random_state : int, RandomState, Generator or None
@@ -120,6 +123,7 @@ class TagProp(DistanceAnnotator):
         weights: str = "distance",
         n_neighbors: int = 200,
         sigmoid: bool = True,
+        prior: float = 0.01,
         n_jobs: int | None = None,
         random_state: RandomState = 0,
     ) -> None:
@@ -128,6 +132,7 @@ class TagProp(DistanceAnnotator):
         self.weights = weights
         self.n_neighbors = n_neighbors
         self.sigmoid = sigmoid
+        self.prior = prior
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -148,6 +153,7 @@ class TagProp(DistanceAnnotator):
     def _check_settings(self) -> None:
         super()._check_settings()
         check_count(self.n_neighbors, "n_neighbors")
+        check_number(self.prior, "prior", above=0)
         if self.weights not in WEIGHTS:
             raise UnknownNameError(unknown("kind of weights", str(self.weights), list(WEIGHTS)))
 
@@ -199,7 +205,7 @@ class TagProp(DistanceAnnotator):
             self._set(parameters)
             if self.sigmoid:
                 weights = self._neighbour_weights(found.distances).astype(np.float32)
-                sigmoids = fit_sigmoids(weighted_votes(found.ids, weights, self.given_), own, costs)
+                sigmoids = fit_sigmoids(weighted_votes(found.ids, weights, self.given_), own, costs, self.prior)
         return sigmoids
 
     def _most_likely(
