@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 
 @runtime_checkable
@@ -27,3 +27,18 @@ class Explains(Protocol):
 
     def explain(self, x: Any, tag: int) -> Any:
         """Give the `FeatureShares` of one image and tag: what sums to the score."""
+
+
+@runtime_checkable
+class LearnsQueries(Protocol):
+    """Learns from queries and the images judged relevant to each, not only from tags."""
+
+    def fit_queries(self, X: Any, Q: Any, R: Any) -> Self:
+        """Learn from weights of words (n_queries, n_tags) and relevant images (n_queries, n_images)."""
+
+
+@runtime_checkable
+class GivesProbabilities(Protocol):
+    """Its scores are P(tag | image), so that a search may multiply those of its words; True says so."""
+
+    probabilities: ClassVar[bool]
