@@ -6,10 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from visterm.metrics.queries import kinds_of_queries, measure_queries, rank_queries
     from visterm.metrics.ranking import average_precisions
     from visterm.metrics.report import evaluate, measure
     from visterm.metrics.siblings import sibling_precisions
-    from visterm.metrics.significance import bootstrap_mean, paired_bootstrap
+    from visterm.metrics.significance import bootstrap_mean, paired_bootstrap, signed_ranks
     from visterm.metrics.table import METRICS, check_metrics
 
 _EXPORTS = {
@@ -18,9 +19,13 @@ _EXPORTS = {
     "bootstrap_mean": "visterm.metrics.significance",
     "check_metrics": "visterm.metrics.table",
     "evaluate": "visterm.metrics.report",
+    "kinds_of_queries": "visterm.metrics.queries",
     "measure": "visterm.metrics.report",
+    "measure_queries": "visterm.metrics.queries",
     "paired_bootstrap": "visterm.metrics.significance",
+    "rank_queries": "visterm.metrics.queries",
     "sibling_precisions": "visterm.metrics.siblings",
+    "signed_ranks": "visterm.metrics.significance",
 }
 
 __all__ = [
@@ -29,9 +34,13 @@ __all__ = [
     "bootstrap_mean",
     "check_metrics",
     "evaluate",
+    "kinds_of_queries",
     "measure",
+    "measure_queries",
     "paired_bootstrap",
+    "rank_queries",
     "sibling_precisions",
+    "signed_ranks",
 ]
 
 

@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from visterm.core.errors import TagFileError
 from visterm.data.splits import split_name
@@ -55,13 +55,12 @@ def read_table(
     """
     text = read_text(path)
     wanted = Columns(image_column, tags_column)
-    is_json = path.suffix.lower() in JSON_SUFFIXES or text.lstrip().startswith("{")
-    rows = _json_rows(path, text) if is_json else _delimited_rows(path, text, wanted)
+    rows = table_rows(path, text, wanted)
     if not rows:
         raise TagFileError(f"The tag file {path} has no rows.")
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
     image_name, tags_name = wanted.image_in(names, path), wanted.tags_in(names, path)
-    split_in_file = _find([SPLIT_COLUMN], names)
+    split_in_file = find_column([SPLIT_COLUMN], names)
     cells = [_tags_cell(path, row, tags_name) for row in rows]
     separator = choose_separator((cell for cell in cells if isinstance(cell, str)), separator)
     return [
@@ -74,8 +73,40 @@ def read_table(
     ]
 
 
+class Header(Protocol):
+    """The columns that a table should have."""
+
+    example: str
+
+    def fit(self, names: list[str]) -> int:
+        """Say how many of the columns a header has."""
+
+
+def table_rows(path: Path, text: str, wanted: Header) -> list[Row]:
+    """Give the rows of a CSV, TSV or JSON-lines file.
+
+    Parameters
+    ----------
+    path : Path
+        For its suffix, and for messages.
+    text : str
+        What is in it.
+    wanted : Header
+        Finds the delimiter by the columns, and gives the example of messages.
+
+    Raises
+    ------
+    TagFileError
+        If a row cannot be understood: the message names file and line.
+    """
+    is_json = path.suffix.lower() in JSON_SUFFIXES or text.lstrip().startswith("{")
+    return _json_rows(path, text, wanted.example) if is_json else _delimited_rows(path, text, wanted)
+
+
 class Columns:
     """The columns to look for, and the errors that say which there are."""
+
+    example = '{"file_name": "1.jpg", "tags": ["sea", "sky"]}'
 
     def __init__(self, image: str | None, tags: str | None) -> None:
         self._image = [image] if image is not None else list(IMAGE_COLUMNS)
@@ -83,7 +114,7 @@ class Columns:
 
     def fit(self, names: list[str]) -> int:
         """Say how many of the two columns a header has."""
-        return sum(_find(wanted, names) is not None for wanted in (self._image, self._tags))
+        return sum(find_column(wanted, names) is not None for wanted in (self._image, self._tags))
 
     def image_in(self, names: list[str], path: Path) -> str:
         """Find the column of file names."""
@@ -95,7 +126,7 @@ class Columns:
 
     @staticmethod
     def _required(wanted: list[str], names: list[str], path: Path, what: str, option: str) -> str:
-        found = _find(wanted, names)
+        found = find_column(wanted, names)
         if found is None:
             raise TagFileError(
                 f"The tag file {path} has no column of {what} named {' or '.join(map(repr, wanted))}; "
@@ -104,12 +135,13 @@ class Columns:
         return found
 
 
-def _find(wanted: list[str], names: Iterable[str]) -> str | None:
+def find_column(wanted: Iterable[str], names: Iterable[str]) -> str | None:
+    """Find the first of the wanted columns that there is; neither capitals nor white space around count."""
     by_key = {name.strip().casefold(): name for name in reversed(list(names))}
     return next((by_key[key] for key in (name.strip().casefold() for name in wanted) if key in by_key), None)
 
 
-def _json_rows(path: Path, text: str) -> list[Row]:
+def _json_rows(path: Path, text: str, example: str) -> list[Row]:
     rows = []
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
@@ -120,14 +152,13 @@ def _json_rows(path: Path, text: str) -> list[Row]:
             raise TagFileError(f"{path}, line {number}: not JSON ({error}); expected one object a line.") from error
         if not isinstance(cells, dict):
             raise TagFileError(
-                f"{path}, line {number}: {type(cells).__name__}; expected a JSON object such as "
-                '{"file_name": "1.jpg", "tags": ["sea", "sky"]}.'
+                f"{path}, line {number}: {type(cells).__name__}; expected a JSON object such as {example}."
             )
         rows.append(Row(number, cells))
     return rows
 
 
-def _delimited_rows(path: Path, text: str, wanted: Columns) -> list[Row]:
+def _delimited_rows(path: Path, text: str, wanted: Header) -> list[Row]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(path, text, wanted), strict=True)
     rows: list[Row] = []
     header: list[str] | None = None
@@ -149,7 +180,7 @@ def _delimited_rows(path: Path, text: str, wanted: Columns) -> list[Row]:
     return rows
 
 
-def _delimiter(path: Path, text: str, wanted: Columns) -> str:
+def _delimiter(path: Path, text: str, wanted: Header) -> str:
     """Choose the delimiter that makes a header with the columns looked for, or else with the most columns."""
     if path.suffix.lower() in (".tsv", ".tab"):
         return "\t"

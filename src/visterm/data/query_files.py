@@ -1,0 +1,167 @@
+"""Queries in a table or JSON lines: what was typed, an image, and how relevant it is; a click log, say."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from visterm.core.errors import TagFileError
+from visterm.data.tag_formats.tables import Row, find_column, table_rows
+from visterm.data.tag_formats.text import read_text
+
+QUERY_COLUMNS = ("query", "text")
+IMAGE_COLUMNS = ("image", "file_name")
+RELEVANCE_COLUMNS = ("relevance", "clicks")
+
+
+class QueryRow(NamedTuple):
+    """One line of a query file.
+
+    Attributes
+    ----------
+    query : str
+        As typed: ``snow tree -people``.
+    image : str
+        The name of an image, as in the tag file.
+    relevance : float
+        Above 0: relevant, as relevant as the number says.
+    """
+
+    query: str
+    image: str
+    relevance: float
+
+
+class JudgedTexts(NamedTuple):
+    """Queries as they were typed, and the images relevant to each.
+
+    Attributes
+    ----------
+    texts : list of str
+    relevant : csr_array of float32, shape (n_queries, n_images)
+        Above 0 where the image is relevant.
+    unknown : list of str
+        Images that the file names and that are not among those asked for.
+    """
+
+    texts: list[str]
+    relevant: sp.csr_array
+    unknown: list[str]
+
+
+def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
+    """Read a CSV, TSV or JSON-lines file of queries.
+
+    Parameters
+    ----------
+    path : path-like
+        With the columns "query" (or "text"), "image" (or "file_name") and, unless every line is relevant, "relevance"
+        (or "clicks"), a number.
+
+    Returns
+    -------
+    list of QueryRow
+        In the order of the file.
+
+    Raises
+    ------
+    TagFileError
+        If it cannot be read, a column is missing, or a row cannot be understood: the message names file and line.
+    """
+    file = Path(path)
+    text = read_text(file, "query file")
+    rows = table_rows(file, text, _QueryHeader())
+    if not rows:
+        raise TagFileError(f"The query file {file} has no rows.")
+    names = list(dict.fromkeys(name for row in rows for name in row.cells))
+    query, image = (_required(wanted, names, file) for wanted in (QUERY_COLUMNS, IMAGE_COLUMNS))
+    relevance = find_column(RELEVANCE_COLUMNS, names)
+    return [
+        QueryRow(
+            _text(file, row, query),
+            _text(file, row, image).replace("\\", "/").removeprefix("./"),
+            1.0 if relevance is None else _number(file, row, relevance),
+        )
+        for row in rows
+    ]
+
+
+def judge_images(rows: Sequence[QueryRow], images: Sequence[str]) -> JudgedTexts:
+    """Gather the rows of a query file by query.
+
+    Parameters
+    ----------
+    rows : sequence of QueryRow
+        Lines about the same query and image are joined: the largest relevance counts.
+    images : sequence of str
+        Names of the images that are ranked, in the order of their columns.
+
+    Returns
+    -------
+    JudgedTexts
+        The queries that have a relevant image among them, in the order of the file.
+    """
+    column = {name: i for i, name in enumerate(images)}
+    judged: dict[str, dict[int, float]] = {}
+    unknown: dict[str, None] = {}
+    for row in rows:
+        if row.image not in column:
+            unknown[row.image] = None
+        elif row.relevance > 0:
+            of_query = judged.setdefault(row.query, {})
+            of_query[column[row.image]] = max(row.relevance, of_query.get(column[row.image], 0.0))
+    starts = np.cumsum([0, *map(len, judged.values())])
+    columns = np.array([i for found in judged.values() for i in sorted(found)], np.int32)
+    values = np.array([found[i] for found in judged.values() for i in sorted(found)], np.float32)
+    return JudgedTexts(
+        list(judged), sp.csr_array((values, columns, starts), shape=(len(judged), len(images))), list(unknown)
+    )
+
+
+class _QueryHeader:
+    """Counts the columns of a query file in a header."""
+
+    example = '{"query": "sea sky", "image": "1.jpg", "relevance": 1}'
+
+    def fit(self, names: list[str]) -> int:
+        wanted = (QUERY_COLUMNS, IMAGE_COLUMNS, RELEVANCE_COLUMNS)
+        return sum(find_column(columns, names) is not None for columns in wanted)
+
+
+def _required(wanted: tuple[str, ...], names: list[str], path: Path) -> str:
+    found = find_column(wanted, names)
+    if found is None:
+        raise TagFileError(
+            f"The query file {path} has no column named {' or '.join(map(repr, wanted))}; its first line or its "
+            f"objects name: {', '.join(map(repr, names)) or 'nothing'}. Expected the columns query, image and, if not "
+            "every line is relevant, relevance."
+        )
+    return found
+
+
+def _text(path: Path, row: Row, name: str) -> str:
+    value = row.cells.get(name)
+    text = value.strip() if isinstance(value, str) else ""
+    if not text:
+        raise TagFileError(f"{path}, line {row.line}: '{name}' is {value!r:.60}; expected text.")
+    return text
+
+
+def _number(path: Path, row: Row, name: str) -> float:
+    value = row.cells.get(name)
+    try:
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise TagFileError(
+            f"{path}, line {row.line}: '{name}' is {value!r:.60}; expected a number, above 0 where the image is "
+            "relevant."
+        )
+    return number
