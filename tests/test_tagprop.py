@@ -1,4 +1,4 @@
-"""TagProp: its loss against a slow twin, slopes against differences, weights and sigmoids against what they seek."""
+"""TagProp: weights and sigmoids against what they seek, and votes against the definition."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
 
-from reference.neighbours import distance, vote_loss
+from reference.neighbours import distance
 from visterm.core.errors import UnknownNameError, UserError
 from visterm.data.planted import plant_corpus
-from visterm.kernels.tagprop import vote_slopes
 from visterm.models.tag_sigmoids import Costs, fit_sigmoids
 from visterm.models.tagprop import ROOM, TagProp, taken_in_turn
 
@@ -18,51 +17,6 @@ from visterm.models.tagprop import ROOM, TagProp, taken_in_turn
 @pytest.fixture(scope="module")
 def planted():
     return plant_corpus(n_tags=12, random_state=7)
-
-
-def drawn(seed=0, n=6, m=15, k=5, n_tags=8):
-    rng = np.random.default_rng(seed)
-    given = (rng.random((m, n_tags)) < 0.3).astype(np.float32)
-    ids = np.argsort(rng.random((n, m)), axis=1)[:, :k]
-    ids[0, 3:] = -1
-    ids[1, 1] = ids[1, 0]
-    weights = rng.dirichlet(np.ones(k), n)
-    own = (rng.random((n, n_tags)) < 0.3).astype(np.float32)
-    return ids, weights, given, own, rng.uniform(-1, 5, n_tags), rng.uniform(-3, 1, n_tags)
-
-
-def loss_and_slopes(ids, weights, given, own, scale, offset, squash):
-    Y, own = sp.csr_array(given), sp.csr_array(own)
-    losses, slopes = np.full(len(ids), np.nan), np.full(weights.shape, np.nan)
-    for first, last in ((0, 2), (2, len(ids))):
-        vote_slopes(
-            first, last, ids, weights, Y.indptr, Y.indices, own.indptr, own.indices, (1.0, 0.25), 0.01, scale, offset,
-            squash, losses, slopes,
-        )  # fmt: skip
-    return losses, slopes
-
-
-@pytest.mark.parametrize("squash", [False, True])
-def test_the_loss_of_votes_is_that_of_the_slow_twin(squash):
-    ids, weights, given, own, scale, offset = drawn()
-    found, _ = loss_and_slopes(ids, weights, given, own, scale, offset, squash)
-    rows = zip(ids, weights, own, strict=True)
-    expected = [vote_loss(i, w, given, o, (1.0, 0.25), 0.01, scale, offset, squash) for i, w, o in rows]
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
-
-
-@pytest.mark.parametrize("squash", [False, True])
-def test_slopes_are_how_the_loss_changes_with_each_weight(squash):
-    ids, weights, given, own, scale, offset = drawn(seed=1)
-    _, slopes = loss_and_slopes(ids, weights, given, own, scale, offset, squash)
-    step = 1e-6
-    for i, k in np.ndindex(weights.shape):
-        values = []
-        for change in (-step, step):
-            moved = weights.copy()
-            moved[i, k] += change
-            values.append(loss_and_slopes(ids, moved, given, own, scale, offset, squash)[0][i])
-        assert slopes[i, k] == pytest.approx((values[1] - values[0]) / (2 * step), rel=1e-4, abs=1e-5)
 
 
 def test_each_tags_sigmoid_is_the_one_that_a_general_optimiser_finds():

@@ -16,6 +16,7 @@ LOOSE_PRIOR = 1e-6
 MAX_STEPS = 50
 MAX_HALVINGS = 30
 ENOUGH = 1e-9
+ROUNDING = 1e-13
 
 
 class Costs(NamedTuple):
@@ -107,7 +108,7 @@ def _newton(cases: _Cases, centre: Doubles, prior: float) -> Doubles:
         for _ in range(MAX_HALVINGS):
             tried = curves + size[:, None] * step
             reached = _losses(cases, tried, centre, prior)
-            worse = reached > losses
+            worse = reached > losses + ROUNDING * (1 + losses)
             if not worse.any():
                 break
             size[worse] /= 2

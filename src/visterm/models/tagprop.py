@@ -158,23 +158,29 @@ class TagProp(DistanceAnnotator):
             raise UnknownNameError(unknown("kind of weights", str(self.weights), list(WEIGHTS)))
 
     def _image_rows(self, X: Matrix) -> Matrix:
-        found = self._neighbourhoods(X)
-        votes = weighted_votes(found.ids, self._neighbour_weights(found.distances).astype(np.float32), self.given_)
-        if not self.sigmoid:
-            return votes
-        return sp.csr_array(sp.hstack([votes, np.ones((X.shape[0], 1), np.float32)], format="csr"), dtype=np.float32)
+        def vote(_: slice, D: Floats) -> sp.csr_array:
+            return self._votes(self._found(D))
 
-    def _neighbourhoods(self, X: Matrix, own: Ids | None = None) -> Neighbourhoods:
-        k = self.n_neighbors_
+        votes = sp.vstack(self._near_parts(X, vote), format="csr")
+        if self.sigmoid:
+            votes = sp.hstack([votes, np.ones((X.shape[0], 1), np.float32)], format="csr")
+        return sp.csr_array(votes, dtype=np.float32)
 
-        def find(_: slice, D: Floats) -> Neighbourhoods:
-            listed = [nearest(of_block, k)[0] for of_block in D]
-            ids = np.concatenate(listed, axis=1) if self.weights == "rank" else taken_in_turn(listed, k)
-            places = np.broadcast_to(ids, (len(D), *ids.shape))
-            return Neighbourhoods(ids, np.moveaxis(np.take_along_axis(D, places, axis=2), 0, 2))
-
-        parts = self._near_parts(X, find, own)
+    def _neighbourhoods(self, X: Matrix, own: Ids) -> Neighbourhoods:
+        parts = self._near_parts(X, lambda _, D: self._found(D), own)
         return Neighbourhoods(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+    def _found(self, D: Floats) -> Neighbourhoods:
+        """Find the neighbours of some images among their distances, shape (n_blocks, n, n_images)."""
+        k = self.n_neighbors_
+        listed = [nearest(of_block, k)[0] for of_block in D]
+        ids = np.concatenate(listed, axis=1) if self.weights == "rank" else taken_in_turn(listed, k)
+        places = np.broadcast_to(ids, (len(D), *ids.shape))
+        return Neighbourhoods(ids, np.moveaxis(np.take_along_axis(D, places, axis=2), 0, 2))
+
+    def _votes(self, found: Neighbourhoods) -> sp.csr_array:
+        weights = self._neighbour_weights(found.distances).astype(np.float32)
+        return weighted_votes(found.ids, weights, self.given_)
 
     def _start(self) -> Doubles:
         n_blocks = len(self.scales_)
@@ -204,8 +210,7 @@ class TagProp(DistanceAnnotator):
             parameters = self._most_likely(likelihood, parameters, found.distances)
             self._set(parameters)
             if self.sigmoid:
-                weights = self._neighbour_weights(found.distances).astype(np.float32)
-                sigmoids = fit_sigmoids(weighted_votes(found.ids, weights, self.given_), own, costs, self.prior)
+                sigmoids = fit_sigmoids(self._votes(found), own, costs, self.prior)
         return sigmoids
 
     def _most_likely(
