@@ -31,6 +31,7 @@ from visterm.core.persist import (
 )
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.queries import Query
+from visterm.core.query_weights import inverse_frequencies, weigh_words
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix, Skipped, Tag
 from visterm.core.vocabulary import Vocabulary
@@ -335,10 +336,12 @@ class Tagger:
         query = self.vocabulary.query(words)
         if query.weights.nnz == 0:
             raise UserError(f"The words of the search cancel each other out: {', '.join(query.known)}. Leave one out.")
-        counts = np.maximum(self.vocabulary.counts, 1)
-        idf = np.log1p(max(self.facts.get("images", 0), counts.max(initial=1)) / counts).astype(np.float32)
-        weights = sp.csr_array(query.weights * idf[None, :])
-        return replace(query, weights=weights / np.sqrt((weights.data**2).sum()))
+        return replace(query, weights=self.weighed(query.weights))
+
+    def weighed(self, words: sp.csr_array) -> sp.csr_array:
+        """Weigh the words of queries, shape (n_queries, n_tags), by idf among the training images, to unit length."""
+        n_images = max(self.facts.get("images", 0), int(self.vocabulary.counts.max(initial=1)))
+        return weigh_words(words, inverse_frequencies(self.vocabulary.counts, n_images))
 
     @property
     def fingerprint(self) -> str:

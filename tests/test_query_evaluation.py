@@ -1,0 +1,149 @@
+"""`visterm evaluate --queries`: the protocol of the PAMIR paper on runs, in Python and from the command line."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from test_cli import visterm
+from visterm import Tagger
+from visterm.app.query_evaluation import evaluate_queries, learned_part
+from visterm.core.errors import DataError
+from visterm.data.corpus import Corpus
+from visterm.data.planted import plant_corpus
+from visterm.data.tag_queries import queries_of_tags
+from visterm.metrics.queries import rank_queries
+
+WORDS = [f"word{letter}" for letter in "abcdefghijkl"]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """Planted features in a file, and a table of tags with splits, for the encoder `precomputed`."""
+    folder = tmp_path_factory.mktemp("queries")
+    planted = plant_corpus(n_train=200, n_test=80, random_state=6)
+    X = np.concatenate([planted.X_train, planted.X_test])
+    Y = np.concatenate([planted.Y_train.toarray(), planted.Y_test.toarray()])
+    names = [f"{i}.jpg" for i in range(len(X))]
+    np.save(folder / "features.npy", X)
+    (folder / "features.names.txt").write_text("\n".join(names), encoding="utf-8")
+    with (folder / "tags.csv").open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["image", "tags", "split"])
+        for i, row in enumerate(Y):
+            table.writerow([names[i], ";".join(WORDS[t] for t in np.flatnonzero(row)), "train" if i < 200 else "test"])
+    return folder, planted
+
+
+@pytest.fixture(scope="module")
+def runs(library):
+    """PAMIR and the tag frequencies, saved."""
+    folder, _ = library
+    corpus = Corpus.read_names(folder / "tags.csv")
+    for model, settings in (("pamir", {"epochs": 20}), ("prior", {})):
+        features = f"precomputed:{folder / 'features.npy'}"
+        tagger = Tagger(encoder=features, model=model, model_params=settings, n_jobs=1)
+        tagger.fit(corpus).save(folder / model)
+    return folder / "pamir", folder / "prior"
+
+
+def measured(library):
+    corpus = Corpus.read_names(library[0] / "tags.csv")
+    return corpus.select("test"), learned_part(corpus)
+
+
+def test_the_measures_are_those_of_the_models_scores_with_idf_weights(library, runs):
+    _, planted = library
+    tagger = Tagger.load(runs[0])
+    corpus, learned = measured(library)
+    found = evaluate_queries([tagger], corpus, learned=learned, min_count=1)
+    queries = queries_of_tags(planted.Y_test)
+    counts = np.asarray(planted.Y_train.sum(axis=0)).ravel()
+    weights = queries.words.toarray() * -np.log(counts / 200)
+    weights /= np.linalg.norm(weights, axis=1, keepdims=True)
+    expected = rank_queries(tagger.model.decision_function(planted.X_test), weights, queries.relevant)
+    np.testing.assert_allclose(found.values[0]["AvgP"], expected.average_precision())
+    assert found.texts == queries.texts(WORDS)
+    interval = found.mean("AvgP")
+    assert interval.low < interval.mean < interval.high
+    assert interval.mean == pytest.approx(expected.average_precision().mean())
+
+
+def test_queries_are_seen_if_an_image_learned_from_has_all_their_words(library, runs):
+    _, planted = library
+    corpus, learned = measured(library)
+    found = evaluate_queries([Tagger.load(runs[0])], corpus, learned=learned, max_words=None)
+    captions = [set(np.flatnonzero(row)) for row in planted.Y_train.toarray()]
+    queries = [{WORDS.index(word) for word in text.split(", ")} for text in found.texts]
+    seen = [any(query <= caption for caption in captions) for query in queries]
+    assert found.kinds["seen"].tolist() == seen
+    assert found.kinds["test only"].sum() == len(queries) - sum(seen) > 0
+    assert "seen" not in evaluate_queries([Tagger.load(runs[0])], corpus).kinds
+
+
+def test_two_runs_are_compared_on_the_same_queries(library, runs):
+    corpus, _ = measured(library)
+    found = evaluate_queries([Tagger.load(run) for run in runs], corpus)
+    assert found.compare("AvgP").better() == 1
+    assert found.compare("AvgP", taggers=(1, 0)).better() == -1
+    assert found.difference("AvgP").low > 0
+    assert found.difference("AvgP", "easy").n == found.kinds["easy"].sum()
+
+
+def test_queries_of_a_file_are_judged_as_it_says(library, runs, tmp_path):
+    corpus, _ = measured(library)
+    file = tmp_path / "clicks.csv"
+    file.write_text(
+        'query,image,relevance\n"worda, wordb",200.jpg,1\n"worda, wordb",201.jpg,0\nwordc -worda,205.jpg,1\n'
+        "no such thing,206.jpg,1\nworda,1.jpg,1\n",
+        encoding="utf-8",
+    )
+    found = evaluate_queries([Tagger.load(runs[0])], corpus, file)
+    assert found.texts == ["worda, wordb", "wordc -worda"]
+    assert found.n_relevant.tolist() == [1, 1]
+    assert found.left_out == 2
+
+
+def test_nothing_to_measure_is_said_with_what_to_check(library, runs, tmp_path):
+    corpus, _ = measured(library)
+    file = tmp_path / "q.csv"
+    file.write_text("query,image\nworda,nowhere.jpg\n", encoding="utf-8")
+    tagger = Tagger.load(runs[0])
+    with pytest.raises(DataError, match="Check that the query file names images as the tag file does"):
+        evaluate_queries([tagger], corpus, file)
+    with pytest.raises(DataError, match="words that at least 1000 of these images share"):
+        evaluate_queries([tagger], corpus, min_count=1000)
+    with pytest.raises(DataError, match="There are no images to measure on"):
+        evaluate_queries([tagger], corpus.subset([]))
+
+
+def test_the_command_prints_kinds_of_queries_and_who_is_better(library, runs, tmp_path):
+    folder, _ = library
+    tags = ("--tags", folder / "tags.csv", "--queries", "tags", "--against", runs[1])
+    [answer] = [
+        json.loads(line) for line in visterm("evaluate", runs[0], *tags, "--json", cwd=tmp_path).stdout.splitlines()
+    ]
+    assert set(answer["runs"][0]["kinds"]) >= {"all", "easy", "difficult", "one word", "several words", "seen"}
+    assert answer["runs"][0]["kinds"]["all"]["queries"] == answer["queries"]
+    assert answer["against"][0]["AvgP"]["better"] == 1
+    assert answer["against"][0]["AvgP"]["wilcoxon_p"] < 0.05
+    shown = visterm("evaluate", runs[0], *tags, "--max-words", 1, cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "several words" not in shown.stdout
+    assert f"AvgP: {runs[0]} is better than {runs[1]} (Wilcoxon p = " in shown.stdout
+
+
+def test_options_that_do_not_go_together_are_one_line_errors(library, runs, tmp_path):
+    folder, _ = library
+    for options, message in (
+        (("--queries", "tags", "--metric", "map"), "--metric and --queries do not go together"),
+        (("--against", runs[1]), "Say which: --queries tags, or --queries FILE."),
+        (("--queries", tmp_path / "none.csv"), "cannot be read"),
+    ):
+        done = visterm("evaluate", runs[0], "--tags", folder / "tags.csv", *options, cwd=tmp_path)
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
