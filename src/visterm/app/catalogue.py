@@ -7,17 +7,23 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 
 from visterm.app.features.kind import is_features
+from visterm.app.parts import names_with
 from visterm.app.rows import Photos, as_corpus, as_images, source_of_rows
 from visterm.app.tagger import CHUNK, Tagger
+from visterm.core.checks import check_k
+from visterm.core.combining import COMBINATIONS, log_probabilities, part_signs
 from visterm.core.errors import UserError
 from visterm.core.jsonlines import read_skipped, write_skipped
 from visterm.core.persist import new_folder, open_folder
 from visterm.core.progress import SILENT, Progress, Steps
-from visterm.core.tables import ENCODERS
-from visterm.core.types import Hit, Matrix, Skipped
+from visterm.core.tables import ENCODERS, MODELS
+from visterm.core.types import Hit, Matrix, Ranking, Skipped
 from visterm.data.corpus import Corpus
+from visterm.kernels.topk import top_k
+from visterm.models.abilities import GivesProbabilities
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.records import Record, read_records
 
@@ -121,7 +127,7 @@ class Catalogue:
             progress.finish()
         return self
 
-    def search(self, words: str | Sequence[str], k: int = 10) -> Found:
+    def search(self, words: str | Sequence[str], k: int = 10, *, combine: str = "sum") -> Found:
         """Find photos by tags: the images with the largest Σ weight(word) · score(word).
 
         Weights are those of `Tagger.query_weights`: by inverse document frequency; a word with ``-`` subtracts.
@@ -132,16 +138,37 @@ class Catalogue:
             As typed (``snow tree -people "polar bear"``), or one tag an entry.
         k : int
             How many images; 0 means all.
+        combine : {"sum", "product"}
+            "product", of models whose scores are probabilities: the images with the largest
+            ``Σ weight(word) · log P(word | image)``, and for a word with ``-`` the log of ``1 - P``. An image has to
+            have a little of each word; one word alone cannot bring it up.
 
         Raises
         ------
         UnknownNameError
             If no word is a tag of the run.
+        UserError
+            If the model's scores are no probabilities, but their product is asked for.
         """
+        if combine not in COMBINATIONS:
+            raise UserError(f"combine is {combine!r}; expected one of {', '.join(map(repr, COMBINATIONS))}.")
         query = self.tagger.query_weights(words)
-        ids, scores = self._stored.search(self.tagger.model.query_rows(query.weights), k)
+        if combine == "product":
+            ids, scores = self._search_product(query.weights, k)
+        else:
+            ids, scores = self._stored.search(self.tagger.model.query_rows(query.weights), k)
         hits = [Hit(self.records[i].name, float(s)) for i, s in zip(ids[0], scores[0], strict=True)]
         return Found(hits, query.unknown)
+
+    def _search_product(self, weights: sp.csr_array, k: int) -> Ranking:
+        """Find the images with the largest product of probabilities, from those of each word alone."""
+        _check_probabilities(self.tagger.model)
+        rows = sp.eye_array(weights.shape[1], format="csr", dtype=np.float32)[weights.indices]
+        ids, found = self._stored.search(self.tagger.model.query_rows(rows), 0)
+        P = np.empty((ids.shape[1], len(ids)), np.float32)
+        np.put_along_axis(P, ids.T, found.T, axis=0)
+        scores = part_signs(weights.data[None, :]) @ log_probabilities(P).T
+        return Ranking(*top_k(np.ascontiguousarray(scores), check_k(k, len(P))))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the catalogue as a folder, whole or not there.
@@ -196,6 +223,14 @@ class Catalogue:
                 return
         U: Matrix = self.tagger.model.image_rows(X)
         self._stored.add(records, U)
+
+
+def _check_probabilities(model: Any) -> None:
+    if not isinstance(model, GivesProbabilities):
+        raise UserError(
+            f"The scores of the model '{MODELS.name_of(model)}' are no probabilities, so words are not combined by "
+            f"their product. Search by the sum, or fit one of {', '.join(names_with(MODELS, 'probabilities'))}."
+        )
 
 
 def _path_of(image: Any) -> str | None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.app.parts import names_with
 from visterm.app.tagger import Tagger
-from visterm.core.errors import MissingExtraError, UserError
-from visterm.core.registry import Registry
+from visterm.core.errors import UserError
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.data.images import image_size
 from visterm.encoders.places import HasPlaces
@@ -163,21 +162,10 @@ def check_explains(tagger: Tagger) -> None:
     if not isinstance(tagger.encoder, HasPlaces):
         raise UserError(
             f"The encoder '{ENCODERS.name_of(tagger.encoder)}' does not know which places of a picture its numbers "
-            f"come from. Fit with one that does: {', '.join(_able(ENCODERS, 'places'))}."
+            f"come from. Fit with one that does: {', '.join(names_with(ENCODERS, 'places'))}."
         )
     if not isinstance(tagger.model, Explains):
         raise UserError(
             f"The scores of the model '{MODELS.name_of(tagger.model)}' are no sums over features, so nothing has a "
-            f"share in them. Fit one whose scores are: {', '.join(_able(MODELS, 'explain'))}."
+            f"share in them. Fit one whose scores are: {', '.join(names_with(MODELS, 'explain'))}."
         )
-
-
-def _able(table: Registry, ability: str) -> Iterator[str]:
-    """Yield the names of the parts that have a method, as far as their packages are installed."""
-    for name in table.names():
-        try:
-            part = table.load(name)
-        except MissingExtraError:
-            continue
-        if hasattr(part, ability):
-            yield name

@@ -1,11 +1,13 @@
-"""Encoders and models made from what users type: names, arguments and settings."""
+"""Encoders and models made from what users type: names, arguments and settings; and which of them can do what."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from inspect import signature
 from typing import Any
 
+from visterm.core.errors import MissingExtraError
+from visterm.core.registry import Registry
 from visterm.core.tables import MODELS
 from visterm.encoders.named import named_encoder
 
@@ -21,3 +23,14 @@ def make_model(name: str, params: Mapping[str, Any], shared: Mapping[str, Any]) 
 def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
     """Make an encoder from what users type, a name or ``name:argument`` (None: "visterms"), with its settings."""
     return named_encoder(spec or DEFAULT_ENCODER, params, shared)
+
+
+def names_with(table: Registry, ability: str) -> Iterator[str]:
+    """Yield the names of the parts that have an attribute, as far as their packages are installed."""
+    for name in table.names():
+        try:
+            part = table.load(name)
+        except MissingExtraError:
+            continue
+        if hasattr(part, ability):
+            yield name

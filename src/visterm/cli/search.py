@@ -22,12 +22,20 @@ def search(
     ],
     words: Annotated[str, typer.Argument(help="Tags to find; -word for what should not be there.", show_default=False)],
     k: Annotated[int, typer.Option("-k", min=0, help="Images to show; 0 for all.")] = 10,
+    combine: Annotated[
+        str,
+        typer.Option(
+            "--combine",
+            help="How words are put together: the sum of their scores, or the product of their probabilities "
+            "(models cmrm, mbrm, cmtt, plsa).",
+        ),
+    ] = "sum",
     json: options.Json = False,
 ) -> None:
     """Find photos by words, best first."""
     from visterm.app.catalogue import Catalogue
 
-    found = Catalogue.load(catalogue).search(words, k)
+    found = Catalogue.load(catalogue).search(words, k, combine=combine)
     if found.unknown:
         say(f"Not in the vocabulary, left out of the search: {', '.join(found.unknown)}")
     for hit in found.hits:

@@ -60,6 +60,8 @@ class Cmtt(CountingAnnotator):
     section II-B.
     """
 
+    probabilities: ClassVar[bool] = True
+
     tag_rows_: NDArray[np.float32]
     table_: NDArray[np.float32]
 

@@ -65,6 +65,8 @@ class Plsa(CountingAnnotator):
     As in Grangier, Bengio 2008, section II-B, equations (2) and (3).
     """
 
+    probabilities: ClassVar[bool] = True
+
     tag_rows_: NDArray[np.float32]
     visterms_: Floats
     average_: Floats

@@ -45,6 +45,8 @@ class RelevanceAnnotator(Annotator):
         Part that is the same for all images.
     """
 
+    probabilities: ClassVar[bool] = True
+
     images_: Any
     captions_: sp.csr_array
     background_: Floats
