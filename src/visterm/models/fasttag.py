@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from visterm.core.checks import check_number, check_size
+from visterm.core.errors import UserError
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
@@ -146,12 +147,22 @@ def completion(together: Doubles, predicted: Doubles, corruption: float, trust: 
     -------
     ndarray of float64, shape (n_tags, n_tags)
         B: 0 in rows and columns of tags that no image has.
+
+    Raises
+    ------
+    UserError
+        If `trust` is so small that only roundings are left to solve.
     """
     kept = 1 - corruption
     counts = np.diag(together)
     left = trust * kept**2 * together + together - predicted
     left[np.diag_indices_from(left)] += trust * kept * corruption * counts + (counts == 0)
-    factor = cho_factor(left, lower=True, overwrite_a=True)
+    try:
+        factor = cho_factor(left, lower=True, overwrite_a=True)
+    except LinAlgError as error:
+        raise UserError(
+            f"trust is {trust:g}, too small beside the roundings of the predictions. Take a larger trust or alpha."
+        ) from error
     solved: Doubles = cho_solve(factor, trust * kept * together).T
     return solved
 
