@@ -27,7 +27,8 @@ def inverse_frequencies(counts: Any, n_captions: int) -> NDArray[np.float32]:
         0 for a word that all captions have.
     """
     counts = np.maximum(np.asarray(counts, np.float64), 1)
-    return np.log(max(float(n_captions), counts.max(initial=1.0)) / counts).astype(np.float32)
+    idf: NDArray[np.float32] = np.log(max(float(n_captions), counts.max(initial=1.0)) / counts).astype(np.float32)
+    return idf
 
 
 def weigh_words(words: Any, idf: NDArray[np.float32]) -> sp.csr_array:

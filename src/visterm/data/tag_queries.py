@@ -54,12 +54,12 @@ class Queries:
     @property
     def n_words(self) -> NDArray[np.int64]:
         """Words of each query, shape (n_queries,)."""
-        return np.diff(self.words.indptr).astype(np.int64)
+        return _lengths(self.words)
 
     @property
     def n_relevant(self) -> NDArray[np.int64]:
         """Images relevant to each query, shape (n_queries,)."""
-        return np.diff(self.relevant.indptr).astype(np.int64)
+        return _lengths(self.relevant)
 
     def among(self, images: NDArray[np.int64]) -> Self:
         """Give the queries that have a relevant image among some, which are numbered anew in their order."""
@@ -160,6 +160,11 @@ def relevant_images(words: Any, Y: Any) -> sp.csr_array:
     images = np.empty(int(starts[-1]), np.int32)
     intersect_lists(*lists, counts, starts, images)
     return sp.csr_array((np.ones(images.size, np.float32), images, starts), shape=(words.shape[0], own.shape[0]))
+
+
+def _lengths(rows: sp.csr_array) -> NDArray[np.int64]:
+    starts: NDArray[np.int64] = rows.indptr.astype(np.int64)
+    return starts[1:] - starts[:-1]
 
 
 class _Subsets:

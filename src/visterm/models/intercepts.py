@@ -66,4 +66,5 @@ def _intercepts(scores: NDArray[np.float64], share: NDArray[np.float64]) -> NDAr
         middle = (low + high) / 2
         too_many = expit(scores + middle).mean(axis=0) > share
         high, low = np.where(too_many, middle, high), np.where(too_many, low, middle)
-    return (low + high) / 2
+    found: NDArray[np.float64] = (low + high) / 2
+    return found
