@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from visterm.app.catalogue import Catalogue
 from visterm.app.tagger import Tagger
+from visterm.cli.commands import app
 from visterm.core.combining import log_probabilities, part_signs
 from visterm.core.errors import UserError
+from visterm.metrics.queries import rank_queries
 
 VISTERMS = {"colours": 8, "codebook": 60, "sample_blocks": 4000}
 
@@ -28,6 +33,13 @@ def test_one_word_alone_brings_an_image_up_by_the_sum_but_not_by_the_product():
     assert sum(one) > sum(both)
     first, second = score([1, 1], [both, one])[0]
     assert first > second
+
+
+def test_queries_are_measured_by_the_product_with_logs_for_scores():
+    P = np.array([[0.9, 0.01], [0.3, 0.3], [0.2, 0.2]])
+    by_sum = rank_queries(P.astype(np.float32), [[1, 1]], [[0, 1, 0]])
+    by_product = rank_queries(log_probabilities(P), part_signs([[1, 1]]), [[0, 1, 0]])
+    assert (by_sum.average_precision().tolist(), by_product.average_precision().tolist()) == ([0.5], [1.0])
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +74,16 @@ def test_a_catalogue_ranks_by_the_product_of_all_words(catalogue):
 def test_by_one_word_the_product_ranks_as_the_sum_does(catalogue):
     by_sum, by_product = (catalogue.search("tree", 0, combine=how).hits for how in ("sum", "product"))
     assert [hit.image for hit in by_sum[:20]] == [hit.image for hit in by_product[:20]]
+
+
+def test_the_command_line_takes_the_way_to_combine(catalogue, tmp_path):
+    catalogue.save(tmp_path / "catalogue")
+    asked = ["search", str(tmp_path / "catalogue"), "tree sky", "-k", "4", "--json"]
+    for how in ("sum", "product"):
+        done = CliRunner().invoke(app, [*asked, "--combine", how])
+        assert done.exit_code == 0, done.output
+        expected = [hit.as_dict() for hit in catalogue.search("tree sky", 4, combine=how).hits]
+        assert [json.loads(line) for line in done.stdout.splitlines()] == expected
 
 
 def test_another_way_to_combine_and_models_without_probabilities_are_refused(catalogue, small_library):
