@@ -21,6 +21,9 @@ class Cmrm(CountingAnnotator, RelevanceAnnotator):
     Tags and visterms of a training image are its own, smoothed with those of all (Jelinek-Mercer):
     ``P(t|j) = (1 - α) tf(t, j) / |j| + α P(t)`` and ``P(v|j) = (1 - β) tf(v, j) / Σ_v tf(v, j) + β P(v)``.
 
+    Jeon et al. divide both by the number of tags and visterms together, which would let the weight of visterms thin
+    the tags out.
+
     Features are counts, 0 or more (a negative one is an error): weighted and scaled rows, as those of the encoder
     `visterms`, are parts of visterms. The more visterms an image's row sums to, the fewer training images decide: with
     hundreds of blocks a single one. `length` sets the sum. Visterms that no training image has say nothing. Explicit
