@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from sklearn.metrics import average_precision_score
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC, LinearSVC
+from sklearn.utils.estimator_checks import check_estimator
 
 from visterm.core.errors import ShapeError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator
@@ -131,6 +132,10 @@ def test_kernels_are_tuned_saved_and_the_same_for_any_number_of_threads(kernel, 
     relevant = planted.Y_test.toarray()
     best = np.argsort(-scores, axis=0)[:5]
     assert np.take_along_axis(relevant, best, axis=0).mean() > 2 * relevant.mean()
+
+
+def test_kernel_machines_keep_the_rules_of_scikit_learn():
+    check_estimator(Svm(kernel="rbf", valid_share=0.25), on_skip=None)
 
 
 def test_a_kernel_made_elsewhere_is_tuned_within_the_training_images(planted):

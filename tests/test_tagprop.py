@@ -118,11 +118,15 @@ def test_rank_weights_sum_to_one_fall_and_make_left_out_tags_most_likely(planted
         assert best <= held_out_loss(model, X, Y.toarray(), lambda _, w=other: w) + 1e-6
 
 
-def test_rank_weights_of_several_blocks_have_their_own_places(planted):
-    model = TagProp(weights="rank", blocks=[20, 20], n_neighbors=6).fit(planted.X_train, planted.Y_train)
+def test_rank_weights_of_several_blocks_have_their_own_places_and_weigh_by_them(planted):
+    noise = np.random.default_rng(1).random((240, 10)).astype(np.float32)
+    X, given = np.hstack([planted.X_train, noise]), planted.Y_train.toarray()
+    model = TagProp(weights="rank", blocks=[40, 10], n_neighbors=6, sigmoid=False).fit(X, planted.Y_train)
     assert model.rank_weights_.shape == (12,)
-    votes = model.image_rows(planted.X_test)[:, :-1].sum(axis=1)
-    np.testing.assert_allclose(votes.max(), planted.Y_train.sum(axis=1).max(), rtol=0.5)
+    assert model.rank_weights_[:6].sum() > 0.9
+    for x, row in zip(X[:5], model.decision_function(X[:5]), strict=True):
+        near = [np.argsort([distance("l2", x[b], y[b]) for y in X])[:6] for b in (slice(0, 40), slice(40, 50))]
+        np.testing.assert_allclose(row, model.rank_weights_ @ given[np.concatenate(near)], atol=1e-5)
 
 
 def test_a_block_of_noise_gets_the_smaller_weight(planted):

@@ -162,7 +162,7 @@ class Svm(LinearAnnotator):
     def _image_rows(self, X: Matrix) -> Matrix:
         if self.kernel not in KEPT_KERNELS:
             return super()._image_rows(X)
-        K = Landmarks(self.kernel, self.landmarks_).values(X, self.gamma_, self.n_jobs)
+        K = self._support().values(X, self.gamma_, self.n_jobs)
         return np.asarray(K @ self.weights_ + self.intercept_, np.float32)
 
     def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
@@ -238,6 +238,13 @@ class Svm(LinearAnnotator):
             monitor.finish()
         return machines
 
+    def _support(self) -> Landmarks:
+        """Open the support vectors, once for each set of them."""
+        if getattr(self, "_opened_columns", None) is not self.landmarks_:
+            self._opened = Landmarks(self.kernel, self.landmarks_)
+            self._opened_columns = self.landmarks_
+        return self._opened
+
     def _keep_machines(self, found: LinearFit, X: Matrix) -> None:
         if self.kernel not in KEPT_KERNELS:
             self._keep(found.weights, found.intercept, X)
@@ -246,6 +253,7 @@ class Svm(LinearAnnotator):
         self.landmarks_ = landmark_columns(self.kernel, X[support])
         self.weights_ = np.ascontiguousarray(found.weights[support])
         self.intercept_ = found.intercept
+        self._support()
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
