@@ -29,6 +29,7 @@ from visterm.app.reproduce.feature_sets import (
     with_extra,
 )
 from visterm.app.reproduce.feature_tables import differences_part
+from visterm.app.reproduce.features import encoded_rows
 from visterm.app.reproduce.features_comparison import reproduce_features
 from visterm.app.reproduce.markdown import Document
 from visterm.app.reproduce.photo_run import PhotoRun
@@ -36,7 +37,10 @@ from visterm.app.reproduce.problem import Problem, Rows
 from visterm.app.reproduce.run import Comparison, Outcome
 from visterm.app.reproduce.trials import Trials
 from visterm.core.errors import DataError, UserError
+from visterm.core.progress import SILENT
 from visterm.core.tables import MODELS
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.corpus import Corpus
 from visterm.data.planted import plant_corpus
 from visterm.encoders.visterms import Visterms
 
@@ -85,6 +89,23 @@ def test_every_method_takes_its_settings_and_tries_equally_many() -> None:
         assert len(arm.settings()) == 8
         for setting in (*arm.settings(), *arm.quick().settings()):
             MODELS.create(arm.model, **setting)
+
+
+def test_features_are_kept_by_what_the_encoder_inside_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    photos = [np.random.default_rng(i).integers(0, 256, (40, 60, 3)).astype(np.uint8) for i in range(6)]
+    corpus = Corpus.of(photos, [f"{i}.png" for i in range(6)], [["a"], ["b"]] * 3)
+    parts = [corpus.subset([i, i + 1]) for i in (0, 2, 4)]
+    made: list[str] = []
+
+    def encode(colours: int, n_jobs: int) -> None:
+        inside = ("histograms", {"colours": colours, "textons": 0, "levels": 1})
+        params = {"encoder": inside, "dim": 2, "landmarks": 2}
+        vocabulary = Vocabulary.from_lists(corpus.tags)
+        encoded_rows(parts, vocabulary, tmp_path, "kernel_pca", params, 0, n_jobs, lambda: made.append(""), SILENT)
+
+    for colours, n_jobs, expected in ((4, 1, 1), (4, 2, 1), (5, 1, 2)):
+        encode(colours, n_jobs)
+        assert len(made) == expected
 
 
 @pytest.mark.parametrize(("good", "verdict"), [(ENSEMBLE, "yes"), (PAPER_VISTERMS, "no")])

@@ -39,7 +39,7 @@ def encoded_rows(
     """
     made = make_encoder(spec, params, {"random_state": seed, "n_jobs": n_jobs})
     names = [[str(image) for image in part.images] for part in parts]
-    key = key_of(version("visterm"), made.get_params(), seed, names, [part.tags for part in parts])
+    key = key_of(version("visterm"), made.fingerprint, seed, names, [part.tags for part in parts])
     path = cache / f"features-{key}.npz"
     if path.is_file():
         with np.load(path, allow_pickle=False) as stored:

@@ -78,8 +78,8 @@ def reproduce_features(
     introduction(document, paper.PAPER, quick=quick, left_out=left_out)
     document.text(
         f"Visterms are used twice: as in the paper ({PAPER_VISTERMS.label}: {PAPER_VISTERMS.settings}), and with our "
-        f"defaults ({OUR_VISTERMS.label}), which were chosen on held-out training photos of Corel5k. Orders of methods "
-        "and losses are judged on those of the paper."
+        f"defaults ({OUR_VISTERMS.label}). Those, and the ensemble's, were chosen on held-out training photos of "
+        "Corel5k. Orders of methods and losses are judged on the paper's visterms."
     )
     source = Source(out / "data", seed=seed, n_jobs=n_jobs, quick=quick, progress=progress)
     answers = []
