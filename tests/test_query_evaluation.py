@@ -67,9 +67,9 @@ def test_the_measures_are_those_of_the_models_scores_with_idf_weights(library, r
     expected = rank_queries(tagger.model.decision_function(planted.X_test), weights, queries.relevant)
     np.testing.assert_allclose(found.values[0]["AvgP"], expected.average_precision())
     assert found.texts == queries.texts(WORDS)
-    interval = found.mean("AvgP")
+    interval = found.interval("AvgP")
     assert interval.low < interval.mean < interval.high
-    assert interval.mean == pytest.approx(expected.average_precision().mean())
+    assert interval.mean == found.mean("AvgP") == pytest.approx(expected.average_precision().mean())
 
 
 def test_queries_are_seen_if_an_image_learned_from_has_all_their_words(library, runs):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +33,7 @@ from visterm.metrics.significance import (
     signed_ranks,
 )
 
-RESAMPLES = 2000
+RESAMPLES = 1000
 """Of the queries, for intervals."""
 
 MIN_COUNT = 2
@@ -65,13 +66,17 @@ class QueryEvaluation:
     skipped: list[Skipped]
     left_out: int = 0
 
-    def mean(self, measure: str, kind: str = "all", tagger: int = 0) -> Interval:
+    def mean(self, measure: str, kind: str = "all", tagger: int = 0) -> float:
+        """Give the mean of a measure over the queries of a kind; NaN where there are none."""
+        values = self._defined(measure, kind, tagger)
+        return float(values.mean()) if values.size else math.nan
+
+    def interval(self, measure: str, kind: str = "all", tagger: int = 0) -> Interval:
         """Give the mean of a measure over the queries of a kind, and its 95 % bootstrap interval over queries.
 
         A single query has an interval of no width; no query at all is a `DataError`.
         """
-        values = self.values[tagger][measure][self.kinds[kind]]
-        values = values[~np.isnan(values)]
+        values = self._defined(measure, kind, tagger)
         if values.size == 1:
             return Interval(float(values[0]), float(values[0]), float(values[0]))
         return bootstrap_mean(values, n_resamples=RESAMPLES)
@@ -85,6 +90,10 @@ class QueryEvaluation:
         """Compare two taggers query by query with Wilcoxon's signed rank test."""
         first, second = (self.values[tagger][measure][self.kinds[kind]] for tagger in taggers)
         return signed_ranks(first, second)
+
+    def _defined(self, measure: str, kind: str, tagger: int) -> NDArray[np.float64]:
+        values = self.values[tagger][measure][self.kinds[kind]]
+        return values[~np.isnan(values)]
 
 
 class _Asked(NamedTuple):

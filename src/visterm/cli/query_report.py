@@ -27,7 +27,7 @@ def emit_queries(found: QueryEvaluation, names: Sequence[str]) -> None:
             "run": name,
             "kinds": {
                 kind: {"queries": int(mask.sum())}
-                | {measure: found.mean(measure, kind, number)._asdict() for measure in MEASURES}
+                | {measure: found.interval(measure, kind, number)._asdict() for measure in MEASURES}
                 for kind, mask in found.kinds.items()
                 if mask.any()
             },
@@ -51,9 +51,10 @@ def show_queries(found: QueryEvaluation, names: Sequence[str]) -> None:
         for kind, mask in found.kinds.items():
             if mask.any():
                 means = [found.mean(measure, kind, number) for measure in MEASURES]
-                interval = f"{means[0].low:.4f} to {means[0].high:.4f}"
-                rows.append([kind, f"{mask.sum():,}", *(f"{mean.mean:.4f}" for mean in means), interval])
-        table(rows, ["queries", "number", *MEASURES, "AvgP, 95 %"])
+                _, low, high = found.interval(MEASURES[0], kind, number)
+                shown = [*(f"{mean:.4f}" for mean in means), f"{low:.4f} to {high:.4f}"]
+                rows.append([kind, f"{mask.sum():,}", *shown])
+        table(rows, ["queries", "number", *MEASURES, f"{MEASURES[0]}, 95 %"])
     for number, name in enumerate(names[1:], start=1):
         for measure in MEASURES:
             show(_sentence(found, measure, number, names[0], name))
