@@ -58,6 +58,12 @@ def test_an_image_nearer_to_its_neighbour_comes_first_in_a_search(planted):
     assert near > far > 0
 
 
+def test_rows_are_as_sparse_as_the_tags_of_the_neighbours(planted):
+    U = Jec(n_neighbors=2).fit(planted.X_train, planted.Y_train).image_rows(planted.X_test)
+    assert sp.issparse(U)
+    assert np.diff(U.indptr).max() <= 6  # two neighbours of at most three tags
+
+
 def test_no_neighbours_are_refused(planted):
     with pytest.raises(UserError, match="n_neighbors is 0; expected a whole number of 1 or more"):
         Jec(n_neighbors=0).fit(planted.X_train, planted.Y_train)
