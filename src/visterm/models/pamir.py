@@ -65,6 +65,9 @@ class Pamir(LinearRanker):
     ----------
     n_queries_ : int
         Queries that it was fitted on.
+    history_ : list of dict
+        As in `RankingAnnotator`; ``map`` is the mean average precision over the queries of validation images, and the
+        other means are over the triplets.
 
     References
     ----------
@@ -83,7 +86,7 @@ class Pamir(LinearRanker):
         max_words: int | None = 3,
         max_subsets: int = MAX_SUBSETS,
         row_length: float = 1.0,
-        epochs: int = 100,
+        epochs: int = 200,
         average: int = 20,
         patience: int = 10,
         valid_share: float = 0.1,
