@@ -36,7 +36,7 @@ STEPS = 2_530_000
 
 AGGRESSIVENESS = 0.1
 TWIN_STEPS = 10_000
-TRAIN, TEST, FEATURES, WORDS = 4000, 499, 10_000, 179
+TRAIN, TEST, FEATURES, WORDS, BLOCKS, TOPICS = 4000, 499, 10_000, 179, 77, 100
 
 
 class Problem(NamedTuple):
@@ -49,22 +49,21 @@ class Problem(NamedTuple):
 
 
 def drawn() -> Problem:
-    """Draw images of 77 blocks each and captions of one to five words, as many as Corel5k has."""
+    """Draw images of 77 blocks each with captions of two to five words of one topic: half of the blocks show them."""
     rng = np.random.default_rng(1)
-    frequency = 1 / np.arange(3, WORDS + 3)
-    keys = rng.gumbel(size=(TRAIN, WORDS)) + np.log(frequency)
-    Y = np.zeros((TRAIN, WORDS), np.float32)
-    for row, best, n in zip(Y, np.argsort(-keys, axis=1), rng.integers(2, 6, TRAIN), strict=True):
-        row[best[:n]] = 1
-    weights = 1 / np.arange(50, FEATURES + 50)
-    rows = []
-    for n_images in (TRAIN, TEST):
-        columns = rng.choice(FEATURES, (n_images, 77), p=weights / weights.sum())
-        X = sp.coo_array(
-            (np.ones(columns.size), (np.repeat(np.arange(n_images), 77), columns.ravel())), shape=(n_images, FEATURES)
-        ).tocsr()
-        rows.append(unit_rows(X))
-    return Problem(*rows, *weighed(Y))
+    topics = [rng.permutation(WORDS)[:8] for _ in range(TOPICS)]
+    shown = rng.integers(0, FEATURES, (WORDS, 60))
+    n_images = TRAIN + TEST
+    Y = np.zeros((n_images, WORDS), np.float32)
+    columns = rng.integers(0, FEATURES, (n_images, BLOCKS))
+    for i in range(n_images):
+        caption = rng.permutation(topics[rng.integers(TOPICS)])[: rng.integers(2, 6)]
+        Y[i, caption] = 1
+        columns[i, : BLOCKS // 2] = shown[rng.choice(caption, BLOCKS // 2), rng.integers(0, 60, BLOCKS // 2)]
+    rows = np.repeat(np.arange(n_images), BLOCKS)
+    X = sp.coo_array((np.ones(columns.size), (rows, columns.ravel())), shape=(n_images, FEATURES)).tocsr()
+    X = unit_rows(X)
+    return Problem(X[:TRAIN], X[TRAIN:], *weighed(Y[:TRAIN]))
 
 
 def corel(folder: Path) -> Problem:
