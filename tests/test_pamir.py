@@ -76,6 +76,19 @@ def test_validation_queries_say_when_to_stop(planted, asked):
     assert found == pytest.approx(max(measured), abs=1e-9)
 
 
+def test_validation_queries_without_a_relevant_image_say_nothing(planted, asked):
+    test = queries_of_tags(planted.Y_test)
+    none = sp.csr_array((1, test.relevant.shape[1]))
+    more = sp.vstack([test.words, test.words[:1]]), sp.vstack([test.relevant, none])
+    first, second = (
+        Pamir(epochs=3).fit_queries(planted.X_train, *asked, valid=(planted.X_test, *valid))
+        for valid in ((test.words, test.relevant), more)
+    )
+    assert [entry["map"] for entry in first.history_] == [entry["map"] for entry in second.history_]
+    silent = Pamir(epochs=3).fit_queries(planted.X_train, *asked, valid=(planted.X_test, test.words[:1], none))
+    assert [entry["map"] for entry in silent.history_] == [None] * 3
+
+
 def test_without_validation_images_a_share_is_held_out_and_then_all_are_learned_from(planted):
     model = Pamir(valid_share=0.25, patience=3).fit(planted.X_train[:300], planted.Y_train[:300])
     assert model.n_held_out_ == 75
@@ -137,6 +150,8 @@ def test_queries_that_do_not_fit_are_refused_with_the_sizes(planted, asked):
         model.fit_queries(X, Q[:3], R[:2])
     with pytest.raises(DataError, match=r"Q contains NaN or infinity"):
         model.fit_queries(X, Q * np.nan, R)
+    with pytest.raises(ShapeError, match=r"The validation Q has 5 tags, the training Q 12"):
+        model.fit_queries(X, Q, R, valid=(X, Q[:, :5], R))
     with pytest.raises(DataError, match=r"No image is relevant to a query"):
         model.fit_queries(X, Q, R * -1)
 

@@ -11,7 +11,8 @@ from visterm.core.errors import DataError, DivergedError, ShapeError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
-from visterm.models.abilities import AddsTags, LearnsOn
+from visterm.data.tag_queries import queries_of_tags
+from visterm.models.abilities import AddsTags, LearnsOn, LearnsQueries
 from visterm.models.base import Annotator
 
 EXPECTED_FAILED_CHECKS: dict[str, dict[str, str]] = {}
@@ -23,6 +24,9 @@ models_that_learn_on = pytest.mark.parametrize(
 )
 models_that_add_tags = pytest.mark.parametrize(
     "name", [name for name in MODELS.names() if issubclass(MODELS.load(name), AddsTags)]
+)
+models_that_learn_queries = pytest.mark.parametrize(
+    "name", [name for name in MODELS.names() if issubclass(MODELS.load(name), LearnsQueries)]
 )
 learning_models = pytest.mark.parametrize("name", MODELS.names(learns=True))
 
@@ -411,3 +415,26 @@ def test_new_tags_have_the_same_bytes_for_any_number_of_threads_and_are_saved(na
     np.testing.assert_array_equal(loaded.decision_function(X), grown[0].decision_function(X))
     with pytest.raises(ShapeError):
         grown[0].add_tags(X, Y[:5])
+
+
+@models_that_learn_queries
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_given_queries_are_learned_with_the_same_bytes_for_any_number_of_threads(name, form, planted, fitted):
+    asked = queries_of_tags(planted.Y_train)
+    X = form(planted.X_train)
+    taught = [create(name, n_jobs=n).fit_queries(X, asked.words, asked.relevant) for n in (1, 2, 4)]
+    again = create(name).fit(form(planted.X_test), planted.Y_test).fit_queries(X, asked.words, asked.relevant)
+    for other in (*taught[1:], again):
+        assert_same_bytes(taught[0], other)
+    relevant = planted.Y_test.toarray().T > 0
+    found = precision_at_3(search(taught[0], form(planted.X_test)), relevant)
+    assert found >= 1.5 * precision_at_3(search(fitted["prior"], planted.X_test), relevant)
+
+
+@models_that_learn_queries
+def test_queries_of_any_type_are_taken_at_their_value(name, planted):
+    asked = queries_of_tags(planted.Y_train)
+    Q, R = asked.words, asked.relevant
+    expected = create(name).fit_queries(planted.X_train, Q, R)
+    for given_Q, given_R in ((Q.toarray(), R.toarray() > 0), (Q.toarray().astype(int).tolist(), sp.csc_matrix(R))):
+        assert_same_bytes(create(name).fit_queries(planted.X_train, given_Q, given_R), expected)

@@ -22,7 +22,7 @@ from visterm.models.ranking import Images, Measure, Training, Validation, Weight
 from visterm.models.triplet_training import TripletTraining
 
 
-class Judged(NamedTuple):
+class JudgedImages(NamedTuple):
     """Images, and queries with what is relevant among these images."""
 
     X: Matrix
@@ -154,7 +154,11 @@ class Pamir(LinearRanker):
             judged = None
             if valid is not None:
                 X_valid = self._check_features(valid[0])
-                judged = Judged(X_valid, _checked(valid[1], valid[2], X_valid))
+                judged = JudgedImages(X_valid, _checked(valid[1], valid[2], X_valid))
+                if judged.queries.words.shape[1] != Y.shape[1]:
+                    raise ShapeError(
+                        f"The validation Q has {judged.queries.words.shape[1]} tags, the training Q {Y.shape[1]}."
+                    )
             self._learn(X, own_tags(Y), asked, rng, judged, monitor or SILENT)
 
         return self._fit_by(X, tagged, None, learn)
@@ -180,7 +184,7 @@ class Pamir(LinearRanker):
         self._check_settings()
         own = own_tags(Y)
         idf = _idf(own)
-        judged = None if valid is None else Judged(valid[0], self._queries_of(own_tags(valid[1]), idf, rng))
+        judged = None if valid is None else JudgedImages(valid[0], self._queries_of(own_tags(valid[1]), idf, rng))
         self._learn(X, own, self._queries_of(own, idf, rng), rng, judged, monitor)
 
     def _learn(
@@ -189,7 +193,7 @@ class Pamir(LinearRanker):
         own: sp.csr_array,
         asked: Queries,
         rng: np.random.Generator,
-        judged: Judged | None,
+        judged: JudgedImages | None,
         monitor: Progress,
     ) -> None:
         """Learn the weights from queries, then the bias from the tags that images have."""
@@ -198,7 +202,7 @@ class Pamir(LinearRanker):
         self._scale_features(X)
         self.n_queries_ = len(asked)
 
-        def train(images: Images | None, judged: Judged | None, epochs: int) -> None:
+        def train(images: Images | None, judged: JudgedImages | None, epochs: int) -> None:
             features, queries = (X, asked) if images is None else (X[images], asked.among(images))
 
             def begin(weights: Weights, team: Team) -> Training:
@@ -207,17 +211,17 @@ class Pamir(LinearRanker):
             self._train(self._start(X, own.shape[1], rng), begin, self._average_precision(judged), epochs, monitor)
 
         if judged is None:
-            self._train_twice(X.shape[0], rng, lambda held: Judged(X[held], asked.among(held)), train)
+            self._train_twice(X.shape[0], rng, lambda held: JudgedImages(X[held], asked.among(held)), train)
         else:
             self.n_held_out_ = 0
             train(None, judged, self.epochs)
         set_intercepts(self.tag_rows_, X, own)
 
-    def _average_precision(self, judged: Judged | None) -> Measure | None:
+    def _average_precision(self, judged: JudgedImages | None) -> Measure | None:
         """Give what measures the weights as they are on validation queries; None where there are none."""
-        if judged is None or len(judged.queries) == 0:
+        if judged is None or judged.queries.relevant.nnz == 0:
             return None
-        X, queries = judged
+        X, queries = judged.X, judged.queries.among(np.arange(judged.X.shape[0]))
         return lambda: float(
             rank_queries(lambda: self.score_blocks(X), queries.words, queries.relevant).average_precision().mean()
         )
