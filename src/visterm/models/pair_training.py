@@ -35,7 +35,7 @@ TABLE_FLOATS = 2**20
 TABLE_ROWS = 32
 """Pairs that such a product needs to run at BLAS speed: with more tags than that leaves room for, there is none."""
 
-TABLE_FROM = 0.1
+TABLE_FROM = 0.2
 """Mean draws a pair in the epoch before, as a share of the tags, from which on all scores at once pay."""
 
 POOL = 256
