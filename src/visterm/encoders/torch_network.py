@@ -62,7 +62,7 @@ class TorchNetwork:
     @property
     def one_by_one(self) -> bool:
         """Say whether pictures are given one at a time."""
-        return self.device.type == "cpu"
+        return str(self.device.type) == "cpu"
 
     @contextmanager
     def running(self) -> Iterator[None]:
