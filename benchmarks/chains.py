@@ -1,6 +1,6 @@
 """Chains of encoders on Corel5k beside each of their parts: ridge and knn, weights chosen on held-out training rows.
 
-Each encoder learns from the training photos and encodes once; a chain's rows are the parts' side by side, each scaled as
+Each encoder learns from the training photos and encodes once; a chain's rows are the parts' side by side, scaled as
 `chain` does it. Of every chain the weights that are best on 450 held-out training photos are kept, then each model is
 fitted on all training rows and meets the test rows once. Prints MAP over images, with paired bootstrap intervals, and
 writes JSON.
