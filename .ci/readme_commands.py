@@ -1,5 +1,6 @@
 """Run every `sh` and `python` block of a Markdown file, in order, and stop at the first that fails."""
 
+import os
 import subprocess
 import sys
 import time
@@ -23,14 +24,17 @@ def blocks(text: str) -> list[tuple[str, str]]:
 
 
 def main() -> None:
+    environment = dict(os.environ)
     for language, code in blocks(Path(sys.argv[1]).read_text(encoding="utf-8")):
         print(f"\n=== {language}\n{code}\n===", flush=True)
         began = time.monotonic()
         program = ["bash", "-euo", "pipefail", "-c"] if language == "sh" else [".venv/bin/python", "-c"]
-        result = subprocess.run([*program, code], check=False)
+        result = subprocess.run([*program, code], check=False, env=environment)
         print(f"=== exit code {result.returncode} after {time.monotonic() - began:.0f} s", flush=True)
         if result.returncode != 0:
             sys.exit(f"A command of {sys.argv[1]} failed.")
+        if language == "sh" and ".venv/bin/activate" in code:  # as in the reader's shell, from then on
+            environment["PATH"] = f"{Path('.venv/bin').resolve()}{os.pathsep}{os.environ['PATH']}"
 
 
 main()
