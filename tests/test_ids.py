@@ -22,7 +22,7 @@ from visterm.data.corpus import Corpus
 from visterm.metrics import average_precisions
 from visterm.models.base import Annotator
 
-FAST = {"dim": 8, "epochs": 60, "learning_rate": 0.05}
+FAST = {"dim": 8}
 
 
 def write_pairs(path, pairs, header="image,tag"):
@@ -208,6 +208,13 @@ def test_new_tags_are_ranked_as_the_model_ranks_them_without_those_known():
     assert first.ids.tolist() == [1, 3]
     assert second.ids.tolist() == [0, 1]
     assert [ranking.ids.tolist() for ranking in new_tags(model, identity_rows(2), 0, known)] == [[1, 3], [0, 1, 2, 3]]
+
+
+def test_settings_that_are_not_given_suit_images_known_by_number():
+    assert Tagger(encoder="ids").model.get_params()["step"] == "adagrad"
+    assert Tagger(encoder="ids", model_params={"step": "sgd"}).model.get_params()["step"] == "sgd"
+    assert Tagger().model.get_params()["step"] == "sgd"
+    assert Tagger(encoder="ids", model="prior").model.get_params() == Tagger(model="prior").model.get_params()
 
 
 def test_a_catalogue_of_photos_takes_no_images_known_by_number():

@@ -14,10 +14,15 @@ from visterm.encoders.named import named_encoder
 DEFAULT_ENCODER = "visterms"
 
 
-def make_model(name: str, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
-    """Make a model with its settings; of the shared ones (seed, threads) it gets those that it has."""
-    known = signature(MODELS.load(name)).parameters
-    return MODELS.create(name, **{**{key: shared[key] for key in shared if key in known}, **params})
+def make_model(name: str, params: Mapping[str, Any], shared: Mapping[str, Any], *, by_number: bool = False) -> Any:
+    """Make a model with its settings; of the shared ones (seed, threads) it gets those that it has.
+
+    Where images are known by number, settings that are not given are the model's `by_number_params`, if it has any.
+    """
+    model = MODELS.load(name)
+    known = signature(model).parameters
+    defaults = getattr(model, "by_number_params", {}) if by_number else {}
+    return MODELS.create(name, **{**{key: shared[key] for key in shared if key in known}, **defaults, **params})
 
 
 def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:

@@ -82,7 +82,8 @@ class Tagger:
     model : str
         A name from ``visterm models``.
     encoder_params, model_params : mapping, optional
-        Settings of the encoder and of the model.
+        Settings of the encoder and of the model. Those of the model that are not given are its defaults, or, for images
+        known by number, those that suit them.
     min_count : int
         Tags of fewer training images are left out.
     seed : int
@@ -124,7 +125,7 @@ class Tagger:
         shared = {"random_state": seed, "n_jobs": n_jobs}
         self.encoder = make_encoder(encoder, encoder_params or {}, shared)
         self._any_encoder = encoder is None and not encoder_params
-        self.model = make_model(model, model_params or {}, shared)
+        self.model = make_model(model, model_params or {}, shared, by_number=self.encoder.by_number)
         self.min_count = min_count
         self.path = ""
         self.vocabulary = Vocabulary.from_lists([])

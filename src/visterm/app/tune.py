@@ -109,7 +109,8 @@ def tune(
     )
 
     def make(settings: Mapping[str, Any]) -> Any:
-        made = make_model(model, {**fixed, **settings}, {"random_state": seed, "n_jobs": n_jobs})
+        shared = {"random_state": seed, "n_jobs": n_jobs}
+        made = make_model(model, {**fixed, **settings}, shared, by_number=tagger.encoder.by_number)
         made.check_settings()
         return made
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from visterm.core.checks import check_count
 from visterm.core.errors import UserError
@@ -25,7 +25,9 @@ class Wsabie(EmbeddingRanker):
     nothing to rank, and nothing is learned.
 
     The default settings were chosen on held-out training images of Corel5k, with visterms and with features of a
-    network alike; a library of another kind may want its own.
+    network alike; a library of another kind may want its own. For images known only by number they are poor: MAP 0.33
+    on 60,000 images of NUS-WIDE, where the tags' frequencies alone have 0.34. There `by_number_params`, chosen on
+    held-out tags of NUS-WIDE and of drawn pairs, reach 0.50; a `Tagger` takes them for such images.
 
     Parameters
     ----------
@@ -48,6 +50,11 @@ class Wsabie(EmbeddingRanker):
     Weston, Bengio, Usunier: Large scale image annotation: learning to rank with joint word-image embeddings. Machine
     Learning 81, 2010; sections 2 and 3, Algorithm 1.
     """
+
+    by_number_params: ClassVar[dict[str, Any]] = {
+        "step": "adagrad", "schedule": "cosine", "learning_rate": 0.2, "epochs": 20, "average": 5, "bias": 0.7,
+        "max_norm": 1.2, "row_length": 1.0, "init_scale": 0.01, "max_trials": 10,
+    }  # fmt: skip
 
     def __init__(
         self,
