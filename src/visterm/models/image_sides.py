@@ -30,6 +30,9 @@ class ImageSide(Protocol):
         Parts that may be moved at the same time.
     grain : int
         How much larger parts shall be, because a pair is so little work that the calls would count.
+    tabled : bool
+        Whether all scores of a few pairs may be made by one product. Not for linear scorers: sparse rows would be
+        slower by it, and dense ones shall learn the same from the same draws.
     """
 
     U: Floats
@@ -38,6 +41,7 @@ class ImageSide(Protocol):
     rate: float
     n_shares: int
     grain: int
+    tabled: bool
 
     def set_rate(self, rate: float) -> None:
         """Take the learning rate of the epochs to come."""
@@ -72,6 +76,8 @@ class EmbeddedImages:
     moving : bool
         False leaves the map as it is.
     """
+
+    tabled = True
 
     def __init__(
         self,
@@ -131,6 +137,7 @@ class PlainImages:
 
     n_shares = 0
     grain = 1
+    tabled = False
 
     def __init__(self, X: Matrix, block: int) -> None:
         self.steps: Floats = np.zeros((block, 0), np.float32)

@@ -109,9 +109,8 @@ class PairTraining:
         self._block = block_size(recipe.block, self._tags.size)
         self._part = _part_size(self._block, PART * side.grain)
         self._max_trials, self._margin = _trials_and_margin(recipe, n_tags)
-        embedded = side.U.size > 0
-        self._pooled = embedded and recipe.negatives == Negatives.POOL
-        self._tabled = embedded and recipe.negatives == Negatives.UNTIL_VIOLATION
+        self._pooled = side.U.size > 0 and recipe.negatives == Negatives.POOL
+        self._tabled = side.tabled and recipe.negatives == Negatives.UNTIL_VIOLATION
         self._tabled &= n_tags * TABLE_ROWS <= TABLE_FLOATS
         self._scores = np.empty((self._block, n_tags if recipe.negatives == Negatives.ALL else 0), np.float32)
         self._pool_scores = np.empty((self._block, POOL if self._pooled else 0), np.float32)
