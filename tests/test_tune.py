@@ -10,16 +10,16 @@ from typer.testing import CliRunner
 
 from visterm import Tagger
 from visterm.app import tune as tuning
+from visterm.app.parts import make_model
 from visterm.app.search_space import Range, settings_to_try
 from visterm.app.tune import trials_file, tune
 from visterm.cli.commands import app
 from visterm.cli.tune import read_choices
 from visterm.core.errors import CorruptFileError, DivergedError, StorageError, UserError
-from visterm.core.tables import MODELS
 
 NAMES = [f"image {i}" for i in range(60)]
 GRID = {"dim": [2, 6], "learning_rate": [0.05, 0.1]}
-FEW = {"epochs": 4, "patience": 2}
+FEW = {"schedule": "constant", "epochs": 4, "patience": 2}
 
 
 def tags_of(i):
@@ -71,9 +71,8 @@ def test_all_combinations_are_tried_and_the_best_is_learned_from_all_rows(tmp_pa
     assert max(entry["map"] for entry in run.model.history_) == pytest.approx(best.value)
     assert [trial["settings"] for trial in run.facts["trials"]] == [trial.settings for trial in tuned.trials]
     assert run.facts["tuning"]["validation by"] == "held-out tags"
-    expected = MODELS.create(
-        "wsabie", **{**best.settings, **FEW, "valid_share": 0.0, "epochs": best.epochs, "n_jobs": 1}
-    )
+    settings = {**best.settings, **FEW, "valid_share": 0.0, "epochs": best.epochs}
+    expected = make_model("wsabie", settings, {"n_jobs": 1}, by_number=True)
     np.testing.assert_array_equal(expected.fit(None, run.given).tag_rows_, run.model.tag_rows_)
 
 
