@@ -217,6 +217,14 @@ def test_settings_that_are_not_given_suit_images_known_by_number():
     assert Tagger(encoder="ids", model="prior").model.get_params() == Tagger(model="prior").model.get_params()
 
 
+@pytest.mark.parametrize(("n_images", "few"), [(600, False), (60, True)])
+def test_it_is_said_when_too_few_images_are_there_to_hold_tags_out(n_images, few, tmp_path):
+    told = write_pairs(tmp_path / "told.csv", [(i, f"t{(i + j) % 7}") for i in range(n_images) for j in range(3)])
+    done = visterm("fit", "--tags", told, "--encoder", "ids", "-o", tmp_path / "run", "--set", "dim=4")
+    assert done.returncode == 0, done.stderr
+    assert ("Too few images" in done.stderr) == few
+
+
 def test_a_catalogue_of_photos_takes_no_images_known_by_number():
     tagger = Tagger(encoder="ids", model="prior").fit(["1", "2"], [["a"], ["b"]])
     with pytest.raises(UserError, match="knows its images by number only"):

@@ -81,7 +81,8 @@ def fit(
     tagger.fit(corpus, valid=valid, progress=Bars())
     tagger.save(out)
     facts = tagger.facts
-    if "valid_share" in tagger.model.get_params(deep=False) and valid != 0 and facts["validation images"] == 0:
+    judged = any(entry.get("map") is not None for entry in getattr(tagger.model, "history_", []))
+    if "valid_share" in tagger.model.get_params(deep=False) and valid != 0 and not judged:
         say("Too few images to hold some out (50 are wanted), so nothing chose when to stop: all epochs were run.")
     learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'image')}"
     say(f"Learned {learned}; the run is {out}")
