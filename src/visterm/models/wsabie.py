@@ -27,7 +27,8 @@ class Wsabie(EmbeddingRanker):
     The default settings were chosen on held-out training images of Corel5k, with visterms and with features of a
     network alike; a library of another kind may want its own. For images known only by number they are poor: MAP 0.33
     on 60,000 images of NUS-WIDE, where the tags' frequencies alone have 0.34. There `by_number_params`, chosen on
-    held-out tags of NUS-WIDE and of drawn pairs, reach 0.50; a `Tagger` takes them for such images.
+    held-out tags of NUS-WIDE and of drawn pairs, reach 0.50 on tags held out the same way; a `Tagger` takes them for
+    such images.
 
     Parameters
     ----------
