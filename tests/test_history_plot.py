@@ -46,11 +46,11 @@ def test_info_says_how_many_epochs_and_the_best_validation_map(runs):
 def test_info_draws_the_history_as_a_png(runs, tmp_path):
     pytest.importorskip("matplotlib")
     done = CliRunner().invoke(
-        app, ["info", str(runs / "epochs"), "--plot", str(tmp_path / "deep" / "history"), "--json"]
+        app, ["info", str(runs / "epochs"), "--plot", str(tmp_path / "deep" / "history.png"), "--json"]
     )
     assert done.exit_code == 0
     assert json.loads(done.stdout)["epochs"] == 2
-    with Image.open(tmp_path / "deep" / "history") as picture:
+    with Image.open(tmp_path / "deep" / "history.png") as picture:
         assert picture.format == "PNG"
         assert min(picture.size) > 600
         assert len(np.unique(np.asarray(picture.convert("L")))) > 10

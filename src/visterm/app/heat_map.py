@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from visterm.app.explain import Explanation
+from visterm.app.picture_files import QUALITY, format_of
 
 SIDE = 640
 """Long side of the photo in the drawing, in pixels."""
@@ -52,7 +53,7 @@ def heat(explanation: Explanation, size: tuple[int, int]) -> NDArray[np.float64]
 
 
 def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os.PathLike[str]) -> None:
-    """Draw the photo, the photo under its heat, and what the colours mean, as a PNG file.
+    """Draw the photo, the photo under its heat, and what the colours mean, in the format of its ending.
 
     Parameters
     ----------
@@ -60,7 +61,14 @@ def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os
         Upright.
     explanation : Explanation
     path : path-like
+        A ``.png``, ``.jpg``, ``.jpeg`` or ``.webp`` file.
+
+    Raises
+    ------
+    UserError
+        If the file has another ending.
     """
+    kind = format_of(path)
     width, height = explanation.size
     scale = SIDE / max(width, height)
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
@@ -87,7 +95,7 @@ def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os
     _draw_legend(sheet, (_GAP, below + _line(font) * len(words)), min(pictures_across, SIDE), limit, font)
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
-    sheet.save(file, format="PNG")
+    sheet.save(file, format=kind, quality=QUALITY)
 
 
 def _covered(start: float, end: float, length: int) -> tuple[int, NDArray[np.float64]]:

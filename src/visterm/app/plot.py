@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from visterm.app.picture_files import QUALITY, format_of
 from visterm.app.reproduce.figures import COLOURS, require_plots
 
 TITLES = {
@@ -43,7 +44,7 @@ class Panel(NamedTuple):
 
 
 def plot_history(history: Sequence[dict[str, Any]], path: str | os.PathLike[str], *, title: str = "") -> None:
-    """Draw what a model kept of each epoch, a panel each, as a PNG file.
+    """Draw what a model kept of each epoch, a panel each, in the format of the file's ending.
 
     The draws needed as training goes on are Figure 1 of the VSE-ens paper.
 
@@ -52,15 +53,18 @@ def plot_history(history: Sequence[dict[str, Any]], path: str | os.PathLike[str]
     history : sequence of dict
         As the attribute `history_` of a model has it: one entry an epoch.
     path : path-like
-        The PNG file.
+        A ``.png``, ``.jpg``, ``.jpeg`` or ``.webp`` file.
     title : str
         Above the panels.
 
     Raises
     ------
+    UserError
+        If the file has another ending.
     MissingExtraError
         If matplotlib is not installed.
     """
+    kind = format_of(path)
     require_plots()
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -91,7 +95,8 @@ def plot_history(history: Sequence[dict[str, Any]], path: str | os.PathLike[str]
     figure.suptitle(title, fontsize=12)
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(file, format="png", metadata={"Software": "visterm"})
+    options: dict[str, Any] = {"metadata": {"Software": "visterm"}} if kind == "PNG" else {}
+    figure.savefig(file, format=kind.lower(), pil_kwargs={"quality": QUALITY}, **options)
 
 
 def history_panels(history: Sequence[dict[str, Any]]) -> list[Panel]:

@@ -22,7 +22,9 @@ def explain(
     tag: Annotated[str, typer.Argument(help="A tag of the run.", show_default=False)],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Draw the shares over the photo, as a PNG file.", show_default=False),
+        typer.Option(
+            "--output", "-o", help="Draw the shares over the photo: a .png, .jpg or .webp file.", show_default=False
+        ),
     ] = None,
     k: Annotated[int, typer.Option("-k", min=0, help="Features and places listed; 0 for all.")] = 5,
     json: options.Json = False,
@@ -34,8 +36,11 @@ def explain(
     end in average pooling.
     """
     from visterm.app.explain import explain as explain_score
+    from visterm.app.picture_files import format_of
     from visterm.app.tagger import Tagger
 
+    if output is not None:
+        format_of(output)  # refuses other endings before any work
     found = explain_score(Tagger.load(run, n_jobs=jobs), image, tag)
     if output is not None:
         from visterm.app.heat_map import SIDE, draw_heat

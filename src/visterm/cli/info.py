@@ -19,7 +19,7 @@ def info(
         Path | None,
         typer.Option(
             "--plot",
-            help="Draw loss, validation measure, draws and seconds of each epoch as a PNG file.",
+            help="Draw loss, validation measure, draws and seconds of each epoch: a .png, .jpg or .webp file.",
             show_default=False,
         ),
     ] = None,
