@@ -108,16 +108,38 @@ def test_explaining_two_images_or_an_unknown_tag_is_refused():
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"neighbours": 1, "root_terms": False}, {"scales": (0.5, 2.0), "neighbours": 70}, {"overlap": 0}]
+    "settings",
+    [
+        {},
+        {"neighbours": 1, "root_terms": False},
+        {"scales": (0.5, 2.0), "neighbours": 70},
+        {"overlap": 0},
+        {"levels": 3},
+        {"levels": 2, "level_weights": (1, 5), "root_terms": False},
+    ],
 )
 def test_what_the_blocks_gave_sums_to_the_row(pictures, settings):
     encoder = Visterms(**{**SMALL, **settings}).fit(pictures)
     for picture in (pictures[0], pictures[15], np.ascontiguousarray(pictures[25][:3, :2])):
         seen = encoder.places(picture)
-        assert seen.rows.shape == (len(seen.boxes), len(encoder.codebook_))
+        assert seen.rows.shape == (len(seen.boxes), len(encoder.idf_))
         assert (seen.rows.data > 0).all()
         row = encoder.transform([picture]).toarray()[0]
         np.testing.assert_allclose(seen.rows.sum(axis=0) + seen.elsewhere, row, atol=1e-6)
+
+
+def test_what_is_counted_in_a_cell_is_given_by_the_blocks_whose_centres_lie_in_it(pictures):
+    encoder = Visterms(**SMALL, levels=2).fit(pictures)
+    seen = encoder.places(pictures[12])
+    given, columns = seen.rows.tocoo().coords
+    n = len(encoder.codebook_)
+    cells = (columns - n) // n  # -1: the whole picture
+    across, down = seen.boxes[:, [0, 2]].mean(axis=1), seen.boxes[:, [1, 3]].mean(axis=1)
+    for cell, (right, below) in enumerate([(False, False), (True, False), (False, True), (True, True)]):
+        blocks = given[cells == cell]
+        assert len(blocks) > 10
+        assert ((across[blocks] >= 0.5) == right).all()
+        assert ((down[blocks] >= 0.5) == below).all()
 
 
 def test_a_block_gives_in_proportion_to_what_it_counts_for_a_visterm(pictures):
@@ -147,16 +169,18 @@ def test_boxes_are_where_the_blocks_were_counted(settings, shape, pictures):
 
 
 @pytest.mark.parametrize(
-    ("model", "params"),
+    ("model", "params", "settings"),
     [
-        ("ridge", {}),
-        ("warp_linear", {"epochs": 5}),
-        ("wsabie", {"dim": 8, "epochs": 5, "bias": 1.0}),
-        ("ensemble", {"members": [["ridge", {}], ["wsabie", {"dim": 4, "epochs": 3}]], "weights": [1, 2]}),
+        ("ridge", {}, {}),
+        ("ridge", {}, {"levels": 3}),
+        ("warp_linear", {"epochs": 5}, {}),
+        ("wsabie", {"dim": 8, "epochs": 5, "bias": 1.0}, {}),
+        ("pamir", {"epochs": 3}, {"levels": 2}),
+        ("ensemble", {"members": [["ridge", {}], ["wsabie", {"dim": 4, "epochs": 3}]], "weights": [1, 2]}, {}),
     ],
 )
-def test_the_shares_of_the_blocks_and_of_no_place_sum_to_the_score(pictures, model, params):
-    tagger = fitted(pictures, model, params)
+def test_the_shares_of_the_blocks_and_of_no_place_sum_to_the_score(pictures, model, params, settings):
+    tagger = fitted(pictures, model, params, **settings)
     for picture in (pictures[3], pictures[13], pictures[23]):
         scores = {tag.tag: tag.score for tag in tagger.annotate([picture], k=0).images[0].tags}
         for number, (tag, score) in enumerate(scores.items()):

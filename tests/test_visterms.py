@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from sklearn.cluster import KMeans
@@ -95,8 +97,9 @@ def test_an_image_of_one_colour_can_be_learned_from():
     assert np.isfinite(encoder.codebook_).all()
 
 
-def test_a_row_by_hand():
-    encoder = Visterms(block=0.5, scales=(1.0,), colour_space="rgb", root=False, neighbours=1, root_terms=False)
+def made_by_hand(idf, **settings):
+    """Make an encoder of two colours and three flat words: black, half of each, white."""
+    encoder = Visterms(scales=(1.0,), colour_space="rgb", root=False, neighbours=1, root_terms=False, **settings)
     encoder.set_params(texture_weight=2.0)
     encoder.colours_ = np.array([[0, 0, 0], [255, 255, 255]], np.float32)
     encoder.codebook_ = np.zeros((3, 61), np.float32)
@@ -104,13 +107,57 @@ def test_a_row_by_hand():
     encoder.codebook_[:, 59:] = [[1, 0], [0.5, 0.5], [0, 1]]
     encoder.scale_words_ = np.array([3])
     encoder.spread_ = np.array([0.1], np.float32)
-    encoder.idf_ = np.array([1, 2, 1], np.float32)
+    encoder.idf_ = np.array(idf, np.float32)
     encoder.fitted_ = True
+    return encoder
+
+
+def test_a_row_by_hand():
+    encoder = made_by_hand([1, 2, 1], block=0.5)
     picture = np.zeros((16, 48, 3), np.uint8)
     picture[:, 24:] = 255
     # Two cells of 12 pixels a block: black, half of each, white.
     row = encoder.transform([picture])
     np.testing.assert_allclose(row.toarray(), [np.array([1, 2, 1]) / np.sqrt(6)], rtol=1e-6)
+
+
+def test_a_row_of_a_pyramid_by_hand():
+    encoder = made_by_hand([1, 1, 2, *range(1, 13)], block=0.25, overlap=0, levels=2, level_weights=(1, 3))
+    picture = np.zeros((64, 64, 3), np.uint8)
+    picture[:32, 32:] = 255
+    # 4 x 4 blocks side by side. In all: 12 black, 4 white; in the quarters: 4 black, 4 white, 4 black, 4 black.
+    whole = np.array([12 * 1, 0, 4 * 2])
+    quarters = np.array([4 * 1, 0, 0, 0, 0, 4 * 6, 4 * 7, 0, 0, 4 * 10, 0, 0])
+    expected = [np.sqrt(1 / 4) * whole / np.linalg.norm(whole), np.sqrt(3 / 4) * quarters / np.linalg.norm(quarters)]
+    np.testing.assert_allclose(encoder.transform([picture]).toarray()[0], np.concatenate(expected), rtol=1e-6)
+
+
+def test_pictures_of_the_same_blocks_at_other_places_differ_only_with_a_pyramid():
+    picture = np.zeros((64, 64, 3), np.uint8)
+    picture[:, 32:] = 255
+    both = [picture, np.ascontiguousarray(picture[:, ::-1])]
+    flat = made_by_hand(np.ones(3), block=0.25, overlap=0).transform(both).toarray()
+    np.testing.assert_allclose(flat[0], flat[1], rtol=1e-6)
+    rows = made_by_hand(np.ones(3 * 21), block=0.25, overlap=0, levels=3).transform(both).toarray()
+    assert rows[0] @ rows[0] == pytest.approx(1)
+    assert rows[0] @ rows[1] == pytest.approx(1 / 4)  # what the whole picture weighs; no cell has a word in common
+
+
+def test_the_first_level_of_a_pyramid_is_the_bag_without_one(scenes):
+    settings = {"colours": 8, "codebook": 40, "sample_blocks": 2000, "n_jobs": 1}
+    flat, pyramid = (Visterms(**settings, levels=levels).fit(scenes) for levels in (1, 2))
+    n = len(flat.codebook_)
+    assert pyramid.idf_.shape == (5 * n,)
+    np.testing.assert_array_equal(pyramid.idf_[:n], flat.idf_)
+    rows = pyramid.transform(scenes)
+    assert rows.shape == (24, 5 * n)
+    np.testing.assert_allclose(rows[:, :n].toarray(), flat.transform(scenes).toarray() * np.sqrt(1 / 2), rtol=1e-6)
+    share = (rows.toarray() > 0).mean(axis=0)
+    weighing = pyramid.idf_ > 0
+    np.testing.assert_allclose(pyramid.idf_[weighing], -np.log(share[weighing]), rtol=1e-5)
+    other = Visterms(**{**settings, "n_jobs": 2}, levels=2).fit(scenes)
+    assert other.fingerprint == pyramid.fingerprint
+    np.testing.assert_array_equal(other.transform(scenes).data, rows.data)
 
 
 @pytest.mark.parametrize(("overlap", "n_blocks"), [(0, 3 * 2), (0.5, 5 * 3), (2 / 3, 7 * 4), (0.667, 7 * 4)])
@@ -122,8 +169,10 @@ def test_blocks_overlap_by_as_much_as_asked(overlap, n_blocks):
     assert len(encoder._cutter().points(codes, 0)) == n_blocks
 
 
-def test_rows_that_were_stored_before_the_overlap_could_be_chosen_keep_their_fingerprint():
-    assert Visterms(overlap=0.75).fingerprint != Visterms().fingerprint == "264bbc76b3c22d42"
+def test_rows_that_were_stored_before_overlap_and_levels_could_be_chosen_keep_their_fingerprint():
+    assert Visterms().fingerprint == "264bbc76b3c22d42"
+    others = [Visterms(overlap=0.75), Visterms(levels=2), Visterms(levels=2, level_weights=(1, 1))]
+    assert len({encoder.fingerprint for encoder in [Visterms(), *others]}) == 4
 
 
 @pytest.mark.parametrize(
@@ -139,11 +188,13 @@ def test_rows_that_were_stored_before_the_overlap_could_be_chosen_keep_their_fin
         ({"colour_space": "hsv"}, "expected one of lab, rgb"),
         ({"overlap": 0.4}, "overlap is 0.4; expected 0, or 1 - 1/n for a whole n up to 8"),
         ({"overlap": 1.0}, "overlap is 1.0"),
+        ({"levels": 0}, "levels is 0; expected a whole number from 1 to 6"),
+        ({"levels": 2, "level_weights": (1,)}, "level_weights is (1,); expected 2 numbers above 0, one a level"),
         ({"softness": float("nan")}, "softness is nan"),
     ],
 )
 def test_a_parameter_that_cannot_be_used_is_named_with_what_can(scenes, params, message):
-    with pytest.raises(UserError, match=message.replace("(", r"\(")):
+    with pytest.raises(UserError, match=re.escape(message)):
         Visterms(**params).fit(scenes[:2])
 
 

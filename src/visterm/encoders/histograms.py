@@ -18,12 +18,12 @@ from visterm.core.types import RandomState
 from visterm.data.pixels import resized
 from visterm.encoders.base import Encoder, Pixels
 from visterm.encoders.filters import FilterBank
+from visterm.encoders.levels import check_levels, check_numbers, weights_of_levels
 from visterm.encoders.palette import SPACES, learn_palette
 from visterm.encoders.textons import TextonFinder, learn_textons
 from visterm.kernels.colour import colour_codes, colour_table, gray_levels
 from visterm.kernels.pyramid import pyramid_histograms
 
-MOST_LEVELS = 6
 MOST_TEXTONS = 65_536
 
 
@@ -180,7 +180,7 @@ class Histograms(Encoder):
     def _row(self, pixels: Pixels, table: NDArray[np.uint8], finders: list[TextonFinder]) -> NDArray[np.float32]:
         """Give the row of one image: for each scale the levels of colours, then those of textons."""
         blocks: list[NDArray[np.float32]] = []
-        levels = self._level_weights()
+        levels = weights_of_levels(self.levels, self.level_weights)
         textons = self.texton_weight / (1 + self.texton_weight) if self.colours else 1.0
         for s, scale in enumerate(self.scales):
             picture = _scaled(pixels, scale)
@@ -198,14 +198,6 @@ class Histograms(Encoder):
                 ]
         return np.concatenate(blocks)
 
-    def _level_weights(self) -> NDArray[np.float64]:
-        """Give the weights of the levels, which sum to 1, the whole picture first."""
-        if self.level_weights is not None:
-            given: NDArray[np.float64] = np.asarray(self.level_weights, np.float64)
-            shares: NDArray[np.float64] = given / given.sum()
-            return shares
-        return np.array([2.0 ** (max(level, 1) - self.levels) for level in range(self.levels)])
-
     def _bank(self) -> FilterBank:
         return FilterBank(self.orientations, tuple(float(sigma) for sigma in self.sigmas))
 
@@ -222,23 +214,19 @@ class Histograms(Encoder):
 
     def _check_params(self) -> None:
         """Refuse parameters that no histograms can be made with."""
-        for name, most, least in (("colours", 256, 0), ("textons", MOST_TEXTONS, 0), ("levels", MOST_LEVELS, 1)):
+        for name, most in (("colours", 256), ("textons", MOST_TEXTONS)):
             value = getattr(self, name)
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            if not whole or not least <= value <= most:
-                raise UserError(f"{name} is {value!r}; expected a whole number from {least} to {most}.")
+            if not whole or not 0 <= value <= most:
+                raise UserError(f"{name} is {value!r}; expected a whole number from 0 to {most}.")
         if not self.colours and not self.textons:
             raise UserError("colours and textons are both 0, so that nothing is counted. Set one of them above 0.")
         for name in ("orientations", "max_side", "sample_pixels", "batch_size"):
             check_count(getattr(self, name), name)
         check_number(self.texton_weight, "texton_weight", above=0)
-        _check_numbers(self.sigmas, "sigmas", "widths in pixels above 0, such as (1, 2)")
-        _check_numbers(self.scales, "scales", "sizes above 0 and at most 1, such as (1, 0.5)", most=1)
-        if self.level_weights is not None:
-            what = f"{self.levels} numbers above 0, one a level"
-            _check_numbers(self.level_weights, "level_weights", f"None, or {what}")
-            if len(self.level_weights) != self.levels:
-                raise UserError(f"level_weights is {self.level_weights!r}; expected {what}.")
+        check_numbers(self.sigmas, "sigmas", "widths in pixels above 0, such as (1, 2)")
+        check_numbers(self.scales, "scales", "sizes above 0 and at most 1, such as (1, 0.5)", most=1)
+        check_levels(self.levels, self.level_weights)
         if self.colour_space not in SPACES:
             raise UserError(f"colour_space is {self.colour_space!r}; expected one of {', '.join(SPACES)}.")
 
@@ -248,11 +236,3 @@ def _scaled(pixels: Pixels, scale: float) -> Pixels:
     height, width, _ = pixels.shape
     size = max(1, round(width * scale)), max(1, round(height * scale))
     return pixels if size == (width, height) else np.array(resized(Image.fromarray(pixels), size))
-
-
-def _check_numbers(values: Any, name: str, expected: str, *, most: float = np.inf) -> None:
-    """Refuse what is not a sequence of one finite number or more, each above 0 and at most `most`."""
-    listed = list(values) if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str) else []
-    right = [isinstance(v, int | float | np.number) and not isinstance(v, bool) and 0 < v <= most for v in listed]
-    if not right or not all(right) or not np.isfinite(listed).all():
-        raise UserError(f"{name} is {values!r}; expected {expected}.")

@@ -21,13 +21,14 @@ from visterm.data.images import read_image
 from visterm.encoders.base import Encoder, Pixels
 from visterm.encoders.blocks import BlockCutter, Codes, cells_of_overlap, pixel_codes
 from visterm.encoders.codebook import assign_words, learn_codebook
+from visterm.encoders.levels import check_levels, weights_of_levels
 from visterm.encoders.palette import SPACES, learn_palette
 from visterm.encoders.places import Places
 from visterm.encoders.visterm_places import block_places
+from visterm.encoders.visterm_pyramid import VistermPyramid
 from visterm.encoders.words import WordFinder
 from visterm.kernels.colour import colour_table
 from visterm.kernels.nearest import prepare_codebook
-from visterm.kernels.termweights import bag_row
 
 COLOUR_IMAGES = 500
 """The colours are learned from pixels of so many images at most."""
@@ -36,6 +37,8 @@ BLOCKS_A_WORD = 10
 """The least number of sampled blocks for each word of the codebook."""
 OVERLAP = 0.5
 """The overlap of the papers."""
+LATER_PARAMS = {"overlap": OVERLAP, "levels": 1, "level_weights": None}
+"""Settings that there were not always, and the values that stand for what was done then."""
 
 
 class Visterms(Encoder):
@@ -46,6 +49,10 @@ class Visterms(Encoder):
     colours. k-means on the training blocks gives each scale its visual words, the visterms; a block counts for the few
     words that are nearest to it. The row of an image is, for each visterm, ``√tf · idf``, divided by the row's length,
     with ``idf = -log(share of training images that have it)``.
+
+    With `levels` the visterms know where in the picture they are: they are counted in the whole picture, in its
+    quarters, in its sixteenths, ... [3]_, a visterm in a cell being a term of its own, with its own idf. Each level is
+    a bag of length 1, so that the inner product of two rows is the weighted sum of those of their levels.
 
     What departs from the papers by default was chosen on 500 held-out training photos of Corel5k, by MAP over images
     of ridge regression: words of their own for each scale, CIELAB for colours, texture three times as heavy, several
@@ -80,6 +87,13 @@ class Visterms(Encoder):
         ``exp(-(d² - d₁²) / (softness · mean d₁²))``, d₁ being that of the nearest.
     root_terms : bool
         Weigh a word by the square root of its frequency, so that a large even sky does not drown the rest.
+    levels : int
+        Levels of the pyramid, from the whole picture (1) on; the last has 2^(levels - 1) cells a side. A block is in
+        the cell that its centre lies in. Each level multiplies the number of features by nearly 4, and adds as many
+        numbers to a row as the first.
+    level_weights : sequence of float, optional
+        What the levels weigh in the inner product of two rows, the whole picture first. None: 1/2 for the finest, half
+        as much for each coarser one, the coarsest as the one after it, as in [3]_.
     max_side : int
         Images are reduced on reading to this long side, in pixels.
     sample_blocks : int
@@ -101,8 +115,8 @@ class Visterms(Encoder):
         How many words each scale has.
     spread_ : ndarray of float32, shape (n_scales,)
         Mean squared distance of the sampled blocks to their words.
-    idf_ : ndarray of float32, shape (n_words,)
-        0 for words that no training image has.
+    idf_ : ndarray of float32, shape (n_features,)
+        One a word, or a word and cell; 0 for those that no training image has.
 
     References
     ----------
@@ -110,6 +124,8 @@ class Visterms(Encoder):
        30(8), 2008.
     .. [2] J. Weston, S. Bengio, N. Usunier, "Large scale image annotation: learning to rank with joint word-image
        embeddings", Machine Learning 81(1), 2010.
+    .. [3] S. Lazebnik, C. Schmid, J. Ponce, "Beyond bags of features: spatial pyramid matching for recognizing natural
+       scene categories", CVPR 2006; [1]_, section VI, plans for the like.
     """
 
     test_params: ClassVar[dict[str, Any]] = {"colours": 8, "codebook": 40, "sample_blocks": 2000}
@@ -134,6 +150,8 @@ class Visterms(Encoder):
         neighbours: int = 4,
         softness: float = 0.25,
         root_terms: bool = True,
+        levels: int = 1,
+        level_weights: Sequence[float] | None = None,
         max_side: int = 256,
         sample_blocks: int = 200_000,
         random_state: RandomState = 0,
@@ -151,6 +169,8 @@ class Visterms(Encoder):
         self.neighbours = neighbours
         self.softness = softness
         self.root_terms = root_terms
+        self.levels = levels
+        self.level_weights = level_weights
         self.max_side = max_side
         self.sample_blocks = sample_blocks
         self.random_state = random_state
@@ -168,7 +188,7 @@ class Visterms(Encoder):
         check_is_fitted(self)
         codes = pixel_codes(read_image(image, max_side=self._max_side), self._table())
         with one_blas_thread():
-            return block_places(codes, self._finder(), self.idf_, root=self.root_terms)
+            return block_places(codes, self._finder(), self._pyramid(), self.idf_, root=self.root_terms)
 
     @property
     def _max_side(self) -> int:
@@ -189,8 +209,8 @@ class Visterms(Encoder):
         return self._bags(lambda i: pixel_codes(batch[i], table), len(batch), self.idf_, root=self.root_terms)
 
     def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Leave the overlap of the papers out: rows that were stored before there was a choice stay valid."""
-        return {key: value for key, value in params.items() if key != "overlap" or value != OVERLAP}
+        """Leave out what stands for how it always was: rows that were stored before there was a choice stay valid."""
+        return {key: value for key, value in params.items() if key not in LATER_PARAMS or value != LATER_PARAMS[key]}
 
     def _read_codes(self, images: Iterator[Pixels], progress: Progress) -> list[Codes]:
         """Code all training images and keep the codes: their blocks are counted for the words and again for the idf."""
@@ -250,19 +270,19 @@ class Visterms(Encoder):
             return np.concatenate(team.run(points, len(used)))
 
     def _learn_idf(self, codes: list[Codes], progress: Progress) -> NDArray[np.float32]:
-        """Learn ``-log(share of images that have the word)``, 0 where none has."""
-        n_words = len(self.codebook_)
-        having = np.zeros(n_words, np.int64)
+        """Learn ``-log(share of images that have the word)``, or the word in the cell; 0 where none has."""
+        n_terms = self._pyramid().n_columns
+        having = np.zeros(n_terms, np.int64)
         progress.start("count visterms", len(codes))
         try:
             for start in range(0, len(codes), self.batch_size):
                 batch = codes[start : start + self.batch_size]
-                bags = self._bags(batch.__getitem__, len(batch), np.ones(n_words, np.float32), root=False)
-                having += np.bincount(bags.indices, minlength=n_words)
+                bags = self._bags(batch.__getitem__, len(batch), np.ones(n_terms, np.float32), root=False)
+                having += np.bincount(bags.indices, minlength=n_terms)
                 progress.advance(len(batch))
         finally:
             progress.finish()
-        idf = np.zeros(n_words, np.float32)
+        idf = np.zeros(n_terms, np.float32)
         idf[having > 0] = -np.log(having[having > 0] / len(codes))
         return idf
 
@@ -270,11 +290,12 @@ class Visterms(Encoder):
         self, codes: Callable[[int], Codes], n_images: int, idf: NDArray[np.float32], *, root: bool
     ) -> sp.csr_array:
         """Make the rows of images 0 .. n_images - 1, whose codes ``codes(i)`` gives, in a few threads."""
-        finder = self._finder()
+        finder, pyramid = self._finder(), self._pyramid()
 
         def row(i: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-            weights, columns = bag_row(*finder.find(codes(i)), idf, root)
-            return weights, columns
+            image = codes(i)
+            boxes = finder.boxes(image) if pyramid.knows_places else np.empty((0, 4))
+            return pyramid.row(*finder.find(image), boxes, idf, root=root)
 
         with one_blas_thread(), Team(min(resolve_jobs(self.n_jobs), n_images)) as team:
             rows = team.run(row, n_images)
@@ -293,6 +314,9 @@ class Visterms(Encoder):
     def _cutter(self) -> BlockCutter:
         cells = cells_of_overlap(self.overlap)
         return BlockCutter(self._sides(), len(self.colours_), self.root, self.texture_weight, cells)
+
+    def _pyramid(self) -> VistermPyramid:
+        return VistermPyramid(len(self.codebook_), weights_of_levels(self.levels, self.level_weights))
 
     def _table(self) -> NDArray[np.uint8]:
         """Make the colour table, once for each set of learned colours."""
@@ -337,6 +361,7 @@ class Visterms(Encoder):
                 "expected 1 at most."
             )
         cells_of_overlap(self.overlap)
+        check_levels(self.levels, self.level_weights)
         if self.colour_space not in SPACES:
             raise UserError(f"colour_space is {self.colour_space!r}; expected one of {', '.join(SPACES)}.")
 

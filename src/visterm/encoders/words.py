@@ -58,6 +58,10 @@ class WordFinder:
         found = [self._find(self.cutter.points(codes, scale), scale) for scale in range(len(self._prepared))]
         return np.concatenate([words for words, _ in found]), np.concatenate([shares for _, shares in found])
 
+    def boxes(self, codes: Codes) -> NDArray[np.float64]:
+        """Say where the blocks of an image lie, in the order of `find` (see `BlockCutter.boxes`)."""
+        return np.concatenate([self.cutter.boxes(codes, scale) for scale in range(len(self._prepared))])
+
     def _find(self, points: NDArray[np.float32], scale: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Find the words of points of one scale; columns beyond the scale's number of words have share 0."""
         ids = np.zeros((len(points), self.neighbours), np.int32)

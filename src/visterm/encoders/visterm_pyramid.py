@@ -1,0 +1,109 @@
+"""Bags of visterms in a spatial pyramid: words counted in the whole picture, in its quarters, in its sixteenths, ..."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.kernels.termweights import bag_row
+
+
+class Level(NamedTuple):
+    """The columns of one level, and the words of an image as their numbers.
+
+    Attributes
+    ----------
+    columns : slice
+        Of the row.
+    words : ndarray of int32, shape (n_blocks, n_nearest)
+        Numbered from the level's first column on.
+    factor : float
+        What the level's bag, of length 1, is multiplied with.
+    """
+
+    columns: slice
+    words: NDArray[np.int32]
+    factor: np.float32
+
+
+class VistermPyramid(NamedTuple):
+    """How rows of words in cells are laid out: level by level, cell by cell (row by row), word by word.
+
+    Attributes
+    ----------
+    n_words : int
+    weights : ndarray of float64, shape (n_levels,)
+        What each level weighs in the inner product of two rows; they sum to 1.
+    """
+
+    n_words: int
+    weights: NDArray[np.float64]
+
+    @property
+    def n_columns(self) -> int:
+        """How long rows are."""
+        return self._first(len(self.weights))
+
+    @property
+    def knows_places(self) -> bool:
+        """Whether there is more than the whole picture, so that it counts where a block lies."""
+        return len(self.weights) > 1
+
+    def levels(self, words: NDArray[np.int32], boxes: NDArray[np.float64]) -> Iterator[Level]:
+        """Give the words of an image new numbers at each level, by the cell that the centre of a block lies in.
+
+        Parameters
+        ----------
+        words : ndarray of int32, shape (n_blocks, n_nearest)
+        boxes : ndarray of float64, shape (n_blocks, 4)
+            Left, top, right and bottom, as shares of the image's width and height. Not read where there is one level.
+        """
+        for level, weight in enumerate(self.weights):
+            numbered = words
+            if level:
+                n = 2**level
+                column, row = (
+                    np.minimum((boxes[:, side] + boxes[:, side + 2]) * (n / 2), n - 1).astype(np.int32)
+                    for side in (0, 1)
+                )
+                numbered = words + ((row * n + column) * np.int32(self.n_words))[:, None]
+            columns = slice(self._first(level), self._first(level + 1))
+            yield Level(columns, numbered, np.float32(np.sqrt(weight)))
+
+    def row(
+        self,
+        words: NDArray[np.int32],
+        shares: NDArray[np.float32],
+        boxes: NDArray[np.float64],
+        idf: NDArray[np.float32],
+        *,
+        root: bool,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        """Make the row of an image: the bag of each level (`bag_row`), times the root of the level's weight.
+
+        Parameters
+        ----------
+        words, boxes
+            As in `levels`.
+        shares : ndarray of float32, shape (n_blocks, n_nearest)
+        idf : ndarray of float32, shape (n_columns,)
+        root : bool
+
+        Returns
+        -------
+        weights : ndarray of float32
+        columns : ndarray of int32
+            Increasing.
+        """
+        parts = []
+        for level in self.levels(words, boxes):
+            weights, columns = bag_row(level.words, shares, idf[level.columns], root)
+            parts.append((weights * level.factor, columns + np.int32(level.columns.start)))
+        return np.concatenate([weights for weights, _ in parts]), np.concatenate([columns for _, columns in parts])
+
+    def _first(self, level: int) -> int:
+        """Give the first column of a level: after the 1 + 4 + 16 + ... cells of those before it."""
+        return self.n_words * ((4**level - 1) // 3)
