@@ -10,20 +10,19 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.app.features.kind import is_features
-from visterm.app.parts import names_with
+from visterm.app.parts import check_combination
 from visterm.app.rows import Photos, as_corpus, as_images, source_of_rows
 from visterm.app.tagger import CHUNK, Tagger
 from visterm.core.checks import check_k
-from visterm.core.combining import COMBINATIONS, log_probabilities, part_signs
+from visterm.core.combining import log_probabilities, part_signs
 from visterm.core.errors import UserError
 from visterm.core.jsonlines import read_skipped, write_skipped
 from visterm.core.persist import new_folder, open_folder
 from visterm.core.progress import SILENT, Progress, Steps
-from visterm.core.tables import ENCODERS, MODELS
+from visterm.core.tables import ENCODERS
 from visterm.core.types import Hit, Matrix, Ranking, Skipped
 from visterm.data.corpus import Corpus
 from visterm.kernels.topk import top_k
-from visterm.models.abilities import GivesProbabilities
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.records import Record, read_records
 
@@ -51,7 +50,7 @@ class Catalogue:
     ----------
     tagger : Tagger
     skipped : list of Skipped
-        Images that could not be read.
+        Images that could not be read, or that the encoder does not know.
 
     Examples
     --------
@@ -98,6 +97,8 @@ class Catalogue:
             If features are given that another encoder made than the tagger's.
         UserError
             If the tagger knows images by number: there are no photos to keep.
+        DataError
+            If the encoder reads names, and knows none of the images.
         """
         if self.tagger.encoder.by_number:
             raise UserError(
@@ -115,6 +116,8 @@ class Catalogue:
         else:
             names, items = as_images(images)
             given = [[] for _ in items]
+        if source is self.tagger.encoder:
+            source.refuse_unknown(items, only_if_all=True)
         there = {record.path for record in self.records}
         fresh = [i for i, item in enumerate(items) if _path_of(item) is None or _path_of(item) not in there]
         items, names, given = [items[i] for i in fresh], [names[i] for i in fresh], [given[i] for i in fresh]
@@ -150,8 +153,7 @@ class Catalogue:
         UserError
             If the model's scores are no probabilities, but their product is asked for.
         """
-        if combine not in COMBINATIONS:
-            raise UserError(f"combine is {combine!r}; expected one of {', '.join(map(repr, COMBINATIONS))}.")
+        check_combination(combine, self.tagger.model)
         query = self.tagger.query_weights(words)
         if combine == "product":
             ids, scores = self._search_product(query.weights, k)
@@ -162,7 +164,6 @@ class Catalogue:
 
     def _search_product(self, weights: sp.csr_array, k: int) -> Ranking:
         """Find the images with the largest product of probabilities, from those of each word alone."""
-        _check_probabilities(self.tagger.model)
         rows = sp.eye_array(weights.shape[1], format="csr", dtype=np.float32)[weights.indices]
         ids, found = self._stored.search(self.tagger.model.query_rows(rows), 0)
         P = np.empty((ids.shape[1], len(ids)), np.float32)
@@ -223,14 +224,6 @@ class Catalogue:
                 return
         U: Matrix = self.tagger.model.image_rows(X)
         self._stored.add(records, U)
-
-
-def _check_probabilities(model: Any) -> None:
-    if not isinstance(model, GivesProbabilities):
-        raise UserError(
-            f"The scores of the model '{MODELS.name_of(model)}' are no probabilities, so words are not combined by "
-            f"their product. Search by the sum, or fit one of {', '.join(names_with(MODELS, 'probabilities'))}."
-        )
 
 
 def _path_of(image: Any) -> str | None:

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from inspect import signature
 from typing import Any
 
-from visterm.core.errors import MissingExtraError
+from visterm.core.combining import COMBINATIONS
+from visterm.core.errors import MissingExtraError, UserError
 from visterm.core.registry import Registry
 from visterm.core.tables import MODELS
 from visterm.encoders.named import named_encoder
+from visterm.models.abilities import GivesProbabilities
 
 DEFAULT_ENCODER = "visterms"
 
@@ -39,3 +41,20 @@ def names_with(table: Registry, ability: str) -> Iterator[str]:
             continue
         if hasattr(part, ability):
             yield name
+
+
+def check_combination(combine: str, model: Any) -> None:
+    """Refuse a way to put words together that there is not, or that the scores of a model do not allow.
+
+    Raises
+    ------
+    UserError
+        If there is no such way, or the product is asked for and the scores are no probabilities.
+    """
+    if combine not in COMBINATIONS:
+        raise UserError(f"combine is {combine!r}; expected one of {', '.join(map(repr, COMBINATIONS))}.")
+    if combine == "product" and not isinstance(model, GivesProbabilities):
+        raise UserError(
+            f"The scores of the model '{MODELS.name_of(model)}' are no probabilities, so words are not combined by "
+            f"their product. Search by the sum, or fit one of {', '.join(names_with(MODELS, 'probabilities'))}."
+        )

@@ -4,40 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.app.rows import HELD_OUT, LEARNED, source_of_rows
+from visterm.app.asked_queries import queries_from_file, queries_from_tags
+from visterm.app.parts import check_combination
+from visterm.app.rows import HELD_OUT, LEARNED
+from visterm.app.shared_rows import encode_for_all
 from visterm.app.tagger import Tagger
-from visterm.core.checks import as_csr
-from visterm.core.errors import DataError, UnknownNameError
+from visterm.core.errors import DataError
 from visterm.core.progress import SILENT, Progress
-from visterm.core.types import Matrix, Skipped
-from visterm.core.vocabulary import Vocabulary
+from visterm.core.types import Matrix, Ranking, Skipped
 from visterm.data.corpus import Corpus
-from visterm.data.query_files import judge_images, read_query_file
-from visterm.data.tag_queries import queries_of_tags, relevant_images
-from visterm.metrics.queries import kinds_of_queries, measure_queries, rank_queries
-from visterm.metrics.significance import (
-    Difference,
-    Interval,
-    SignedRanks,
-    bootstrap_mean,
-    paired_bootstrap,
-    signed_ranks,
-)
-
-RESAMPLES = 1000
-"""Of the queries, for intervals."""
+from visterm.data.tag_queries import relevant_images
+from visterm.metrics.comparison import Compared, compare_pairs, difference_of, interval_of
+from visterm.metrics.queries import best_images, kinds_of_queries, measure_queries, rank_queries
+from visterm.metrics.significance import Difference, Interval, SignedRanks, signed_ranks
 
 MIN_COUNT = 2
 """Images that a word must have to be in a query made from tags (PAMIR, section V-A: so Corel5k has 179 words)."""
+
+RECALLS = tuple(step / 10 for step in range(11))
+"""Levels of recall of the precision-recall curves."""
+
+CURVE_RANKS = 20
+"""Ranks up to which the curves of precision go."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +54,14 @@ class QueryEvaluation:
         Images that could not be read.
     left_out : int
         Queries of a file that have no word that every tagger knows, or no relevant image here.
+    corpus : Corpus
+        The images that all taggers could read.
+    relevant : csr_array, shape (n_queries, n_images)
+        Above 0 where an image is relevant.
+    curves : list of Curves
+        For each tagger.
+    searches : list of Searches
+        For each tagger, to look at single queries.
     """
 
     texts: list[str]
@@ -64,45 +69,86 @@ class QueryEvaluation:
     kinds: dict[str, NDArray[np.bool_]]
     values: list[dict[str, NDArray[np.float64]]]
     skipped: list[Skipped]
-    left_out: int = 0
+    left_out: int
+    corpus: Corpus
+    relevant: sp.csr_array
+    curves: list[Curves]
+    searches: list[Searches] = field(repr=False)
 
     def mean(self, measure: str, kind: str = "all", tagger: int = 0) -> float:
         """Give the mean of a measure over the queries of a kind; NaN where there are none."""
-        values = self._defined(measure, kind, tagger)
-        return float(values.mean()) if values.size else math.nan
+        values = self._of_kind(measure, kind, tagger)
+        return float(np.nanmean(values)) if (~np.isnan(values)).any() else math.nan
 
     def interval(self, measure: str, kind: str = "all", tagger: int = 0) -> Interval:
         """Give the mean of a measure over the queries of a kind, and its 95 % bootstrap interval over queries.
 
         A single query has an interval of no width; no query at all is a `DataError`.
         """
-        values = self._defined(measure, kind, tagger)
-        if values.size == 1:
-            return Interval(float(values[0]), float(values[0]), float(values[0]))
-        return bootstrap_mean(values, n_resamples=RESAMPLES)
+        return interval_of(self._of_kind(measure, kind, tagger))
 
     def difference(self, measure: str, kind: str = "all", taggers: tuple[int, int] = (0, 1)) -> Difference:
         """Give the first tagger's mean minus the second's, and its 95 % bootstrap interval over queries."""
-        first, second = (self.values[tagger][measure][self.kinds[kind]] for tagger in taggers)
-        return paired_bootstrap(first, second, n_resamples=RESAMPLES)
+        first, second = (self._of_kind(measure, kind, tagger) for tagger in taggers)
+        return difference_of(first, second)
 
     def compare(self, measure: str, kind: str = "all", taggers: tuple[int, int] = (0, 1)) -> SignedRanks:
         """Compare two taggers query by query with Wilcoxon's signed rank test."""
-        first, second = (self.values[tagger][measure][self.kinds[kind]] for tagger in taggers)
+        first, second = (self._of_kind(measure, kind, tagger) for tagger in taggers)
         return signed_ranks(first, second)
 
-    def _defined(self, measure: str, kind: str, tagger: int) -> NDArray[np.float64]:
-        values = self.values[tagger][measure][self.kinds[kind]]
-        return values[~np.isnan(values)]
+    def compare_all(self, measure: str, kind: str = "all") -> list[Compared]:
+        """Compare every two taggers, with p-values corrected for the number of pairs."""
+        return compare_pairs([self._of_kind(measure, kind, tagger) for tagger in range(len(self.values))])
+
+    def best_images(self, queries: Sequence[int], k: int, tagger: int = 0) -> list[Ranking]:
+        """Give the best images of a few queries, as numbers in `corpus`."""
+        return self.searches[tagger].best(np.asarray(queries, np.int64), k)
+
+    def _of_kind(self, measure: str, kind: str, tagger: int) -> NDArray[np.float64]:
+        return self.values[tagger][measure][self.kinds[kind]]
 
 
-class _Asked(NamedTuple):
-    """Queries as texts, as weights of words for each tagger, and what is relevant."""
+class Curves(NamedTuple):
+    """Precision, averaged over the queries.
 
-    texts: list[str]
-    words: list[sp.csr_array]
-    relevant: sp.csr_array
-    left_out: int
+    Attributes
+    ----------
+    at_recall : ndarray of float64, shape (11,)
+        Interpolated, at the recalls 0, 0.1, ..., 1.
+    at_rank : ndarray of float64, shape (20,)
+        Among the first 1, 2, ..., 20 images.
+    """
+
+    at_recall: NDArray[np.float64]
+    at_rank: NDArray[np.float64]
+
+
+class Searches(NamedTuple):
+    """What one tagger ranks images by.
+
+    Attributes
+    ----------
+    tagger : Tagger
+    X : matrix, shape (n_images, n_features)
+    weights : csr_array, shape (n_queries, n_tags)
+    hidden : csr_array or None, shape (n_queries, n_images)
+        Not 0 where an image is left out of a ranking.
+    combine : str
+        "sum" or "product".
+    """
+
+    tagger: Tagger
+    X: Matrix
+    weights: sp.csr_array
+    hidden: sp.csr_array | None
+    combine: str
+
+    def best(self, queries: NDArray[np.int64], k: int) -> list[Ranking]:
+        """Give the best images of a few queries."""
+        hidden = None if self.hidden is None else self.hidden[queries]
+        scores = partial(self.tagger.model.score_blocks, self.X)
+        return best_images(scores, self.weights[queries], k, exclude=hidden, combine=self.combine)
 
 
 def evaluate_queries(
@@ -113,11 +159,12 @@ def evaluate_queries(
     learned: Corpus | None = None,
     max_words: int | None = 3,
     min_count: int = MIN_COUNT,
+    combine: str = "sum",
     progress: Progress = SILENT,
 ) -> QueryEvaluation:
     """Rank the images of a corpus for queries, and measure the rankings query by query.
 
-    Of images known by number, those that a tagger learned to have all the words of a query are left out of its ranking
+    Of images known by number, those that a tagger learned to have all the words of a query are left out of the rankings
     for this query.
 
     Parameters
@@ -135,6 +182,8 @@ def evaluate_queries(
         Words of queries made from tags, at most; None: as many as an image has tags.
     min_count : int
         Images that a word must have to be in a query made from tags.
+    combine : {"sum", "product"}
+        How the scores of words are put together, as in `Catalogue.search`.
     progress : Progress
         Told of each image.
 
@@ -142,11 +191,18 @@ def evaluate_queries(
     ------
     DataError
         If there are no images, or no queries with a relevant image.
+    UserError
+        If the product is asked for, and the scores of a model are no probabilities.
     """
+    for tagger in taggers:
+        check_combination(combine, tagger.model)
     if len(corpus) == 0:
         raise DataError("There are no images to measure on. Check --split and the tag file.")
-    features, names, tags, skipped = _encoded(taggers, corpus, progress)
-    asked = _from_file(taggers, names, queries) if queries else _from_tags(taggers, tags, max_words, min_count)
+    rows, read, skipped = encode_for_all(taggers, corpus, progress)
+    if queries is None:
+        asked = queries_from_tags(taggers, read.tags, max_words, min_count)
+    else:
+        asked = queries_from_file(taggers, read.names, queries)
     if len(asked.texts) == 0:
         raise DataError(
             "There are no queries with a relevant image among those measured. "
@@ -157,16 +213,16 @@ def evaluate_queries(
                 else "Check that the query file names images as the tag file does, and words that are tags of the run."
             )
         )
-    values = []
-    for tagger, X, words in zip(taggers, features, asked.words, strict=True):
-        told = tagger.told(X)
-        ranks = rank_queries(
-            partial(tagger.model.score_blocks, X),
-            tagger.weighed(words),
-            asked.relevant,
-            exclude=None if told is None else relevant_images(words, told),
-        )
+    hidden = _hidden(taggers, rows, asked.words)
+    values, curves, searches = [], [], []
+    for tagger, X, words in zip(taggers, rows, asked.words, strict=True):
+        weights = tagger.weighed(words)
+        scores = partial(tagger.model.score_blocks, X)
+        ranks = rank_queries(scores, weights, asked.relevant, exclude=hidden, combine=combine)
         values.append(measure_queries(ranks))
+        at_rank = [float(np.nanmean(ranks.precision(k))) for k in range(1, CURVE_RANKS + 1)]
+        curves.append(Curves(np.nanmean(ranks.interpolated_precision(RECALLS), axis=0), np.array(at_rank)))
+        searches.append(Searches(tagger, X, weights, hidden, combine))
     seen = None
     if learned is not None and queries is None:
         known = taggers[0].vocabulary.encode(learned.tags)
@@ -174,7 +230,9 @@ def evaluate_queries(
     n_words = np.diff(asked.words[0].indptr).astype(np.int64)
     n_relevant = np.diff(asked.relevant.indptr).astype(np.int64)
     kinds = kinds_of_queries(n_words, n_relevant, seen)
-    return QueryEvaluation(asked.texts, n_relevant, kinds, values, skipped, asked.left_out)
+    return QueryEvaluation(
+        asked.texts, n_relevant, kinds, values, skipped, asked.left_out, read, asked.relevant, curves, searches
+    )
 
 
 def learned_part(corpus: Corpus) -> Corpus | None:
@@ -183,51 +241,12 @@ def learned_part(corpus: Corpus) -> Corpus | None:
     return corpus.subset(rows) if rows else None
 
 
-def _encoded(
-    taggers: Sequence[Tagger], corpus: Corpus, progress: Progress
-) -> tuple[list[Matrix], list[str], list[list[str]], list[Skipped]]:
-    """Encode the images for each tagger, and keep those that all could read."""
-    features: list[tuple[Matrix, NDArray[np.int64]]] = []
-    skipped: dict[str, Skipped] = {}
-    for tagger in taggers:
-        X, kept, unread = source_of_rows(tagger.encoder, corpus).encode(corpus.images, progress=progress)
-        features.append((X, np.asarray(kept)))
-        skipped.update({item.image: item for item in unread})
-    common = features[0][1]
-    for _, kept in features[1:]:
-        common = np.intersect1d(common, kept)
-    rows = [X[np.searchsorted(kept, common)] for X, kept in features]
-    return rows, [corpus.names[i] for i in common], [corpus.tags[i] for i in common], list(skipped.values())
-
-
-def _from_tags(taggers: Sequence[Tagger], tags: list[list[str]], max_words: int | None, min_count: int) -> _Asked:
-    """Make queries of the tags that all taggers know, each tagger with its own columns."""
-    there = Vocabulary.from_lists(tags, min_count=min_count)
-    shared = Vocabulary([tag for tag in there if all(tag in tagger.vocabulary for tagger in taggers)])
-    if len(shared) == 0:
-        return _Asked([], [], sp.csr_array((0, len(tags))), 0)
-    made = queries_of_tags(shared.encode(tags), max_words=max_words)
-    words = [as_csr(made.words @ tagger.vocabulary.encode([[tag] for tag in shared])) for tagger in taggers]
-    return _Asked(made.texts(shared.tags), words, made.relevant, 0)
-
-
-def _from_file(taggers: Sequence[Tagger], names: list[str], path: Path) -> _Asked:
-    """Take the queries of a file that have a relevant image here and, for each tagger, a word that it knows."""
-    rows = read_query_file(path)
-    judged = judge_images(rows, names)
-    found: list[list[Any]] = []
-    kept: list[int] = []
-    for number, text in enumerate(judged.texts):
-        try:
-            weights = [tagger.vocabulary.query(text).weights for tagger in taggers]
-        except UnknownNameError:
-            continue
-        if all(of_tagger.nnz for of_tagger in weights):
-            found.append(weights)
-            kept.append(number)
-    words = [
-        as_csr(sp.vstack([of_query[i] for of_query in found], format="csr")) if found else sp.csr_array((0, 1))
-        for i in range(len(taggers))
-    ]
-    n_texts = len({row.query for row in rows})
-    return _Asked([judged.texts[i] for i in kept], words, judged.relevant[kept], n_texts - len(kept))
+def _hidden(taggers: Sequence[Tagger], rows: Sequence[Matrix], words: Sequence[sp.csr_array]) -> sp.csr_array | None:
+    """Say which images any tagger learned to have all the words of a query, shape (n_queries, n_images)."""
+    hidden: sp.csr_array | None = None
+    for tagger, X, own in zip(taggers, rows, words, strict=True):
+        told = tagger.told(X)
+        if told is not None:
+            known = relevant_images(own, told)
+            hidden = known if hidden is None else sp.csr_array(hidden + known)
+    return hidden

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from visterm.metrics.comparison import compare_pairs
     from visterm.metrics.queries import kinds_of_queries, measure_queries, rank_queries
     from visterm.metrics.ranking import average_precisions
     from visterm.metrics.report import evaluate, measure
@@ -18,6 +19,7 @@ _EXPORTS = {
     "average_precisions": "visterm.metrics.ranking",
     "bootstrap_mean": "visterm.metrics.significance",
     "check_metrics": "visterm.metrics.table",
+    "compare_pairs": "visterm.metrics.comparison",
     "evaluate": "visterm.metrics.report",
     "kinds_of_queries": "visterm.metrics.queries",
     "measure": "visterm.metrics.report",
@@ -33,6 +35,7 @@ __all__ = [
     "average_precisions",
     "bootstrap_mean",
     "check_metrics",
+    "compare_pairs",
     "evaluate",
     "kinds_of_queries",
     "measure",

@@ -11,7 +11,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
+from visterm.core.combining import log_probabilities, part_signs
 from visterm.core.errors import DataError, ShapeError
+from visterm.core.types import Ranking
+from visterm.kernels.topk import top_k
 from visterm.metrics.blocks import Block, Scores
 from visterm.metrics.ranks import Ranks
 from visterm.metrics.retrieval import rank_images
@@ -22,7 +25,7 @@ EASY_FROM = 3
 BLOCK_BYTES = 2**25
 
 
-def rank_queries(scores: Scores, Q: Any, R: Any, *, exclude: Any = None) -> Ranks:
+def rank_queries(scores: Scores, Q: Any, R: Any, *, exclude: Any = None, combine: str = "sum") -> Ranks:
     """Rank the relevant images of each query by ``Σ weight of word · score of the image for the word``.
 
     Parameters
@@ -35,6 +38,9 @@ def rank_queries(scores: Scores, Q: Any, R: Any, *, exclude: Any = None) -> Rank
         Above 0: relevant.
     exclude : array-like or sparse, shape (n_queries, n_images), optional
         Not 0: the image is left out of the ranking of this query.
+    combine : {"sum", "product"}
+        "product", of scores that are probabilities: rank by ``Σ weight of word · log P(word | image)`` instead, with
+        the log of ``1 - P`` for words of negative weight (`visterm.core.combining`).
 
     Returns
     -------
@@ -54,7 +60,32 @@ def rank_queries(scores: Scores, Q: Any, R: Any, *, exclude: Any = None) -> Rank
     if Q.shape[0] != R.shape[0]:
         raise ShapeError(f"Q has {Q.shape[0]} queries, but R {R.shape[0]}; expected a row of each for every query.")
     hidden = None if exclude is None else sp.csr_array(as_csr(exclude).T)
-    return rank_images(partial(_query_blocks, scores, Q), sp.csr_array(R.T), exclude=hidden)
+    return rank_images(partial(_query_blocks, scores, Q, combine), sp.csr_array(R.T), exclude=hidden)
+
+
+def best_images(scores: Scores, Q: Any, k: int, *, exclude: Any = None, combine: str = "sum") -> list[Ranking]:
+    """Give the best images of a few queries; all scores for these queries are held at once.
+
+    Parameters
+    ----------
+    scores, Q, exclude, combine
+        As in `rank_queries`.
+    k : int
+        Images of each, at most: as many as there are that are not excluded.
+
+    Returns
+    -------
+    list of Ranking
+        One a query, its arrays of shape (at most k,).
+    """
+    Q = as_csr(Q)
+    parts = [(rows.start, block) for rows, block in _query_blocks(scores, Q, combine)]
+    found = np.vstack([block for _, block in sorted(parts, key=lambda part: part[0])]).T
+    if exclude is not None:
+        hidden = as_csr(exclude)
+        found[np.repeat(np.arange(hidden.shape[0]), np.diff(hidden.indptr)), hidden.indices] = -np.inf
+    ids, values = top_k(np.ascontiguousarray(found), min(k, found.shape[1]))
+    return [Ranking(i[v > -np.inf], v[v > -np.inf]) for i, v in zip(ids, values, strict=True)]
 
 
 def measure_queries(ranks: Ranks) -> dict[str, NDArray[np.float64]]:
@@ -96,14 +127,17 @@ def kinds_of_queries(
     return kinds if seen is None else {**kinds, "seen": seen, "test only": ~seen}
 
 
-def _query_blocks(scores: Scores, Q: sp.csr_array) -> Iterator[Block]:
+def _query_blocks(scores: Scores, Q: sp.csr_array, combine: str) -> Iterator[Block]:
     """Turn the scores of images for tags into those for queries, no more than 32 MiB at a time."""
     given: Any = [(slice(0, len(scores)), scores)] if isinstance(scores, np.ndarray) else scores
-    step = max(1, BLOCK_BYTES // (4 * max(1, Q.shape[0])))
+    words = np.unique(Q.indices)
+    signs = part_signs(as_csr(Q[:, words]))
+    step = max(1, BLOCK_BYTES // (4 * max(1, Q.shape[0], 2 * words.size)))
     for rows, block in given() if callable(given) else given:
         if block.shape[1] != Q.shape[1]:
             raise ShapeError(f"The scores are those of {block.shape[1]} tags, but Q has {Q.shape[1]} columns.")
         for start in range(0, len(block), step):
             part = block[start : start + step]
             first = rows.start + start
-            yield slice(first, first + len(part)), np.ascontiguousarray((Q @ part.T).T)
+            found = signs @ log_probabilities(part[:, words]).T if combine == "product" else Q @ part.T
+            yield slice(first, first + len(part)), np.ascontiguousarray(found.T)

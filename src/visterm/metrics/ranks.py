@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+_ROUNDING = 1e-9
+"""Recalls are fractions: 3 / 10 shall count as 0.3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,24 @@ class Ranks:
         lists = self.lists[order]
         place = np.arange(1, order.size + 1) - first[lists]
         return ratio(np.bincount(lists, place / self.ranks[order], minlength=self.n_lists), n_relevant)
+
+    def interpolated_precision(self, recalls: Sequence[float]) -> NDArray[np.float64]:
+        """Give, at some levels of recall, the best precision of each list that comes with that recall or more.
+
+        Shape (n_lists, n_recalls), NaN where a list has no relevant entry. At 0, 0.1, ..., 1 these are the eleven
+        points of a precision-recall curve, which may be averaged over lists.
+        """
+        order = np.lexsort((self.ranks, self.lists))
+        n_relevant = self.n_relevant
+        first = np.cumsum(n_relevant) - n_relevant
+        lists = self.lists[order]
+        place = np.arange(1, order.size + 1) - first[lists]
+        precision, recall = place / self.ranks[order], place / n_relevant[lists]
+        best = np.zeros((self.n_lists, len(recalls)))
+        for column, level in enumerate(recalls):
+            enough = recall >= level - _ROUNDING
+            np.maximum.at(best[:, column], lists[enough], precision[enough])
+        return np.where(n_relevant[:, None] > 0, best, np.nan)
 
     def reciprocal_rank(self) -> NDArray[np.float64]:
         """One over the rank of the first relevant entry."""

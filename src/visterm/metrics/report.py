@@ -54,8 +54,7 @@ def evaluate(
         If shapes do not fit, scores are not finite, or there is nothing to average.
     """
     judgements = Judgements.of(Y, exclude)
-    values = _measure(scores, judgements, metrics, siblings)
-    return {name: _mean(name, array, judgements) for name, array in values.items()}
+    return means(_measure(scores, judgements, metrics, siblings), judgements)
 
 
 def measure(
@@ -70,6 +69,11 @@ def measure(
         shape (1,) for ``tag_f1`` and ``n_plus``, which are no means.
     """
     return _measure(scores, Judgements.of(Y, exclude), metrics, siblings)
+
+
+def means(values: dict[str, NDArray[np.float64]], judgements: Judgements) -> dict[str, float]:
+    """Average what `measure` gave, as `evaluate` does; where there is nothing to average, that is a `DataError`."""
+    return {name: _mean(name, array, judgements) for name, array in values.items()}
 
 
 def _measure(
