@@ -89,18 +89,42 @@ def test_evaluation_leaves_the_training_tags_out_of_the_rankings(run, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        ("annotate", "RUN", "7", "7000", "8"),
+        ("evaluate", "RUN", "--tags", "FILE", "--metric", "map"),
+        ("evaluate", "RUN", "--tags", "FILE", "--queries", "tags", "--max-words", "1"),
+    ],
+)
+def test_numbers_that_the_run_does_not_know_are_listed_and_the_others_gone_on_with(arguments, run, pairs, tmp_path):
+    file = write_pairs(tmp_path / "some.csv", [("7000", "b1"), *pairs[1]])
+    done = visterm(*({"RUN": run, "FILE": file}.get(part, part) for part in arguments), "--json", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "Skipped 1 image (1 not among the 90 images that this run was fitted on)" in done.stderr
+    [left_out] = [json.loads(line) for line in (tmp_path / "skipped.jsonl").read_text().splitlines()]
+    assert left_out["image"] == "7000"
+    assert "fit again with the tags of this one" in left_out["reason"]
+    if arguments[0] == "annotate":
+        assert [answer["image"] for answer in lines(done)] == ["7", "8"]
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["fit", "--tags", "FILE", "-o", "out"], "IMAGES is missing: the encoder 'visterms' looks at pixels"),
         (["fit", ".", "--tags", "FILE", "--encoder", "ids", "-o", "out"], "Leave IMAGES out"),
         (["fit", "--encoder", "ids", "-o", "out"], "--tags FILE"),
-        (["annotate", "RUN", "7", "7000"], "'7000' is not among the 90"),
+        (["annotate", "RUN", "7000"], "'7000' is not among the 90"),
+        (["annotate", "RUN", "7000", "x"], "None of the 2 images is known"),
+        (["evaluate", "RUN", "--tags", "STRANGERS"], "None of the 2 images is known"),
+        (["evaluate", "RUN", "--tags", "STRANGERS", "--queries", "tags"], "None of the 2 images is known"),
         (["evaluate", "RUN", ".", "--tags", "FILE"], "Leave IMAGES out"),
         (["evaluate", "RUN", "--tags", "TOLD"], "once the excluded entries are left out"),
     ],
 )
 def test_a_mistake_ends_in_one_line_and_exit_code_2(arguments, message, run, tmp_path):
-    places = {"RUN": run, "FILE": run.parent / "held.csv", "TOLD": run.parent / "told.csv"}
+    strangers = write_pairs(run.parent / "strangers.csv", [("x", "a0"), ("y", "a1")])
+    places = {"RUN": run, "FILE": run.parent / "held.csv", "TOLD": run.parent / "told.csv", "STRANGERS": strangers}
     done = visterm(*[places.get(argument, argument) for argument in arguments], cwd=tmp_path)
     assert done.returncode == 2
     last = done.stderr.splitlines()[-1]

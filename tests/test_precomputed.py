@@ -28,7 +28,9 @@ from visterm.core.errors import (
     UserError,
     VistermError,
 )
+from visterm.core.jsonlines import read_skipped
 from visterm.data.feature_files import read_features
+from visterm.encoders.chain import Chain
 from visterm.encoders.precomputed import Precomputed
 
 NAMES = ["sea/1.jpg", "sea/2.jpg", "3.jpg", "Île.jpg"]
@@ -258,7 +260,7 @@ def library(tmp_path):
         patches = rng.integers(0, 256, (6, 6, 3), np.uint8).repeat(8, axis=0).repeat(8, axis=1)
         Image.fromarray(patches).save(tmp_path / "photos" / name)
     table = [f"{name},{'cat' if i % 2 else 'dog'},{'test' if i >= 30 else 'train'}" for i, name in enumerate(names)]
-    (tmp_path / "tags.csv").write_text("\n".join(["image,tags,split", *table[2:], "none.png,cat,train"]) + "\n")
+    (tmp_path / "tags.csv").write_text("\n".join(["image,tags,split", *table[2:], "none.png,bird,train"]) + "\n")
     write_npy(tmp_path, rows, names)
     return tmp_path
 
@@ -273,8 +275,12 @@ def test_fit_joins_features_with_tags_and_reports_missing_and_extra_names(with_i
     tags = ("--tags", library / "tags.csv")
     encoder = ("--encoder", f"precomputed:{library / 'features.npy'}")
     done = command("fit", *images, *tags, *encoder, "--model", "ridge", "-o", library / "run")
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 3, done.output
     assert "Left out: 1 image (such as 'none.png') that " in done.stderr
+    [left_out] = read_skipped(library / "run" / "skipped.jsonl")
+    assert Path(left_out.image).name == "none.png"
+    assert "add its row to the file" in left_out.reason
+    assert len(Tagger.load(library / "run").vocabulary) == 2, "nobody else has the tag of none.png"
     assert f"Not used: 2 of {N} rows of {library / 'features.npy'} (such as '00.png')" in done.stderr
     found = lines(command("annotate", library / "run", "00.png", library / "photos" / "01.png", "-k", 1, "--json"))
     assert [answer["tags"][0]["tag"] for answer in found] == ["dog", "cat"]
@@ -285,14 +291,40 @@ def test_fit_joins_features_with_tags_and_reports_missing_and_extra_names(with_i
 def test_a_folder_is_annotated_and_indexed_by_the_names_of_its_files(library):
     tagger = Tagger(encoder=f"precomputed:{library / 'features.npy'}", model="ridge")
     tagger.fit(None, tags=library / "tags.csv")
-    with pytest.raises(DataError, match=r"none\.png' is not among the 40 images"):
-        tagger.annotate(library / "photos")
-    (library / "photos" / "none.png").unlink()
-    found = tagger.annotate(library / "photos", k=1).images
+    found, [left_out] = tagger.annotate(library / "photos", k=1)
+    assert left_out.image == str(library / "photos" / "none.png")
+    assert left_out.reason.startswith("not among the 40 images of ")
     assert [item.tags[0].tag for item in found] == ["dog", "cat"] * (N // 2)
     assert tagger.annotate("07.png", k=1).images[0].image == "07.png"
-    hits = Catalogue(tagger).add(library / "photos").search("cat", k=N // 2).hits
+    catalogue = Catalogue(tagger).add(library / "photos")
+    assert catalogue.skipped == [left_out]
+    with pytest.raises(DataError, match="None of the 2 images is known"):
+        Catalogue(tagger).add(["a.png", "b.png"])
+    hits = catalogue.search("cat", k=N // 2).hits
     assert {int(Path(hit.image).stem) % 2 for hit in hits} == {1}
+
+
+def test_evaluation_lists_images_without_features_among_those_it_measures(library):
+    tags = library / "tags.csv"
+    encoder = f"precomputed:{library / 'features.npy'}"
+    Tagger(encoder=encoder, model="ridge").fit(None, tags=tags).save(library / "run")
+    skipped = library / "skipped.jsonl"
+    measured = ("evaluate", library / "run", "--tags", tags, "--metric", "p@1", "--skipped", skipped)
+    assert command(*measured).exit_code == 0, "none.png is not among the test images"
+    done = command(*measured, "--split", "all")
+    assert done.exit_code == 3
+    assert [item.image for item in read_skipped(skipped)] == ["none.png"]
+
+
+def test_inside_a_chain_images_without_features_are_skipped_too(library):
+    photos = sorted((library / "photos").iterdir())
+    inside = [("precomputed", {"path": str(library / "features.npy")}), ("histograms", {"textons": 0, "levels": 1})]
+    encoder = Chain(encoders=inside, n_jobs=1)
+    with pytest.raises(DataError, match=r"none\.png' is not among"):
+        encoder.fit(photos)
+    found = encoder.fit(photos, skip_unreadable=True).encode(photos[::-1])
+    assert found.kept.tolist() == list(range(1, N + 1))
+    assert [item.image for item in found.skipped] == [str(photos[-1])]
 
 
 def test_tune_and_lists_of_names_take_precomputed_features_too(library):

@@ -193,11 +193,21 @@ def test_an_encoder_of_names_opens_no_file_and_takes_texts_paths_and_numbers_ali
 
 
 @encoders
-def test_an_encoder_of_names_refuses_images_that_it_does_not_know(name, make, photos):
+def test_an_encoder_of_names_lists_images_that_it_does_not_know_with_what_to_do(name, make, photos):
     wants_names(name)
     encoder = make(name).fit(photos[:3])
-    with pytest.raises(DataError, match=r"'never seen\.png' is not among the \d+ "):
-        encoder.encode([*photos[:3], "never seen.png"])
+    images = [photos[2], "never seen.png", photos[0]]
+    found = encoder.encode(images)
+    assert found.kept.tolist() == [0, 2]
+    assert_same_bytes(found.rows, encoder.transform([photos[2], photos[0]]))
+    [left_out] = found.skipped
+    assert left_out.image == "never seen.png"
+    assert "with an encoder that looks at pixels" in left_out.reason
+    with pytest.raises(DataError, match=r"'never seen\.png' is not among the \d+ images"):
+        encoder.transform(images)
+    encoder.refuse_unknown(images, only_if_all=True)
+    with pytest.raises(DataError, match=r"None of the 2 images is known\. The image 'a' is not among"):
+        encoder.refuse_unknown(["a", "b"], only_if_all=True)
     with pytest.raises(DataError, match="does not look at pixels"):
         encoder.encode([np.zeros((4, 4, 3), np.uint8)])
 

@@ -22,6 +22,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import find_images
+from visterm.encoders.names import name_of
 
 if TYPE_CHECKING:
     from visterm.app.features.stored import Features
@@ -44,7 +45,7 @@ class TrainingRows(NamedTuple):
     valid : tuple of matrices or None
         Rows of the split "valid"; None where none of them has a known tag.
     skipped : list of Skipped
-        Images that could not be read.
+        Images that could not be read, or that the encoder does not know.
     by_number : bool
         Whether images are known only by number: `X` is the identity, and those of `valid` are among them.
     names : list of str
@@ -75,13 +76,15 @@ def training_rows(
     Raises
     ------
     DataError
-        If no image or no tag is left to learn from.
+        If no image or no tag is left to learn from, or an encoder with rows on file has none for any image.
     EncoderMismatchError
         If the images were encoded before, by another encoder.
     """
-    corpus = joined_to_rows(encoder, corpus)
     train = corpus.select(LEARNED) if any(corpus.splits) else corpus
     held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == HELD_OUT])
+    _refuse_if_no_row(_match_names(encoder, train), train)
+    train, unknown = known_part(encoder, train)
+    held_out, unknown_held_out = known_part(encoder, held_out)
     vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count)
     if len(vocabulary) == 0:
         raise DataError(
@@ -98,7 +101,15 @@ def training_rows(
         Y = check_tags(X.T @ Y, X.shape[1])
         X = identity_rows(X.shape[1])
     valid = (X_valid, Y_valid) if usable else None
-    return TrainingRows(vocabulary, X, Y, valid, skipped + skipped_valid, by_number, [*train.names, *held_out.names])
+    return TrainingRows(
+        vocabulary,
+        X,
+        Y,
+        valid,
+        [*unknown, *unknown_held_out, *skipped, *skipped_valid],
+        by_number,
+        [*train.names, *held_out.names],
+    )
 
 
 def not_learned(corpus: Corpus) -> list[str]:
@@ -153,37 +164,64 @@ def source_of_rows(encoder: Any, corpus: Corpus) -> Any:
     return corpus.encoded
 
 
-def joined_to_rows(encoder: Any, corpus: Corpus) -> Corpus:
-    """Leave out the images that an encoder with rows on file has none for, and say so in the remarks.
+def refuse_strangers(encoder: Any, corpus: Corpus) -> None:
+    """Refuse a corpus of which the encoder knows no image, unless its rows are there already.
+
+    Raises
+    ------
+    DataError
+        If so.
+    """
+    if corpus.encoded is None:
+        encoder.refuse_unknown(corpus.images, only_if_all=True)
+
+
+def known_part(encoder: Any, corpus: Corpus) -> tuple[Corpus, list[Skipped]]:
+    """Give the images of a corpus that an encoder with rows on file has one for, and the others with reasons."""
+    match = _match_names(encoder, corpus)
+    if match is None or match.known.all():
+        return corpus, []
+    unknown = encoder.unknown_images(corpus.images)
+    left_out = [Skipped(name_of(corpus.images[i]), reason) for i, reason in unknown.items()]
+    return corpus.subset(np.flatnonzero(match.known)), left_out
+
+
+def told_of_rows(encoder: Any, corpus: Corpus) -> Corpus:
+    """Say in the remarks which images an encoder with rows on file has none for, and which rows are of no image.
 
     Raises
     ------
     DataError
         If it has a row for none of them.
     """
+    match = _match_names(encoder, corpus)
+    _refuse_if_no_row(match, corpus)
+    remarks = list(corpus.remarks)
+    if match is not None and not match.known.all():
+        without = [name for name, there in zip(corpus.names, match.known, strict=True) if not there]
+        remarks.append(
+            f"Left out: {count_of(len(without), 'image')} (such as '{without[0]}') that {match.file} has no row for."
+        )
+    if match is not None and match.unused:
+        remarks.append(
+            f"Not used: {len(match.unused):,} of {count_of(match.n_rows, 'row')} of {match.file} (such as "
+            f"'{match.unused[0]}'), whose images are not named by the tags."
+        )
+    return replace(corpus, remarks=remarks)
+
+
+def _match_names(encoder: Any, corpus: Corpus) -> Any | None:
+    """Match the images with the rows that an encoder has on file; None for other encoders, and without images."""
     match_names = getattr(encoder, "match_names", None)
-    if match_names is None or len(corpus) == 0:
-        return corpus
-    match = match_names(corpus.images)
-    known = np.flatnonzero(match.known)
-    if known.size == 0:
+    return None if match_names is None or len(corpus) == 0 else match_names(corpus.images)
+
+
+def _refuse_if_no_row(match: Any | None, corpus: Corpus) -> None:
+    if match is not None and not match.known.any():
         raise DataError(
             f"Of {count_of(len(corpus), 'image')} named by the tags, none has a row in {match.file}: the tags name "
             f"'{corpus.names[0]}', the file '{match.example}'. Check the names that belong to the rows."
         )
-    if known.size < len(corpus):
-        without = [name for name, there in zip(corpus.names, match.known, strict=True) if not there]
-        remark = (
-            f"Left out: {count_of(len(without), 'image')} (such as '{without[0]}') that {match.file} has no row for."
-        )
-        corpus = replace(corpus.subset(known), remarks=[*corpus.remarks, remark])
-    if match.unused:
-        remark = (
-            f"Not used: {len(match.unused):,} of {count_of(match.n_rows, 'row')} of {match.file} (such as "
-            f"'{match.unused[0]}'), whose images are not named by the tags."
-        )
-        corpus = replace(corpus, remarks=[*(line for line in corpus.remarks if line != remark), remark])
-    return corpus
 
 
 def read_corpus(
@@ -224,9 +262,9 @@ def read_corpus(
     if images is not None and is_features(images):
         return features_of(images).corpus(tags, **columns)
     if images is not None:
-        return joined_to_rows(encoder, Corpus.read(images, tags, **columns))
+        return told_of_rows(encoder, Corpus.read(images, tags, **columns))
     if encoder.reads == "names":
-        return joined_to_rows(encoder, Corpus.read_names(tags, **columns))
+        return told_of_rows(encoder, Corpus.read_names(tags, **columns))
     raise UserError(
         f"IMAGES is missing: the encoder '{name}' looks at pixels. Give the folder of images "
         "(only --encoder ids and --encoder precomputed do without)."

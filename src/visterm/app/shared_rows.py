@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.app.rows import source_of_rows
+from visterm.app.rows import refuse_strangers, source_of_rows
 from visterm.app.tagger import Tagger
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Skipped
@@ -27,7 +27,7 @@ class SharedRows(NamedTuple):
     corpus : Corpus
         The images, with what is known of them.
     skipped : list of Skipped
-        Images that one of the taggers could not read.
+        Images that one of the taggers could not read, or whose names one does not know.
     """
 
     rows: list[Matrix]
@@ -36,11 +36,18 @@ class SharedRows(NamedTuple):
 
 
 def encode_for_all(taggers: Sequence[Tagger], corpus: Corpus, progress: Progress = SILENT) -> SharedRows:
-    """Encode the images for each tagger, once for those whose encoders are the same."""
+    """Encode the images for each tagger, once for those whose encoders are the same.
+
+    Raises
+    ------
+    DataError
+        If an encoder reads names, and knows none of the images.
+    """
     encoded: dict[str, tuple[Matrix, NDArray[np.int64]]] = {}
     skipped: dict[str, Skipped] = {}
     for tagger in taggers:
         if tagger.encoder.fingerprint not in encoded:
+            refuse_strangers(tagger.encoder, corpus)
             X, kept, unread = source_of_rows(tagger.encoder, corpus).encode(corpus.images, progress=progress)
             encoded[tagger.encoder.fingerprint] = X, np.asarray(kept)
             skipped.update({item.image: item for item in unread})

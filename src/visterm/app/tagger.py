@@ -58,7 +58,7 @@ class Annotated(NamedTuple):
 
 
 class Annotations(NamedTuple):
-    """The images that were tagged, and those that could not be read."""
+    """The images that were tagged, and those that could not be read or that the encoder does not know."""
 
     images: list[Annotated]
     skipped: list[Skipped]
@@ -285,6 +285,8 @@ class Tagger:
             for start in range(0, len(items), CHUNK):
                 chunk = items[start : start + CHUNK]
                 X, kept, skipped = self.encoder.encode(chunk, progress=Steps(progress))
+        DataError
+            If the encoder reads names, and knows none of the images.
                 yield from skipped
                 if len(kept):
                     for row, (ids, scores) in enumerate(self._rankings(X, k, new_only)):
@@ -305,6 +307,7 @@ class Tagger:
         self._refuse_unfitted()
         index = self.vocabulary.index(tag)
         V = getattr(self.model, "tag_rows_", None)
+        self.encoder.refuse_unknown(items, only_if_all=True)
         if V is None:
             raise UserError(
                 f"The model '{MODELS.name_of(self.model)}' keeps no vectors of tags, so tags have no neighbours. "

@@ -56,7 +56,7 @@ EncoderName = Annotated[
 Jobs = Annotated[int | None, typer.Option("--jobs", help="Threads [default: all cores].", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, and nothing else, on standard output.")]
 SkippedFile = Annotated[
-    Path, typer.Option("--skipped", help="Where images that cannot be read are listed, one JSON object a line.")
+    Path, typer.Option("--skipped", help="Where images that are skipped are listed, one JSON object a line.")
 ]
 
 

@@ -47,7 +47,7 @@ def exit_code(skipped: Sequence[Skipped], listed_in: Path) -> int:
         return 0
     reasons = Counter(item.reason.partition(":")[0] for item in skipped)
     counts = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0])))
-    say(f"Skipped {count_of(len(skipped), 'image')} that could not be read ({counts}); listed in {listed_in}")
+    say(f"Skipped {count_of(len(skipped), 'image')} ({counts}); listed in {listed_in}")
     return 3
 
 

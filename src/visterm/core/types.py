@@ -54,7 +54,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """One image that could not be read, and why."""
+    """One image that was left out, as it could not be read or its name is not known, and why."""
 
     image: str
     reason: str

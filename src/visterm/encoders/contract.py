@@ -19,6 +19,7 @@ from visterm.core.packing import json_params
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped
+from visterm.encoders.names import name_of
 
 
 class Encoded(NamedTuple):
@@ -30,7 +31,7 @@ class Encoded(NamedTuple):
     kept : ndarray of int64, shape (n_readable,)
         The position of each row's image among those given.
     skipped : list of Skipped
-        The images that could not be read.
+        The images that could not be read, or that an encoder of names does not know.
     """
 
     rows: Matrix
@@ -94,7 +95,7 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         ImageError
             If one cannot be read; `encode` skips and lists such images instead.
         DataError
-            If the encoder reads names, and was not fitted on one.
+            If the encoder reads names, and does not know one.
         """
         rows, _, skipped = self.encode(images)
         if skipped:
@@ -102,7 +103,7 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return rows
 
     def encode(self, images: Sequence[Any], *, progress: Progress = SILENT) -> Encoded:
-        """Encode the images that can be read, and list the others.
+        """Encode the images that can be read and, by an encoder of names, that it knows; list the others.
 
         Parameters
         ----------
@@ -110,6 +111,7 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
             As in `fit`.
         progress : Progress
             Told of each image.
+            self.refuse_unknown(images)
 
         Returns
         -------
@@ -119,13 +121,20 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         Raises
         ------
         DataError
-            If the encoder reads names, and was not fitted on one.
+            If the encoder reads names, and is given pixels.
         """
         if not hasattr(self, "fitted_") and self._learns():
             check_is_fitted(self)
         progress.start("encode", len(images))
         try:
-            return self._encode_images(images, progress)
+            unknown = self.unknown_images(images)
+            if not unknown:
+                return self._encode_images(images, progress)
+            known = np.array([i for i in range(len(images)) if i not in unknown], np.int64)
+            progress.advance(len(unknown))
+            rows, kept, skipped = self._encode_images([images[i] for i in known], progress)
+            left_out = [Skipped(name_of(images[i]), reason) for i, reason in unknown.items()]
+            return Encoded(rows, known[kept], left_out + skipped)
         finally:
             progress.finish()
 
@@ -141,9 +150,32 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 digest.update(_content(value))
         return digest.hexdigest()[:16]
 
+    def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
+        """Say which images have no row whatever their files hold, by position, and why: none, of encoders of pixels.
+
+        A reason reads on after "The image ... is": a category, a colon, and what to do.
+        """
+        return {}
+
+    def refuse_unknown(self, images: Sequence[Any], *, only_if_all: bool = False) -> None:
+        """Refuse images if one has no row, or with `only_if_all` if none has one: then other images are likely meant.
+
+        Raises
+        ------
+        DataError
+            If so.
+        """
+        unknown = self.unknown_images(images)
+        n, n_unknown = len(images), len(unknown)
+        if n_unknown == 0 or (only_if_all and n_unknown < n):
+            return
+        first, reason = next(iter(unknown.items()))
+        told = f"The image '{name_of(images[first])}' is {reason}."
+        raise DataError(f"None of the {n:,} images is known. {told}" if n == n_unknown > 1 else told)
+
     @abstractmethod
     def _fit_images(self, images: Sequence[Any], skip_unreadable: bool, progress: Progress) -> None:
-        """Learn from images; set attributes ending in ``_``."""
+        """Learn from images; set attributes ending in ``_``. What `skip_unreadable` skips may also be unknown."""
 
     @abstractmethod
     def _encode_images(self, images: Sequence[Any], progress: Progress) -> Encoded:

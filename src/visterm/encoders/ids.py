@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.errors import DataError
 from visterm.core.progress import Progress
 from visterm.encoders.contract import AnyEncoder, Encoded
 from visterm.encoders.names import name_of
@@ -19,7 +18,7 @@ class Ids(AnyEncoder):
 
     An embedding model then learns a vector of its own for each image: the setting of the VSE-ens paper, and that of
     recommenders, where an image is a user and a tag an item. An image may be named by a text, a path or a whole number;
-    7 and ``"7"`` are the same image. Images that `fit` was not given have no row, and are refused.
+    7 and ``"7"`` are the same image. Images that `fit` was not given have no row.
 
     Attributes
     ----------
@@ -40,17 +39,20 @@ class Ids(AnyEncoder):
         self._numbers = {name: number for number, name in enumerate(dict.fromkeys(map(name_of, images)))}
         self.names_ = list(self._numbers)
 
+    def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
+        """Say which images it was not fitted on, by position, with what to do."""
+        numbers = self._numbers_by_name()
+        reason = (
+            f"not among the {len(numbers):,} images that this run was fitted on: it knows images by number only; fit "
+            "again with the tags of this one, or with an encoder that looks at pixels"
+        )
+        return {i: reason for i, image in enumerate(images) if name_of(image) not in numbers}
+
     def _encode_images(self, images: Sequence[Any], progress: Progress) -> Encoded:
         numbers = self._numbers_by_name()
         columns = np.empty(len(images), np.int32)
         for row, image in enumerate(images):
-            name = name_of(image)
-            if name not in numbers:
-                raise DataError(
-                    f"The image '{name}' is not among the {len(numbers):,} that this model was fitted on, and it knows "
-                    "images by number only. Fit again with its tags, or use an encoder that looks at pixels."
-                )
-            columns[row] = numbers[name]
+            columns[row] = numbers[name_of(image)]
             progress.advance()
         n = len(images)
         rows = sp.csr_array((np.ones(n, np.float32), columns, np.arange(n + 1)), shape=(n, len(numbers)))

@@ -51,10 +51,9 @@ class Precomputed(AnyEncoder):
     """Feature rows read from a file that another program wrote: see `read_features` for what it may be.
 
     An image has the row of its name: of the same path, or of the one path that ends as it does (``1.jpg`` for
-    ``photos/1.jpg``, and the other way round). Images without a row are refused, those that are learned from as those
-    that come later. So the file may grow: put the rows of new images, made by the same network, into it. The rows of
-    the images that the encoder was fitted on must stay as they are, which is checked when the file is opened; they
-    name the encoder's output.
+    ``photos/1.jpg``, and the other way round). `encode` skips and lists images without a row. The file may grow: put
+    the rows of new images, made by the same network, into it. The rows of the images that the encoder was fitted on
+    must stay as they are, which is checked when the file is opened; they name the encoder's output.
 
     Parameters
     ----------
@@ -113,9 +112,27 @@ class Precomputed(AnyEncoder):
         unused = [table.names[i] for i in np.flatnonzero(~used)]
         return NamesMatched(rows >= 0, unused, len(table.names), table.file, table.names[0])
 
+    def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
+        """Say which images have no row in the file, by position, with what to do.
+
+        Raises
+        ------
+        DataError
+            If the name of an image fits several rows, or those of two images fit one.
+        """
+        table = self._open()
+        reason = (
+            f"not among the {count_of(len(table.names), 'image')} of {table.file} (such as '{table.names[0]}'): make "
+            "its features with the same network and add its row to the file, or fit with an encoder that looks at "
+            "pixels"
+        )
+        return dict.fromkeys(np.flatnonzero(table.rows_of(images) < 0).tolist(), reason)
+
     def _fit_images(self, images: Sequence[Any], skip_unreadable: bool, progress: Progress) -> None:
         table = self._open()
-        rows = np.array(list(dict.fromkeys(self._known_rows(table, images).tolist())), np.int64)
+        self.refuse_unknown(images, only_if_all=skip_unreadable)
+        found = table.rows_of(images)
+        rows = np.array(list(dict.fromkeys(found[found >= 0].tolist())), np.int64)
         progress.start("read features", len(rows))
         try:
             self.rows_sha256_ = table.digest(rows, progress)
@@ -127,20 +144,9 @@ class Precomputed(AnyEncoder):
 
     def _encode_images(self, images: Sequence[Any], progress: Progress) -> Encoded:
         table = self._open()
-        rows = table.take(self._known_rows(table, images))
+        rows = table.take(table.rows_of(images))
         progress.advance(len(images))
         return Encoded(rows, np.arange(len(images)), [])
-
-    def _known_rows(self, table: _Opened, images: Sequence[Any]) -> NDArray[np.int64]:
-        rows = table.rows_of(images)
-        if (rows < 0).any():
-            raise DataError(
-                f"The image '{name_of(images[int(np.argmin(rows))])}' is not among the "
-                f"{count_of(len(table.names), 'image')} of {table.file} (such as '{table.names[0]}'). Make its "
-                "features with the same network and add its row to the file, or fit with an encoder that looks at "
-                "pixels."
-            )
-        return rows
 
     def _open(self) -> _Opened:
         """Read the file at first use, and again where what names it has changed."""
