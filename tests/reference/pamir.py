@@ -52,3 +52,21 @@ def train(triplets, queries, images, c, W):
             W[t, columns_plus] += step * weight * values_plus
             W[t, columns_minus] -= step * weight * values_minus
     return losses
+
+
+def train_by_kernel(triplets, queries, K, c, A):
+    """Make the steps of section III-E on A (n_words, n_images), in place, every score anew from the kernel."""
+    losses = []
+    for q, plus, minus in triplets:
+        words, weights = queries[q]
+        score = sum(weight * (A[t] @ K[:, plus] - A[t] @ K[:, minus]) for t, weight in zip(words, weights, strict=True))
+        loss = max(0.0, 1.0 - score)
+        losses.append(loss)
+        square = (weights @ weights) * (K[plus, plus] + K[minus, minus] - 2 * K[plus, minus])
+        if loss == 0 or square <= 1e-12:
+            continue
+        step = min(c, loss / square)
+        for t, weight in zip(words, weights, strict=True):
+            A[t, plus] += step * weight
+            A[t, minus] -= step * weight
+    return losses

@@ -1,22 +1,28 @@
-"""PAMIR: a linear scorer a word, trained on queries of several words so that relevant images rank above others."""
+"""PAMIR: one scorer a word, linear or by a kernel, trained on queries so that relevant images rank above others."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.metaestimators import available_if
 
 from visterm.core.checks import as_csr, check_count, check_tags
-from visterm.core.errors import DataError, ShapeError
+from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.query_weights import inverse_frequencies, weigh_words
-from visterm.core.threads import Team
+from visterm.core.threads import Team, one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
 from visterm.metrics.queries import rank_queries
+from visterm.models.base import BLOCK_BYTES
 from visterm.models.feature_steps import Floats
 from visterm.models.intercepts import keep_means, set_intercepts
+from visterm.models.kernel_rows import KEPT_KERNELS, KernelAnnotator
+from visterm.models.kernel_triplets import KernelTripletTraining
+from visterm.models.linear import check_weight_size
 from visterm.models.linear_ranking import LinearRanker, check_aggressiveness
 from visterm.models.ranking import Images, Measure, Training, Validation, Weights, own_tags
 from visterm.models.triplet_training import TripletTraining
@@ -29,7 +35,17 @@ class JudgedImages(NamedTuple):
     queries: Queries
 
 
-class Pamir(LinearRanker):
+def _learns_on(model: Pamir) -> bool:
+    """Say why `partial_fit` is not there with kernels."""
+    if model.kernel != "linear":
+        raise UserError(
+            f"With kernel={model.kernel!r} PAMIR weighs its training images, so that more of them need a new fit. "
+            'Use fit on all of them, or kernel="linear".'
+        )
+    return True
+
+
+class Pamir(KernelAnnotator, LinearRanker):
     """One weight vector a word, trained on queries so that the images relevant to a query score above the others.
 
     A query is a row of weights of its words, an image p is mapped to text by ``f(p) = (w_1 · p, ..., w_T · p)``, and
@@ -43,13 +59,25 @@ class Pamir(LinearRanker):
     `fit_queries` takes them as they are. The order of images does not depend on the bias of a tag; it is set last, so
     that tags can be compared within an image: a tag's scores are its log odds, on average right on training images.
 
+    With another kernel than the linear one, ``w_t = Σ_j α_tj p_j`` over the training images, and ``w_t · p`` is
+    ``Σ_j α_tj k(p_j, p)`` (section III-E): a step moves two numbers for each word of the query. The space is then that
+    of the kernel values, ``u = [k(p_1, p), ..., k(p_n, p), 1]`` and ``v = [α, b]``, as wide as there are training
+    images with a weight, and there is no `partial_fit`.
+
     Each step sees the weights that the one before has left, so there is nothing to share among threads: `n_jobs` counts
     only in annotating.
 
     Parameters
     ----------
+    kernel : {"linear", "rbf", "chi2", "intersection", "hellinger", "precomputed"}
+        How images are compared; "chi2", "intersection" and "hellinger" are for histograms. "precomputed": `X` is the
+        kernel with the training images, (n, n_images), symmetric for these themselves. The kernel of n training images
+        takes 4 n² bytes in training.
+    gamma : float, optional
+        ``γ`` of "rbf" and "chi2". None: 1 / mean distance between training images.
     aggressiveness : float
-        Longest step (c), for features of mean length 1. More follows each triplet farther.
+        Longest step (c), for features of mean length 1 (a kernel of mean 1 on the diagonal). More follows each triplet
+        farther.
     max_words : int or None
         Words of the queries that `fit` makes, at most; None: as many as an image has tags (as in the paper).
     max_subsets : int
@@ -63,6 +91,12 @@ class Pamir(LinearRanker):
 
     Attributes
     ----------
+    tag_rows_ : ndarray of float32, shape (n_tags, n_features + 1) or (n_tags, n_support + 1)
+        Weights of features, or of training images; then the bias.
+    scale_ : float
+        What `row_length` multiplies the features with in training, or the kernel.
+    gamma_, landmarks_
+        As in `Svm`.
     n_queries_ : int
         Queries that it was fitted on.
     history_ : list of dict
@@ -82,6 +116,8 @@ class Pamir(LinearRanker):
     def __init__(
         self,
         *,
+        kernel: str = "linear",
+        gamma: float | None = None,
         aggressiveness: float = 0.1,
         max_words: int | None = 3,
         max_subsets: int = MAX_SUBSETS,
@@ -94,6 +130,8 @@ class Pamir(LinearRanker):
         n_jobs: int | None = None,
         random_state: RandomState = 0,
     ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
         self.aggressiveness = aggressiveness
         self.max_words = max_words
         self.max_subsets = max_subsets
@@ -163,11 +201,13 @@ class Pamir(LinearRanker):
 
         return self._fit_by(X, tagged, None, learn)
 
+    @available_if(_learns_on)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, Y: Any, *, images: bool = True) -> Self:
         """Go once over triplets of more images and their tags, as `fit` makes them of its own.
 
         Parameters and errors are those of `RankingAnnotator.partial_fit`. The mean score of each tag over these images
-        stays as it was, so that few images do not change how readily a tag is given.
+        stays as it was, so that few images do not change how readily a tag is given. There only with
+        ``kernel="linear"``: otherwise each image learned from is a coordinate of all image rows.
         """
         before = self.tag_rows_ if hasattr(self, "tag_rows_") else None
         super().partial_fit(X, Y, images=images)
@@ -199,32 +239,76 @@ class Pamir(LinearRanker):
         """Learn the weights from queries, then the bias from the tags that images have."""
         if asked.relevant.nnz == 0:
             raise DataError("No image is relevant to a query, or has a tag (above 0), so there is nothing to learn.")
-        self._scale_features(X)
+        with one_blas_thread():
+            compare = self._comparison(X)
+            K = compare(X)
+            if judged is not None:
+                judged = JudgedImages(compare(judged.X), judged.queries)
+        self._scale_features(K)
         self.n_queries_ = len(asked)
 
         def train(images: Images | None, judged: JudgedImages | None, epochs: int) -> None:
-            features, queries = (X, asked) if images is None else (X[images], asked.among(images))
+            queries = asked if images is None else asked.among(images)
 
             def begin(weights: Weights, team: Team) -> Training:
-                return TripletTraining(self._scaled(features), queries.words, queries.relevant, weights[0], rng=rng)
+                return self._triplets(K, images, queries, weights[0], rng)
 
-            self._train(self._start(X, own.shape[1], rng), begin, self._average_precision(judged), epochs, monitor)
+            self._train(self._start(K, own.shape[1], rng), begin, self._average_precision(judged), epochs, monitor)
 
         if judged is None:
-            self._train_twice(X.shape[0], rng, lambda held: JudgedImages(X[held], asked.among(held)), train)
+            self._train_twice(X.shape[0], rng, lambda held: JudgedImages(K[held], asked.among(held)), train)
         else:
             self.n_held_out_ = 0
             train(None, judged, self.epochs)
-        set_intercepts(self.tag_rows_, X, own)
+        set_intercepts(self.tag_rows_, K, own)
+        if self.kernel in KEPT_KERNELS:
+            support = np.flatnonzero(self.tag_rows_[:, :-1].any(axis=0))
+            self._keep_support(X[support])
+            self.tag_rows_ = np.ascontiguousarray(self.tag_rows_[:, [*support, -1]])
+
+    def _triplets(
+        self, K: Matrix, images: Images | None, queries: Queries, weights: Floats, rng: np.random.Generator
+    ) -> Training:
+        """Begin training on some images (None: all), numbered in the queries by their place among these."""
+        if self.kernel == "linear":
+            X = self._scaled(K if images is None else K[images])
+            return TripletTraining(X, queries.words, queries.relevant, weights, rng=rng)
+        some = np.arange(K.shape[0]) if images is None else images
+        return KernelTripletTraining(
+            np.asarray(K), some, queries.words, queries.relevant, weights, scale=self.scale_, rng=rng
+        )
+
+    def _scale_features(self, X: Matrix) -> None:
+        if self.kernel == "linear":
+            super()._scale_features(X)
+            return
+        check_weight_size(X.shape[1], self.n_tags_, "PAMIR")
+        square = float(np.trace(np.asarray(X), dtype=np.float64)) / X.shape[0]
+        if square < 0:
+            raise DataError(
+                f"The kernel of the training images with themselves is {square:.3g} on average; expected squared "
+                "lengths, which are not below 0."
+            )
+        self.scale_ = self.row_length**2 / (square or 1.0)
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        return super()._image_rows(self._kernel_values(X) if self.kernel in KEPT_KERNELS else X)
 
     def _average_precision(self, judged: JudgedImages | None) -> Measure | None:
         """Give what measures the weights as they are on validation queries; None where there are none."""
         if judged is None or judged.queries.relevant.nnz == 0:
             return None
-        X, queries = judged.X, judged.queries.among(np.arange(judged.X.shape[0]))
+        K, queries = judged.X, judged.queries.among(np.arange(judged.X.shape[0]))
         return lambda: float(
-            rank_queries(lambda: self.score_blocks(X), queries.words, queries.relevant).average_precision().mean()
+            rank_queries(lambda: self._compared_blocks(K), queries.words, queries.relevant).average_precision().mean()
         )
+
+    def _compared_blocks(self, K: Matrix) -> Iterator[tuple[slice, Floats]]:
+        """Yield blocks of rows, compared already, and their scores."""
+        step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
+        for start in range(0, K.shape[0], step):
+            rows = slice(start, min(start + step, K.shape[0]))
+            yield rows, self._scores(super()._image_rows(K[rows]))
 
     def _queries_of(self, own: sp.csr_array, idf: Floats, rng: np.random.Generator) -> Queries:
         made = queries_of_tags(own, max_words=self.max_words, max_subsets=self.max_subsets, random_state=rng)
@@ -241,6 +325,7 @@ class Pamir(LinearRanker):
 
     def _check_settings(self) -> None:
         super()._check_settings()
+        self._check_kernel()
         check_aggressiveness(self)
         if self.max_words is not None:
             check_count(self.max_words, "max_words", "or None for as many as an image has")

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils import Tags
 
-from visterm.core.checks import check_number, check_size
-from visterm.core.errors import ShapeError, UnknownNameError, UserError
+from visterm.core.checks import check_number
 from visterm.core.progress import SILENT, Progress
-from visterm.core.registry import unknown
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
-from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
 from visterm.metrics.retrieval import rank_images
+from visterm.models.kernel_rows import KEPT_KERNELS, KernelAnnotator
 from visterm.models.least_squares import LinearFit
-from visterm.models.linear import LinearAnnotator, check_weight_size
+from visterm.models.linear import check_weight_size
 from visterm.models.stopping import hold_out
 from visterm.models.svm_solvers import KernelMachines, LinearMachines, Machine
 
 Doubles = NDArray[np.float64]
-
-KEPT_KERNELS = tuple(name for name in KERNELS if name != "linear")
-"""Kernels for which the model keeps training images."""
 
 PENALTIES = (0.1, 1.0, 10.0, 100.0)
 """Values of C tried, for features of mean squared length 1."""
@@ -39,12 +33,11 @@ LEAST_GAIN = 1e-9
 ROUNDING = 1e-12
 """Variances of less than this share of the mean square are rounding."""
 
-MAX_KERNEL_BYTES = 2**33
 ROWS_AT_ONCE = 1024
 TAGS_AT_ONCE = 64
 
 
-class Svm(LinearAnnotator):
+class Svm(KernelAnnotator):
     """One support vector machine for each tag, tuned for itself, whose scores are normalised to be comparable.
 
     The machine of a tag tells images that have it from all others, by a large margin; explicit negatives count as not
@@ -97,8 +90,6 @@ class Svm(LinearAnnotator):
     """
 
     C_: Doubles
-    gamma_: float
-    landmarks_: Matrix
 
     test_params: ClassVar[dict[str, Any]] = {"valid_share": 0.25}
 
@@ -150,44 +141,15 @@ class Svm(LinearAnnotator):
         self._keep_machines(found, X)
 
     def _check_settings(self) -> None:
-        known = ["linear", *KEPT_KERNELS, "precomputed"]
-        if self.kernel not in known:
-            raise UnknownNameError(unknown("kernel", str(self.kernel), known))
+        self._check_kernel()
         if self.C is not None:
             check_number(self.C, "C", above=0, otherwise="or None to have it chosen for each tag")
-        if self.gamma is not None:
-            check_number(self.gamma, "gamma", above=0, otherwise="or None")
         check_number(self.valid_share, "valid_share", least=0, below=1)
 
     def _image_rows(self, X: Matrix) -> Matrix:
         if self.kernel not in KEPT_KERNELS:
             return super()._image_rows(X)
-        K = self._support().values(X, self.gamma_, self.n_jobs)
-        return np.asarray(K @ self.weights_ + self.intercept_, np.float32)
-
-    def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
-        if self.kernel in KEPT_KERNELS:
-            raise UserError(f"With kernel='{self.kernel}' scores are no sum over features. Use kernel='linear'.")
-        return super()._scorer(tag)
-
-    def _comparison(self, X: Matrix) -> Callable[[Matrix], Matrix]:
-        """Give the function from features to what the machines are linear in: themselves, or kernel values."""
-        n = X.shape[0]
-        self.gamma_ = 0.0
-        if self.kernel == "linear":
-            return lambda rows: rows
-        check_size(24 * n * n, MAX_KERNEL_BYTES, f"The kernel of {n} training images", 'Use kernel="linear".')
-        if self.kernel == "precomputed":
-            if X.shape[1] != n:
-                raise ShapeError(
-                    f'X is {n} × {X.shape[1]}; with kernel="precomputed" expected the square kernel of the '
-                    "training images with each other."
-                )
-            return _dense
-        landmarks = Landmarks(self.kernel, landmark_columns(self.kernel, X))
-        if KERNELS[self.kernel].common:
-            self.gamma_ = float(self.gamma or _one_over_mean(landmarks.distances(X, self.n_jobs)))
-        return lambda rows: landmarks.values(rows, self.gamma_, self.n_jobs)
+        return np.asarray(self._kernel_values(X) @ self.weights_ + self.intercept_, np.float32)
 
     def _choose(self, F: Matrix, given: sp.csr_array, judged: Matrix, tags: sp.csr_array, monitor: Progress) -> Doubles:
         """Give each tag's C: by a search for it among the judged images, with machines trained on the others."""
@@ -238,27 +200,14 @@ class Svm(LinearAnnotator):
             monitor.finish()
         return machines
 
-    def _support(self) -> Landmarks:
-        """Open the support vectors, once for each set of them."""
-        if getattr(self, "_opened_columns", None) is not self.landmarks_:
-            self._opened = Landmarks(self.kernel, self.landmarks_)
-            self._opened_columns = self.landmarks_
-        return self._opened
-
     def _keep_machines(self, found: LinearFit, X: Matrix) -> None:
         if self.kernel not in KEPT_KERNELS:
             self._keep(found.weights, found.intercept, X)
             return
         support = np.flatnonzero(found.weights.any(axis=1))
-        self.landmarks_ = landmark_columns(self.kernel, X[support])
+        self._keep_support(X[support])
         self.weights_ = np.ascontiguousarray(found.weights[support])
         self.intercept_ = found.intercept
-        self._support()
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.kernel == "precomputed"
-        return tags
 
 
 def joined(machines: Sequence[Machine], F: Matrix, given: sp.csr_array, *, normalise: bool) -> LinearFit:
@@ -289,15 +238,3 @@ def joined(machines: Sequence[Machine], F: Matrix, given: sp.csr_array, *, norma
     intercept[counts == 0] = ((low - means) / scales)[trained].min(initial=-1)
     intercept[counts == n] = ((high - means) / scales)[trained].max(initial=1)
     return LinearFit(weights.astype(np.float32), intercept.astype(np.float32))
-
-
-def _one_over_mean(distances: Doubles) -> float:
-    """Give 1 / mean distance between different images."""
-    others = float(distances.sum() - np.trace(distances))
-    n = len(distances)
-    return n * (n - 1) / others if others > 0 else 1.0
-
-
-def _dense(matrix: Any) -> NDArray[np.float32]:
-    array: NDArray[np.float32] = matrix.toarray() if sp.issparse(matrix) else matrix
-    return array

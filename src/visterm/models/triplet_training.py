@@ -40,16 +40,9 @@ class TripletTraining:
     def __init__(
         self, X: Matrix, weights: sp.csr_array, relevant: sp.csr_array, tag_rows: Floats, *, rng: np.random.Generator
     ) -> None:
-        n_relevant = np.diff(relevant.indptr)
-        used = np.flatnonzero((n_relevant > 0) & (n_relevant < X.shape[0]) & (np.diff(weights.indptr) > 0))
-        weights, relevant = as_csr(weights[used]), as_csr(relevant[used])
-        self._queries = weights.indptr.astype(np.int64), weights.indices, weights.data
-        self._relevant = relevant.indptr.astype(np.int64), relevant.indices
+        self._take_queries(weights, relevant, rng)
         self._rows, self._n_images, self._W = image_rows(X), X.shape[0], tag_rows
         self._scratch = np.zeros(tag_rows.shape[1], np.float32)
-        self.n_pairs = int(relevant.nnz)
-        self._seed = int(rng.integers(2**62))
-        self._epoch = 0
 
     def run_epoch(self, rate: float) -> EpochSums:
         """Draw as many triplets as there are pairs of query and relevant image; `rate` is the longest step."""
@@ -59,9 +52,24 @@ class TripletTraining:
 
     def run(self, n_steps: int, rate: float) -> tuple[float, int]:
         """Draw so many triplets; give the sum of their losses and how many made a step."""
-        loss, n_moved = rank_triplets(
+        loss, n_moved = self._steps(n_steps, rate)
+        self._epoch += 1
+        return float(loss), int(n_moved)
+
+    def _take_queries(self, weights: sp.csr_array, relevant: sp.csr_array, rng: np.random.Generator) -> None:
+        """Keep the queries that order something, and choose the key of the draws."""
+        n_relevant = np.diff(relevant.indptr)
+        used = np.flatnonzero((n_relevant > 0) & (n_relevant < relevant.shape[1]) & (np.diff(weights.indptr) > 0))
+        weights, relevant = as_csr(weights[used]), as_csr(relevant[used])
+        self._queries = weights.indptr.astype(np.int64), weights.indices, weights.data
+        self._relevant = relevant.indptr.astype(np.int64), relevant.indices
+        self.n_pairs = int(relevant.nnz)
+        self._seed = int(rng.integers(2**62))
+        self._epoch = 0
+
+    def _steps(self, n_steps: int, rate: float) -> tuple[float, int]:
+        total, n_moved = rank_triplets(
             n_steps, *self._queries, *self._relevant, self._rows, self._n_images, rate, self._seed, self._epoch,
             self._W, self._scratch,
         )  # fmt: skip
-        self._epoch += 1
-        return float(loss), int(n_moved)
+        return total, n_moved
