@@ -10,8 +10,9 @@ import pytest
 import scipy.sparse as sp
 from PIL import Image
 
-from visterm.core.errors import CorruptFileError, EncoderMismatchError, ImageError, ShapeError, StorageError
+from visterm.core.errors import CorruptFileError, EncoderMismatchError, ShapeError, StorageError
 from visterm.core.persist import MANIFEST, file_hash, read_json, write_json
+from visterm.core.types import Skipped
 from visterm.store import catalogue as catalogue_module
 from visterm.store.catalogue import Origin, StoredCatalogue, open_catalogue, write_catalogue
 from visterm.store.records import Record, Records, read_records
@@ -73,9 +74,11 @@ def test_records_come_in_the_order_of_the_images_for_any_number_of_threads(tmp_p
     assert read_records(paths, names, tags, n_jobs=3) == one
 
 
-def test_a_file_that_is_gone_is_an_image_error(tmp_path):
-    with pytest.raises(ImageError, match="no such file"):
-        read_records([tmp_path / "gone.png"], ["gone"], [[]])
+def test_a_file_that_is_gone_is_skipped_with_the_reason(tmp_path):
+    Image.new("RGB", (1, 2)).save(tmp_path / "there.png")
+    gone, there = read_records([tmp_path / "gone.png", tmp_path / "there.png"], ["gone", "there"], [[], []])
+    assert gone == Skipped(str(tmp_path / "gone.png"), "no such file")
+    assert there.name == "there"
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array], ids=["dense", "csr"])

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -48,6 +49,7 @@ from visterm.core.persist import file_hash
 from visterm.core.tables import MODELS
 from visterm.data.corpus import Corpus
 from visterm.data.feature_shards import Shard, read_shard, shard_bytes
+from visterm.core.types import Skipped
 
 N = 30
 SMALL = {"shard_size": 4, "n_jobs": 1}
@@ -585,6 +587,35 @@ def test_where_nobody_watches_a_long_job_says_each_minute_how_far_it_is(capsys, 
     bars.finish()
     assert capsys.readouterr().err.splitlines() == [
         "encode: 600 of 10,000, 10/s, 15 min left",
+def test_a_catalogue_of_features_shows_where_the_photos_are_as_one_of_photos_does(encode, photos, tmp_path):
+    encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS)
+    names = names_of(photos)
+    tagger = Tagger(model="prior", n_jobs=1).fit(
+        replace(as_corpus(tmp_path / "F", None), tags=[["sea"] for _ in range(N)])
+    )
+    hits = Catalogue(tagger).add(tmp_path / "F").search("sea", 0).hits
+    assert sorted(hit.image for hit in hits) == [str(photos / name) for name in names]
+    assert {hit.image for hit in Catalogue(tagger).add(photos).search("sea", 0).hits} == {hit.image for hit in hits}
+
+
+def test_photos_that_are_gone_are_skipped_and_if_all_have_moved_it_is_said_what_to_do(encode, photos, tmp_path):
+    first = encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS)
+    names = names_of(photos)
+    tagger = Tagger(model="prior", n_jobs=1).fit(
+        replace(as_corpus(tmp_path / "F", None), tags=[["sea"] for _ in range(N)])
+    )
+    (photos / names[3]).unlink()
+    catalogue = Catalogue(tagger).add(tmp_path / "F")
+    assert len(catalogue) == N - 1
+    assert Skipped(str(photos / names[3]), "no such file") in catalogue.skipped
+    photos.rename(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match=r"None of the 30 photos is where .*visterm encode NEW_FOLDER -o FEATURES"):
+        Catalogue(tagger).add(tmp_path / "F")
+    done = encode(tmp_path / "F", encoder=None, images=tmp_path / "elsewhere")
+    assert (done.encoded, done.reused) == (0, first.rows - 1)
+    assert len(Catalogue(tagger).add(tmp_path / "F")) == N - 1
+
+
         "encode: 1,200 of 10,000, 10/s, 14 min left",
         "encode: 1,300 in 130.0 s, 10/s",
     ]

@@ -15,13 +15,14 @@ from visterm.app.rows import Photos, as_corpus, as_images, source_of_rows
 from visterm.app.tagger import CHUNK, Tagger
 from visterm.core.checks import check_k
 from visterm.core.combining import log_probabilities, part_signs
-from visterm.core.errors import UserError
+from visterm.core.errors import DataError, UserError
 from visterm.core.jsonlines import read_skipped, write_skipped
 from visterm.core.persist import new_folder, open_folder
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Hit, Matrix, Ranking, Skipped
 from visterm.data.corpus import Corpus
+from visterm.core.wording import count_of
 from visterm.kernels.topk import top_k
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.records import Record, read_records
@@ -85,7 +86,7 @@ class Catalogue:
         ----------
         images : path, Corpus, or sequence of paths or uint8 arrays
             A folder, or the images themselves; or a features folder in place of its images. The photos must still be
-            where they were, as the catalogue keeps their places; any that has changed since is skipped.
+            where they were, as the catalogue keeps their places; any that has changed or is gone is skipped.
         tags : path or sequence of lists of str, optional
             The tags that people gave, to keep beside the images.
         progress : Progress
@@ -98,7 +99,8 @@ class Catalogue:
         UserError
             If the tagger knows images by number: there are no photos to keep.
         DataError
-            If the encoder reads names, and knows none of the images.
+            If the encoder reads names, and knows none of the images; or features are given, and none of the photos
+            is where it was.
         """
         if self.tagger.encoder.by_number:
             raise UserError(
@@ -111,7 +113,7 @@ class Catalogue:
             corpus = as_corpus(images, tags)
             source = source_of_rows(source, corpus)
             sha256_of = corpus.encoded.sha256_of if corpus.encoded else None
-            names, items = as_images(corpus)
+            names, items = as_images(corpus if tags is not None or corpus is images else corpus.images)
             given = corpus.tags
         else:
             names, items = as_images(images)
@@ -126,6 +128,8 @@ class Catalogue:
             for start in range(0, len(items), CHUNK):
                 chunk = slice(start, start + CHUNK)
                 self._add_chunk(source, items[chunk], names[chunk], given[chunk], sha256_of, Steps(progress))
+            if corpus.encoded:
+                _refuse_if_all_gone(items)
         finally:
             progress.finish()
         return self
@@ -214,18 +218,44 @@ class Catalogue:
         self.skipped.extend(skipped)
         if len(kept) == 0:
             return
-        records = read_records([items[i] for i in kept], [names[i] for i in kept], [given[i] for i in kept])
-        if sha256_of is not None:
-            same = [row for row, i in enumerate(kept) if records[row].sha256 == sha256_of(items[i])]
-            changed = sorted(set(range(len(kept))) - set(same))
-            self.skipped += [Skipped(str(items[kept[row]]), CHANGED) for row in changed]
-            X, records = X[same], [records[row] for row in same]
-            if not records:
-                return
-        U: Matrix = self.tagger.model.image_rows(X)
+        read = read_records([items[i] for i in kept], [names[i] for i in kept], [given[i] for i in kept])
+        rows, records = [], []
+        for row, (i, record) in enumerate(zip(kept, read, strict=True)):
+            if isinstance(record, Skipped):
+                self.skipped.append(record)
+            elif sha256_of is not None and record.sha256 != sha256_of(items[i]):
+                self.skipped.append(Skipped(str(items[i]), CHANGED))
+            else:
+                rows.append(row)
+                records.append(record)
+        if not records:
+            return
+        U: Matrix = self.tagger.model.image_rows(X if len(rows) == len(kept) else X[rows])
         self._stored.add(records, U)
 
 
 def _path_of(image: Any) -> str | None:
     """Give the file in full, or None for an array."""
     return None if isinstance(image, np.ndarray) else os.path.realpath(image)
+def _likeliest(
+    logs: NDArray[np.float64], k: int, cutoff: bool, min_confidence: float | None
+) -> tuple[Ranking, int]:
+    """Rank images by the logs of their confidences, and say how many of all are above the cut-off."""
+    ids, scores = top_k(np.ascontiguousarray(logs[None, :], np.float32), len(logs))
+    P = np.exp(logs[ids[0]])
+    n_likely = expected_f1_cutoff(P) if cutoff else len(P)
+    if min_confidence is not None:
+        n_likely = min(n_likely, int((P >= min_confidence).sum()))
+    shown = min(check_k(k, len(P)), n_likely)
+    return Ranking(ids[:, :shown], scores[:, :shown]), n_likely
+
+
+def _refuse_if_all_gone(photos: Sequence[Any]) -> None:
+    if photos and not any(map(os.path.exists, photos)):
+        raise DataError(
+            f"None of the {count_of(len(photos), 'photo')} is where it was when its features were made (such as "
+            f"{photos[0]}), and a catalogue keeps the places of its photos. If they have moved, tell the features: "
+            "`visterm encode NEW_FOLDER -o FEATURES` takes over the rows of all photos that are the same there."
+        )
+
+

@@ -16,6 +16,7 @@ from visterm.core.errors import CorruptFileError, ImageError
 from visterm.core.jsonlines import json_text
 from visterm.core.persist import file_hash
 from visterm.core.threads import Team, resolve_jobs
+from visterm.core.types import Skipped
 from visterm.data.images import ImageLike, image_size
 
 
@@ -50,8 +51,8 @@ class Record:
 
 def read_records(
     images: Sequence[ImageLike], names: Sequence[str], tags: Sequence[Iterable[str]], *, n_jobs: int | None = None
-) -> list[Record]:
-    """Read size and hash of each image.
+) -> list[Record | Skipped]:
+    """Read size and hash of each image; one that cannot be read (any more) comes as skipped, with the reason.
 
     Parameters
     ----------
@@ -61,11 +62,6 @@ def read_records(
         Given by people, for each image.
     n_jobs : int, optional
         Threads; None is all cores.
-
-    Raises
-    ------
-    ImageError
-        If a file cannot be read. Those that `Encoder.encode` kept can be, unless they have changed since.
     """
     given = list(zip(images, names, tags, strict=True))
     with Team(resolve_jobs(n_jobs)) as team:
@@ -119,16 +115,18 @@ class Records(Sequence[Record]):
             raise CorruptFileError(f"{path} cannot be read: {error}.") from error
 
 
-def _read_record(image: ImageLike, name: str, tags: Iterable[str]) -> Record:
+def _read_record(image: ImageLike, name: str, tags: Iterable[str]) -> Record | Skipped:
     if isinstance(image, np.ndarray):
         sha256 = hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()
         return Record(name, None, image.nbytes, image.shape[1], image.shape[0], sha256, tuple(tags))
     path = os.path.realpath(image)
-    width, height = image_size(path)
     try:
+        width, height = image_size(path)
         return Record(name, path, os.path.getsize(path), width, height, file_hash(path), tuple(tags))
+    except ImageError as error:
+        return Skipped(os.fspath(image), error.reason)
     except OSError as error:
-        raise ImageError(path, error.strerror or "it cannot be read") from error
+        return Skipped(os.fspath(image), error.strerror or "it cannot be read")
 
 
 def _to_json(record: Record) -> bytes:
