@@ -44,6 +44,7 @@ from visterm.core.errors import (
     StorageError,
     TagFileError,
     UserError,
+    UnknownNameError,
 )
 from visterm.core.persist import file_hash
 from visterm.core.tables import MODELS
@@ -459,6 +460,19 @@ def test_file_names_of_any_bytes_come_back_from_parquet(tmp_path):
 
 
 TAGS = [["sea", "sky"], ["tree"], ["tree", "sky"]]
+def test_settings_alone_are_those_of_the_folders_own_encoder(encode, photos, network, tmp_path):
+    encode(tmp_path / "F")
+    (photos / names_of(photos)[0]).unlink()
+    assert encode(tmp_path / "F", encoder=None, encoder_params={"batch_size": 2}).reused == N - 1
+    with pytest.raises(EncoderMismatchError, match=r"of another encoder: 'onnx' .*asked for is 'onnx' .*root=False"):
+        encode(tmp_path / "F", encoder=None, encoder_params={"root": False})
+    with pytest.raises(EncoderMismatchError, match=r"asked for is 'onnx' .*random_state=7"):
+        encode(tmp_path / "F", encoder=None, seed=7)
+    with pytest.raises(UnknownNameError, match="codebook"):
+        encode(tmp_path / "F", encoder=None, encoder_params={"codebook": 7})
+    assert encode(tmp_path / "new", encoder=None, encoder_params=WORDS).encoder == "visterms"
+
+
 
 
 @pytest.fixture

@@ -96,7 +96,7 @@ def encode_folder(
         As `Tagger` takes it; it is fitted on the images first, if it learns. None: the folder's, or that of `run`, or
         "visterms".
     encoder_params : mapping, optional
-        Settings of the encoder.
+        Settings of the encoder: of the folder's, where `encoder` is None and there is one.
     run : path-like, optional
         Take the encoder of this fitted run instead.
     shard_size : int, optional
@@ -127,7 +127,7 @@ def encode_folder(
         check_count(shard_size, "shard_size")
     folder = FeatureFolder(out)
     folder.check_place()
-    wanted = _wanted(encoder, encoder_params or {}, run, seed, n_jobs)
+    wanted = _wanted(folder, encoder, encoder_params or {}, run, seed, n_jobs)
     root = Path(os.path.abspath(images))
     if not root.is_dir():
         raise DataError(f"There is no image folder {os.fspath(images)}. Give the folder of images to encode.")
@@ -158,13 +158,20 @@ def encode_folder(
 
 
 def _wanted(
-    encoder: str | None, params: Mapping[str, Any], run: str | os.PathLike[str] | None, seed: int, n_jobs: int | None
+    folder: FeatureFolder,
+    encoder: str | None,
+    params: Mapping[str, Any],
+    run: str | os.PathLike[str] | None,
+    seed: int,
+    n_jobs: int | None,
 ) -> Any | None:
-    """Give the encoder that is asked for; None where any will do."""
+    """Give the encoder that is asked for; None where any will do. Settings alone are meant for the folder's own."""
     if run is not None:
         if encoder is not None or params:
             raise UserError("Both an encoder (--encoder, --encoder-set) and a run (--run) are given. Leave one out.")
         wanted = Tagger.load(run, n_jobs=n_jobs).encoder
+    elif encoder is None and (params or seed) and folder.has_encoder():
+        wanted = _own_with(folder, params, seed, n_jobs)
     elif encoder is not None or params or seed:
         wanted = make_encoder(encoder, params, {"random_state": seed, "n_jobs": n_jobs})
     else:
@@ -178,6 +185,16 @@ def _wanted(
 
 
 def _make_encoder(
+def _own_with(folder: FeatureFolder, params: Mapping[str, Any], seed: int, n_jobs: int | None) -> Any:
+    """Give the folder's encoder with other settings: it is still the folder's if they change no row."""
+    own, _ = folder.load_encoder(n_jobs)
+    settings = own.get_params(deep=False)
+    seeded = {"random_state": seed} if seed and "random_state" in settings else {}
+    settings = {**settings, **seeded, **params}
+    ENCODERS.create(ENCODERS.name_of(own), **settings)  # names that it does not have are told of
+    return own.set_params(**settings)
+
+
     folder: FeatureFolder,
     wanted: Any | None,
     fitted: bool,
