@@ -34,6 +34,7 @@ from visterm.app.features.folder import FeatureFolder
 from visterm.app.features.job import encode_folder
 from visterm.app.features.kind import UNFINISHED
 from visterm.app.features.stored import Features
+from visterm.app.info import describe
 from visterm.app.rows import as_corpus
 from visterm.cli.commands import app
 from visterm.cli.progress import Bars
@@ -43,14 +44,14 @@ from visterm.core.errors import (
     EncoderMismatchError,
     StorageError,
     TagFileError,
-    UserError,
     UnknownNameError,
+    UserError,
 )
 from visterm.core.persist import file_hash
 from visterm.core.tables import MODELS
+from visterm.core.types import Skipped
 from visterm.data.corpus import Corpus
 from visterm.data.feature_shards import Shard, read_shard, shard_bytes
-from visterm.core.types import Skipped
 
 N = 30
 SMALL = {"shard_size": 4, "n_jobs": 1}
@@ -314,6 +315,45 @@ def test_until_an_update_is_whole_the_folder_holds_what_it_held(encode, photos, 
     assert encode(tmp_path / "F").rows == 2 * N
 
 
+def test_info_says_how_far_a_job_that_was_stopped_has_come(encode, photos, tmp_path, monkeypatch):
+    folder = tmp_path / "F"
+    FeatureFolder(folder).unfinished.mkdir(parents=True)
+    assert describe(folder)["encoder"] == "not learned yet"
+
+    def killed(path, data):
+        done = len([note for note in (folder / UNFINISHED).glob("*.json") if note.name != "manifest.json"])
+        if path.suffix == ".json" and done == 2:
+            raise Killed
+        write_whole(path, data)
+
+    write_whole = shard_work.write_whole
+    with monkeypatch.context() as patched:
+        patched.setattr(shard_work, "write_whole", killed)
+        with pytest.raises(Killed):
+            encode(folder, encoder="visterms", encoder_params=WORDS)
+    facts = describe(folder)
+    rows = [len(pq.read_table(path)) for path in sorted((folder / UNFINISHED).glob("*.parquet"), key=os.path.getmtime)]
+    assert facts["kind"] == "features folder, not finished"
+    assert (facts["shards so far"], facts["rows so far"]) == (2, sum(rows[:2]))
+    assert (facts["encoder"], facts["encoder settings"]["codebook"]) == ("visterms", 30)
+    assert "the same command" in facts["go on"]
+    shown = command("info", folder)
+    assert shown.exit_code == 0
+    assert "shards so far: 2" in shown.stdout
+    encode(folder, encoder="visterms", encoder_params=WORDS)
+    whole = describe(folder)
+    assert whole["rows"] == N
+    paint(photos / "new.png", 901)
+    monkeypatch.setattr(shard_work, "write_whole", lambda path, data: write_whole(path, data) or kill())
+    with pytest.raises(Killed):
+        encode(folder, encoder=None)
+    assert describe(folder) == whole | {"shards of an unfinished update": 0}
+
+
+def kill():
+    raise Killed
+
+
 def test_kill_9_in_the_middle_loses_only_the_shard_in_work(painted, network, tmp_path):
     photos = tmp_path / "photos"
     photos.mkdir()
@@ -420,6 +460,19 @@ def test_a_folder_of_another_encoder_is_refused(encode, photos, network, tmp_pat
     assert content(tmp_path / "F") == before
 
 
+def test_settings_alone_are_those_of_the_folders_own_encoder(encode, photos, network, tmp_path):
+    encode(tmp_path / "F")
+    (photos / names_of(photos)[0]).unlink()
+    assert encode(tmp_path / "F", encoder=None, encoder_params={"batch_size": 2}).reused == N - 1
+    with pytest.raises(EncoderMismatchError, match=r"of another encoder: 'onnx' .*asked for is 'onnx' .*root=False"):
+        encode(tmp_path / "F", encoder=None, encoder_params={"root": False})
+    with pytest.raises(EncoderMismatchError, match=r"asked for is 'onnx' .*random_state=7"):
+        encode(tmp_path / "F", encoder=None, seed=7)
+    with pytest.raises(UnknownNameError, match="codebook"):
+        encode(tmp_path / "F", encoder=None, encoder_params={"codebook": 7})
+    assert encode(tmp_path / "new", encoder=None, encoder_params=WORDS).encoder == "visterms"
+
+
 def test_other_folders_are_left_alone(encode, photos, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
@@ -460,19 +513,6 @@ def test_file_names_of_any_bytes_come_back_from_parquet(tmp_path):
 
 
 TAGS = [["sea", "sky"], ["tree"], ["tree", "sky"]]
-def test_settings_alone_are_those_of_the_folders_own_encoder(encode, photos, network, tmp_path):
-    encode(tmp_path / "F")
-    (photos / names_of(photos)[0]).unlink()
-    assert encode(tmp_path / "F", encoder=None, encoder_params={"batch_size": 2}).reused == N - 1
-    with pytest.raises(EncoderMismatchError, match=r"of another encoder: 'onnx' .*asked for is 'onnx' .*root=False"):
-        encode(tmp_path / "F", encoder=None, encoder_params={"root": False})
-    with pytest.raises(EncoderMismatchError, match=r"asked for is 'onnx' .*random_state=7"):
-        encode(tmp_path / "F", encoder=None, seed=7)
-    with pytest.raises(UnknownNameError, match="codebook"):
-        encode(tmp_path / "F", encoder=None, encoder_params={"codebook": 7})
-    assert encode(tmp_path / "new", encoder=None, encoder_params=WORDS).encoder == "visterms"
-
-
 
 
 @pytest.fixture
@@ -547,6 +587,35 @@ def test_photos_that_changed_since_are_not_indexed_by_their_old_rows(encode, pho
     ]
 
 
+def test_a_catalogue_of_features_shows_where_the_photos_are_as_one_of_photos_does(encode, photos, tmp_path):
+    encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS)
+    names = names_of(photos)
+    tagger = Tagger(model="prior", n_jobs=1).fit(
+        replace(as_corpus(tmp_path / "F", None), tags=[["sea"] for _ in range(N)])
+    )
+    hits = Catalogue(tagger).add(tmp_path / "F").search("sea", 0).hits
+    assert sorted(hit.image for hit in hits) == [str(photos / name) for name in names]
+    assert {hit.image for hit in Catalogue(tagger).add(photos).search("sea", 0).hits} == {hit.image for hit in hits}
+
+
+def test_photos_that_are_gone_are_skipped_and_if_all_have_moved_it_is_said_what_to_do(encode, photos, tmp_path):
+    first = encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS)
+    names = names_of(photos)
+    tagger = Tagger(model="prior", n_jobs=1).fit(
+        replace(as_corpus(tmp_path / "F", None), tags=[["sea"] for _ in range(N)])
+    )
+    (photos / names[3]).unlink()
+    catalogue = Catalogue(tagger).add(tmp_path / "F")
+    assert len(catalogue) == N - 1
+    assert Skipped(str(photos / names[3]), "no such file") in catalogue.skipped
+    photos.rename(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match=r"None of the 30 photos is where .*visterm encode NEW_FOLDER -o FEATURES"):
+        Catalogue(tagger).add(tmp_path / "F")
+    done = encode(tmp_path / "F", encoder=None, images=tmp_path / "elsewhere")
+    assert (done.encoded, done.reused) == (0, first.rows - 1)
+    assert len(Catalogue(tagger).add(tmp_path / "F")) == N - 1
+
+
 def test_features_of_another_encoder_than_the_one_asked_for_are_refused(encode, tagged, tmp_path):
     encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS)
     Tagger(encoder="visterms", encoder_params=WORDS, model="ridge", n_jobs=1).fit(tmp_path / "F", tags=tagged)
@@ -601,35 +670,6 @@ def test_where_nobody_watches_a_long_job_says_each_minute_how_far_it_is(capsys, 
     bars.finish()
     assert capsys.readouterr().err.splitlines() == [
         "encode: 600 of 10,000, 10/s, 15 min left",
-def test_a_catalogue_of_features_shows_where_the_photos_are_as_one_of_photos_does(encode, photos, tmp_path):
-    encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS)
-    names = names_of(photos)
-    tagger = Tagger(model="prior", n_jobs=1).fit(
-        replace(as_corpus(tmp_path / "F", None), tags=[["sea"] for _ in range(N)])
-    )
-    hits = Catalogue(tagger).add(tmp_path / "F").search("sea", 0).hits
-    assert sorted(hit.image for hit in hits) == [str(photos / name) for name in names]
-    assert {hit.image for hit in Catalogue(tagger).add(photos).search("sea", 0).hits} == {hit.image for hit in hits}
-
-
-def test_photos_that_are_gone_are_skipped_and_if_all_have_moved_it_is_said_what_to_do(encode, photos, tmp_path):
-    first = encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS)
-    names = names_of(photos)
-    tagger = Tagger(model="prior", n_jobs=1).fit(
-        replace(as_corpus(tmp_path / "F", None), tags=[["sea"] for _ in range(N)])
-    )
-    (photos / names[3]).unlink()
-    catalogue = Catalogue(tagger).add(tmp_path / "F")
-    assert len(catalogue) == N - 1
-    assert Skipped(str(photos / names[3]), "no such file") in catalogue.skipped
-    photos.rename(tmp_path / "elsewhere")
-    with pytest.raises(DataError, match=r"None of the 30 photos is where .*visterm encode NEW_FOLDER -o FEATURES"):
-        Catalogue(tagger).add(tmp_path / "F")
-    done = encode(tmp_path / "F", encoder=None, images=tmp_path / "elsewhere")
-    assert (done.encoded, done.reused) == (0, first.rows - 1)
-    assert len(Catalogue(tagger).add(tmp_path / "F")) == N - 1
-
-
         "encode: 1,200 of 10,000, 10/s, 14 min left",
         "encode: 1,300 in 130.0 s, 10/s",
     ]

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from visterm.app.features.kind import FEATURES
+from visterm.app.features.folder import ENCODER, FeatureFolder
+from visterm.app.features.kind import FEATURES, is_features
 from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import MANIFEST, folder_kind, open_folder, read_json
 
@@ -20,14 +21,14 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         If none of them is at `path`.
     """
     kind = folder_kind(path)
-    if kind not in ("run", "catalogue", FEATURES):
+    if kind not in ("run", "catalogue"):
         raise StorageError(
+    if is_features(path):
+        return _feature_facts(FeatureFolder(path))
             f"{path} is neither a run nor a catalogue of visterm, nor a features folder. Make one with visterm fit, "
             "index or encode."
         )
     folder = open_folder(path, kind)
-    if kind == FEATURES:
-        return _feature_facts(read_json(folder / MANIFEST))
     if kind == "run":
         return {"kind": kind} | _run_facts(folder)
     stored = read_json(folder / "catalogue.json")
@@ -57,7 +58,13 @@ def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return history
 
 
-def _feature_facts(manifest: dict[str, Any]) -> dict[str, Any]:
+def _feature_facts(features: FeatureFolder) -> dict[str, Any]:
+    features.recover()
+    notes = features.notes()
+    if folder_kind(features.path) != FEATURES:
+        return _facts_so_far(features, notes)
+    manifest = read_json(open_folder(features.path, FEATURES) / MANIFEST)
+    update = {"shards of an unfinished update": len(notes)} if features.unfinished.is_dir() else {}
     return {
         "kind": manifest["kind"],
         "images": manifest["n_images"],
@@ -73,6 +80,22 @@ def _feature_facts(manifest: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+    } | update
+
+
+def _facts_so_far(features: FeatureFolder, notes: list[dict[str, Any]]) -> dict[str, Any]:
+    """Give the facts of a job that is stopped or still at it."""
+    encoder = {"name": "not learned yet", "params": {}}
+    if features.has_encoder():
+        encoder = read_json(features.path / ENCODER / f"{ENCODER}.json")
+    return {
+        "kind": f"{FEATURES}, not finished",
+        "shards so far": len(notes),
+        "rows so far": sum(note["entry"]["rows"] for note in notes if note["entry"] is not None),
+        "skipped images so far": sum(len(note["skipped"]) for note in notes),
+        "encoder": encoder["name"],
+        "encoder settings": encoder["params"],
+        "go on": "visterm encode was stopped, or is still at it: give the same command again, and it goes on",
 def _run_facts(folder: Path) -> dict[str, Any]:
     encoder, model = read_json(folder / "encoder.json"), read_json(folder / "model.json")
     facts: dict[str, Any] = read_json(folder / "facts.json")

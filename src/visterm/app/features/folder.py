@@ -208,6 +208,10 @@ class FeatureFolder:
         """Give the place of a shard."""
         return self.path / DATA / entry.file
 
+    def notes(self) -> list[dict[str, Any]]:
+        """Read what a job that is not finished has noted of each shard that is done."""
+        return [read_json(file) for file in sorted(self.unfinished.glob("*.json")) if file.name != MANIFEST]
+
     def has_encoder(self) -> bool:
         """Say whether an encoder was saved: once it is, it is never fitted again."""
         return folder_kind(self.path / ENCODER) is not None
