@@ -21,8 +21,8 @@ from visterm.core.persist import new_folder, open_folder
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Hit, Matrix, Ranking, Skipped
-from visterm.data.corpus import Corpus
 from visterm.core.wording import count_of
+from visterm.data.corpus import Corpus
 from visterm.kernels.topk import top_k
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.records import Record, read_records
@@ -115,6 +115,8 @@ class Catalogue:
             sha256_of = corpus.encoded.sha256_of if corpus.encoded else None
             names, items = as_images(corpus if tags is not None or corpus is images else corpus.images)
             given = corpus.tags
+            if corpus.encoded:
+                _refuse_if_all_gone(items)
         else:
             names, items = as_images(images)
             given = [[] for _ in items]
@@ -128,8 +130,6 @@ class Catalogue:
             for start in range(0, len(items), CHUNK):
                 chunk = slice(start, start + CHUNK)
                 self._add_chunk(source, items[chunk], names[chunk], given[chunk], sha256_of, Steps(progress))
-            if corpus.encoded:
-                _refuse_if_all_gone(items)
         finally:
             progress.finish()
         return self
@@ -234,22 +234,6 @@ class Catalogue:
         self._stored.add(records, U)
 
 
-def _path_of(image: Any) -> str | None:
-    """Give the file in full, or None for an array."""
-    return None if isinstance(image, np.ndarray) else os.path.realpath(image)
-def _likeliest(
-    logs: NDArray[np.float64], k: int, cutoff: bool, min_confidence: float | None
-) -> tuple[Ranking, int]:
-    """Rank images by the logs of their confidences, and say how many of all are above the cut-off."""
-    ids, scores = top_k(np.ascontiguousarray(logs[None, :], np.float32), len(logs))
-    P = np.exp(logs[ids[0]])
-    n_likely = expected_f1_cutoff(P) if cutoff else len(P)
-    if min_confidence is not None:
-        n_likely = min(n_likely, int((P >= min_confidence).sum()))
-    shown = min(check_k(k, len(P)), n_likely)
-    return Ranking(ids[:, :shown], scores[:, :shown]), n_likely
-
-
 def _refuse_if_all_gone(photos: Sequence[Any]) -> None:
     if photos and not any(map(os.path.exists, photos)):
         raise DataError(
@@ -259,3 +243,6 @@ def _refuse_if_all_gone(photos: Sequence[Any]) -> None:
         )
 
 
+def _path_of(image: Any) -> str | None:
+    """Give the file in full, or None for an array."""
+    return None if isinstance(image, np.ndarray) else os.path.realpath(image)

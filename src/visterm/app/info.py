@@ -20,11 +20,11 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     StorageError
         If none of them is at `path`.
     """
+    if is_features(path):
+        return _feature_facts(FeatureFolder(path))
     kind = folder_kind(path)
     if kind not in ("run", "catalogue"):
         raise StorageError(
-    if is_features(path):
-        return _feature_facts(FeatureFolder(path))
             f"{path} is neither a run nor a catalogue of visterm, nor a features folder. Make one with visterm fit, "
             "index or encode."
         )
@@ -77,9 +77,6 @@ def _feature_facts(features: FeatureFolder) -> dict[str, Any]:
         "encoder": manifest["encoder"],
         "encoder settings": manifest["settings"],
         "encoder fingerprint": manifest["fingerprint"],
-    }
-
-
     } | update
 
 
@@ -96,6 +93,9 @@ def _facts_so_far(features: FeatureFolder, notes: list[dict[str, Any]]) -> dict[
         "encoder": encoder["name"],
         "encoder settings": encoder["params"],
         "go on": "visterm encode was stopped, or is still at it: give the same command again, and it goes on",
+    }
+
+
 def _run_facts(folder: Path) -> dict[str, Any]:
     encoder, model = read_json(folder / "encoder.json"), read_json(folder / "model.json")
     facts: dict[str, Any] = read_json(folder / "facts.json")

@@ -260,6 +260,8 @@ class Tagger:
         ------
         UserError
             If only new tags are asked for, and the images of this run are not known by number.
+        DataError
+            If the encoder reads names, and knows none of the images.
         """
         done = Annotations([], [])
         for item in self.annotate_each(images, k, new_only=new_only, progress=progress):
@@ -280,13 +282,12 @@ class Tagger:
                 f"them by '{ENCODERS.name_of(self.encoder)}'. Leave --new-only out, or fit with --encoder ids."
             )
         names, items = as_images([images] if is_name(self.encoder, images) else images)
+        self.encoder.refuse_unknown(items, only_if_all=True)
         progress.start("annotate", len(items))
         try:
             for start in range(0, len(items), CHUNK):
                 chunk = items[start : start + CHUNK]
                 X, kept, skipped = self.encoder.encode(chunk, progress=Steps(progress))
-        DataError
-            If the encoder reads names, and knows none of the images.
                 yield from skipped
                 if len(kept):
                     for row, (ids, scores) in enumerate(self._rankings(X, k, new_only)):
@@ -307,7 +308,6 @@ class Tagger:
         self._refuse_unfitted()
         index = self.vocabulary.index(tag)
         V = getattr(self.model, "tag_rows_", None)
-        self.encoder.refuse_unknown(items, only_if_all=True)
         if V is None:
             raise UserError(
                 f"The model '{MODELS.name_of(self.model)}' keeps no vectors of tags, so tags have no neighbours. "

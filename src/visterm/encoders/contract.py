@@ -99,6 +99,7 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """
         rows, _, skipped = self.encode(images)
         if skipped:
+            self.refuse_unknown(images)
             raise ImageError(skipped[0].image, skipped[0].reason)
         return rows
 
@@ -111,7 +112,6 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
             As in `fit`.
         progress : Progress
             Told of each image.
-            self.refuse_unknown(images)
 
         Returns
         -------
@@ -138,18 +138,6 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         finally:
             progress.finish()
 
-    @property
-    def fingerprint(self) -> str:
-        """Name the output: changes whenever a parameter, a learned array or a network that shapes the rows does."""
-        digest = hashlib.sha256()
-        params = {k: v for k, v in json_params(self, ENCODERS).items() if k not in self.speed_params}
-        digest.update(json.dumps([type(self).__name__, self._fingerprint_params(params)], sort_keys=True).encode())
-        for key, value in sorted(vars(self).items()):
-            if key.endswith("_") and not key.startswith("_") and key not in self.location_attributes:
-                digest.update(key.encode())
-                digest.update(_content(value))
-        return digest.hexdigest()[:16]
-
     def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
         """Say which images have no row whatever their files hold, by position, and why: none, of encoders of pixels.
 
@@ -172,6 +160,18 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         first, reason = next(iter(unknown.items()))
         told = f"The image '{name_of(images[first])}' is {reason}."
         raise DataError(f"None of the {n:,} images is known. {told}" if n == n_unknown > 1 else told)
+
+    @property
+    def fingerprint(self) -> str:
+        """Name the output: changes whenever a parameter, a learned array or a network that shapes the rows does."""
+        digest = hashlib.sha256()
+        params = {k: v for k, v in json_params(self, ENCODERS).items() if k not in self.speed_params}
+        digest.update(json.dumps([type(self).__name__, self._fingerprint_params(params)], sort_keys=True).encode())
+        for key, value in sorted(vars(self).items()):
+            if key.endswith("_") and not key.startswith("_") and key not in self.location_attributes:
+                digest.update(key.encode())
+                digest.update(_content(value))
+        return digest.hexdigest()[:16]
 
     @abstractmethod
     def _fit_images(self, images: Sequence[Any], skip_unreadable: bool, progress: Progress) -> None:

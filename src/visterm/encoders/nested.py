@@ -72,16 +72,16 @@ class NestedEncoder(Encoder):
     ) -> Generator[list[Matrix], None, None]:
         """Yield the rows that the fitted encoders inside give images drawn at random, batch by batch."""
         drawn = as_generator(self.random_state).permutation(len(images))[: self.fit_images]
+        unknown = self.unknown_images(images)
+        if unknown and not skip:
+            self.refuse_unknown(images)
+        drawn = np.array([i for i in drawn if i not in unknown], np.int64)
         skipped: list[Skipped] = []
         found = False
         progress.start(task, len(drawn))
         try:
             for _, rows in self._part_batches([images[i] for i in drawn], skipped, progress):
                 found = True
-        unknown = self.unknown_images(images)
-        if unknown and not skip:
-            self.refuse_unknown(images)
-        drawn = np.array([i for i in drawn if i not in unknown], np.int64)
                 if skipped and not skip:
                     break
                 yield rows
@@ -92,17 +92,17 @@ class NestedEncoder(Encoder):
         if not found:
             raise DataError(f"None of the {len(drawn)} images to learn from could be read.")
 
+    def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
+        """Say which images an encoder inside does not know, by position, with its reason."""
+        found = {i: reason for part in reversed(self.parts_) for i, reason in part.unknown_images(images).items()}
+        return dict(sorted(found.items()))
+
     def _encode_images(self, images: Images, progress: Progress) -> Encoded:
         skipped: list[Skipped] = []
         kept: list[int] = []
         rows: list[Matrix] = []
         for places, parts in self._part_batches(images, skipped, progress):
             kept += places
-    def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
-        """Say which images an encoder inside does not know, by position, with its reason."""
-        found = {i: reason for part in reversed(self.parts_) for i, reason in part.unknown_images(images).items()}
-        return dict(sorted(found.items()))
-
             rows.append(self._join(parts))
         joined = stack_rows(rows) if rows else np.empty((0, 0), np.float32)
         return Encoded(joined, np.array(kept, np.int64), skipped)

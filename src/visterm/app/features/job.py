@@ -184,7 +184,6 @@ def _wanted(
     return wanted
 
 
-def _make_encoder(
 def _own_with(folder: FeatureFolder, params: Mapping[str, Any], seed: int, n_jobs: int | None) -> Any:
     """Give the folder's encoder with other settings: it is still the folder's if they change no row."""
     own, _ = folder.load_encoder(n_jobs)
@@ -195,6 +194,7 @@ def _own_with(folder: FeatureFolder, params: Mapping[str, Any], seed: int, n_job
     return own.set_params(**settings)
 
 
+def _make_encoder(
     folder: FeatureFolder,
     wanted: Any | None,
     fitted: bool,
