@@ -11,10 +11,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from visterm.app.by_number import learn_by_number, new_tags
 from visterm.app.learned_images import LearnedImages
 from visterm.app.parts import make_encoder, make_model
+from visterm.app.query_corpus import query_corpus
+from visterm.app.query_rows import check_learns_queries, fit_weighed, query_rows
 from visterm.app.rows import Photos, TrainingRows, as_corpus, as_images, is_name, named_corpus, training_rows
 from visterm.core.errors import EncoderMismatchError, UserError
 from visterm.core.jsonlines import read_skipped, write_skipped
@@ -36,6 +39,8 @@ from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix, Skipped, Tag
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
+from visterm.data.query_files import QueryRow
+from visterm.data.reference_texts import Reference, count_texts
 
 CHUNK = 512
 """Images encoded and annotated at a time: bounds the memory of a long `annotate`."""
@@ -44,6 +49,7 @@ GIVEN = "given.safetensors"
 """In a run of images known by number: the tags that it learned from."""
 
 LEARNED_IMAGES = "learned_images.safetensors"
+REFERENCE = "reference.json"
 
 
 class Annotated(NamedTuple):
@@ -99,6 +105,8 @@ class Tagger:
         For images known by number (the encoder ``ids``): the tags that it learned from, 1 given and -1 explicitly not.
     learned_images : LearnedImages
         The names of the images that it learned from.
+    reference : Reference or None
+        How common the tags are in the texts that words were weighed by; None: weighed by the training images.
     path : str
         The run that it was loaded from, in full; empty if it was not.
     facts : dict
@@ -133,6 +141,7 @@ class Tagger:
         self.skipped: list[Skipped] = []
         self.given: sp.csr_array | None = None
         self.learned_images = LearnedImages()
+        self.reference: Reference | None = None
 
     @classmethod
     def from_parts(cls, encoder: Any, model: Any, vocabulary: Vocabulary, facts: dict[str, Any] | None = None) -> Self:
@@ -144,6 +153,7 @@ class Tagger:
         tagger.path = ""
         tagger.facts, tagger.skipped, tagger.given = dict(facts or {}), [], None
         tagger.learned_images = LearnedImages()
+        tagger.reference = None
         return tagger
 
     def fit(
@@ -152,6 +162,7 @@ class Tagger:
         tags: str | os.PathLike[str] | Sequence[Sequence[str]] = "auto",
         *,
         valid: float | None = None,
+        idf: str | os.PathLike[str] | None = None,
         progress: Progress = SILENT,
     ) -> Self:
         """Learn from tagged photos.
@@ -167,6 +178,9 @@ class Tagger:
             For models that stop by validation images: the share of the training images held out to find out when;
             then they learn from all. Rows of a split "valid" are used instead where there are some. 0 holds out none;
             None leaves it to the model.
+        idf : path-like, optional
+            A reference corpus, a text each line: the words of a query weigh by how few of its texts have them, in
+            searches and where a model makes queries of tags. None: by how few training images do.
         progress : Progress
             Told of each step.
 
@@ -181,7 +195,51 @@ class Tagger:
         corpus = named_corpus(self.encoder, tags) if images is None else as_corpus(images, tags)
         self.take_encoder_of(corpus)
         rows = training_rows(self.encoder, corpus, min_count=self.min_count, progress=progress)
+        self._refer_to(idf, rows.vocabulary)
         return self.learn(rows, progress=progress)
+
+    def fit_queries(
+        self,
+        images: Photos | None,
+        queries: str | os.PathLike[str] | Sequence[QueryRow],
+        tags: str | os.PathLike[str] | Sequence[Sequence[str]] | None = None,
+        *,
+        valid: float | None = None,
+        idf: str | os.PathLike[str] | None = None,
+        progress: Progress = SILENT,
+    ) -> Self:
+        """Learn from queries and the images that are relevant to them, a click log say.
+
+        Parameters
+        ----------
+        images, valid, idf, progress
+            As in `fit`. All images are learned from; one that no query names is relevant to none. Without images and
+            tags, those that the queries name are meant.
+        queries : path-like or sequence of QueryRow
+            A file of queries (`visterm.data.query_files.read_query_file`), or its lines.
+        tags : path or sequence of lists of str, optional
+            As in `fit`; then only tags are words, and weigh by how many images have them. None: all words of the
+            queries are, each counted in the images that are relevant to a query with it.
+
+        Raises
+        ------
+        UserError
+            If the model cannot learn from queries, or the images are known by number.
+        DataError
+            If no query has both a relevant image and a word.
+        """
+        check_learns_queries(self.model)
+        self.check_settings(valid)
+        corpus, lines = query_corpus(self.encoder, images, queries, tags)
+        self.take_encoder_of(corpus)
+        found = query_rows(
+            self.encoder, corpus, lines, of_tags=tags is not None, min_count=self.min_count, progress=progress
+        )
+        self._refer_to(idf, found.rows.vocabulary)
+        found.fit(self.model, self._idf(found.rows.vocabulary, found.rows.X.shape[0]), progress)
+        self.learned(found.rows)
+        self.facts |= found.facts
+        return self
 
     def take_encoder_of(self, corpus: Corpus) -> None:
         """Go on with the encoder that encoded the images of a corpus before; where there is none, nothing changes.
@@ -220,6 +278,8 @@ class Tagger:
         """Learn from rows that are encoded already: the second half of `fit`, to compare models on the same rows."""
         if rows.by_number:
             self.model = learn_by_number(self.model, rows, progress)
+        elif self.reference is not None:
+            fit_weighed(self.model, rows, self.reference.idf, progress)
         else:
             self.model.fit(rows.X, rows.Y, valid=rows.valid, monitor=progress)
         return self.learned(rows)
@@ -239,6 +299,8 @@ class Tagger:
             "features": rows.X.shape[1],
             "encoder fingerprint": self.encoder.fingerprint,
         }
+        if self.reference is not None:
+            self.facts["texts of the reference corpus"] = self.reference.n_texts
         return self
 
     def annotate(
@@ -324,8 +386,8 @@ class Tagger:
     def query_weights(self, words: str | Sequence[str]) -> Query:
         """Give what was typed as weights of tags of unit length.
 
-        Each word weighs by its inverse document frequency among the training images (PAMIR, section IV-A); a word
-        with ``-`` weighs below 0.
+        Each word weighs by its inverse document frequency among the training images, or in the reference corpus that
+        the run was fitted with (PAMIR, section IV-A); a word with ``-`` weighs below 0.
 
         Parameters
         ----------
@@ -343,9 +405,8 @@ class Tagger:
         return replace(query, weights=self.weighed(query.weights))
 
     def weighed(self, words: sp.csr_array) -> sp.csr_array:
-        """Weigh the words of queries, shape (n_queries, n_tags), by idf among the training images, to unit length."""
-        n_images = max(self.facts.get("images", 0), int(self.vocabulary.counts.max(initial=1)))
-        return weigh_words(words, inverse_frequencies(self.vocabulary.counts, n_images))
+        """Weigh the words of queries, shape (n_queries, n_tags), by their idf, to unit length."""
+        return weigh_words(words, self._idf(self.vocabulary, self.facts.get("images", 0)))
 
     @property
     def fingerprint(self) -> str:
@@ -375,6 +436,8 @@ class Tagger:
         self.learned_images.save(folder / LEARNED_IMAGES)
         if self.given is not None:
             save_csr(folder / GIVEN, self.given)
+        if self.reference is not None:
+            write_json(folder / REFERENCE, self.reference.to_json())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Self:
@@ -406,11 +469,28 @@ class Tagger:
         tagger.learned_images = LearnedImages.load(folder / LEARNED_IMAGES)
         if (folder / GIVEN).exists():
             tagger.given = load_csr(folder / GIVEN)
+        if (folder / REFERENCE).exists():
+            tagger.reference = Reference.from_json(read_json(folder / REFERENCE))
         return tagger
 
     def told(self, X: Matrix) -> sp.csr_array | None:
         """Give the tags that it learned of the images of rows known by number, shape (n_images, n_tags), else None."""
         return None if self.given is None else sp.csr_array(X @ self.given)
+
+    def _refer_to(self, texts: str | os.PathLike[str] | None, vocabulary: Vocabulary) -> None:
+        """Weigh words by a reference corpus from now on; None: by the training images."""
+        if texts is not None and self.encoder.by_number:
+            raise UserError(
+                f"Images known by number (--encoder {ENCODERS.name_of(self.encoder)}) are not searched by words, so "
+                "that none are weighed. Leave the reference corpus out."
+            )
+        self.reference = None if texts is None else count_texts(texts, vocabulary)
+
+    def _idf(self, vocabulary: Vocabulary, n_images: int) -> NDArray[np.float32]:
+        """Give the idf of the tags in the reference corpus, or among the training images."""
+        if self.reference is not None:
+            return self.reference.idf
+        return inverse_frequencies(vocabulary.counts, max(n_images, int(vocabulary.counts.max(initial=1))))
 
     def _rankings(self, X: Matrix, k: int, new_only: bool) -> Iterable[tuple[Any, Any]]:
         known = self.told(X) if new_only else None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from visterm.cli import options
+from visterm.cli.asked import queries_learned, queries_left_out
 from visterm.cli.output import exit_code, say
 from visterm.cli.progress import Bars
 from visterm.core.wording import count_of
@@ -15,7 +16,8 @@ from visterm.core.wording import count_of
 EXAMPLES = (
     "Examples:  visterm fit photos --tags tags.csv -o run   ·   visterm fit photos -o run --min-count 3   ·   "
     "visterm fit photos --tags tags.csv -o run --encoder onnx:net.onnx --encoder-set output=features --model knn   ·   "
-    "visterm fit --tags pairs.csv --encoder ids -o run"
+    "visterm fit --tags pairs.csv --encoder ids -o run   ·   "
+    "visterm fit photos --queries clicks.csv --model pamir -o run"
 )
 
 
@@ -23,6 +25,23 @@ def fit(
     out: Annotated[Path, typer.Option("-o", "--out", help="The run to write: a folder.", show_default=False)],
     images: options.ImagesOrNone = None,
     tags: options.TagFile = "auto",
+    queries: Annotated[
+        Path | None,
+        typer.Option(
+            help="Learn from queries in place of tags: CSV, TSV or JSON lines with the columns query, image and, "
+            "unless every line is relevant, relevance (or clicks). Without --tags all their words are learned, with it "
+            "those that are tags.",
+            show_default=False,
+        ),
+    ] = None,
+    idf: Annotated[
+        Path | None,
+        typer.Option(
+            help="A text file, a text each line: words of queries weigh by how few of its texts have them [default: by "
+            "how few training images do].",
+            show_default=False,
+        ),
+    ] = None,
     encoder: options.EncoderName = None,
     model: Annotated[str, typer.Option(help="What learns: a name from `visterm models`.")] = "wsabie",
     set_: Annotated[
@@ -69,21 +88,39 @@ def fit(
         n_jobs=jobs,
     )
     tagger.check_settings(valid)
-    corpus = read_corpus(
-        tagger.encoder, images, tags, image_column=image_column, tags_column=tags_column, separator=separator
-    )
+    columns: dict[str, Any] = {"image_column": image_column, "tags_column": tags_column, "separator": separator}
+    of_tags = queries is None or tags != "auto"
+    lines: Any = None
+    if queries is not None:
+        from visterm.app.query_corpus import query_corpus
+        from visterm.app.query_rows import check_learns_queries
+        from visterm.data.query_files import read_query_file
+
+        check_learns_queries(tagger.model)
+        lines = read_query_file(queries)
+    if of_tags:
+        corpus = read_corpus(tagger.encoder, images, tags, **columns)
+    else:
+        corpus, lines = query_corpus(tagger.encoder, images, lines)
     for warning in corpus.warnings():
         say(warning)
     if split is not None:
         corpus = corpus.select(split).without_splits()
     for line in not_learned(corpus):
         say(line)
-    tagger.fit(corpus, valid=valid, progress=Bars())
+    if queries is None:
+        tagger.fit(corpus, valid=valid, idf=idf, progress=Bars())
+    else:
+        tagger.fit_queries(corpus, lines, tags if of_tags else None, valid=valid, idf=idf, progress=Bars())
     tagger.save(out)
     facts = tagger.facts
     judged = any(entry.get("map") is not None for entry in getattr(tagger.model, "history_", []))
     if "valid_share" in tagger.model.get_params(deep=False) and valid != 0 and not judged:
         say("Too few images to hold some out (50 are wanted), so nothing chose when to stop: all epochs were run.")
     learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'image')}"
+    if queries is not None:
+        learned += f" and {queries_learned(facts)}"
+        for line in queries_left_out(facts):
+            say(line)
     say(f"Learned {learned}; the run is {out}")
     raise typer.Exit(exit_code(tagger.skipped, out / "skipped.jsonl"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
+from visterm.core.progress import Progress
+
 
 @runtime_checkable
 class LearnsOn(Protocol):
@@ -33,8 +35,11 @@ class Explains(Protocol):
 class LearnsQueries(Protocol):
     """Learns from queries and the images judged relevant to each, not only from tags."""
 
-    def fit_queries(self, X: Any, Q: Any, R: Any) -> Self:
-        """Learn from weights of words (n_queries, n_tags) and relevant images (n_queries, n_images)."""
+    def fit_queries(self, X: Any, Q: Any, R: Any, *, valid: Any = None, monitor: Progress | None = None) -> Self:
+        """Learn from weights of words (n_queries, n_tags) and relevant images (n_queries, n_images).
+
+        `valid` is such a triple of validation images, to stop by.
+        """
 
 
 @runtime_checkable
