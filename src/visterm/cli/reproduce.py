@@ -17,7 +17,8 @@ EXAMPLES = (
     "Examples:  visterm reproduce wsabie --quick   ·   "
     "visterm reproduce wsabie --data corel5k --wordnet /usr/share/wordnet -o wsabie   ·   "
     "visterm reproduce vse-ens --data nuswide --time-budget 60   ·   "
-    "visterm reproduce features --data corel5k -o features"
+    "visterm reproduce features --data corel5k -o features   ·   "
+    "visterm reproduce pamir --data corel5k -o pamir"
 )
 
 
@@ -27,14 +28,16 @@ class Paper(StrEnum):
     WSABIE = "wsabie"
     VSE_ENS = "vse-ens"
     FEATURES = "features"
+    PAMIR = "pamir"
 
 
 def reproduce(
     paper: Annotated[
         Paper,
         typer.Argument(
-            help="Whose comparison: wsabie (losses and rankers), vse-ens (samplers), or features (bags of visterms "
-            "against an ensemble of histograms with kernel PCA: the objects-and-parts paper).",
+            help="Whose comparison: wsabie (losses and rankers), vse-ens (samplers), features (bags of visterms "
+            "against an ensemble of histograms with kernel PCA: the objects-and-parts paper), or pamir (search by "
+            "several words).",
             show_default=False,
         ),
     ],
@@ -48,8 +51,8 @@ def reproduce(
         list[Path] | None,
         typer.Option(
             "--data",
-            help="A folder of Corel5k (wsabie, features), Delicious (wsabie, vse-ens) or NUS-WIDE (vse-ens), or their "
-            "parent; repeat for more [default: drawn data only].",
+            help="A folder of Corel5k (wsabie, features, pamir), Delicious (wsabie, vse-ens) or NUS-WIDE (vse-ens), or "
+            "their parent; repeat for more [default: drawn data only].",
         ),
     ] = None,
     model: Annotated[
@@ -60,7 +63,7 @@ def reproduce(
         str | None,
         typer.Option(
             help="A name from `visterm encoders`, such as onnx:FILE: the features of photos (wsabie) [default: "
-            "visterms], or one more kind beside the paper's (features).",
+            "visterms], or one more kind beside the paper's (features, pamir).",
             show_default=False,
         ),
     ] = None,
@@ -84,6 +87,7 @@ def reproduce(
     """Run a paper's comparison again: settings chosen on validation rows, test rows touched once."""
     from visterm.app.parts import DEFAULT_ENCODER
     from visterm.app.reproduce.features_comparison import reproduce_features
+    from visterm.app.reproduce.pamir import reproduce_pamir
     from visterm.app.reproduce.run import Outcome
     from visterm.app.reproduce.vse_ens import reproduce_vse_ens
     from visterm.app.reproduce.wsabie import reproduce_wsabie
@@ -107,8 +111,8 @@ def reproduce(
             n_jobs=jobs,
             progress=Bars(),
         )
-    elif paper is Paper.FEATURES:
-        outcome = reproduce_features(
+    elif paper in (Paper.FEATURES, Paper.PAMIR):
+        outcome = (reproduce_features if paper is Paper.FEATURES else reproduce_pamir)(
             folder,
             data=data or [],
             models=model or [],

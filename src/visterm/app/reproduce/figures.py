@@ -26,7 +26,7 @@ def require_plots() -> None:
     MissingExtraError
         If matplotlib is not installed.
     """
-    _figure_class()
+    figure_class()
 
 
 def draw_lines(
@@ -56,7 +56,7 @@ def draw_lines(
     ys = [y] * len(panels) if isinstance(y, str) else list(y)
     names = list(dict.fromkeys(name for _, lines in panels for name in lines))
     looks = {name: _look(i) for i, name in enumerate(names)}
-    figure = _figure_class()(figsize=(2.4 + 4.4 * len(panels), 4.0), dpi=150, layout="constrained")
+    figure = figure_class()(figsize=(2.4 + 4.4 * len(panels), 4.0), dpi=150, layout="constrained")
     drawn: dict[str, Any] = {}
     for number, (title, lines) in enumerate(panels, start=1):
         axes = figure.add_subplot(1, len(panels), number)
@@ -89,7 +89,14 @@ def _look(number: int) -> tuple[str, str, str]:
     return COLOURS[number % len(COLOURS)], MARKS[(number + turn) % len(MARKS)], STYLES[(number + turn) % len(STYLES)]
 
 
-def _figure_class() -> Any:
+def figure_class() -> Any:
+    """Give matplotlib's `Figure`, loaded only now.
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

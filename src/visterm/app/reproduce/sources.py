@@ -160,7 +160,18 @@ def number_problems(source: Source, data: Sequence[Path]) -> Iterator[Problem]:
 
 def check_folders(data: Sequence[Path], kinds: Sequence[str]) -> None:
     """Refuse, before any long work, folders that hold nothing of these kinds."""
-    _known(data, kinds)
+    folders_of(data, kinds)
+
+
+def folders_of(data: Sequence[Path], kinds: Sequence[str]) -> list[Path]:
+    """Give the folders with data of these kinds: those given, or those one level below.
+
+    Raises
+    ------
+    DataError
+        If one that is given holds none.
+    """
+    return [folder for _, folder in _known(data, kinds)]
 
 
 def kind_of(folder: Path) -> str | None:

@@ -31,6 +31,8 @@ class Watch:
         Epochs without a new best until the fit is ended.
     progress : Progress
         Told of what the model reports.
+    name : str
+        Of the measure, for people.
 
     Attributes
     ----------
@@ -41,8 +43,11 @@ class Watch:
     best_epoch : int
     """
 
-    def __init__(self, model: Any, measure: Callable[[Any], float], patience: int, progress: Progress) -> None:
+    def __init__(
+        self, model: Any, measure: Callable[[Any], float], patience: int, progress: Progress, *, name: str = "MAP"
+    ) -> None:
         self._model, self._measure, self._patience, self._progress = model, measure, patience, progress
+        self._name = name
         self._began = time.perf_counter()
         self._measuring = 0.0
         self.curve: list[tuple[float, float]] = []
@@ -66,7 +71,7 @@ class Watch:
         self.curve.append((now - self._began - self._measuring, value))
         if self.best is None or value > self.curve[self.best_epoch - 1][1]:
             self.best, self.best_epoch = copy.deepcopy(self._model), len(self.curve)
-        self._progress.advance(steps, f"MAP {value:.3f}")
+        self._progress.advance(steps, f"{self._name} {value:.3f}")
         self._measuring += time.perf_counter() - now
         if len(self.curve) - self.best_epoch >= self._patience:
             raise EnoughError

@@ -1,0 +1,90 @@
+"""The one table of what the PAMIR comparison runs: each method, its model, and the settings that are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from visterm.app.reproduce.arms import Settings
+
+
+@dataclass(frozen=True)
+class SearchArm:
+    """One method: its features are chosen first, with the settings to start with; then its settings, on these.
+
+    Attributes
+    ----------
+    label : str
+        The paper's name for it, or ours.
+    model : str
+        As in ``visterm models``.
+    fixed : mapping
+        Settings that are not chosen.
+    start : mapping
+        Settings with which features are compared.
+    grids : sequence of mapping of str to sequence
+        Values to try, all combinations of each mapping.
+    pictured : mapping
+        Settings of a fit that is to name tags of pictures, and not to rank pictures.
+    """
+
+    label: str
+    model: str
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    start: Mapping[str, Any] = field(default_factory=dict)
+    grids: Sequence[Mapping[str, Sequence[Any]]] = ()
+    pictured: Mapping[str, Any] = field(default_factory=dict)
+
+    def first(self) -> Settings:
+        """Give the settings with which features are compared."""
+        return {**self.fixed, **self.start}
+
+    def settings(self, *, quick: bool = False) -> list[Settings]:
+        """List the settings to try, those of the start first; in quick runs one more at most."""
+        tried = [self.first()]
+        for grid in self.grids:
+            for values in product(*grid.values()):
+                one = {**self.fixed, **dict(zip(grid, values, strict=True))}
+                if one not in tried:
+                    tried.append(one)
+        return tried[:2] if quick else tried
+
+
+CMRM = SearchArm(
+    "CMRM",
+    "cmrm",
+    start={"length": 30.0},
+    grids=({"length": (10.0, 20.0, 50.0, 100.0), "beta": (None,)}, {"length": (30.0,), "beta": (0.1, 0.3, 0.8)}),
+)
+CMTT = SearchArm(
+    "CMTT", "cmtt", start={"rank": 200}, grids=({"rank": (50, 100, 400, 1000), "normalize": ("tags", "visterms")},)
+)
+PLSA = SearchArm("PLSA", "plsa", start={"aspects": 400}, grids=({"aspects": (200, 600), "visterm_epochs": (3,)},))
+SVM = SearchArm("SVM", "svm", start={"C": 1.0}, grids=({"C": (None,)},), pictured={"normalise": False})
+PAMIR = SearchArm(
+    "PAMIR",
+    "pamir",
+    fixed={"max_words": None},
+    start={"aggressiveness": 0.1},
+    grids=({"aggressiveness": (0.01, 0.03, 0.3, 1.0)},),
+)
+
+PAPER_ARMS = (CMRM, CMTT, PLSA, SVM, PAMIR)
+"""The methods of the paper, in its order."""
+
+MORE_ARMS = (
+    SearchArm("MBRM", "mbrm"),
+    SearchArm("ridge", "ridge", grids=({"alpha": (0.03, 0.3, 3.0)},)),
+    SearchArm("k-NN", "knn"),
+    SearchArm("WSABIE", "wsabie", grids=({"learning_rate": (0.005,)},)),
+    SearchArm("JEC", "jec", grids=({"n_neighbors": (20,)},)),
+    SearchArm("TagProp", "tagprop"),
+    SearchArm("2PKNN", "two_pass_knn"),
+    SearchArm("FastTag", "fasttag"),
+)
+"""Methods beyond the paper, on the features that PAMIR chose."""
+
+QUICK = {"epochs": 8, "patience": 3, "aspects": 20, "rank": 20}
+"""In place of what takes long, in quick runs."""

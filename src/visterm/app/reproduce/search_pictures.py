@@ -1,0 +1,156 @@
+"""Pictures to search by several words: how they are parted, the words that count, and queries made from captions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.app.query_evaluation import MIN_COUNT
+from visterm.core.errors import DataError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.corpus import Corpus
+from visterm.data.drawn import draw_library, read_drawn_library
+from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags, relevant_images
+from visterm.metrics.queries import kinds_of_queries
+
+HELD_OUT = 1 / 9
+"""Of the 4,500 development pictures: 500, as in the paper (V-A)."""
+
+
+@dataclass(frozen=True)
+class Division:
+    """Which development pictures a model learns from, and which settings are chosen by.
+
+    Attributes
+    ----------
+    train, valid : ndarray of int64
+        Rows of the development pictures, sorted.
+    """
+
+    train: NDArray[np.int64]
+    valid: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Pictures with captions, parted as in section V-A.
+
+    Attributes
+    ----------
+    name : str
+        Short, as it names folders: "corel5k".
+    development, test : Corpus
+    words : Vocabulary
+        Words that are in queries: those of two or more test pictures.
+    divisions : tuple of Division
+        The first one chooses; figures are means over all.
+    max_words : int or None
+        Of a query.
+    max_subsets : int
+        Sets of two or more words, counted picture by picture, past which they are sampled.
+    """
+
+    name: str
+    development: Corpus
+    test: Corpus
+    words: Vocabulary
+    divisions: tuple[Division, ...]
+    max_words: int | None
+    max_subsets: int = MAX_SUBSETS
+
+    @cached_property
+    def captions(self) -> sp.csr_array:
+        """Words of the development pictures."""
+        return self.words.encode(self.development.tags)
+
+    @cached_property
+    def test_queries(self) -> Queries:
+        """Every set of words that a test picture has."""
+        return self.queries_of(self.words.encode(self.test.tags))
+
+    @cached_property
+    def kinds(self) -> dict[str, NDArray[np.bool_]]:
+        """Kinds of test queries; ``test only`` are those that no development picture answers."""
+        queries = self.test_queries
+        seen = np.diff(relevant_images(queries.words, self.captions).indptr) > 0
+        return kinds_of_queries(queries.n_words, queries.n_relevant, seen)
+
+    def queries_of(self, captions: sp.csr_array) -> Queries:
+        """Make the queries that these captions answer."""
+        return queries_of_tags(captions, max_words=self.max_words, max_subsets=self.max_subsets)
+
+
+def corel_pictures(folder: Path, *, n_divisions: int, seed: int) -> Pictures:
+    """Read Corel5k: 4,500 development pictures, divided at random into 4,000 and 500 by each of some seeds."""
+    corpus = Corpus.read(folder / "images", folder / "labels.tsv")
+    development, test = corpus.select("train"), corpus.select("test")
+    divisions = tuple(_divided(len(development), seed + i) for i in range(n_divisions))
+    return Pictures("corel5k", development, test, words_of(test), divisions, None)
+
+
+def drawn_pictures(
+    cache: Path,
+    n_pictures: int,
+    *,
+    seed: int,
+    n_jobs: int | None,
+    max_words: int | None,
+    max_subsets: int,
+    before_work: Callable[[], None] = lambda: None,
+    progress: Progress = SILENT,
+) -> Pictures:
+    """Draw a library, or take the one that was drawn there, with its true tags for captions; divided as it says.
+
+    Parameters
+    ----------
+    before_work : callable
+        Called before anything is drawn; what it raises ends the work.
+    """
+    folder = cache / f"scenes-{n_pictures}-{seed}"
+    if not folder.exists():
+        before_work()
+        draw_library(folder, n_scenes=n_pictures, seed=seed, n_jobs=n_jobs, progress=progress)
+    library = read_drawn_library(folder)
+    corpus = Corpus.read(library.images, library.true_tags_file)
+    rows = [i for i, split in enumerate(corpus.splits) if split != "test"]
+    development, test = corpus.subset(rows), corpus.select("test")
+    held = np.array([split == "valid" for split in development.splits])
+    division = Division(np.flatnonzero(~held), np.flatnonzero(held))
+    return Pictures("drawn", development, test, words_of(test), (division,), max_words, max_subsets)
+
+
+def words_of(test: Corpus) -> Vocabulary:
+    """Give the words that count: those that two or more test pictures have, which are 179 in Corel5k (V-A).
+
+    Raises
+    ------
+    DataError
+        If there are none.
+    """
+    words = Vocabulary.from_lists(test.tags, min_count=MIN_COUNT)
+    if len(words) == 0:
+        raise DataError(
+            f"No word is in the captions of {MIN_COUNT} or more of the {len(test)} test pictures, so there are no "
+            "queries. Check the split and the tags of the data."
+        )
+    return words
+
+
+def _divided(n_pictures: int, seed: int) -> Division:
+    order = np.random.default_rng(seed).permutation(n_pictures)
+    held = max(1, round(HELD_OUT * n_pictures))
+    return Division(np.sort(order[held:]), np.sort(order[:held]))
+
+
+def query_numbers(queries: Queries, tags: list[str], texts: Sequence[str]) -> list[int]:
+    """Find queries by their words, in any order; those that are not there are left out."""
+    sets = {frozenset(text.split(", ")): number for number, text in enumerate(queries.texts(tags))}
+    found = (sets.get(frozenset(text.split(", "))) for text in texts)
+    return [number for number in found if number is not None]
