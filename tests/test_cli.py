@@ -169,7 +169,7 @@ def test_broken_files_are_skipped_and_listed_with_exit_code_3(run, library, tmp_
         (["fit", "IMAGES", "--tags", "nothing.csv", "-o", "OUT"], "nothing.csv"),
         (["fit", "nowhere", "--tags", "TAGS", "-o", "OUT"], "nowhere"),
         (["fit", "IMAGES", "--tags", "TAGS", "-o", "IMAGES"], "not a run of visterm"),
-        (["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--valid", "1.5"], "valid_share is 1.5"),
+        (["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--valid", "1.5"], "--valid is 1.5"),
         (["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--set", "dim=-3"], "dim is -3"),
         (["annotate", "nowhere", "IMAGES"], "visterm fit IMAGES --tags FILE -o RUN"),
         (["annotate", "RUN", "nowhere.jpg"], "nowhere.jpg"),

@@ -10,7 +10,9 @@ from PIL import Image
 
 from visterm.app.tagger import Tagger
 from visterm.cli import main
+from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
+from visterm.core.progress import track
 
 TEXT = "photo,1,2,3\n"
 
@@ -95,3 +97,83 @@ def test_a_history_is_drawn_as_its_name_says(tmp_path):
         assert picture.format == "JPEG"
     with pytest.raises(UserError, match=r"history\.pdf ends in \.pdf"):
         plot_history([{"epoch": 1, "loss": 1.0}], tmp_path / "history.pdf")
+
+
+JOBS = "--jobs is 0; expected a whole number of 1 or more, or -1 for all cores."
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "fit nowhere -o out",
+        "tune nowhere -o out --grid dim=4",
+        "encode nowhere -o out",
+        "annotate nowhere a.jpg",
+        "explain nowhere a.jpg red",
+        "evaluate nowhere nowhere",
+        "index nowhere nowhere -o out",
+        "demo -o out",
+        "reproduce wsabie -o out",
+    ],
+)
+def test_no_threads_at_all_are_refused_before_anything_is_looked_at(line, refusal, tmp_path):
+    assert JOBS in refusal(f"{line} --jobs 0")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("fit nowhere -o out --valid 2", "--valid is 2.0; expected a finite number of 0 or more and below 1."),
+        ("fit nowhere -o out --encoder onnx:missing.onnx", "There is no network at missing.onnx."),
+        ("fit nowhere -o out --encoder chain:visterms+onnx:missing.onnx", "There is no network at missing.onnx."),
+        ("fit nowhere -o out --encoder-set codebook=0", "codebook is 0"),
+        ("fit nowhere -o out --encoder kernel_pca:histograms --encoder-set dim=0", "dim is 0"),
+        ("encode nowhere -o out --encoder onnx:missing.onnx", "There is no network at missing.onnx."),
+        ("encode nowhere -o out --encoder-set codebook=0", "codebook is 0"),
+        ("tune nowhere -o out --grid dim=4 --valid 0", "--valid is 0.0; expected a finite number above 0 and below 1."),
+        ("tune nowhere -o out --grid dim=4 --encoder onnx:missing.onnx", "There is no network at missing.onnx."),
+        ("tune nowhere -o out --grid dim", "--grid 'dim' is not understood"),
+        ("tune nowhere -o out --grid dim=4,0", "dim is 0"),
+        ("tune nowhere -o out --grid dmi=4", "Did you mean 'dim'?"),
+        ("tune nowhere -o out --grid dim=4 --set epochs", "--set 'epochs' is not understood"),
+        ("tune nowhere -o out --grid dim=4 --set epochs=many", "epochs is 'many'"),
+        ("tune nowhere -o out --grid dim=4 --metric mpa", "Did you mean 'map'?"),
+        ("tune nowhere -o out --grid dim=4:9", "--random N"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_before_any_image_is_looked_for(line, message, refusal, tmp_path):
+    assert message in refusal(line)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_list_of_trials_is_named_before_any_image_is_looked_for(refusal, tmp_path):
+    (tmp_path / "out.tune.jsonl").write_text("my notes\n", encoding="utf-8")
+    assert "out.tune.jsonl, line 1, is no trial" in refusal("tune nowhere -o out --grid dim=4")
+
+
+def test_the_line_of_a_trial_ends_with_the_figure_of_the_table(command, photos):
+    small = "--encoder-set colours=8 --encoder-set codebook=12 --encoder-set sample_blocks=500 --valid 0.4"
+    for model, grid in (("wsabie", "learning_rate=0.01,0.3 --set dim=4 --set epochs=6"), ("ridge", "alpha=0.1,9")):
+        code, out, err = command(
+            f"tune photos --tags tags.csv -o {model} --model {model} {small} --metric p@1 --grid {grid}"
+        )
+        assert code == 0, err
+        header, *rows = (line.split() for line in out.splitlines())
+        assert header[1] == "p@1"
+        said = [line.split() for line in err.splitlines() if line.split()[1:3] == ["of", "2:"]]
+        assert [words[-2] for words in said] == ["p@1", "p@1"]
+        assert sorted(words[-1] for words in said) == sorted(row[1] for row in rows)
+
+
+def test_a_task_that_an_error_ends_before_its_first_step_leaves_no_line(capsys):
+    bars = Bars()
+    with pytest.raises(UserError):
+        for _ in track(broken(), bars, "encode", 5):
+            pass
+    assert capsys.readouterr().err == ""
+
+
+def broken():
+    raise UserError("no")
+    yield

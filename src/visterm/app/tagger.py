@@ -263,13 +263,16 @@ class Tagger:
         self.encoder = corpus.encoded.encoder
 
     def check_settings(self, valid: float | None = None) -> None:
-        """Refuse settings that the model cannot use, `valid` among them, before anything is read.
+        """Refuse settings that encoder or model cannot use, `valid` among them, before anything is read.
 
         Raises
         ------
         UserError
             If a setting is out of its range.
+        StorageError
+            If a file that the encoder needs, such as a network, is not there.
         """
+        self.encoder.check_settings()
         if valid is not None and "valid_share" in self.model.get_params(deep=False):
             self.model.set_params(valid_share=valid)
         self.model.check_settings()

@@ -22,7 +22,8 @@ from visterm.app.validation import Parts, all_rows, fit_judged, fit_on_all, part
 from visterm.core.checks import check_number
 from visterm.core.errors import DivergedError, UserError
 from visterm.core.persist import check_target
-from visterm.core.progress import SILENT, Progress, Titled
+from visterm.core.progress import SILENT, OneTask, Progress, Titled
+from visterm.data.corpus import Corpus
 from visterm.metrics import check_metrics
 
 FORMAT = 1
@@ -93,54 +94,114 @@ def tune(
     DivergedError
         If every setting diverges.
     """
-    check_target(out, "run")
-    check_metrics([metric], siblings=False)
-    check_number(valid, "valid", above=0, below=1)
-    fixed = dict(model_params or {})
-    _refuse_twice(fixed, grid)
-    tagger = Tagger(
+    search = Tuning(
+        out=out,
+        grid=grid,
+        n_random=n_random,
+        metric=metric,
+        valid=valid,
         encoder=encoder,
         model=model,
         encoder_params=encoder_params,
-        model_params=fixed,
+        model_params=model_params,
         min_count=min_count,
         seed=seed,
         n_jobs=n_jobs,
     )
+    corpus = named_corpus(search.encoder, tags) if images is None else as_corpus(images, tags)
+    return search.run(corpus, progress=progress)
 
-    def make(settings: Mapping[str, Any]) -> Any:
-        shared = {"random_state": seed, "n_jobs": n_jobs}
-        made = make_model(model, {**fixed, **settings}, shared, by_number=tagger.encoder.by_number)
+
+class Tuning:
+    """A search for settings that is asked for: what cannot be used of it is refused here, before photos are looked at.
+
+    Parameters and errors are those of `tune`.
+    """
+
+    def __init__(
+        self,
+        *,
+        out: str | os.PathLike[str],
+        grid: Mapping[str, Choices],
+        n_random: int | None = None,
+        metric: str = "map",
+        valid: float = 0.1,
+        encoder: str | None = None,
+        model: str = "wsabie",
+        encoder_params: Mapping[str, Any] | None = None,
+        model_params: Mapping[str, Any] | None = None,
+        min_count: int = 1,
+        seed: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        check_target(out, "run")
+        check_metrics([metric], siblings=False)
+        check_number(valid, "valid", above=0, below=1)
+        self._fixed = dict(model_params or {})
+        _refuse_twice(self._fixed, grid)
+        self._tagger = Tagger(
+            encoder=encoder,
+            model=model,
+            encoder_params=encoder_params,
+            model_params=self._fixed,
+            min_count=min_count,
+            seed=seed,
+            n_jobs=n_jobs,
+        )
+        self._tagger.encoder.check_settings()
+        self._out, self._model, self._metric, self._valid, self._seed = out, model, metric, valid, seed
+        self._shared = {"random_state": seed, "n_jobs": n_jobs}
+        self._candidates = [(settings, self._make(settings)) for settings in settings_to_try(grid, n_random, seed)]
+        self._log = TrialLog(trials_file(out))
+
+    @property
+    def encoder(self) -> Any:
+        """Give the encoder that the photos will be looked at with."""
+        return self._tagger.encoder
+
+    def run(self, corpus: Corpus, *, progress: Progress = SILENT) -> Tuned:
+        """Try the settings on validation rows, fit the best on all rows, and write the run."""
+        tagger = self._tagger
+        tagger.take_encoder_of(corpus)
+        rows = training_rows(tagger.encoder, corpus, min_count=tagger.min_count, progress=progress)
+        parts = part_rows(rows, self._valid, np.random.default_rng(self._seed))
+        tried = self._tried(parts, progress)
+        trials = [trial for trial, _ in tried]
+        best, chosen = tried[0]
+        if best.value is None:
+            raise DivergedError(f"Each of the {len(trials)} settings diverged, the first so: {best.error}")
+        whole = all_rows(rows)
+        last = Titled(progress, "best, all rows")
+        tagger.model = fit_on_all(self._make(chosen), whole, best.epochs, best.history, last)
+        tagger.learned(whole)
+        summary = _summary(self._metric, rows, parts, trials)
+        tagger.facts |= {"tuning": summary, "trials": [trial.as_dict() for trial in trials]}
+        tagger.save(self._out)
+        return Tuned(tagger, trials)
+
+    def _tried(self, parts: Parts, progress: Progress) -> list[tuple[Trial, Mapping[str, Any]]]:
+        """Give all trials with their settings, the best first; those that were finished before are not made again."""
+        data = key_of(
+            FORMAT, digest_of(list(parts)), self._tagger.encoder.fingerprint, self._model, self._metric, self._seed
+        )
+        tried: list[tuple[Trial, Mapping[str, Any]]] = []
+        for number, (settings, candidate) in enumerate(self._candidates, start=1):
+            key = key_of(data, {k: v for k, v in candidate.get_params(deep=False).items() if k != "n_jobs"})
+            trial = self._log.get(key)
+            if trial is None:
+                shown = ", ".join(f"{name}={value}" for name, value in settings.items())
+                with OneTask(progress, f"{number} of {len(self._candidates)}: {shown}") as task:
+                    trial = _try(candidate, settings, parts, self._metric, task)
+                    task.came_out("diverged" if trial.value is None else f"{self._metric} {trial.value:.4f}")
+                self._log.put(key, trial)
+            tried.append((trial, settings))
+        return sorted(tried, key=lambda pair: -math.inf if pair[0].value is None else pair[0].value, reverse=True)
+
+    def _make(self, settings: Mapping[str, Any]) -> Any:
+        by_number = self._tagger.encoder.by_number
+        made = make_model(self._model, {**self._fixed, **settings}, self._shared, by_number=by_number)
         made.check_settings()
         return made
-
-    candidates = [(settings, make(settings)) for settings in settings_to_try(grid, n_random, seed)]
-    corpus = named_corpus(tagger.encoder, tags) if images is None else as_corpus(images, tags)
-    tagger.take_encoder_of(corpus)
-    rows = training_rows(tagger.encoder, corpus, min_count=min_count, progress=progress)
-    parts = part_rows(rows, valid, np.random.default_rng(seed))
-    log = TrialLog(trials_file(out))
-    data = key_of(FORMAT, digest_of(list(parts)), tagger.encoder.fingerprint, model, metric, seed)
-    tried: list[tuple[Trial, Mapping[str, Any]]] = []
-    for number, (settings, candidate) in enumerate(candidates, start=1):
-        key = key_of(data, {k: v for k, v in candidate.get_params(deep=False).items() if k != "n_jobs"})
-        trial = log.get(key)
-        if trial is None:
-            title = f"{number} of {len(candidates)}: {', '.join(f'{k}={v}' for k, v in settings.items())}"
-            trial = _try(candidate, settings, parts, metric, Titled(progress, title))
-            log.put(key, trial)
-        tried.append((trial, settings))
-    tried.sort(key=lambda pair: -math.inf if pair[0].value is None else pair[0].value, reverse=True)
-    trials = [trial for trial, _ in tried]
-    best, chosen = tried[0]
-    if best.value is None:
-        raise DivergedError(f"Each of the {len(trials)} settings diverged, the first so: {best.error}")
-    whole = all_rows(rows)
-    tagger.model = fit_on_all(make(chosen), whole, best.epochs, best.history, Titled(progress, "best, all rows"))
-    tagger.learned(whole)
-    tagger.facts |= {"tuning": _summary(metric, rows, parts, trials), "trials": [trial.as_dict() for trial in trials]}
-    tagger.save(out)
-    return Tuned(tagger, trials)
 
 
 def trials_file(out: str | os.PathLike[str]) -> Path:

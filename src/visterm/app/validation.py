@@ -103,7 +103,7 @@ def fit_judged(model: Any, parts: Parts, metric: str, progress: Progress) -> Jud
     if parts.known is None:
         model.fit(parts.X, parts.Y, valid=(parts.X_valid, parts.Y_valid), monitor=progress)
     elif can_stop(model):
-        watch = Watch(model, value_of, model.patience, progress)
+        watch = Watch(model, value_of, model.patience, progress, name=metric)
         with suppress(EnoughError):
             model.fit(parts.X, parts.Y, monitor=watch)
         values = [value for _, value in watch.curve]

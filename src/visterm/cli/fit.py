@@ -59,7 +59,9 @@ def fit(
     valid: Annotated[
         float | None,
         typer.Option(
-            help="Share of the rows held out to choose when to stop; 0 for none [default: 0.1].", show_default=False
+            help="Share of the rows held out to choose when to stop; 0 for none [default: 0.1].",
+            show_default=False,
+            callback=options.check_share,
         ),
     ] = None,
     min_count: Annotated[int, typer.Option(min=1, help="Leave out tags of fewer images.")] = 1,

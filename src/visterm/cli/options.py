@@ -10,6 +10,33 @@ import typer
 
 from visterm.core.errors import UserError
 
+
+def check_jobs(value: int | None) -> int | None:
+    """Refuse numbers of threads that cannot be, before anything is read."""
+    if value is not None and value != -1:
+        from visterm.core.checks import check_count
+
+        check_count(value, "--jobs", "or -1 for all cores")
+    return value
+
+
+def check_share(value: float | None) -> float | None:
+    """Refuse shares of rows to hold out that leave none to learn from; 0 holds out none."""
+    if value is not None:
+        from visterm.core.checks import check_number
+
+        check_number(value, "--valid", least=0, below=1)
+    return value
+
+
+def check_share_above_0(value: float) -> float:
+    """Refuse shares of rows to choose by that leave none to learn from, or none to choose by."""
+    from visterm.core.checks import check_number
+
+    check_number(value, "--valid", above=0, below=1)
+    return value
+
+
 Run = Annotated[Path, typer.Argument(help="A run: the folder that `visterm fit` wrote.", show_default=False)]
 Images = Annotated[Path, typer.Argument(help="A folder of images, searched to the bottom.", show_default=False)]
 ImagesOrFeatures = Annotated[
@@ -53,7 +80,10 @@ EncoderName = Annotated[
         show_default=False,
     ),
 ]
-Jobs = Annotated[int | None, typer.Option("--jobs", help="Threads [default: all cores].", show_default=False)]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", help="Threads [default: all cores].", show_default=False, callback=check_jobs),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, and nothing else, on standard output.")]
 SkippedFile = Annotated[
     Path, typer.Option("--skipped", help="Where images that are skipped are listed, one JSON object a line.")

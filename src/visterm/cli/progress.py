@@ -47,10 +47,12 @@ class Bars:
             self._say_how_far()
 
     def finish(self) -> None:
-        """End the bar, and leave one line that says what was done and how fast."""
+        """End the bar, and leave one line that says what was done and how fast; none where an error came first."""
         if self._rich is not None:
             self._rich.stop()
             self._rich = None
+        if self._done == 0:
+            return
         seconds = time.monotonic() - self._began
         rate = f", {self._done / seconds:,.0f}/s" if seconds > 0.5 and self._done > seconds else ""
         note = f"  {self._note}" if self._note else ""

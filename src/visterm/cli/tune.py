@@ -45,7 +45,10 @@ def tune(
     metric: Annotated[str, typer.Option(help="What to choose by: a name from `visterm metrics`.")] = "map",
     valid: Annotated[
         float,
-        typer.Option(help="Share of the rows held out to choose by; rows of the split 'valid' are used if there are."),
+        typer.Option(
+            help="Share of the rows held out to choose by; rows of the split 'valid' are used if there are.",
+            callback=options.check_share_above_0,
+        ),
     ] = 0.1,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the model in all trials, NAME=VALUE.")
@@ -66,19 +69,10 @@ def tune(
     Finished trials are kept in RUN.tune.jsonl: the same command goes on where it was stopped. The exit code is 3 if
     images were skipped.
     """
-    from visterm.app.parts import make_encoder
     from visterm.app.rows import not_learned, read_corpus
-    from visterm.app.tune import tune as tune_model
+    from visterm.app.tune import Tuning
 
-    encoder_params = options.settings(encoder_set or [], "--encoder-set")
-    corpus = read_corpus(
-        make_encoder(encoder, encoder_params, {}),
-        images, tags, image_column=image_column, tags_column=tags_column, separator=separator,
-    )  # fmt: skip
-    for warning in [*corpus.warnings(), *not_learned(corpus)]:
-        say(warning)
-    tuned = tune_model(
-        corpus,
+    search = Tuning(
         out=out,
         grid=read_choices(grid),
         n_random=random,
@@ -86,13 +80,18 @@ def tune(
         valid=valid,
         encoder=encoder,
         model=model,
-        encoder_params=encoder_params,
+        encoder_params=options.settings(encoder_set or [], "--encoder-set"),
         model_params=options.settings(set_ or [], "--set"),
         min_count=min_count,
         seed=seed,
         n_jobs=jobs,
-        progress=Bars(),
     )
+    corpus = read_corpus(
+        search.encoder, images, tags, image_column=image_column, tags_column=tags_column, separator=separator
+    )
+    for warning in [*corpus.warnings(), *not_learned(corpus)]:
+        say(warning)
+    tuned = search.run(corpus, progress=Bars())
     if json:
         for trial in tuned.trials:
             emit(trial.as_dict())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -82,3 +82,39 @@ class Titled:
     def finish(self) -> None:
         """Pass the end on."""
         self._progress.finish()
+
+
+class OneTask:
+    """One task from beginning to end, whatever tasks the work inside it begins; ends with how it came out.
+
+    For a fit that is judged after it: what is shown last is then the judgement, and not a note of the fit's last epoch.
+    """
+
+    def __init__(self, progress: Progress, title: str) -> None:
+        self._progress, self._title = progress, title
+        self._steps = 0
+
+    def __enter__(self) -> Self:
+        self._progress.start(self._title)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.finish()
+
+    def start(self, task: str, total: int | None = None) -> None:
+        """Begin again under the name, now that the number of steps is known."""
+        self._progress.finish()
+        self._progress.start(self._title, total)
+        self._steps = 0
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        """Pass the step on."""
+        self._steps += steps
+        self._progress.advance(steps, note)
+
+    def finish(self) -> None:
+        """Ignore the end: how it came out is not known yet."""
+
+    def came_out(self, note: str) -> None:
+        """Say how it came out; work that reported no step counts as one."""
+        self.advance(0 if self._steps else 1, note)

@@ -105,7 +105,7 @@ class Chain(NestedEncoder):
         return side_by_side([_places_of(part, photo) for part in self.parts_], self.factors_)
 
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
-        check_count(self.batch_size, "batch_size")
+        self._check_params()
         weights = self._given_weights()
         self._fit_parts(images, skip_unreadable, progress)
         batches = list(self._sample_rows(images, skip_unreadable, progress, "measure rows"))
@@ -113,6 +113,10 @@ class Chain(NestedEncoder):
         means = np.array([_lengths(part).mean() or 1.0 for part in rows])
         self.factors_ = weights / means / np.sqrt(np.square(weights).sum())
         self.dense_ = not any(sp.issparse(part) for part in rows) or _filled(rows) > DENSE_FROM
+
+    def _check_params(self) -> None:
+        check_count(self.batch_size, "batch_size")
+        self._given_weights()
 
     def _join(self, rows: list[Matrix]) -> Matrix:
         scaled: list[Any] = [part * np.float32(factor) for part, factor in zip(rows, self.factors_, strict=True)]

@@ -87,6 +87,18 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         self.fitted_ = True
         return self
 
+    def check_settings(self) -> None:
+        """Refuse settings that cannot be used, files that are not there among them, before any image is looked at.
+
+        Raises
+        ------
+        UserError
+            If a setting is out of its range.
+        StorageError
+            If a file that the encoder needs is not there or cannot be used.
+        """
+        self._check_params()
+
     def transform(self, images: Sequence[Any]) -> Matrix:
         """Encode images: exactly one row each, in order.
 
@@ -179,7 +191,10 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _encode_images(self, images: Sequence[Any], progress: Progress) -> Encoded:
-        """Give the rows of images; advance `progress` by each, it is started and finished outside."""
+        """Give the rows of images that are known; advance `progress` by each, it is started and finished outside."""
+
+    def _check_params(self) -> None:
+        """Raise `UserError` for constructor parameters that cannot be used; by default all can."""
 
     def _learns(self) -> bool:
         """Say whether there is anything to encode by only after `fit`."""

@@ -61,6 +61,12 @@ class NestedEncoder(Encoder):
         """Make unfitted encoders of what is listed; they get the seed and the threads unless it says otherwise."""
         return [_made(given, {"random_state": self.random_state, "n_jobs": self.n_jobs}) for given in self._listed()]
 
+    def check_settings(self) -> None:
+        """Refuse settings that cannot be used, of the encoders inside too."""
+        super().check_settings()
+        for part in self._make_parts():
+            part.check_settings()
+
     def _fit_parts(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         parts = self._make_parts()
         for part in parts:

@@ -108,7 +108,13 @@ class NetworkEncoder(Encoder):
     def _keep(self, path: str) -> None:
         """Keep what shapes rows and stands beside the network's file, if anything, in attributes ending in ``_``."""
 
+    def _check_params(self) -> None:
+        """Open the network: what it cannot be, or cannot take, is then known."""
+        check_views(self.views)
+        self._open()
+
     def _fit_sample(self, sample: Iterator[Pixels], rng: np.random.Generator, progress: Progress) -> None:
+        self._check_params()
         path = self._file()
         if not (self.root or self.centre):
             sample = islice(sample, 1)  # there is nothing to learn but the width

@@ -262,11 +262,13 @@ class RankingAnnotator(Annotator):
                         self._refuse_non_finite()
                     found = None if measure is None else measure()
                     self.history_.append(_entry(epoch, sums, found, start))
-                    monitor.advance(1, f"loss {sums.loss:.3f}" if found is None else f"MAP {found:.3f}")
-                    if found is not None:
-                        best.offer(found, *means)
-                        if best.exhausted:
-                            break
+                    if found is None:
+                        monitor.advance(1, f"loss {sums.loss:.3f}")
+                        continue
+                    best.offer(found, *means)
+                    monitor.advance(1, f"MAP {found:.3f}, best {best.value:.3f} after {best.epoch}")
+                    if best.exhausted:
+                        break
         finally:
             monitor.finish()
         self.n_epochs_ = best.epoch or epochs

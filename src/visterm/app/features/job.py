@@ -176,6 +176,7 @@ def _wanted(
         wanted = make_encoder(encoder, params, {"random_state": seed, "n_jobs": n_jobs})
     else:
         return None
+    wanted.check_settings()
     if wanted.reads != "pixels":
         raise UserError(
             f"The encoder '{ENCODERS.name_of(wanted)}' opens no images, so there is nothing to encode. "
