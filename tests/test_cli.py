@@ -113,6 +113,14 @@ def test_evaluate_measures_sibling_precision_by_an_is_a_file(run, library, tmp_p
     metrics = ("--metric", "p@5", "--metric", "psib@5")
     [values] = lines(visterm(*options, *metrics, "--isa", tmp_path / "isa.csv", cwd=tmp_path))
     assert values["p@5"] < values["psib@5"] <= 1
+    n_tags = len(json.loads((run / "vocabulary.json").read_text())["tags"])
+    assert f"4 of {n_tags} tags have siblings." in done.stderr
+    without = visterm(*options, "--metric", "p@5", "--isa", tmp_path / "isa.csv", cwd=tmp_path)
+    assert list(lines(without)[0]) == ["p@5"]
+    assert "--isa changes none of p@5" in without.stderr
+    both = visterm(*options, "--queries", "tags", "--isa", tmp_path / "isa.csv", cwd=tmp_path)
+    assert both.returncode == 2
+    assert "--isa and --queries do not go together" in both.stderr
 
 
 def test_neighbours_and_info_speak_json(run, catalogue):

@@ -29,6 +29,9 @@ from visterm.metrics.significance import Interval
 
 DEFAULT_METRICS = ("map", "p@1", "p@5", "r@5", "f1@5", "tag_p@5", "tag_r@5", "tag_f1@5", "n_plus@5", "word_map", "auc")
 
+SIBLING_METRIC = "psib@5"
+"""Measured beside the others, if none are named, where it is known which tags are siblings."""
+
 NO_MEANS = ("tag_f1", "n_plus")
 """Metrics of all tags together, which no image and no tag has a value of."""
 
@@ -45,6 +48,8 @@ class Evaluation(NamedTuple):
         Images named as images that the run learned from; 0 where images are known by number, as all are then.
     skipped : list of Skipped
         The images that could not be read.
+    with_siblings : int or None
+        As `AnnotationEvaluation` has it.
     """
 
     values: dict[str, float]
@@ -52,6 +57,7 @@ class Evaluation(NamedTuple):
     unknown: int
     learned: int
     skipped: list[Skipped]
+    with_siblings: int | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,8 @@ class AnnotationEvaluation:
         Images that could not be read.
     rankers : list of Ranker
         For each tagger, to look at single images.
+    with_siblings : int or None
+        Tags that are ranked and have siblings among these; None where no relations were given.
     """
 
     corpus: Corpus
@@ -90,6 +98,7 @@ class AnnotationEvaluation:
     learned: list[int]
     skipped: list[Skipped]
     rankers: list[Ranker]
+    with_siblings: int | None = None
 
     def mean(self, metric: str, tagger: int = 0) -> float:
         """Give the value of a metric for a tagger."""
@@ -158,7 +167,7 @@ def evaluate_tagger(
     """
     found = evaluate_taggers([tagger], corpus, metrics, isa=isa, progress=progress)
     values = {name: found.mean(name) for name in metrics}
-    return Evaluation(values, found.given, found.unknown, found.learned[0], found.skipped)
+    return Evaluation(values, found.given, found.unknown, found.learned[0], found.skipped, found.with_siblings)
 
 
 def evaluate_taggers(
@@ -217,6 +226,7 @@ def evaluate_taggers(
         learned=[_n_learned(tagger, corpus) for tagger in taggers],
         skipped=skipped,
         rankers=rankers,
+        with_siblings=None if siblings is None else int((np.diff(siblings.indptr) > 1).sum()),
     )  # fmt: skip
 
 

@@ -74,16 +74,17 @@ def evaluate(
 
     Of images known by number, the tags that the run learned from are left out of the rankings.
     """
-    from visterm.app.evaluate import DEFAULT_METRICS, evaluate_tagger
+    from visterm.app.evaluate import evaluate_tagger
     from visterm.app.rows import read_corpus
     from visterm.app.tagger import Tagger
     from visterm.core.jsonlines import write_skipped
     from visterm.core.wording import count_of
     from visterm.metrics import check_metrics
 
-    metrics = metric or list(DEFAULT_METRICS)
-    check_metrics(metrics, siblings=isa is not None)
-    _check_query_options(queries, against, metric)
+    if metric:
+        check_metrics(metric, siblings=isa is not None)
+    metrics = _metrics(metric, isa)
+    _check_query_options(queries, against, metric, isa)
     tagger = Tagger.load(run, n_jobs=jobs)
     corpus = read_corpus(
         tagger.encoder, images, tags, image_column=image_column, tags_column=tags_column, separator=separator
@@ -101,6 +102,8 @@ def evaluate(
     result = evaluate_tagger(tagger, corpus, metrics, isa=isa, progress=Bars())
     if result.unknown:
         say(f"{result.unknown:,} of {result.given:,} given tags are not in the run's vocabulary and are not counted.")
+    if result.with_siblings is not None:
+        say(f"{result.with_siblings:,} of {count_of(len(tagger.vocabulary), 'tag')} have siblings.")
     if result.learned:
         say(
             f"{result.learned:,} of {count_of(len(corpus), 'image')} have names of images that the run learned from: "
@@ -116,9 +119,25 @@ def evaluate(
     raise typer.Exit(exit_code(result.skipped, skipped))
 
 
-def _check_query_options(queries: str | None, against: list[Path] | None, metric: list[str] | None) -> None:
+def _metrics(named: list[str] | None, isa: Path | None) -> list[str]:
+    """Give the metrics that are named, or all usual ones, with that of siblings where it is known which tags are."""
+    from visterm.app.evaluate import DEFAULT_METRICS, SIBLING_METRIC
+    from visterm.metrics import check_metrics
+
+    if not named:
+        return [*DEFAULT_METRICS, *([SIBLING_METRIC] if isa is not None else [])]
+    if isa is not None and "psib" not in {found.name for found, _ in check_metrics(named, siblings=True).values()}:
+        say(f"--isa changes none of {', '.join(named)}: siblings count for psib@k only. Add --metric {SIBLING_METRIC}.")
+    return named
+
+
+def _check_query_options(
+    queries: str | None, against: list[Path] | None, metric: list[str] | None, isa: Path | None
+) -> None:
     if queries is not None and metric:
         raise UserError("--metric and --queries do not go together: queries are measured by AvgP, BEP and P10.")
+    if isa is not None and queries is not None:
+        raise UserError("--isa and --queries do not go together: siblings count for psib@k, which measures tags.")
     if queries is None and against:
         raise UserError("--against compares runs on queries. Say which: --queries tags, or --queries FILE.")
 
