@@ -110,8 +110,8 @@ def test_evaluate_measures_sibling_precision_by_an_is_a_file(run, library, tmp_p
     assert "--isa FILE" in refused.stderr
     tags = [item["tag"] for item in lines(visterm("neighbours", run, "tree", "-k", 3, "--json"))]
     (tmp_path / "isa.csv").write_text("".join(f"{tag},plant\n" for tag in ["tree", *tags]), encoding="utf-8")
-    metrics = ("--metric", "p@5", "--metric", "psib@5")
-    [values] = lines(visterm(*options, *metrics, "--isa", tmp_path / "isa.csv", cwd=tmp_path))
+    done = visterm(*options, "--isa", tmp_path / "isa.csv", cwd=tmp_path)
+    [values] = lines(done)
     assert values["p@5"] < values["psib@5"] <= 1
     n_tags = len(json.loads((run / "vocabulary.json").read_text())["tags"])
     assert f"4 of {n_tags} tags have siblings." in done.stderr
