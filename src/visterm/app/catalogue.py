@@ -8,12 +8,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from visterm.app.features.kind import is_features
 from visterm.app.parts import check_combination
 from visterm.app.rows import Photos, as_corpus, as_images, source_of_rows
 from visterm.app.tagger import CHUNK, Tagger
-from visterm.core.checks import check_k
+from visterm.core.checks import check_k, check_number
 from visterm.core.combining import log_probabilities, part_signs
 from visterm.core.errors import DataError, UserError
 from visterm.core.jsonlines import read_skipped, write_skipped
@@ -24,19 +25,31 @@ from visterm.core.types import Hit, Matrix, Ranking, Skipped
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.kernels.topk import top_k
+from visterm.metrics.cutoff import expected_f1_cutoff
+from visterm.models.calibration import Calibration
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.records import Record, read_records
 
 RUN = "run"
 SKIPPED = "skipped.jsonl"
+CONFIDENCE = "confidence"
 CHANGED = "changed since its features were made"
 
 
 class Found(NamedTuple):
-    """The images that a search found, best first, and the words that are no tag."""
+    """The images that a search found, best first, and the words that are no tag.
+
+    Attributes
+    ----------
+    hits : list of Hit
+    unknown : list of str
+    n_likely : int or None
+        Images of the catalogue above the cut-off, shown or not; None where none was asked for.
+    """
 
     hits: list[Hit]
     unknown: list[str]
+    n_likely: int | None = None
 
 
 class Catalogue:
@@ -134,8 +147,16 @@ class Catalogue:
             progress.finish()
         return self
 
-    def search(self, words: str | Sequence[str], k: int = 10, *, combine: str = "sum") -> Found:
-        """Find photos by tags: the images with the largest Σ weight(word) · score(word).
+    def search(
+        self,
+        words: str | Sequence[str],
+        k: int = 10,
+        *,
+        combine: str | None = None,
+        cutoff: bool = False,
+        min_confidence: float | None = None,
+    ) -> Found:
+        """Find photos by tags: those with the largest Σ weight(word) · score(word), or most likely to be meant.
 
         Weights are those of `Tagger.query_weights`: by inverse document frequency; a word with ``-`` subtracts.
 
@@ -145,26 +166,75 @@ class Catalogue:
             As typed (``snow tree -people "polar bear"``), or one tag an entry.
         k : int
             How many images; 0 means all.
-        combine : {"sum", "product"}
+        combine : {"sum", "product", "confidence"}, optional
+            None: "confidence" where a word has a ``-`` or a cut-off is asked for and the run has a calibration, else
+            "sum", as the PAMIR paper ranks. "confidence": by `Calibration.log_confidences`, where a word with ``-``
+            counts by how likely it is there; in a sum the images with the least of it come first, whatever else they
+            show.
             "product", of models whose scores are probabilities: the images with the largest
             ``Σ weight(word) · log P(word | image)``, and for a word with ``-`` the log of ``1 - P``. An image has to
             have a little of each word; one word alone cannot bring it up.
+        cutoff : bool
+            Leave out the images below the rank at which F1 is expected to be largest (`expected_f1_cutoff`).
+        min_confidence : float, optional
+            Leave out the images that are less likely to be meant; from 0 to below 1.
 
         Raises
         ------
         UnknownNameError
             If no word is a tag of the run.
         UserError
-            If the model's scores are no probabilities, but their product is asked for.
+            If the model's scores are no probabilities, but their product is asked for; or the run has no calibration,
+            but confidences are needed.
         """
-        check_combination(combine, self.tagger.model)
+        if min_confidence is not None:
+            check_number(min_confidence, "min_confidence", least=0, below=1)
+        limited = cutoff or min_confidence is not None
+        calibration = self._calibration(combine, limited)
         query = self.tagger.query_weights(words)
-        if combine == "product":
-            ids, scores = self._search_product(query.weights, k)
+        if combine is None:
+            uncertain = limited or bool((query.weights.data < 0).any())
+            combine = CONFIDENCE if uncertain and calibration is not None else "sum"
+        n_likely = None
+        if combine == CONFIDENCE and calibration is not None:
+            logs = self._log_confidences(calibration, query.weights)
+            found, n_likely = _likeliest(logs, k, cutoff, min_confidence)
         else:
-            ids, scores = self._stored.search(self.tagger.model.query_rows(query.weights), k)
-        hits = [Hit(self.records[i].name, float(s)) for i, s in zip(ids[0], scores[0], strict=True)]
-        return Found(hits, query.unknown)
+            check_combination(combine, self.tagger.model)
+            model_rows = self.tagger.model.query_rows
+            found = (
+                self._search_product(query.weights, k)
+                if combine == "product"
+                else self._stored.search(model_rows(query.weights), k)
+            )
+        ids, scores = found.ids[0], found.scores[0]
+        chances: list[float | None] = [None] * len(ids)
+        if calibration is not None:
+            chances = np.exp(self._log_confidences(calibration, query.weights, ids)).tolist()
+        hits = [Hit(self.records[i].name, float(s), p) for i, s, p in zip(ids, scores, chances, strict=True)]
+        return Found(hits, query.unknown, n_likely if limited else None)
+
+    def _log_confidences(
+        self, calibration: Calibration, weights: sp.csr_array, places: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float64]:
+        """Give the logs of the confidences of images (None: of all) for one query."""
+        rows = sp.eye_array(weights.shape[1], format="csr", dtype=np.float32)[weights.indices]
+        scores = self._stored.products(self.tagger.model.query_rows(rows), places)
+        return calibration.log_confidences(scores, weights.indices, weights.data)
+
+    def _calibration(self, combine: str | None, limited: bool) -> Calibration | None:
+        """Give the calibration of the run, and refuse a search that needs one where there is none."""
+        if limited and combine not in (None, CONFIDENCE):
+            raise UserError(
+                f"A cut-off is for images ranked by confidence, and combine is {combine!r}. Leave one of the two out."
+            )
+        if self.tagger.calibration is None and (limited or combine == CONFIDENCE):
+            raise UserError(
+                "This catalogue's run has no calibration, so nothing is known of how likely an image is what the "
+                "search is for. Fit the run anew (visterm fit, of 100 or more images with tags, without "
+                "--no-calibration), and index again."
+            )
+        return self.tagger.calibration
 
     def _search_product(self, weights: sp.csr_array, k: int) -> Ranking:
         """Find the images with the largest product of probabilities, from those of each word alone."""
@@ -232,6 +302,17 @@ class Catalogue:
             return
         U: Matrix = self.tagger.model.image_rows(X if len(rows) == len(kept) else X[rows])
         self._stored.add(records, U)
+
+
+def _likeliest(logs: NDArray[np.float64], k: int, cutoff: bool, min_confidence: float | None) -> tuple[Ranking, int]:
+    """Rank images by the logs of their confidences, and say how many of all are above the cut-off."""
+    ids, scores = top_k(np.ascontiguousarray(logs[None, :], np.float32), len(logs))
+    P = np.exp(logs[ids[0]])
+    n_likely = expected_f1_cutoff(P) if cutoff else len(P)
+    if min_confidence is not None:
+        n_likely = min(n_likely, int(np.count_nonzero(min_confidence <= P)))
+    shown = min(check_k(k, len(P)), n_likely)
+    return Ranking(ids[:, :shown], scores[:, :shown]), n_likely
 
 
 def _refuse_if_all_gone(photos: Sequence[Any]) -> None:

@@ -94,7 +94,7 @@ def run_demo(
     corpus = Corpus.read(library.images, library.tags_file)
     tagger = Tagger(seed=seed, n_jobs=n_jobs)
     rows = training_rows(tagger.encoder, corpus, min_count=MIN_COUNT, progress=progress)
-    tagger.learn(rows, progress=progress)
+    tagger.learn(rows, calibrate=True, progress=progress)
     tagger.save(folder / "run")
     taggers = {MODELS.name_of(tagger.model): tagger}
     for name in BASELINES:

@@ -76,6 +76,14 @@ def fit(
     With a split column the rows of the split "train" are learned from; the exit code is 3 if images were skipped.
     """
     from visterm.app.rows import not_learned, read_corpus
+    calibration: Annotated[
+        bool,
+        typer.Option(
+            "--calibration/--no-calibration",
+            help="Learn from held-out images how likely a score makes a tag; takes one more fit where a model holds "
+            "none out.",
+        ),
+    ] = True,
     from visterm.app.tagger import Tagger
     from visterm.core.persist import check_target
 
@@ -111,7 +119,7 @@ def fit(
     for line in not_learned(corpus):
         say(line)
     if queries is None:
-        tagger.fit(corpus, valid=valid, idf=idf, progress=Bars())
+        tagger.fit(corpus, valid=valid, idf=idf, calibrate=calibration, progress=Bars())
     else:
         tagger.fit_queries(corpus, lines, tags if of_tags else None, valid=valid, idf=idf, progress=Bars())
     tagger.save(out)

@@ -9,9 +9,11 @@ import typer
 
 from visterm.cli import options
 from visterm.cli.output import emit, say, show
+from visterm.core.wording import count_of
 
 EXAMPLES = (
     "Examples:  visterm search catalogue 'snow tree'   ·   visterm search catalogue 'beach -people' -k 20 --json   ·   "
+    "visterm search catalogue 'snow tree' -k 0 --cutoff   ·   "
     "visterm search catalogue '\"polar bear\" snow'   ·   visterm search catalogue -k 5 -- '-people sea'"
 )
 
@@ -23,23 +25,36 @@ def search(
     words: Annotated[str, typer.Argument(help="Tags to find; -word for what should not be there.", show_default=False)],
     k: Annotated[int, typer.Option("-k", min=0, help="Images to show; 0 for all.")] = 10,
     combine: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--combine",
-            help="How words are put together: the sum of their scores, or the product of their probabilities "
-            "(models cmrm, mbrm, cmtt, plsa).",
+            help="How words are put together: sum of their scores, product of their probabilities (models cmrm, mbrm, "
+            "cmtt, plsa), or confidence that an image is meant [default: sum; confidence with -word or a cut-off].",
+            show_default=False,
         ),
-    ] = "sum",
+    ] = None,
+    cutoff: Annotated[
+        bool, typer.Option("--cutoff", help="Show no images below the rank at which few more are likely to be meant.")
+    ] = False,
+    min_confidence: Annotated[
+        float | None,
+        typer.Option(
+            "--min-confidence", help="Show no images that are less likely to be meant, 0 to 1.", show_default=False
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Find photos by words, best first."""
     from visterm.app.catalogue import Catalogue
 
-    found = Catalogue.load(catalogue).search(words, k, combine=combine)
+    found = Catalogue.load(catalogue).search(words, k, combine=combine, cutoff=cutoff, min_confidence=min_confidence)
     if found.unknown:
         say(f"Not in the vocabulary, left out of the search: {', '.join(found.unknown)}")
     for hit in found.hits:
         if json:
             emit(hit.as_dict())
         else:
-            show(f"{hit.score:8.3f}  {hit.image}")
+            show(f"{hit.score:8.3f}  {hit.image}" if found.n_likely is None else f"{hit.confidence:6.1%}  {hit.image}")
+    if found.n_likely is not None:
+        more = " (-k 0 shows all)" if len(found.hits) < found.n_likely else ""
+        say(f"Above the cut-off: {count_of(found.n_likely, 'image')}{more}")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from visterm.core.errors import CorruptFileError, StorageError
@@ -140,6 +141,17 @@ def save_csr(path: Path, matrix: sp.csr_array) -> None:
 def load_csr(path: Path) -> sp.csr_array:
     """Read what `save_csr` wrote."""
     return csr_of_parts("matrix", load_file(path))
+
+
+def save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+    """Write named arrays as safetensors."""
+    save_file(arrays, path)
+
+
+def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Read what `save_arrays` wrote."""
+    arrays: dict[str, NDArray[Any]] = load_file(path)
+    return arrays
 
 
 def file_hash(path: str | os.PathLike[str]) -> str:

@@ -42,14 +42,24 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One image found by a search, with its score (higher is better)."""
+    """One image found by a search, with its score (higher is better).
+
+    Attributes
+    ----------
+    image : str
+    score : float
+    confidence : float or None
+        The chance that it is what the search is for; None where the run has no calibration.
+    """
 
     image: str
     score: float
+    confidence: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the hit as it stands in JSON."""
-        return {"image": self.image, "score": self.score}
+        """Give the hit as it stands in JSON; without a confidence where there is none."""
+        known = {} if self.confidence is None else {"confidence": self.confidence}
+        return {"image": self.image, "score": self.score} | known
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from visterm.core.progress import Progress
+from visterm.models.held_out import HeldOutFit
 
 
 @runtime_checkable
@@ -47,3 +48,11 @@ class GivesProbabilities(Protocol):
     """Its scores are P(tag | image), so that a search may multiply those of its words; True says so."""
 
     probabilities: ClassVar[bool]
+
+
+@runtime_checkable
+class HoldsOut(Protocol):
+    """Holds images out of a first fit to choose when to stop, and says how that fit scored them."""
+
+    def take_held_out(self) -> HeldOutFit | None:
+        """Give what the last `fit` knows of them, once; None where it held out none."""

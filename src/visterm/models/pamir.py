@@ -19,6 +19,7 @@ from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
 from visterm.metrics.queries import rank_queries
 from visterm.models.base import BLOCK_BYTES
 from visterm.models.feature_steps import Floats
+from visterm.models.held_out import HeldOutFit
 from visterm.models.intercepts import keep_means, set_intercepts
 from visterm.models.kernel_rows import KEPT_KERNELS, KernelAnnotator
 from visterm.models.kernel_triplets import KernelTripletTraining
@@ -255,10 +256,14 @@ class Pamir(KernelAnnotator, LinearRanker):
 
             self._train(self._start(K, own.shape[1], rng), begin, self._average_precision(judged), epochs, monitor)
 
+        def keep(trained: Images, held: Images) -> HeldOutFit:
+            set_intercepts(self.tag_rows_, K[trained], own[trained])
+            return HeldOutFit(held, super(Pamir, self)._image_rows(K[held]), self.tag_rows_)
+
         if judged is None:
-            self._train_twice(X.shape[0], rng, lambda held: JudgedImages(K[held], asked.among(held)), train)
+            self._train_twice(X.shape[0], rng, lambda held: JudgedImages(K[held], asked.among(held)), train, keep)
         else:
-            self.n_held_out_ = 0
+            self.n_held_out_, self._held_out = 0, None
             train(None, judged, self.epochs)
         set_intercepts(self.tag_rows_, K, own)
         if self.kernel in KEPT_KERNELS:

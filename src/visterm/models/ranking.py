@@ -21,6 +21,7 @@ from visterm.kernels.vectors import mix_rows
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Annotator
 from visterm.models.feature_steps import Floats
+from visterm.models.held_out import HeldOutFit
 from visterm.models.new_tags import learn_new_tags
 from visterm.models.pair_training import EpochSums
 from visterm.models.recipe import rate_factor
@@ -76,6 +77,8 @@ class RankingAnnotator(Annotator):
     n_epochs_: int
     n_held_out_: int
     history_: list[dict[str, Any]]
+
+    _held_out: HeldOutFit | None = None
 
     # -- what callers use beside the contract of every model ----------------------------------------------------------
 
@@ -158,6 +161,15 @@ class RankingAnnotator(Annotator):
         self.n_tags_ += len(rows)
         return self
 
+    def take_held_out(self) -> HeldOutFit | None:
+        """Give how the last `fit` scored the images that it held out, before it learned from all; and forget it.
+
+        None where it held out none, or was asked before.
+        """
+        taken = self._held_out
+        self._held_out = None
+        return taken
+
     # -- what a kind of scorer writes ---------------------------------------------------------------------------------
 
     @abstractmethod
@@ -208,10 +220,13 @@ class RankingAnnotator(Annotator):
 
             self._train(self._start(X, own.shape[1], rng), begin, self._measure(judged), epochs, monitor)
 
+        def keep(_: Images, held: Images) -> HeldOutFit:
+            return HeldOutFit(held, self._image_rows(X[held]), self.tag_rows_)
+
         if valid is None:
-            self._train_twice(X.shape[0], rng, lambda held: (X[held], Y[held]), train)
+            self._train_twice(X.shape[0], rng, lambda held: (X[held], Y[held]), train, keep)
         else:
-            self.n_held_out_ = 0
+            self.n_held_out_, self._held_out = 0, None
             train(None, valid, self.epochs)
 
     def _train_twice(
@@ -220,6 +235,7 @@ class RankingAnnotator(Annotator):
         rng: np.random.Generator,
         judge: Callable[[Images], Judged],
         train: Callable[[Images | None, Judged | None, int], None],
+        keep: Callable[[Images, Images], HeldOutFit],
     ) -> None:
         """Train on some images and stop by those held out, then on all for as many epochs as were best.
 
@@ -232,13 +248,17 @@ class RankingAnnotator(Annotator):
             Makes of the images held out what `train` stops by.
         train : callable
             Takes the images to learn from (None: all), what to stop by (None: nothing) and how many epochs at most.
+        keep : callable
+            Gives, of the images learned from and those held out, how the first training scores the latter.
         """
+        self._held_out = None
         trained, held = hold_out(n_images, self.valid_share, rng)
         self.n_held_out_ = held.size
         if held.size == 0:
             train(None, None, self.epochs)
             return
         train(trained, judge(held), self.epochs)
+        self._held_out = keep(trained, held)
         history = self.history_
         train(None, None, self.n_epochs_)
         self.history_ = history

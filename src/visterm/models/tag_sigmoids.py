@@ -55,8 +55,19 @@ class Sigmoids(NamedTuple):
         return cls(np.ones(n_tags), np.zeros(n_tags))
 
 
-class _Cases(NamedTuple):
-    """Entries of images and tags that count one by one, and the weight of all others, which have no vote and no tag."""
+class Cases(NamedTuple):
+    """Entries of images and tags that count one by one, and the weight of all others, which have no vote and no tag.
+
+    Attributes
+    ----------
+    votes : ndarray of float64, shape (n_cases,)
+    signs : ndarray of float64, shape (n_cases,)
+        1 where the image has the tag, -1 where it has not.
+    weights : ndarray of float64, shape (n_cases,)
+    tags : ndarray of int64, shape (n_cases,)
+    rest : ndarray of float64, shape (n_tags,)
+        What the others of each tag weigh together.
+    """
 
     votes: Doubles
     signs: Doubles
@@ -80,12 +91,12 @@ def fit_sigmoids(votes: sp.csr_array, tags: sp.csr_array, costs: Costs, prior: f
     """
     cases = _cases(votes, tags, costs)
     together = cases._replace(tags=np.zeros_like(cases.tags), rest=cases.rest.sum(keepdims=True))
-    common = _newton(together, np.zeros((1, 2)), LOOSE_PRIOR)
-    curves = _newton(cases, np.repeat(common, votes.shape[1], axis=0), prior)
+    common = likeliest_curves(together, np.zeros((1, 2)), LOOSE_PRIOR)
+    curves = likeliest_curves(cases, np.repeat(common, votes.shape[1], axis=0), prior)
     return Sigmoids(np.ascontiguousarray(curves[:, 0]), np.ascontiguousarray(curves[:, 1]))
 
 
-def _cases(votes: sp.csr_array, tags: sp.csr_array, costs: Costs) -> _Cases:
+def _cases(votes: sp.csr_array, tags: sp.csr_array, costs: Costs) -> Cases:
     n, n_tags = votes.shape
     found, has = votes.tocoo(), tags.tocoo()
     keys = np.concatenate([c.coords[0].astype(np.int64) * n_tags + c.coords[1] for c in (found, has)])
@@ -95,11 +106,19 @@ def _cases(votes: sp.csr_array, tags: sp.csr_array, costs: Costs) -> _Cases:
     of_tag = places % n_tags
     rest = costs.absent * (n - np.bincount(of_tag, minlength=n_tags))
     weights = np.where(given, costs.given, costs.absent)
-    return _Cases(values, np.where(given, 1.0, -1.0), weights, of_tag, rest)
+    return Cases(values, np.where(given, 1.0, -1.0), weights, of_tag, rest)
 
 
-def _newton(cases: _Cases, centre: Doubles, prior: float) -> Doubles:
-    """Give the curves (scale, offset) of smallest loss plus ``prior / 2`` times the square of the way to `centre`."""
+def likeliest_curves(cases: Cases, centre: Doubles, prior: float) -> Doubles:
+    """Give the curves (scale, offset) of smallest loss plus ``prior / 2`` times the square of the way to `centre`.
+
+    Parameters
+    ----------
+    cases : Cases
+    centre : ndarray of float64, shape (n_tags, 2)
+    prior : float
+        Above 0.
+    """
     curves = centre.copy()
     losses = _losses(cases, curves, centre, prior)
     for _ in range(MAX_STEPS):
@@ -121,7 +140,7 @@ def _newton(cases: _Cases, centre: Doubles, prior: float) -> Doubles:
     return curves
 
 
-def _losses(cases: _Cases, curves: Doubles, centre: Doubles, prior: float) -> Doubles:
+def _losses(cases: Cases, curves: Doubles, centre: Doubles, prior: float) -> Doubles:
     scale, offset = curves[cases.tags].T
     margins = cases.signs * (scale * cases.votes + offset)
     each = np.bincount(cases.tags, cases.weights * np.logaddexp(0, -margins), minlength=len(curves))
@@ -130,7 +149,7 @@ def _losses(cases: _Cases, curves: Doubles, centre: Doubles, prior: float) -> Do
     return total
 
 
-def _step(cases: _Cases, curves: Doubles, centre: Doubles, prior: float) -> Doubles:
+def _step(cases: Cases, curves: Doubles, centre: Doubles, prior: float) -> Doubles:
     scale, offset = curves[cases.tags].T
     chances = _logistic(scale * cases.votes + offset)
     errors = cases.weights * (chances - (cases.signs > 0))

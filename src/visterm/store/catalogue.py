@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from visterm.core.errors import CorruptFileError, EncoderMismatchError, ShapeError
 from visterm.core.persist import new_folder, open_folder, read_json, write_json
@@ -85,6 +87,33 @@ class StoredCatalogue:
     def search(self, q: Any, k: int = 10) -> Ranking:
         """Find the images with the largest dot products: ids are places in `records`, as `Store.search` says."""
         return self._store.search(q, k)
+
+    def products(self, q: Any, places: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+        """Give the dot products of images with query rows, in the order of `records`, unsorted.
+
+        Parameters
+        ----------
+        q : array or CSR of float32, shape (n_queries, width)
+        places : ndarray of int64, optional
+            Of some images; None: of all.
+
+        Returns
+        -------
+        ndarray of float32, shape (n_images, n_queries)
+        """
+        Q = as_rows(q, "q")
+        columns = Q.toarray().T if isinstance(Q, sp.csr_array) else Q.T
+        found = np.empty((len(self) if places is None else len(places), Q.shape[0]), np.float32)
+        first = 0
+        for part in self._parts:
+            last = first + part.shape[0]
+            if places is None:
+                found[first:last] = part @ columns
+            else:
+                inside = (places >= first) & (places < last)
+                found[inside] = part[places[inside] - first] @ columns
+            first = last
+        return found
 
     def check_origin(self, fingerprint: str) -> None:
         """Refuse queries and rows of anything but what made the rows that are here.

@@ -1,0 +1,290 @@
+"""Confidences of scores: sigmoids, searches by several words, cut-offs, and where the held-out scores come from."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from PIL import Image
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from typer.testing import CliRunner
+
+from reference.calibration import confidence, expected_f1
+from visterm.app.calibrating import calibrate
+from visterm.app.catalogue import Catalogue
+from visterm.app.rows import TrainingRows
+from visterm.app.tagger import CALIBRATION, Tagger
+from visterm.cli.commands import app
+from visterm.core.errors import UserError
+from visterm.core.tables import MODELS
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.planted import plant_corpus
+from visterm.metrics.cutoff import expected_f1_cutoff
+from visterm.models import fit_calibration as fitting
+from visterm.models.calibration import Calibration
+from visterm.models.fit_calibration import fit_calibration
+from visterm.models.held_out import HeldOutFit
+
+THREE = Calibration(np.array([2.0, 0.5, 1.0]), np.array([-1.0, 0.0, 1.0]), 0.4, 100)
+
+
+def drawn(n=3000, slopes=(2.0, 0.5, 4.0), offsets=(-3.0, -1.0, -2.0), seed=0):
+    """Draw scores, and tags as often as the sigmoids of the scores say."""
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(0.5, 1.0, (n, len(slopes))).astype(np.float32)
+    return scores, sp.csr_array(rng.random(scores.shape) < expit(scores * slopes + offsets), dtype=np.float32)
+
+
+def test_a_confidence_is_the_sigmoid_of_the_score():
+    np.testing.assert_allclose(THREE.confidences([[0.5, 0.0, -1.0]]), [[0.5, 0.5, 0.5]])
+    np.testing.assert_allclose(THREE.confidences([np.log(3)], [2]), [3 * np.e / (1 + 3 * np.e)])
+
+
+@pytest.mark.parametrize(("tags", "signs"), [([0], [1]), ([0, 1], [0.8, 0.6]), ([2, 0, 1], [1, -1, 1]), ([1], [-1])])
+def test_a_search_is_as_likely_as_its_words_together_and_none_that_is_unwanted(tags, signs):
+    scores = np.random.default_rng(1).normal(size=(4, len(tags)))
+    expected = [confidence(THREE, row, tags, signs) for row in scores]
+    np.testing.assert_allclose(np.exp(THREE.log_confidences(scores, tags, signs)), expected)
+
+
+def test_where_each_tag_has_many_images_its_curve_is_that_of_logistic_regression():
+    scores, Y = drawn()
+    found = fit_calibration(scores, Y, Y, prior=1e-6)
+    for tag in range(3):
+        alone = LogisticRegression(C=np.inf).fit(scores[:, [tag]], Y.toarray()[:, tag])
+        np.testing.assert_allclose(found.slope[tag], alone.coef_[0, 0], rtol=0.01)
+        np.testing.assert_allclose(found.offset[tag], alone.intercept_[0], atol=0.03)
+
+
+def test_a_tag_of_few_images_holds_to_the_curve_that_all_share_and_the_rarer_needs_a_higher_score():
+    scores, Y = drawn(400, slopes=(2.0, 2.0, 6.0), offsets=(-1.0, -3.0, -9.0))
+    firm, loose = (fit_calibration(scores, Y, Y, prior=prior) for prior in (1e9, 1e-6))
+    np.testing.assert_allclose(firm.slope, firm.slope[0])
+    assert firm.offset[0] > firm.offset[1] > firm.offset[2]
+    usual = fit_calibration(scores, Y, Y)
+    assert abs(usual.slope[2] - firm.slope[2]) < abs(loose.slope[2] - firm.slope[2])
+
+
+def test_confidences_do_not_depend_on_the_scale_of_the_scores():
+    scores, Y = drawn(500)
+    plain, large = fit_calibration(scores, Y, Y), fit_calibration(1000 * scores + 7, Y, Y)
+    np.testing.assert_allclose(large.confidences(1000 * scores + 7), plain.confidences(scores), atol=2e-3)
+
+
+def test_a_tag_whose_scores_speak_against_it_keeps_the_common_curve():
+    scores, Y = drawn(600, slopes=(3.0, 3.0, -3.0), offsets=(-2.0, -2.0, -2.0))
+    assert (fit_calibration(scores, Y, Y).slope > 0).all()
+    wrong = fit_calibration(-scores[:, :2], Y[:, :2], Y[:, :2])
+    np.testing.assert_allclose(wrong.slope, 0, atol=1e-3)
+
+
+def test_a_sample_of_the_tags_that_images_lack_weighs_as_much_as_all_of_them(monkeypatch):
+    scores, Y = drawn(4000)
+    whole = fit_calibration(scores, Y, Y).confidences(scores)
+    monkeypatch.setattr(fitting, "MAX_CASES", 6000)
+    np.testing.assert_allclose(fit_calibration(scores, Y, Y).confidences(scores).mean(0), whole.mean(0), rtol=0.05)
+
+
+@pytest.mark.parametrize(("copied", "low", "high"), [(True, 0.9, 1.0), (False, 0.0, 0.15)])
+def test_words_that_bring_each_other_are_told_from_those_that_do_not(copied, low, high):
+    rng = np.random.default_rng(3)
+    scores = rng.normal(size=(1500, 2)).astype(np.float32)
+    own = rng.random(scores.shape) < expit(2.0 * scores - 1.0)
+    if copied:
+        scores[:, 1], own[:, 1] = scores[:, 0], own[:, 0]
+    Y = sp.csr_array(own, dtype=np.float32)
+    assert low <= fit_calibration(scores, Y, Y).together <= high
+
+
+def test_of_few_images_nothing_is_known():
+    scores, Y = drawn(19, offsets=(9.0, 9.0, -9.0))
+    assert fit_calibration(scores, Y, Y) is None
+
+
+def test_the_cut_is_where_f1_is_expected_to_be_largest():
+    assert expected_f1_cutoff([0.9, 0.8, 0.1]) == 2  # 2 · 1.7 / (2 + 1.8) = 0.89, 0.64 at 1 and 0.75 at 3
+    assert expected_f1_cutoff([0.0, 0.0]) == 0
+    assert expected_f1_cutoff([]) == 0
+    chances = [0.95, 0.9, 0.8, 0.45, 0.2, 0.1, 0.05]
+    exact = [expected_f1(chances, k) for k in range(1, len(chances) + 1)]
+    assert expected_f1_cutoff(chances) == 1 + int(np.argmax(exact))
+
+
+def rows_of(corpus, valid=None):
+    vocabulary = Vocabulary([f"tag {i}" for i in range(corpus.Y_train.shape[1])])
+    return TrainingRows(vocabulary, corpus.X_train, corpus.Y_train, valid, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("ridge", {}),
+        ("ensemble", {"members": [("ridge", {}), ("knn", {})]}),
+        ("wsabie", {"dim": 8, "epochs": 8, "valid_share": 0.25}),
+        ("pamir", {"epochs": 5, "valid_share": 0.25}),
+        ("pamir", {"epochs": 5, "valid_share": 0.25, "kernel": "intersection"}),
+    ],
+)
+def test_confidences_hold_for_new_images_whether_or_not_the_model_holds_some_out(name, settings):
+    corpus = plant_corpus(n_train=240, n_test=240, noise=0.6, random_state=2)
+    model = MODELS.create(name, **settings).fit(corpus.X_train, corpus.Y_train)
+    found = calibrate(model, rows_of(corpus))
+    assert found.n_images == (60 if "valid_share" in settings else 48)
+    P, right = found.confidences(model.decision_function(corpus.X_test)), corpus.Y_test.toarray() > 0
+    for low, high in ((0, 0.2), (0.2, 0.5), (0.5, 0.8), (0.8, 1)):
+        inside = (low <= P) & (high > P)
+        assert abs(P[inside].mean() - right[inside].mean()) < 0.15
+
+
+def test_a_model_gives_what_it_knows_of_held_out_images_once():
+    corpus = plant_corpus(n_train=240)
+    model = MODELS.create("wsabie", dim=8, epochs=4, valid_share=0.25).fit(corpus.X_train, corpus.Y_train)
+    held = model.take_held_out()
+    assert isinstance(held, HeldOutFit)
+    assert held.images.size == 60
+    assert model.take_held_out() is None
+    model.fit(corpus.X_train, corpus.Y_train)
+    model.fit(corpus.X_train, corpus.Y_train, valid=(corpus.X_test, corpus.Y_test))
+    assert model.take_held_out() is None
+
+
+def test_what_it_knows_comes_from_a_fit_without_them():
+    rng = np.random.default_rng(5)
+    X, Y = rng.normal(size=(240, 300)).astype(np.float32), sp.csr_array((rng.random((240, 4)) < 0.4).astype(np.float32))
+    model = MODELS.create("pamir_ia", epochs=20, valid_share=0.25).fit(X, Y)  # tags by chance: it can but memorise
+    held = model.take_held_out()
+    places = np.arange(60)
+    right = Y[held.images].toarray().ravel() > 0
+    assert roc_auc_score(right, held.scores(places).ravel()) < 0.65
+    assert roc_auc_score(right, model.decision_function(X[held.images]).ravel()) > 0.9
+
+
+def test_rows_of_the_split_valid_come_before_all_others():
+    corpus = plant_corpus(n_train=240, n_test=70)
+    rows = rows_of(corpus, (corpus.X_test, corpus.Y_test))
+    model = MODELS.create("ridge").fit(corpus.X_train, corpus.Y_train)
+    scores = model.decision_function(corpus.X_test)
+    np.testing.assert_allclose(
+        calibrate(model, rows).slope, fit_calibration(scores, corpus.Y_test, rows.Y).slope, rtol=1e-4
+    )
+    assert calibrate(model, rows._replace(by_number=True)) is None
+    few = rows._replace(X=rows.X[:60], Y=rows.Y[:60], valid=None)
+    assert calibrate(model, few) is None
+
+
+N = 160
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """Photos of one pixel with features and tags: a run of ridge over them, and a catalogue."""
+    folder = tmp_path_factory.mktemp("calibrated")
+    corpus = plant_corpus(n_train=N, n_tags=6, noise=0.5, random_state=4)
+    names = [f"{i:03d}.png" for i in range(N)]
+    (folder / "photos").mkdir()
+    for name in names:
+        Image.new("RGB", (1, 1)).save(folder / "photos" / name)
+    np.save(folder / "features.npy", corpus.X_train)
+    (folder / "features.names.txt").write_text("\n".join(names) + "\n")
+    given = [[f"t{tag}" for tag in np.flatnonzero(row)] for row in corpus.Y_train.toarray()]
+    (folder / "tags.jsonl").write_text(
+        "".join(json.dumps({"image": n, "tags": t}) + "\n" for n, t in zip(names, given, strict=True))
+    )
+    tagger = Tagger(encoder=f"precomputed:{folder / 'features.npy'}", model="ridge", n_jobs=1)
+    tagger.fit(None, tags=folder / "tags.jsonl")
+    tagger.save(folder / "run")
+    catalogue = Catalogue(tagger).add(folder / "photos")
+    catalogue.save(folder / "catalogue")
+    return folder, catalogue, dict(zip(names, given, strict=True))
+
+
+def test_a_run_keeps_its_calibration_and_info_says_on_how_many_images(library):
+    folder, catalogue, _ = library
+    opened = Tagger.load(folder / "run")
+    np.testing.assert_array_equal(opened.calibration.slope, catalogue.tagger.calibration.slope)
+    assert opened.calibration[2:] == catalogue.tagger.calibration[2:]
+    assert opened.facts["calibration images"] == N // 5
+    again = Catalogue.load(folder / "catalogue")
+    assert again.search("t0 t1 -t2", 5) == catalogue.search("t0 t1 -t2", 5)
+
+
+def test_every_hit_has_its_confidence_and_by_one_word_both_orders_agree(library):
+    _, catalogue, _ = library
+    by_score, by_confidence = (catalogue.search("t0", 0, combine=how).hits for how in ("sum", "confidence"))
+    assert [hit.confidence for hit in by_score] == sorted((hit.confidence for hit in by_score), reverse=True)
+    assert {hit.image: round(hit.confidence, 9) for hit in by_score} == {
+        hit.image: round(hit.confidence, 9) for hit in by_confidence
+    }
+    logs = np.log([hit.confidence for hit in by_confidence])
+    np.testing.assert_allclose([hit.score for hit in by_confidence], logs, rtol=1e-5)
+    assert by_score == catalogue.search("t0", 0).hits
+
+
+def test_a_cut_off_shows_the_likely_images_only(library):
+    _, catalogue, given = library
+    whole = catalogue.search("t0", 0, combine="confidence")
+    assert whole.n_likely is None
+    found = catalogue.search("t0", 0, cutoff=True)
+    assert found.hits == whole.hits[: found.n_likely]
+    assert found.n_likely == expected_f1_cutoff([hit.confidence for hit in whole.hits])
+    right = sum("t0" in given[hit.image.rpartition("/")[2]] for hit in found.hits)
+    n_relevant = sum("t0" in tags for tags in given.values())
+    assert 2 * right / (found.n_likely + n_relevant) > 0.7
+    least = catalogue.search("t0 t1", 3, min_confidence=0.2)
+    assert len(least.hits) == min(3, least.n_likely)
+    assert all(hit.confidence >= 0.2 for hit in least.hits)
+    both = catalogue.search("t0", 0, cutoff=True, min_confidence=0.9)
+    assert both.n_likely == sum(hit.confidence >= 0.9 for hit in found.hits)
+
+
+@pytest.mark.parametrize("name", ["ridge", "knn", "svm", "cmrm"])
+def test_a_word_with_a_minus_leaves_images_of_the_wanted_word_on_top_whatever_the_scores_look_like(library, name):
+    folder, _, given = library
+    tagger = Tagger(encoder=f"precomputed:{folder / 'features.npy'}", model=name, n_jobs=1)
+    tagger.fit(None, tags=folder / "tags.jsonl")
+    other = Catalogue(tagger).add(folder / "photos")
+
+    def n_right(combine):
+        shown = [given[hit.image.rpartition("/")[2]] for hit in other.search("t0 -t1", 10, combine=combine).hits]
+        return sum("t0" in tags and "t1" not in tags for tags in shown)
+
+    assert n_right(None) >= 9
+    assert n_right(None) >= n_right("sum")
+
+
+def test_without_a_calibration_a_cut_off_says_to_fit_anew_and_plain_searches_go_on(library, tmp_path):
+    folder, catalogue, _ = library
+    old = Tagger.from_parts(catalogue.tagger.encoder, catalogue.tagger.model, catalogue.tagger.vocabulary)
+    old.save(tmp_path / "old")
+    assert not (tmp_path / "old" / CALIBRATION).exists()
+    plain = Catalogue(Tagger.load(tmp_path / "old")).add(folder / "photos")
+    assert all(hit.confidence is None and "confidence" not in hit.as_dict() for hit in plain.search("t0 -t1").hits)
+    for asked in ({"cutoff": True}, {"min_confidence": 0.5}, {"combine": "confidence"}):
+        with pytest.raises(UserError, match=r"no calibration.*Fit the run anew"):
+            plain.search("t0", **asked)
+    with pytest.raises(UserError, match=r"combine is .sum.\. Leave one of the two out"):
+        catalogue.search("t0", cutoff=True, combine="sum")
+    with pytest.raises(UserError, match=r"min_confidence is 1\.5"):
+        catalogue.search("t0", min_confidence=1.5)
+
+
+def test_the_commands_fit_without_a_calibration_and_search_down_to_the_cut_off(library, tmp_path):
+    folder, catalogue, _ = library
+    run = CliRunner()
+    asked = ["search", str(folder / "catalogue"), "t0", "-k", "0"]
+    done = run.invoke(app, [*asked, "--cutoff", "--json"])
+    found = catalogue.search("t0", 0, cutoff=True)
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [hit.as_dict() for hit in found.hits]
+    assert f"Above the cut-off: {found.n_likely} images" in done.stderr
+    some = run.invoke(app, [*asked[:-1], "2", "--min-confidence", "0.1"])
+    assert len(some.stdout.splitlines()) == 2
+    assert "%" in some.stdout
+    assert "(-k 0 shows all)" in some.stderr
+    source = ["--tags", str(folder / "tags.jsonl"), "--encoder", f"precomputed:{folder / 'features.npy'}"]
+    fitted = run.invoke(app, ["fit", *source, "--model", "ridge", "--no-calibration", "-o", str(tmp_path / "run")])
+    assert fitted.exit_code == 0, fitted.output
+    assert Tagger.load(tmp_path / "run").calibration is None
