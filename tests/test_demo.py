@@ -22,7 +22,7 @@ def demo(tmp_path_factory):
 
 
 def bold(html):
-    rows = re.findall(r"<tr><td>(.*?)</tr>", html)
+    rows = re.findall(r"<tr><th scope=row>(.*?)</tr>", html)
     return {re.match(r"\w+", row)[0]: [float(cell) for cell in re.findall(r"class=best>([\d.]+)", row)] for row in rows}
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from test_cli import visterm
-from visterm import Tagger
+from visterm import Catalogue, Tagger
 from visterm.app.query_evaluation import evaluate_queries, learned_part
 from visterm.core.errors import DataError
 from visterm.data.corpus import Corpus
@@ -128,8 +130,9 @@ def test_the_command_prints_kinds_of_queries_and_who_is_better(library, runs, tm
     ]
     assert set(answer["runs"][0]["kinds"]) >= {"all", "easy", "difficult", "one word", "several words", "seen"}
     assert answer["runs"][0]["kinds"]["all"]["queries"] == answer["queries"]
-    assert answer["against"][0]["AvgP"]["better"] == 1
-    assert answer["against"][0]["AvgP"]["wilcoxon_p"] < 0.05
+    assert (answer["pairs"][0]["first"], answer["pairs"][0]["second"]) == (str(runs[0]), str(runs[1]))
+    assert answer["pairs"][0]["AvgP"]["better"] == 1
+    assert answer["pairs"][0]["AvgP"]["wilcoxon_p"] == answer["pairs"][0]["AvgP"]["holm_p"] < 0.05
     shown = visterm("evaluate", runs[0], *tags, "--max-words", 1, cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
     assert "several words" not in shown.stdout
@@ -140,10 +143,36 @@ def test_options_that_do_not_go_together_are_one_line_errors(library, runs, tmp_
     folder, _ = library
     for options, message in (
         (("--queries", "tags", "--metric", "map"), "--metric and --queries do not go together"),
-        (("--against", runs[1]), "Say which: --queries tags, or --queries FILE."),
+        (("--combine", "product"), "Add --queries tags, or FILE."),
+        (("--queries", "tags", "--combine", "product"), "are no probabilities"),
         (("--queries", tmp_path / "none.csv"), "cannot be read"),
     ):
         done = visterm("evaluate", runs[0], "--tags", folder / "tags.csv", *options, cwd=tmp_path)
         assert done.returncode == 2
         assert message in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_a_product_of_probabilities_finds_what_a_search_by_it_finds(tmp_path):
+    rng = np.random.default_rng(3)
+    kinds = rng.integers(0, 2, size=(40, 2))
+    pictures, tags = [], []
+    for i, (bright, wide) in enumerate(kinds):
+        pixels = rng.integers(0, 60, size=(32, 32 + 32 * wide, 3)) + 180 * bright
+        path = tmp_path / f"{i}.png"
+        Image.fromarray(pixels.astype(np.uint8)).save(path)
+        pictures.append(path)
+        tags.append([("dark", "bright")[bright], ("square", "wide")[wide]])
+    tagger = Tagger(model="mbrm", encoder_params={"codebook": 20}, n_jobs=1).fit(pictures[:24], tags[:24])
+    held = Corpus.of(pictures[24:], [str(path) for path in pictures[24:]], tags[24:])
+    found = evaluate_queries([tagger], held, combine="product")
+    catalogue = Catalogue(tagger).add(held)
+    query = found.texts.index("bright, wide")
+    hits = catalogue.search(["bright", "wide"], 5, combine="product").hits
+    [best] = found.best_images([query], 5)
+    assert [held.names[image] for image in best.ids] == [hit.image for hit in hits]
+    assert best.scores.tolist() == pytest.approx([hit.score for hit in hits], rel=1e-5)
+    everything = [hit.image for hit in catalogue.search(["bright", "wide"], 0, combine="product").hits]
+    ranks = [rank for rank, name in enumerate(everything, 1) if {"bright", "wide"} <= set(tags[int(Path(name).stem)])]
+    expected = np.mean([(place + 1) / rank for place, rank in enumerate(ranks)])
+    assert found.values[0]["AvgP"][query] == pytest.approx(expected)

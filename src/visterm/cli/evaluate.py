@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, exit_code, say, table
+from visterm.cli.output import emit, exit_code, say
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 
 if TYPE_CHECKING:
+    from visterm.app.evaluate import AnnotationEvaluation
     from visterm.app.tagger import Tagger
     from visterm.core.types import Skipped
     from visterm.data.corpus import Corpus
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "Examples:  visterm evaluate run photos --tags tags.csv --split test   ·   "
     "visterm evaluate run photos --tags tags.csv --metric p@1 --metric map --json   ·   "
-    "visterm evaluate run photos --tags tags.csv --queries tags --against other-run"
+    "visterm evaluate run photos --tags tags.csv --against other-run --report report   ·   "
+    "visterm evaluate run photos --tags tags.csv --queries tags --combine product"
 )
 
 
@@ -56,13 +58,29 @@ def evaluate(
     against: Annotated[
         list[Path] | None,
         typer.Option(
-            help="With --queries: another run, compared on the same queries by Wilcoxon's test; repeat for more.",
+            help="Another run, compared on the same images or queries by Wilcoxon's test, every two of them; repeat "
+            "for more.",
             show_default=False,
         ),
     ] = None,
     max_words: Annotated[
         int, typer.Option(min=0, help="With --queries tags: words of a query, at most; 0: as many as images have tags.")
     ] = 3,
+    combine: Annotated[
+        str,
+        typer.Option(
+            help="With --queries: words put together by the sum of their scores or, of models whose scores are "
+            "probabilities, by their product, as `visterm search --combine` does."
+        ),
+    ] = "sum",
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write FOLDER/index.html, a page of tables, curves and pictures, and FOLDER/results.json.",
+            show_default=False,
+            metavar="FOLDER",
+        ),
+    ] = None,
     json: options.Json = False,
     jobs: options.Jobs = None,
     image_column: options.ImageColumn = None,
@@ -70,53 +88,57 @@ def evaluate(
     separator: options.Separator = None,
     skipped: options.SkippedFile = Path("skipped.jsonl"),
 ) -> None:
-    """Measure a run on photos whose tags are known, and that it did not learn from.
+    """Measure a run on photos whose tags are known, and that it did not learn from; or compare several runs.
 
-    Of images known by number, the tags that the run learned from are left out of the rankings.
+    Runs are compared on the images that all can read and the tags that all know. Of images known by number, the tags
+    that a run learned from are left out of the rankings.
     """
-    from visterm.app.evaluate import evaluate_tagger
+    from visterm.app.evaluation_report.folder import check_report_target
     from visterm.app.rows import read_corpus
     from visterm.app.tagger import Tagger
     from visterm.core.jsonlines import write_skipped
-    from visterm.core.wording import count_of
     from visterm.metrics import check_metrics
 
     if metric:
         check_metrics(metric, siblings=isa is not None)
-    metrics = _metrics(metric, isa)
-    _check_query_options(queries, against, metric, isa)
-    tagger = Tagger.load(run, n_jobs=jobs)
+    _check_options(queries, metric, combine, isa)
+    if report is not None:
+        check_report_target(report)
+    taggers = [Tagger.load(path, n_jobs=jobs) for path in [run, *(against or [])]]
     corpus = read_corpus(
-        tagger.encoder, images, tags, image_column=image_column, tags_column=tags_column, separator=separator
+        taggers[0].encoder, images, tags, image_column=image_column, tags_column=tags_column, separator=separator
     )
     for warning in corpus.warnings():
         say(warning)
     everything = corpus
     if split is not None or any(corpus.splits):
         corpus = corpus.select(split or "test")
-    if queries is not None:
-        unread = _measure_queries([run, *(against or [])], tagger, everything, corpus, queries, max_words, jobs, json)
-        if unread or skipped.exists():
-            write_skipped(skipped, unread)
-        raise typer.Exit(exit_code(unread, skipped))
-    result = evaluate_tagger(tagger, corpus, metrics, isa=isa, progress=Bars())
-    if result.unknown:
-        say(f"{result.unknown:,} of {result.given:,} given tags are not in the run's vocabulary and are not counted.")
-    if result.with_siblings is not None:
-        say(f"{result.with_siblings:,} of {count_of(len(tagger.vocabulary), 'tag')} have siblings.")
-    if result.learned:
-        say(
-            f"{result.learned:,} of {count_of(len(corpus), 'image')} have names of images that the run learned from: "
-            "the figures are better than those of new photos. Hold some out before fitting: a column 'split' in the "
-            "tag file, with train and test."
-        )
-    if json:
-        emit(result.values)
-    else:
-        table([[name, f"{value:.4f}"] for name, value in result.values.items()], ["metric", "value"])
-    if result.skipped or skipped.exists():
-        write_skipped(skipped, result.skipped)
-    raise typer.Exit(exit_code(result.skipped, skipped))
+    names = [str(run), *map(str, against or [])]
+    unread = (
+        _measure_annotation(names, taggers, corpus, metric, isa, report, json)
+        if queries is None
+        else _measure_queries(names, taggers, everything, corpus, queries, max_words or None, combine, report, json)
+    )
+    if report is not None:
+        say(f"The report is {report / 'index.html'}")
+    if unread or skipped.exists():
+        write_skipped(skipped, unread)
+    raise typer.Exit(exit_code(unread, skipped))
+
+
+def _check_options(queries: str | None, metric: list[str] | None, combine: str, isa: Path | None) -> None:
+    from visterm.data.query_files import read_query_file
+
+    if queries is not None and metric:
+        raise UserError("--metric and --queries do not go together: queries are measured by AvgP, BEP and P10.")
+    if queries is None and combine != "sum":
+        raise UserError("--combine says how the words of queries are put together. Add --queries tags, or FILE.")
+    if queries is not None and queries != "tags":
+        read_query_file(queries)  # refuses what is no such file before images are read
+    if isa is not None and queries is not None:
+        raise UserError("--isa and --queries do not go together: siblings count for psib@k, which measures tags.")
+    if isa is not None and not isa.exists():
+        raise UserError(f"There is no file or folder {isa} of what tags are kinds of (--isa).")
 
 
 def _metrics(named: list[str] | None, isa: Path | None) -> list[str]:
@@ -131,38 +153,66 @@ def _metrics(named: list[str] | None, isa: Path | None) -> list[str]:
     return named
 
 
-def _check_query_options(
-    queries: str | None, against: list[Path] | None, metric: list[str] | None, isa: Path | None
-) -> None:
-    if queries is not None and metric:
-        raise UserError("--metric and --queries do not go together: queries are measured by AvgP, BEP and P10.")
-    if isa is not None and queries is not None:
-        raise UserError("--isa and --queries do not go together: siblings count for psib@k, which measures tags.")
-    if queries is None and against:
-        raise UserError("--against compares runs on queries. Say which: --queries tags, or --queries FILE.")
+def _measure_annotation(
+    names: list[str],
+    taggers: list[Tagger],
+    corpus: Corpus,
+    metric: list[str] | None,
+    isa: Path | None,
+    report: Path | None,
+    json: bool,
+) -> list[Skipped]:
+    """Measure the tags that runs put on images; give the images that could not be read."""
+    from visterm.app.evaluate import evaluate_taggers
+    from visterm.app.evaluation_report.annotation import annotation_page
+    from visterm.app.evaluation_report.folder import write_report
+    from visterm.app.evaluation_report.results import PAGE_METRICS, annotation_results, annotation_summary
+    from visterm.cli.evaluation_tables import show_annotation
+
+    metrics = _metrics(metric, isa)
+    wanted = list(dict.fromkeys([*metrics, *(PAGE_METRICS if report else ())]))
+    found = evaluate_taggers(taggers, corpus, wanted, isa=isa, progress=Bars())
+    _tell_of_annotation(found, names, len(corpus))
+    if json and len(names) == 1:
+        emit({name: found.mean(name) for name in metrics})
+        if report is None:
+            return found.skipped  # of a run alone, intervals are for people and for the report
+    summary = annotation_summary(found, names, metrics)
+    if report is not None:
+        results = annotation_results(found, summary)
+        write_report(report, annotation_page(found, names, results), results)
+    if not json:
+        show_annotation(summary, metric or ["map"])
+    elif len(names) > 1:
+        emit(summary)
+    return found.skipped
 
 
 def _measure_queries(
-    runs: list[Path],
-    tagger: Tagger,
+    names: list[str],
+    taggers: list[Tagger],
     everything: Corpus,
     corpus: Corpus,
     queries: str,
-    max_words: int,
-    jobs: int | None,
+    max_words: int | None,
+    combine: str,
+    report: Path | None,
     json: bool,
 ) -> list[Skipped]:
-    """Measure the run, and those it is compared with, on queries; give the images that could not be read."""
+    """Measure what runs find for queries; give the images that could not be read."""
+    from visterm.app.evaluation_report.folder import write_report
+    from visterm.app.evaluation_report.queries import query_page
+    from visterm.app.evaluation_report.results import query_results, query_summary
     from visterm.app.query_evaluation import evaluate_queries, learned_part
-    from visterm.app.tagger import Tagger
-    from visterm.cli.query_report import emit_queries, show_queries
+    from visterm.cli.evaluation_tables import show_queries
 
     found = evaluate_queries(
-        [tagger, *(Tagger.load(other, n_jobs=jobs) for other in runs[1:])],
+        taggers,
         corpus,
         None if queries == "tags" else Path(queries),
         learned=learned_part(everything),
-        max_words=max_words or None,
+        max_words=max_words,
+        combine=combine,
         progress=Bars(),
     )
     if found.left_out:
@@ -170,5 +220,29 @@ def _measure_queries(
             f"Queries left out: {found.left_out:,}, which have no word that is a tag of the run, or no relevant image "
             "among those measured."
         )
-    (emit_queries if json else show_queries)(found, [str(run) for run in runs])
+    summary = query_summary(found, names)
+    if report is not None:
+        results = query_results(found, summary)
+        write_report(report, query_page(found, names, results), results)
+    if json:
+        emit(summary)
+    else:
+        show_queries(summary)
     return found.skipped
+
+
+def _tell_of_annotation(found: AnnotationEvaluation, names: list[str], n_images: int) -> None:
+    from visterm.core.wording import count_of
+
+    if found.unknown:
+        of = "the run's vocabulary" if len(names) == 1 else "the vocabulary of every run"
+        say(f"{found.unknown:,} of {found.given:,} given tags are not in {of} and are not counted.")
+    if found.with_siblings is not None:
+        say(f"{found.with_siblings:,} of {count_of(len(found.vocabulary), 'tag')} have siblings.")
+    for name, n_learned in zip(names, found.learned, strict=True):
+        if n_learned:
+            say(
+                f"{n_learned:,} of {count_of(n_images, 'image')} have names of images that "
+                f"{'the run' if len(names) == 1 else name} learned from: the figures are better than those of new "
+                "photos. Hold some out before fitting: a column 'split' in the tag file, with train and test."
+            )

@@ -1,0 +1,71 @@
+"""How `visterm evaluate` shows what it measured: tables and sentences for people; JSON is what the app gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from visterm.cli.output import show, table
+
+MEASURES = ("AvgP", "BEP", "P10")
+
+
+def show_annotation(results: dict[str, Any], told: Sequence[str]) -> None:
+    """Print a table of metrics with a column a run, and what comparing every two runs says of some of them.
+
+    Parameters
+    ----------
+    results : dict
+        As `annotation_summary` gives them.
+    told : sequence of str
+        Metrics whose comparisons are told.
+    """
+    runs = results["runs"]
+    rows = []
+    for metric, first in runs[0]["metrics"].items():
+        means = [f"{run['metrics'][metric]['mean']:.4f}" for run in runs]
+        interval = [f"{first['low']:.4f} to {first['high']:.4f}" if "low" in first else ""] if len(runs) == 1 else []
+        rows.append([metric, *means, *interval])
+    header = ["value", "95 %"] if len(runs) == 1 else [run["run"] for run in runs]
+    table(rows, ["metric", *header])
+    _show_pairs(results["pairs"], told)
+
+
+def show_queries(results: dict[str, Any]) -> None:
+    """Print a table of means by kind of query for each run, and what comparing every two runs says.
+
+    Parameters
+    ----------
+    results : dict
+        As `query_summary` gives them.
+    """
+    for run in results["runs"]:
+        if len(results["runs"]) > 1:
+            show(f"{run['run']}:")
+        rows = []
+        for kind, found in run["kinds"].items():
+            means = [f"{found[measure]['mean']:.4f}" for measure in MEASURES]
+            interval = f"{found[MEASURES[0]]['low']:.4f} to {found[MEASURES[0]]['high']:.4f}"
+            rows.append([kind, f"{found['queries']:,}", *means, interval])
+        table(rows, ["queries", "number", *MEASURES, f"{MEASURES[0]}, 95 %"])
+    _show_pairs(results["pairs"], MEASURES)
+
+
+def _show_pairs(pairs: Sequence[dict[str, Any]], measures: Sequence[str]) -> None:
+    for pair in pairs:
+        for measure in measures:
+            if measure in pair:
+                show(_sentence(pair["first"], pair["second"], measure, pair[measure], len(pairs)))
+
+
+def _sentence(first: str, second: str, measure: str, found: dict[str, Any], n_pairs: int) -> str:
+    verdict = {
+        1: f"{first} is better than {second}",
+        -1: f"{second} is better than {first}",
+        0: f"{first} and {second} do not differ significantly",
+    }[found["better"]]
+    corrected = f", corrected for {n_pairs} pairs" if n_pairs > 1 else ""
+    return (
+        f"{measure}: {verdict} (Wilcoxon p = {found['holm_p']:.2g}{corrected}; difference {found['mean']:+.4f}, 95 % "
+        f"{found['low']:+.4f} to {found['high']:+.4f})."
+    )
