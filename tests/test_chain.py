@@ -14,11 +14,13 @@ from visterm.core.errors import DataError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
 from visterm.data import images as reading
+from visterm.encoders import kept_outputs
 from visterm.encoders.chain import Chain
 from visterm.encoders.histograms import Histograms
 from visterm.encoders.kernel_pca import KernelPca
 from visterm.encoders.named import split_specs
 from visterm.encoders.onnx import Onnx
+from visterm.encoders.onnx_network import OnnxNetwork
 from visterm.encoders.visterms import Visterms
 
 WORDS = ("visterms", {"colours": 8, "codebook": 60, "sample_blocks": 2000})
@@ -96,6 +98,46 @@ def test_each_image_is_decoded_once_to_encode(files, monkeypatch):
     monkeypatch.setattr(reading, "_decode", lambda path, side: opened.append(path) or decode(path, side))
     encoder.transform(files)
     assert opened == [str(path) for path in files]
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """The pictures that are shown to ONNX networks, one after the other."""
+    pictures = []
+    row = OnnxNetwork._row
+    monkeypatch.setattr(OnnxNetwork, "_row", lambda self, picture: pictures.append(1) or row(self, picture))
+    return pictures
+
+
+def loaded(encoder, folder):
+    """The encoder as another process has it."""
+    save_estimator(encoder, ENCODERS, folder, "encoder")
+    return load_estimator(ENCODERS, folder, "encoder")
+
+
+def test_to_learn_and_then_encode_shows_each_photo_to_a_network_once(files, network, shown, tmp_path):
+    centre = ("onnx", {"path": network, "views": "centre"})
+    encoder = Chain(encoders=[COLOURS, centre], n_jobs=1).fit(files)
+    rows = encoder.transform(files)
+    assert len(shown) == len(files)
+    np.testing.assert_array_equal(loaded(encoder, tmp_path).transform(files), rows)
+    assert len(shown) == 2 * len(files)
+    Image.fromarray(scene("dots", 99)).save(files[0])
+    again = encoder.transform(files)
+    assert len(shown) == 2 * len(files) + 1
+    assert not np.array_equal(again[0], rows[0])
+    np.testing.assert_array_equal(again[1:], rows[1:])
+
+
+def test_what_a_network_gave_is_kept_of_a_few_photos_only_and_of_that_network(files, network, shown, monkeypatch):
+    monkeypatch.setattr(kept_outputs, "MOST", 3)
+    encoder = Onnx(path=network, views="centre", n_jobs=1).fit(files)
+    rows = encoder.transform(files)
+    assert len(shown) == 2 * len(files) - 3
+    np.testing.assert_array_equal(encoder.transform(files), rows)
+    shown.clear()
+    encoder.set_params(scale=0.5).transform(files)
+    assert len(shown) == len(files), "with other settings, all are shown again"
 
 
 def test_each_encoder_sees_images_of_the_size_that_it_asks_for(scenes):

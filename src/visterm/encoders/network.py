@@ -18,6 +18,7 @@ from visterm.core.packing import json_params
 from visterm.core.progress import Progress
 from visterm.core.threads import Team, resolve_jobs
 from visterm.encoders.base import Encoder, Pixels
+from visterm.encoders.kept_outputs import KeptOutputs
 from visterm.encoders.network_file import find_network, network_hash
 from visterm.encoders.preparation import Preparation
 from visterm.encoders.views import check_views, views_of
@@ -89,6 +90,8 @@ class NetworkEncoder(Encoder):
     network_sha256_: str
     network_path_: str
 
+    _kept_outputs: KeptOutputs | None = None
+
     @abstractmethod
     def _place(self) -> str | None:
         """Say where the network's file is, as far as the parameters say; None where they do not."""
@@ -118,6 +121,7 @@ class NetworkEncoder(Encoder):
         path = self._file()
         if not (self.root or self.centre):
             sample = islice(sample, 1)  # there is nothing to learn but the width
+        self._kept_outputs = KeptOutputs() if self._open().one_by_one else None
         parts: list[NDArray[np.float32]] = []
         progress.start("learn the mean", None)
         try:
@@ -149,13 +153,19 @@ class NetworkEncoder(Encoder):
     def _outputs(self, batch: list[Pixels]) -> NDArray[np.float32]:
         """Give the mean output over the views of each photo, shape (len(batch), n_features)."""
         check_views(self.views)
-        network = self._open()
+        network, kept = self._open(), self._kept_outputs
 
         def pictures(i: int) -> NDArray[np.uint8]:
             return np.stack(list(views_of(batch[i], network.preparation, self.views)))
 
         def mean_output(i: int) -> NDArray[np.float32]:
-            return _mean(np.concatenate([network.rows(picture[None]) for picture in pictures(i)]))
+            shown = pictures(i)
+            row = None if kept is None else kept.find(shown)
+            if row is None:
+                row = _mean(np.concatenate([network.rows(picture[None]) for picture in shown]))
+                if kept is not None:
+                    kept.keep(shown, row)
+            return row
 
         with network.running(), Team(min(resolve_jobs(self.n_jobs), len(batch))) as team:
             if network.one_by_one:
@@ -176,6 +186,7 @@ class NetworkEncoder(Encoder):
         if getattr(self, "_opened_key", None) != key:
             self._opened = self._open_file(self._found())
             self._opened_key = key
+            self._kept_outputs = None
         return self._opened
 
     def _found(self) -> str:
@@ -199,7 +210,7 @@ class NetworkEncoder(Encoder):
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
-        return {key: value for key, value in state.items() if not key.startswith("_opened")}
+        return {key: value for key, value in state.items() if not key.startswith(("_opened", "_kept"))}
 
 
 def _mean(outputs: NDArray[np.float32]) -> NDArray[np.float32]:
