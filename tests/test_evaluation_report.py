@@ -14,10 +14,11 @@ from test_cli import visterm
 from tiny_scenes import scene
 from visterm import Tagger
 from visterm.app.evaluate import evaluate_tagger, evaluate_taggers
-from visterm.app.evaluation_report.annotation import annotation_page
+from visterm.app.evaluation_report.annotation import N_PICTURES, annotation_page
 from visterm.app.evaluation_report.charts import Series, bar_chart, line_chart
 from visterm.app.evaluation_report.folder import write_report
-from visterm.app.evaluation_report.queries import best_and_worst, query_page
+from visterm.app.evaluation_report.pictures import THUMBNAIL
+from visterm.app.evaluation_report.queries import N_FOUND, N_ROWS, best_and_worst, query_page
 from visterm.app.evaluation_report.results import (
     PAGE_METRICS,
     annotation_results,
@@ -25,6 +26,7 @@ from visterm.app.evaluation_report.results import (
     query_results,
     query_summary,
 )
+from visterm.app.picture import data_uri
 from visterm.app.query_evaluation import evaluate_queries
 from visterm.app.report import Report
 from visterm.core.errors import DataError, StorageError, UserError
@@ -203,6 +205,19 @@ def test_images_by_number_have_no_pictures_and_the_page_says_so(tmp_path):
     found = evaluate_taggers([tagger], held, ["map"])
     [ranking] = found.best_tags([1], 5)
     assert [found.vocabulary.tags[tag] for tag in ranking.ids] == ["c"]  # it learned a and b of this image
+    found = evaluate_queries([tagger], held)
+    assert found.texts == ["a", "c"]
+    html = query_page(found, ["ids"], query_results(found, query_summary(found, ["ids"]))).html()
+    assert check_page(html).all("img") == []
+    assert "known by name or number only" in html
+    told = Corpus.read_names(tmp_path / "pairs.csv")
+    with pytest.raises(DataError, match="Nothing is left to find"):
+        evaluate_queries([tagger], told)
+
+
+def test_the_page_stays_below_3_mb_even_with_pictures_of_noise():
+    noise = np.random.default_rng(0).integers(0, 256, (THUMBNAIL, THUMBNAIL, 3), dtype=np.uint8)
+    assert max(N_ROWS * N_FOUND, 2 * N_PICTURES) * len(data_uri(noise, THUMBNAIL)) < 2.8e6
 
 
 def test_the_page_of_queries_has_kinds_curves_and_what_was_found(taggers, held_out):

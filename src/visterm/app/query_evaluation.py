@@ -219,6 +219,11 @@ def evaluate_queries(
         weights = tagger.weighed(words)
         scores = partial(tagger.model.score_blocks, X)
         ranks = rank_queries(scores, weights, asked.relevant, exclude=hidden, combine=combine)
+        if ranks.ranks.size == 0:
+            raise DataError(
+                "Nothing is left to find: the run has learned all words of the queries of every relevant image. "
+                "Measure on tags that were held out."
+            )
         values.append(measure_queries(ranks))
         at_rank = [float(np.nanmean(ranks.precision(k))) for k in range(1, CURVE_RANKS + 1)]
         curves.append(Curves(np.nanmean(ranks.interpolated_precision(RECALLS), axis=0), np.array(at_rank)))

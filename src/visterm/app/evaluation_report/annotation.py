@@ -23,6 +23,9 @@ N_PICTURES = 12
 
 N_CHIPS = 5
 N_TAGS = 15
+MAIN = ("map", "p@5", "word_map")
+"""Metrics by which runs are compared on the page; all are in the figures."""
+
 ENOUGH = 5
 """Images that a tag must have to be among the worst: of fewer, its figures are chance."""
 
@@ -55,7 +58,10 @@ def annotation_page(found: AnnotationEvaluation, names: Sequence[str], results: 
     _add_curves(report, names, results)
     _add_tags(report, found, names, results)
     compared = [metric for metric in metrics if is_mean(metric)]
-    add_differences(report, results, compared, "images (for measures of tags and words: tags)")
+    told = [metric for metric in MAIN if metric in compared] or compared[: len(MAIN)]
+    add_differences(report, results, told, "images (for measures of tags and words: tags)")
+    if len(names) > 1 and len(told) < len(compared):
+        report.note(f"Of {', '.join(metric for metric in compared if metric not in told)} the same is in results.json.")
     _add_pictures(report, found, names)
     return report
 

@@ -18,8 +18,8 @@ from visterm.core.types import Ranking
 from visterm.core.wording import count_of
 from visterm.metrics.queries import EASY_FROM
 
-N_ROWS = 24
-"""Rows of pictures, half of them for the best queries: each query has one of each run."""
+N_ROWS = 20
+"""Rows of pictures, half of them for the best queries: each query has one of each run. Keeps the page below 3 MB."""
 
 N_FOUND = 5
 MOST_RUNS = 4

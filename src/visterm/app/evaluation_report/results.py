@@ -84,7 +84,7 @@ def query_summary(found: QueryEvaluation, names: Sequence[str]) -> dict[str, Any
                     kind: {"queries": int(mask.sum())}
                     | {measure: found.interval(measure, kind, number)._asdict() for measure in QUERY_MEASURES}
                     for kind, mask in found.kinds.items()
-                    if mask.any()
+                    if not math.isnan(found.mean(QUERY_MEASURES[0], kind, number))
                 },
             }
             for number, name in enumerate(names)
