@@ -15,8 +15,8 @@ class KeptOutputs:
     """The outputs of the first photos, found by the content of the pictures that were shown.
 
     To fit a chain, to measure its parts and then to encode the photos would show each to the network three times. A
-    picture is hashed in about a hundredth of the time that a small network (MobileNetV2) takes. Only for networks that give a picture the
-    same bytes in any company.
+    picture is hashed in about a hundredth of the time that a small network (MobileNetV2) takes. Only for networks that
+    give a picture the same bytes in any company.
     """
 
     def __init__(self) -> None:
