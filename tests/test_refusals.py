@@ -11,10 +11,9 @@ from PIL import Image
 from visterm.app.tagger import Tagger
 from visterm.cli import main
 from visterm.cli.progress import Bars
+from visterm.cli.words import words_last
 from visterm.core.errors import UserError
 from visterm.core.progress import track
-
-TEXT = "photo,1,2,3\n"
 
 
 @pytest.fixture
@@ -152,6 +151,18 @@ def test_a_damaged_list_of_trials_is_named_before_any_image_is_looked_for(refusa
     assert "out.tune.jsonl, line 1, is no trial" in refusal("tune nowhere -o out --grid dim=4")
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--queries missing.csv", "missing.csv cannot be read"),
+        ("--isa missing.csv", "There is no file or folder missing.csv"),
+        ("--queries tags --against photos", "photos is not a folder written by visterm; expected a run"),
+    ],
+)
+def test_a_file_that_is_not_there_is_named_before_any_image_is_looked_for(options, message, refusal, run):
+    assert message in refusal(f"evaluate run nowhere {options}")
+
+
 def test_the_line_of_a_trial_ends_with_the_figure_of_the_table(command, photos):
     small = "--encoder-set colours=8 --encoder-set codebook=12 --encoder-set sample_blocks=500 --valid 0.4"
     for model, grid in (("wsabie", "learning_rate=0.01,0.3 --set dim=4 --set epochs=6"), ("ridge", "alpha=0.1,9")):
@@ -177,3 +188,78 @@ def test_a_task_that_an_error_ends_before_its_first_step_leaves_no_line(capsys):
 def broken():
     raise UserError("no")
     yield
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["fit {} -o out", "encode {} -o out", "index run {} -o out", "annotate run {}", "tune {} -o out --grid dim=4"],
+)
+def test_a_folder_without_images_is_refused_with_what_was_looked_for_and_what_is_there(line, refusal, run, tmp_path):
+    (tmp_path / "junk" / "deep").mkdir(parents=True)
+    assert "It has no files." in refusal(line.format("junk"))
+    (tmp_path / "junk" / "deep" / "letter.txt").touch()
+    said = refusal(line.format("junk"))
+    assert "no images in the folder junk, nor in its sub-folders" in said
+    assert "Looked for files that end in .jpg, .jpeg, .png" in said
+    assert "Its 1 file (such as 'deep/letter.txt')" in said
+
+
+def test_a_folder_that_is_not_there_is_named_in_full_and_a_file_as_one(refusal, photos, tmp_path):
+    assert f"nothing is at {tmp_path / 'nowhere'}." in refusal("fit nowhere -o out")
+    assert "tags.csv is a file; expected the folder of images." in refusal("encode tags.csv -o out")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.npy", b"photo,1,2,3\n", "cannot be read as a NumPy matrix: it begins with b'photo,'"),
+        ("a.npz", b"photo,1,2,3\n", "a sparse matrix as scipy.sparse.save_npz writes it: it begins with b'photo,'"),
+        ("a.npy", b"", "a.npy cannot be read as a NumPy matrix: it is empty. Write it with numpy.save"),
+        ("a.npy", np.array([{}, "a"], object), "it holds Python objects, which are never loaded"),
+        ("a.npy", np.eye(30), "it breaks off"),
+    ],
+)
+def test_a_features_file_of_another_kind_is_refused_in_plain_words(name, content, message, refusal, photos, tmp_path):
+    file = tmp_path / name
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    else:
+        np.save(file, content, allow_pickle=True)
+    if message == "it breaks off":
+        file.write_bytes(file.read_bytes()[:-100])
+    (tmp_path / "a.names.txt").write_text("00.png\n", encoding="utf-8")
+    said = refusal(f"fit --tags tags.csv -o out --encoder precomputed:{name}")
+    assert message in said
+    assert "allow_pickle" not in said
+
+
+def test_names_of_options_and_papers_are_refused_in_our_own_words(refusal):
+    assert "'foo' is not one of 'wsabie'" in (said := refusal("reproduce foo"))
+    assert "Value error" not in said
+    assert "No such option: --jsn. Did you mean '--json'? See: " in refusal("search a --jsn b")
+
+
+def test_a_search_may_begin_with_a_word_that_shall_not_be_there(command, refusal, run):
+    assert command("index run photos -o catalogue")[0] == 0
+    expected = command("search catalogue -k 3 -- -red")
+    assert expected[0] == 0
+    for line in ("-red -k 3", "'-red' -k3", "-k 3 '-\"red\"'", "' -red' -k 3"):
+        assert command(f"search catalogue {line}")[:2] == expected[:2], line
+    assert "No such option: -x" in refusal("search catalogue -x")
+    assert "Option '-k' requires an argument" in refusal("search catalogue -red -k")
+
+
+@pytest.mark.parametrize(
+    ("typed", "put"),
+    [
+        (["c", "-sky"], ["c", "--", "-sky"]),
+        (["c", "-sky sea", "-k", "-5"], ["c", "-k", "-5", "--", "-sky sea"]),
+        (["c", "-kite", "-k5", "--json"], ["c", "-k5", "--json", "--", "-kite"]),
+        (["c", "sky", "--how", "-sum"], ["c", "sky", "--how", "-sum"]),
+        (["c", "-k", "5", "--", "-sky"], ["c", "-k", "5", "--", "-sky"]),
+        (["-sky", "c"], ["c", "--", "-sky"]),
+        (["c", "--sky", "-h"], ["c", "--sky", "-h"]),
+    ],
+)
+def test_words_are_told_from_options(typed, put):
+    assert words_last(typed, {"-k": True, "--how": True, "--json": False}, {"-h"}) == put

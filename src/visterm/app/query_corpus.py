@@ -9,10 +9,10 @@ from typing import Any
 
 from visterm.app.features.kind import is_features
 from visterm.app.rows import Photos, as_corpus, as_images, features_of, named_corpus
-from visterm.core.errors import DataError, UserError
+from visterm.core.errors import UserError
 from visterm.core.tables import ENCODERS
 from visterm.data.corpus import Corpus
-from visterm.data.image_folders import find_images
+from visterm.data.image_folders import images_in
 from visterm.data.image_names import ImageNames
 from visterm.data.query_files import QueryRow, read_query_file
 from visterm.data.tag_files import TagsFound
@@ -75,11 +75,7 @@ def query_corpus(
 
 
 def _untagged(folder: Path) -> Corpus:
-    if not folder.is_dir():
-        raise DataError(f"There is no image folder {folder}. Give the folder whose images the queries name.")
-    paths = find_images(folder)
-    if not paths:
-        raise DataError(f"There are no images in the folder {folder}, nor in its sub-folders.")
+    paths = images_in(folder)
     names = [path.relative_to(folder).as_posix() for path in paths]
     return Corpus.joined(folder, paths, TagsFound([record(name, [], None) for name in names], []))
 

@@ -21,7 +21,7 @@ from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
-from visterm.data.image_folders import find_images
+from visterm.data.image_folders import find_images, no_images
 from visterm.encoders.names import name_of
 
 if TYPE_CHECKING:
@@ -317,7 +317,7 @@ def as_images(images: Photos) -> tuple[list[str], Sequence[Any]]:
     if isinstance(images, str | os.PathLike):
         folder, images = images, find_images(images)
         if not images:
-            raise DataError(f"There are no images in {os.fspath(folder)}.")
+            raise DataError(no_images(folder))
     if not isinstance(images, Sequence | np.ndarray):
         raise DataError(
             f"images is a {type(images).__name__}; expected a path, or a sequence of paths or uint8 arrays "

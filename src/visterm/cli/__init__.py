@@ -36,11 +36,14 @@ def main() -> None:
 def _usage(error: Any) -> int:
     """Say in one line what of the command was not understood; a command without any arguments shows its help."""
     command = error.ctx.command_path if error.ctx else "visterm"
-    message = " ".join(error.format_message().split())
+    message = " ".join(error.format_message().split()).replace("Value error, ", "")  # pydantic's, which typer asks
+    near = getattr(error, "possibilities", None)
+    if near:
+        message = f"{error.message.rstrip('.')}. Did you mean {' or '.join(repr(name) for name in sorted(near))}?"
     if message.startswith("Usage:") or not message:
         print(error.ctx.get_help())
         return 2
-    return _fail(f"{message.rstrip('.')}. See: {command} --help")
+    return _fail(f"{message if message.endswith('?') else message.rstrip('.') + '.'} See: {command} --help")
 
 
 def _fail(message: str) -> int:

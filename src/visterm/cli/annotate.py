@@ -43,13 +43,13 @@ def annotate(
     from visterm.core.jsonlines import write_skipped
     from visterm.core.progress import SILENT
     from visterm.core.types import Skipped
-    from visterm.data.image_folders import find_images
+    from visterm.data.image_folders import find_images, no_images
 
     tagger = Tagger.load(run, n_jobs=jobs)
     named = [image for image in images if is_name(tagger.encoder, image)]
     files = [*named, *find_images(image for image in images if image not in named)]
     if not files:
-        raise UserError(f"There are no images in {', '.join(map(str, images))}.")
+        raise UserError(no_images(images[0]))
     bad: list[Skipped] = []
     for item in tagger.annotate_each(files, k, new_only=new_only, progress=Bars() if len(files) > 1 else SILENT):
         if isinstance(item, Skipped):

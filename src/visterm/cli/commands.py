@@ -21,6 +21,7 @@ from visterm.cli import (
     search,
     tune,
 )
+from visterm.cli.words import WordsCommand
 
 app = typer.Typer(
     name="visterm",
@@ -52,7 +53,7 @@ app.command("annotate", epilog=annotate.EXAMPLES)(annotate.annotate)
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command("index", epilog=index.EXAMPLES)(index.index)
-app.command("search", epilog=search.EXAMPLES, context_settings={"ignore_unknown_options": False})(search.search)
+app.command("search", epilog=search.EXAMPLES, cls=WordsCommand)(search.search)
 app.command("neighbours", epilog=neighbours.EXAMPLES)(neighbours.neighbours)
 app.command("info", epilog=info.EXAMPLES)(info.info)
 app.command("models")(lists.models)

@@ -13,7 +13,7 @@ import numpy as np
 
 from visterm.core.errors import DataError, ShapeError, TagFileError, UnknownNameError, UserError
 from visterm.core.wording import count_of
-from visterm.data.image_folders import find_images
+from visterm.data.image_folders import images_in
 from visterm.data.image_names import CAPITALS, ENDING, ImageNames, Match
 from visterm.data.images import ImageLike
 from visterm.data.splits import split_name
@@ -121,11 +121,7 @@ class Corpus:
             If the tags cannot be understood, a name fits several images, or none of the names fits any.
         """
         folder = Path(images)
-        if not folder.is_dir():
-            raise DataError(f"There is no image folder {folder}. Give the folder that the tags belong to.")
-        paths = find_images(folder)
-        if not paths:
-            raise DataError(f"There are no images in the folder {folder}, nor in its sub-folders.")
+        paths = images_in(folder)
         read = find_tags(tags, folder, image_column=image_column, tags_column=tags_column, separator=separator)
         return cls.joined(folder, paths, read)
 

@@ -24,6 +24,14 @@ NAME_COLUMNS = ("file_name", "image", "filename", "name")
 """Columns of a Parquet file that names are taken from unasked, in this order."""
 
 
+ZIP_PREFIX = b"PK"
+KINDS = {
+    ".npy": ("a NumPy matrix", "Write it with numpy.save, from a matrix of numbers."),
+    ".npz": ("a sparse matrix as scipy.sparse.save_npz writes it", "Write it so, or a dense matrix with numpy.save."),
+}
+"""What the files of some endings hold, and what to do where they hold something else."""
+
+
 class FeatureTable(NamedTuple):
     """Feature rows and the names of their images.
 
@@ -87,6 +95,7 @@ def read_features(
 
 
 def _read_matrix(file: Path) -> Any:
+    _refuse_other_content(file)
     try:
         if file.suffix == ".npy":
             return np.load(file, mmap_mode="r", allow_pickle=False)
@@ -97,11 +106,33 @@ def _read_matrix(file: Path) -> Any:
 
             return as_csr(load_svmlight_file(os.fspath(file), dtype=np.float32, multilabel=True)[0])
     except (ValueError, EOFError, OSError, KeyError, zipfile.BadZipFile) as error:
-        what = {".npy": "a NumPy matrix", ".npz": "a sparse matrix as scipy.sparse.save_npz writes it"}
-        raise DataError(
-            f"{file} cannot be read as {what.get(file.suffix, 'svmlight')}: {' '.join(str(error).split())}"
-        ) from error
+        what, advice = KINDS.get(file.suffix, ("svmlight", "Write it with sklearn.datasets.dump_svmlight_file."))
+        raise DataError(f"{file} cannot be read as {what}: {_reason(error)}. {advice}") from error
     raise UserError(f"{file} has an ending that is not known; expected one of {', '.join(SUFFIXES)}, or a folder.")
+
+
+def _reason(error: Exception) -> str:
+    """Say in plain words what NumPy and SciPy say in terms of their own parameters."""
+    text = " ".join(str(error).split()).rstrip(".")
+    if "pickle" in text or "Python objects" in text:
+        return "it holds Python objects, which are never loaded"
+    return "it breaks off" if "mmap length" in text or text.startswith("EOF") else text
+
+
+def _refuse_other_content(file: Path) -> None:
+    """Refuse what does not begin as its ending says, before NumPy takes it for pickled objects."""
+    if file.suffix not in KINDS:
+        return
+    what, advice = KINDS[file.suffix]
+    try:
+        with file.open("rb") as opened:
+            begins = opened.read(len(np.lib.format.MAGIC_PREFIX))
+    except OSError as error:
+        raise StorageError(f"{file} cannot be read: {error.strerror}.") from error
+    if not begins:
+        raise DataError(f"{file} cannot be read as {what}: it is empty. {advice}")
+    if not begins.startswith(np.lib.format.MAGIC_PREFIX if file.suffix == ".npy" else ZIP_PREFIX):
+        raise DataError(f"{file} cannot be read as {what}: it begins with {begins!r}, as no such file does. {advice}")
 
 
 def _read_parquet(

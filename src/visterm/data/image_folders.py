@@ -7,12 +7,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from visterm.core.errors import DataError
+from visterm.core.wording import count_of
 
 SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".gif", ".webp", ".bmp", ".dib", ".tif", ".tiff"}
     | {".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".j2k", ".jpf", ".jpx", ".avif", ".heic", ".heif", ".qoi"}
 )
 """In folders, files with these suffixes (in either case) count as images, also those that prove to be unreadable."""
+
+COMMON = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".heic")
+"""Those that messages name."""
 
 
 def find_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
@@ -44,6 +48,38 @@ def find_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
         else:
             raise DataError(f"There is no file or folder {path}. Give an image, or a folder of images.")
     return list(found)
+
+
+def images_in(folder: str | os.PathLike[str]) -> list[Path]:
+    """List the images of a folder that must be there and have some, as `find_images` does.
+
+    Raises
+    ------
+    DataError
+        If it is not there, is a file, cannot be listed, or has no images: the message says what was looked for.
+    """
+    path = Path(folder)
+    if path.is_file():
+        raise DataError(f"{path} is a file; expected the folder of images.")
+    if not path.is_dir():
+        raise DataError(f"There is no image folder {path}: nothing is at {path.absolute()}.")
+    found = find_images(path)
+    if not found:
+        raise DataError(no_images(path))
+    return found
+
+
+def no_images(folder: str | os.PathLike[str]) -> str:
+    """Say that a folder has no images, what was looked for, and what is there instead."""
+    files = sorted(
+        (Path(parent, name).relative_to(folder).as_posix() for parent, _, names in os.walk(folder) for name in names),
+        key=lambda name: (name.startswith("."), name),
+    )
+    there = f"Its {count_of(len(files), 'file')} (such as '{files[0]}') end otherwise" if files else "It has no files"
+    return (
+        f"There are no images in the folder {os.fspath(folder)}, nor in its sub-folders. Looked for files that end in "
+        f"{', '.join(COMMON)} or as another kind of picture. {there}."
+    )
 
 
 def _in_folder(folder: Path) -> list[Path]:

@@ -20,7 +20,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import ENCODERS
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Skipped
-from visterm.data.image_folders import find_images
+from visterm.data.image_folders import images_in
 
 SHARD_SIZE = 512
 """Images in a shard, about: what a kill loses, and what is held in memory at a time."""
@@ -129,11 +129,7 @@ def encode_folder(
     folder.check_place()
     wanted = _wanted(folder, encoder, encoder_params or {}, run, seed, n_jobs)
     root = Path(os.path.abspath(images))
-    if not root.is_dir():
-        raise DataError(f"There is no image folder {os.fspath(images)}. Give the folder of images to encode.")
-    names = [path.relative_to(root).as_posix() for path in find_images(root)]
-    if not names:
-        raise DataError(f"There are no images in the folder {os.fspath(images)}, nor in its sub-folders.")
+    names = [path.relative_to(images).as_posix() for path in images_in(images)]
     with told_of_a_full_disk(folder.path), folder.locked():
         folder.begin()
         if not folder.has_encoder():
