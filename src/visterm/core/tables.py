@@ -79,6 +79,12 @@ ENCODERS = Registry(
             "kernel PCA of the rows of another encoder",
             OBJECTS_AND_PARTS,
         ),
+        Entry(
+            "bag_kernel",
+            "visterm.encoders.bag_kernel:BagKernel",
+            "a kernel of the photo's blocks with those of each training photo",
+            PAMIR,
+        ),
         Entry("chain", "visterm.encoders.chain:Chain", "several encoders side by side, their rows scaled"),
         Entry("onnx", "visterm.encoders.onnx:Onnx", "an output of any image network in an ONNX file", extra="onnx"),
         Entry("timm", "visterm.encoders.timm:Timm", "pooled features of any network of timm", extra="torch"),

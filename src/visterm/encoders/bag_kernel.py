@@ -1,0 +1,350 @@
+"""Photos as values of a kernel between bags of local descriptors, theirs and those of the training photos."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import as_csr, as_generator, check_count, check_number, check_size
+from visterm.core.errors import DataError, UnknownNameError
+from visterm.core.progress import Progress
+from visterm.core.registry import unknown
+from visterm.core.threads import Team, one_blas_thread, resolve_jobs
+from visterm.core.types import RandomState
+from visterm.encoders.bags import Bags, Doubles, Floats, mark_of
+from visterm.encoders.base import Encoder, Images, Pixels
+from visterm.encoders.best_matches import MINORS, BestMatches
+from visterm.encoders.blocks import BlockCutter, cells_of_overlap, pixel_codes
+from visterm.encoders.gaussian_mixtures import (
+    COVARIANCES,
+    Mixtures,
+    fit_mixtures,
+    log_likelihoods,
+    log_likelihoods_among,
+    log_own_likelihoods,
+)
+from visterm.encoders.palette import learn_palette
+from visterm.encoders.visterms import COLOUR_IMAGES, OVERLAP, Visterms
+from visterm.kernels.colour import colour_table
+
+BAG_KERNELS = ("match", "expected_likelihood", "visterm")
+
+MAX_KERNEL_BYTES = 2**32
+BYTES_A_PAIR = 12
+"""Of two training images: the kernel, and what it is computed in."""
+
+BLOCK_PARAMS = ("block", "scales", "overlap", "colours", "colour_space", "root", "texture_weight", "max_side")
+WORD_PARAMS = ("codebook", "neighbours", "root_terms", "sample_blocks", "random_state", "batch_size", "n_jobs")
+
+
+class BagKernel(Encoder):
+    """``x = (k(p, p_1), ..., k(p, p_n))``: a photo by its kernel with each training photo, for kernel="precomputed".
+
+    A photo p is a bag of local descriptors: the overlapping blocks of `visterms`, each two histograms, of texture and
+    of colours, before they are assigned to words. Section IV-C of the PAMIR paper [1]_ compares bags by three kernels:
+
+    * "match" [2]_: ``½ [k̂(p, p') + k̂(p', p)]`` with ``k̂(p, p') = 1/|p| Σ_i max_j k(p_i, p'_j)``: how well the blocks of
+      each are matched by the best of the other, under a minor kernel of two blocks. No true kernel of Mercer's;
+    * "expected_likelihood": ``∫ p(v) p'(v) dv`` of Gaussian mixtures, one fitted to each bag;
+    * "visterm": the product of the two rows that `visterms` gives.
+
+    All training images are read and kept, in their order, and the model has to learn from these very images:
+    ``--encoder bag_kernel --model pamir --set kernel=precomputed`` (or `svm`). The rows of n training images take
+    4 n² bytes and, with about 77 blocks an image, 15 µs of one processor for each two of them ("match";
+    "expected_likelihood" 1 µs, with full covariances 400 µs). A new photo is compared with all of them.
+
+    Parameters
+    ----------
+    kernel : {"match", "expected_likelihood", "visterm"}
+    minor : {"rbf", "linear", "polynomial"}
+        With "match", how two blocks are compared: ``exp(-γ |d - d'|²)``, ``d · d'`` or ``(d · d' + offset)^degree``.
+    gamma : float, optional
+        γ of the rbf, ``1 / (2 stdv²)``. None: 1 / mean squared distance between blocks of training images.
+    degree : int
+    offset : float
+        Of the polynomial; not below 0.
+    gaussians : int
+        With "expected_likelihood", Gaussians a photo; the paper found 1 best.
+    covariance : {"diagonal", "full"}
+        Of each Gaussian.
+    regularisation : float
+        Added to the variances, as a share of the mean variance of a feature over all training blocks. Less makes photos
+        less like any but themselves.
+    normalise : bool
+        Divide by ``√(k(p, p) k(p', p'))``, so that each photo is as like itself as another [3]_. False: as the paper
+        prints it. For "visterm" and for "match" with the rbf both are the same.
+    block, scales, overlap, colours, colour_space, root, texture_weight, max_side
+        As in `Visterms`. Blocks of all scales are in one bag.
+    codebook, neighbours, root_terms, sample_blocks
+        As in `Visterms`, for "visterm" alone.
+    random_state : int, RandomState, Generator or None
+        Draws the images and pixels that colours are learned from, and starts mixtures.
+    batch_size : int
+        Images encoded at a time.
+    n_jobs : int, optional
+        Threads; None is all cores. The output is the same for any number.
+
+    Attributes
+    ----------
+    kernel_ : ndarray of float32, shape (n_images, n_images)
+        The rows of the training images, which are known again by the bytes of their bags; not for "visterm".
+    marks_ : ndarray of uint8, shape (n_images, 16)
+        What they are known by.
+    own_ : ndarray of float64, shape (n_images,)
+        ``k(p, p)``; with "expected_likelihood" its logarithm.
+    colours_ : ndarray of float32, shape (n_colours, 3)
+    points_, start_ : ndarray of float32, shape (n_blocks, 59 + n_colours), and of int64, shape (n_images + 1,)
+        With "match": the bags.
+    gamma_ : float
+        γ.
+    weights_, means_, spreads_, start_ : ndarray
+        With "expected_likelihood": the mixtures, see `Mixtures`.
+    floor_, seed_ : float, int
+        What is added to variances, and the seed of each mixture.
+    parts_ : list of AnyEncoder
+        With "visterm": the fitted `Visterms`.
+    rows_ : csr_array of float32, shape (n_images, n_words)
+        The rows that it gave the training images.
+
+    References
+    ----------
+    .. [1] D. Grangier, S. Bengio, "A discriminative kernel-based model to rank images from text queries", IEEE PAMI
+       30(8), 2008.
+    .. [2] C. Wallraven, B. Caputo, "Recognition with local features: the kernel recipe", ICCV 2003.
+    .. [3] S. Lyu, "A kernel between unordered sets of data: the Gaussian mixture approach", ECML 2005.
+    """
+
+    test_params: ClassVar[dict[str, Any]] = {"colours": 8}
+
+    kernel_: Floats
+    marks_: NDArray[np.uint8]
+    own_: Doubles
+    colours_: Floats
+    points_: Floats
+    start_: NDArray[np.int64]
+    gamma_: float
+    weights_: Doubles
+    means_: Doubles
+    spreads_: Doubles
+    floor_: float
+    seed_: int
+    parts_: list[Visterms]
+    rows_: sp.csr_array
+
+    def __init__(
+        self,
+        *,
+        kernel: str = "match",
+        minor: str = "rbf",
+        gamma: float | None = None,
+        degree: int = 2,
+        offset: float = 1.0,
+        gaussians: int = 1,
+        covariance: str = "diagonal",
+        regularisation: float = 1.0,
+        normalise: bool = True,
+        block: float = 1 / 6,
+        scales: Sequence[float] = (1.0,),
+        overlap: float = OVERLAP,
+        colours: int = 50,
+        colour_space: str = "lab",
+        root: bool = True,
+        texture_weight: float = 3.0,
+        codebook: int = 10_000,
+        neighbours: int = 4,
+        root_terms: bool = True,
+        max_side: int = 256,
+        sample_blocks: int = 200_000,
+        random_state: RandomState = 0,
+        batch_size: int = 64,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.minor = minor
+        self.gamma = gamma
+        self.degree = degree
+        self.offset = offset
+        self.gaussians = gaussians
+        self.covariance = covariance
+        self.regularisation = regularisation
+        self.normalise = normalise
+        self.block = block
+        self.scales = scales
+        self.overlap = overlap
+        self.colours = colours
+        self.colour_space = colour_space
+        self.root = root
+        self.texture_weight = texture_weight
+        self.codebook = codebook
+        self.neighbours = neighbours
+        self.root_terms = root_terms
+        self.max_side = max_side
+        self.sample_blocks = sample_blocks
+        self.random_state = random_state
+        self.batch_size = batch_size
+        self.n_jobs = n_jobs
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, as in scikit-learn; a number of threads is passed on to the encoder inside."""
+        super().set_params(**params)
+        for part in getattr(self, "parts_", []) if "n_jobs" in params else []:
+            part.set_params(n_jobs=self.n_jobs)
+        return self
+
+    @property
+    def _max_side(self) -> int:
+        return self.max_side
+
+    def _learns(self) -> bool:
+        return True
+
+    def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
+        self._check_params()
+        advice = "Learn from fewer images, or use the encoder visterms with a linear model."
+        check_size(BYTES_A_PAIR * len(images) ** 2, MAX_KERNEL_BYTES, f"The kernel of {len(images)} images", advice)
+        if self.kernel == "visterm":
+            part = self._visterms().fit(images, skip_unreadable=skip_unreadable, progress=progress)
+            self.parts_ = [part]
+            self.rows_ = as_csr(part.encode(images, progress=progress).rows)
+            return
+        rng = as_generator(self.random_state)
+        some = [images[i] for i in np.sort(rng.permutation(len(images))[:COLOUR_IMAGES])]
+        self.colours_ = learn_palette(
+            list(self._readable(some, skip_unreadable)),
+            self.colours,
+            self.colour_space,
+            rng,
+            n_jobs=self.n_jobs,
+            progress=progress,
+        )
+        bags = self._read_bags(self._readable(images, skip_unreadable), progress)
+        self.marks_ = np.stack([np.frombuffer(mark_of(bag), np.uint8) for bag in bags])
+        if self.kernel == "match":
+            values = self._learn_matches(bags, progress)
+        else:
+            values = self._learn_mixtures(bags, rng, progress)
+        self.own_ = values.diagonal().copy()
+        self.kernel_ = self._normalised(values, self.own_)
+
+    def _learn_matches(self, bags: list[Floats], progress: Progress) -> Doubles:
+        kept = Bags.of(bags)
+        self.points_, self.start_ = kept
+        self.gamma_ = float(self.gamma) if self.gamma is not None else 1 / (kept.spread() or 1.0)
+        return self._matches().among(progress, self.n_jobs)
+
+    def _learn_mixtures(self, bags: list[Floats], rng: np.random.Generator, progress: Progress) -> Doubles:
+        kept = Bags.of(bags)
+        self.floor_ = self.regularisation * (kept.spread() / 2 / kept.points.shape[1] or 1.0)
+        self.seed_ = int(rng.integers(2**31))
+        mixtures = self._fit_mixtures(bags)
+        self.weights_, self.means_, self.spreads_, self.start_ = mixtures
+        return log_likelihoods_among(mixtures, self.n_jobs, progress)
+
+    def _encode_batch(self, batch: list[Pixels]) -> Floats:
+        if self.kernel == "visterm":
+            rows = as_csr(self.parts_[0]._encode_batch(batch))
+            return np.asarray((rows @ self.rows_.T).toarray(), np.float32)
+        with Team(min(resolve_jobs(self.n_jobs), len(batch))) as team:
+            bags = team.run(self._bag_of(batch), len(batch))
+        known = self._places()
+        places = np.array([known.get(mark_of(bag), -1) for bag in bags])
+        K = np.empty((len(batch), len(self.own_)), np.float32)
+        K[places >= 0] = self.kernel_[places[places >= 0]]
+        new = np.flatnonzero(places < 0)
+        if new.size:
+            values, own = self._compare([bags[i] for i in new])
+            K[new] = self._normalised(values, own)
+        return K
+
+    def _compare(self, bags: list[Floats]) -> tuple[Doubles, Doubles]:
+        """Give the kernel of new bags with all training images, and with themselves."""
+        if self.kernel == "expected_likelihood":
+            mixtures, kept = self._fit_mixtures(bags), Mixtures(self.weights_, self.means_, self.spreads_, self.start_)
+            return log_likelihoods(mixtures, kept, self.n_jobs), log_own_likelihoods(mixtures)
+        matches = self._matches()
+        with one_blas_thread(), Team(min(resolve_jobs(self.n_jobs), len(bags))) as team:
+            values = np.stack(team.run(lambda i: matches.values(bags[i]), len(bags)))
+            return values, np.array(team.run(lambda i: matches.with_itself(bags[i]), len(bags)))
+
+    def _normalised(self, values: Doubles, own: Doubles) -> Floats:
+        """Bring the kernel of some images, with themselves `own`, with the training images to what is asked for."""
+        if self.kernel == "expected_likelihood":
+            logs = values - (own[:, None] + self.own_) / 2 if self.normalise else values
+            with np.errstate(over="ignore"):
+                found = np.exp(np.minimum(logs, 0.0) if self.normalise else logs).astype(np.float32)
+            if not np.isfinite(found).all():
+                highest = f"exp({logs.max():.0f})"
+                raise DataError(
+                    f"A likelihood is {highest}, beyond float32. Use normalise=True, or more regularisation."
+                )
+            return found
+        scale = np.sqrt(own)[:, None] * np.sqrt(self.own_) if self.normalise else 1.0
+        return np.asarray(values / scale, np.float32)
+
+    def _read_bags(self, images: Iterator[Pixels], progress: Progress) -> list[Floats]:
+        """Cut all training images into blocks, in order."""
+        bags: list[Floats] = []
+        progress.start("read training images", None)
+        try:
+            with Team(resolve_jobs(self.n_jobs)) as team:
+                while batch := list(islice(images, self.batch_size)):
+                    bags += team.run(self._bag_of(batch), len(batch))
+                    progress.advance(len(batch))
+        finally:
+            progress.finish()
+        return bags
+
+    def _bag_of(self, batch: list[Pixels]) -> Any:
+        """Give the function from the number of an image to its blocks, of all scales."""
+        table = colour_table(self.colours_, self.colour_space == "lab")
+        sides = tuple(self.block * float(scale) for scale in self.scales)
+        cells = cells_of_overlap(self.overlap)
+        cutter = BlockCutter(sides, len(self.colours_), self.root, self.texture_weight, cells)
+
+        def bag(i: int) -> Floats:
+            codes = pixel_codes(batch[i], table)
+            return np.concatenate([cutter.points(codes, scale) for scale in range(len(sides))])
+
+        return bag
+
+    def _fit_mixtures(self, bags: list[Floats]) -> Mixtures:
+        return fit_mixtures(bags, self.gaussians, self.covariance, self.floor_, self.seed_, self.n_jobs)
+
+    def _matches(self) -> BestMatches:
+        """Open the training bags, once for each set of them."""
+        if getattr(self, "_opened_of", None) is not self.points_:
+            bags = Bags(self.points_, self.start_)
+            self._opened = BestMatches(bags, self.minor, gamma=self.gamma_, degree=self.degree, offset=self.offset)
+            self._opened_of = self.points_
+        return self._opened
+
+    def _places(self) -> dict[bytes, int]:
+        """Give the place of each training image by its mark, once for each set of them."""
+        if getattr(self, "_places_of", None) is not self.marks_:
+            self._kept_places = {mark.tobytes(): i for i, mark in reversed(list(enumerate(self.marks_)))}
+            self._places_of = self.marks_
+        return self._kept_places
+
+    def _visterms(self) -> Visterms:
+        return Visterms(**{name: getattr(self, name) for name in BLOCK_PARAMS + WORD_PARAMS})
+
+    def _check_params(self) -> None:
+        for name, value, known in (
+            ("kernel", self.kernel, list(BAG_KERNELS)),
+            ("minor kernel", self.minor, list(MINORS)),
+            ("covariance", self.covariance, list(COVARIANCES)),
+        ):
+            if value not in known:
+                raise UnknownNameError(unknown(name, str(value), known))
+        self._visterms()._check_params()
+        if self.gamma is not None:
+            check_number(self.gamma, "gamma", above=0, otherwise="or None")
+        check_count(self.degree, "degree")
+        check_count(self.gaussians, "gaussians")
+        check_number(self.offset, "offset", least=0)
+        check_number(self.regularisation, "regularisation", above=0)

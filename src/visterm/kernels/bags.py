@@ -1,0 +1,185 @@
+"""Kernels between bags of points: each point's best match in the other bag, and what two Gaussian mixtures share."""
+
+from __future__ import annotations
+
+import math
+from enum import IntEnum
+
+import numpy as np
+from numba import njit
+
+LOGS = 8
+"""Sums of variances that are multiplied before one logarithm is taken: far from the ends of float64."""
+
+
+class Minor(IntEnum):
+    """The kernel of two points; each grows with ``x · y - own(x) - own(y)``, by which the best match is known.
+
+    Products of histograms are not below 0, where powers grow too.
+    """
+
+    LINEAR = 0
+    """``x · y``; own is 0."""
+    RBF = 1
+    """``exp(-γ |x - y|²)``; own is half the squared length."""
+    POLYNOMIAL = 2
+    """``(x · y + offset)^degree``; own is 0."""
+
+
+@njit(cache=True, nogil=True)
+def best_matches(products, own_x, own_y, start_x, start_y, minor, gamma, degree, offset, out):
+    """Average the best matches of the bags of some images with those of others (PAMIR paper, section IV-C).
+
+    ``k̂(p, p') = Σ_i max_j k(p_i, p'_j) / |p|``, and the kernel is ``(k̂(p, p') + k̂(p', p)) / 2``. Sums are
+    float64, in the order of the points.
+
+    Parameters
+    ----------
+    products : ndarray of float32, shape (n_points_x, n_points_y)
+        Of all points with all.
+    own_x, own_y : ndarray of float32, shape (n_points_x,) and (n_points_y,)
+        See `Minor`.
+    start_x, start_y : ndarray of int64, shape (n_x + 1,) and (n_y + 1,)
+        Where each bag's points begin, none without a point.
+    minor : Minor
+    gamma, degree, offset : float
+    out : ndarray of float64, shape (n_x, n_y)
+        Overwritten.
+    """
+    widest = 0
+    for y in range(out.shape[1]):
+        widest = max(widest, start_y[y + 1] - start_y[y])
+    best = np.empty(widest, np.float32)
+    for x in range(out.shape[0]):
+        for y in range(out.shape[1]):
+            first, last = start_y[y], start_y[y + 1]
+            n_x, n_y = start_x[x + 1] - start_x[x], last - first
+            theirs = own_y[first:last]
+            columns = best[:n_y]
+            columns[:] = np.float32(-1e30)
+            total_x = 0.0
+            for i in range(start_x[x], start_x[x + 1]):
+                row = products[i, first:last]
+                ours = own_x[i]
+                highest = _highest(row, theirs)
+                for j in range(n_y):
+                    found = row[j] - ours
+                    columns[j] = found if found > columns[j] else columns[j]
+                total_x += _minor_kernel(minor, highest - ours, gamma, degree, offset)
+            total_y = 0.0
+            for j in range(n_y):
+                total_y += _minor_kernel(minor, columns[j] - theirs[j], gamma, degree, offset)
+            out[x, y] = 0.5 * (total_x / n_x + total_y / n_y)
+
+
+@njit(cache=True, nogil=True)
+def _highest(row, own):
+    """Give the largest difference of two float32 vectors: four maxima side by side, so that none waits for another."""
+    a = b = c = d = np.float32(-1e30)
+    n = row.shape[0]
+    for q in range(n // 4):
+        j = np.uint64(4 * q)
+        w, x = row[j] - own[j], row[j + np.uint64(1)] - own[j + np.uint64(1)]
+        y, z = row[j + np.uint64(2)] - own[j + np.uint64(2)], row[j + np.uint64(3)] - own[j + np.uint64(3)]
+        a = w if w > a else a
+        b = x if x > b else b
+        c = y if y > c else c
+        d = z if z > d else d
+    for j in range(4 * (n // 4), n):
+        a = max(a, row[j] - own[j])
+    return max(max(a, b), max(c, d))
+
+
+@njit(cache=True, nogil=True)
+def _minor_kernel(minor, best, gamma, degree, offset):
+    """Give the kernel of two points, from what it grows with."""
+    value = np.float64(best)
+    if minor == Minor.RBF:
+        return math.exp(2.0 * gamma * min(value, 0.0))
+    if minor == Minor.POLYNOMIAL:
+        return (value + offset) ** degree
+    return value
+
+
+@njit(cache=True, nogil=True)
+def log_expected_likelihoods(
+    weights_x, means_x, spreads_x, start_x, weights_y, means_y, spreads_y, start_y, full, first, last, left, out
+):
+    """Give the logarithms of ``∫ p(v) p'(v) dv`` of mixtures with others, in closed form.
+
+    ``Σ_ab w_a w'_b N(μ_a - μ'_b; 0, Σ_a + Σ'_b)`` (PAMIR paper, section IV-C; Jebara, Kondor: Bhattacharyya and
+    expected likelihood kernels, COLT 2003). Each pair is computed by itself: the same bytes in any company.
+
+    Parameters
+    ----------
+    weights_x, weights_y : ndarray of float64, shape (n_components,)
+        Logarithms of the components' weights.
+    means_x, means_y : ndarray of float64, shape (n_components, n_features)
+    spreads_x, spreads_y : ndarray of float64, shape (n_components, n_features, n_features or 1)
+        With `full` covariances, otherwise variances; far enough from singular.
+    start_x, start_y : ndarray of int64, shape (n + 1,)
+        Where the components of each mixture begin.
+    full : bool
+    first, last : int
+        The mixtures x that are meant.
+    left : int
+        The first mixture y that is meant.
+    out : ndarray of float64, shape (n_x, n_y)
+        Rows first .. last-1 are overwritten from column `left` on.
+    """
+    n_features = means_x.shape[1]
+    scratch = np.empty((n_features, n_features if full else 1))
+    for x in range(first, last):
+        for y in range(left, out.shape[1]):
+            highest, total = -np.inf, 0.0
+            for a in range(start_x[x], start_x[x + 1]):
+                for b in range(start_y[y], start_y[y + 1]):
+                    term = weights_x[a] + weights_y[b] - 0.5 * n_features * math.log(2.0 * math.pi)
+                    if full:
+                        term += _log_full(means_x[a], means_y[b], spreads_x[a], spreads_y[b], scratch)
+                    else:
+                        term += _log_diagonal(means_x[a], means_y[b], spreads_x[a], spreads_y[b])
+                    if term > highest:
+                        total = total * math.exp(highest - term) + 1.0
+                        highest = term
+                    else:
+                        total += math.exp(term - highest)
+            out[x, y] = highest + math.log(total)
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _log_diagonal(mean_a, mean_b, spread_a, spread_b):
+    """Give ``-½ (log |Σ| + δ' Σ⁻¹ δ)`` for sums of variances."""
+    square, logs, product = 0.0, 0.0, 1.0
+    for c in range(mean_a.shape[0]):
+        spread = spread_a[c, 0] + spread_b[c, 0]
+        apart = mean_a[c] - mean_b[c]
+        square += apart * apart / spread
+        product *= spread
+        if c % LOGS == LOGS - 1:
+            logs += math.log(product)
+            product = 1.0
+    return -0.5 * (logs + math.log(product) + square)
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _log_full(mean_a, mean_b, spread_a, spread_b, scratch):
+    """Give ``-½ (log |Σ| + δ' Σ⁻¹ δ)`` for sums of covariances: Cholesky's factor, and what solves it, row by row."""
+    n = mean_a.shape[0]
+    square, logs = 0.0, 0.0
+    solved = np.empty(n)
+    for i in range(n):
+        row = scratch[i]
+        apart = mean_a[i] - mean_b[i]
+        for j in range(i + 1):
+            above = scratch[j]
+            value = spread_a[i, j] + spread_b[i, j]
+            for c in range(j):
+                value -= row[c] * above[c]
+            row[j] = math.sqrt(value) if i == j else value / above[j]
+        for c in range(i):
+            apart -= row[c] * solved[c]
+        solved[i] = apart / row[i]
+        square += solved[i] * solved[i]
+        logs += math.log(row[i])
+    return -0.5 * square - logs
