@@ -13,6 +13,7 @@ from tiny_networks import WEIGHTS, colour_network, sum_network
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
+from visterm.encoders.map_layout import MapLayout
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.preparation import IMAGENET_MEAN, IMAGENET_STD
 
@@ -75,6 +76,47 @@ def test_maps_and_tokens_are_averaged_to_the_row_of_the_features(tmp_path, outpu
     )
     expected = Onnx(path=path, output="features").fit_transform(photos)
     np.testing.assert_allclose(Onnx(path=path, output=output).fit_transform(photos), expected, atol=1e-5)
+
+
+SQUARE = np.random.default_rng(5).normal(size=(3, 8)).astype(np.float32)
+"""As many features as rows and columns of the pictures."""
+
+
+@pytest.mark.parametrize("shown", [{"size": 8}, {"size": (8, 12)}, {"size": ("H", "W"), "weights": SQUARE}])
+def test_maps_with_channels_first_of_pictures_with_channels_last_are_averaged_over_places(tmp_path, shown, photos):
+    path = colour_network(tmp_path / "net.onnx", outputs=("features", "maps_first"), **shown)
+    settings = {"path": path, "size": 8} if "weights" in shown else {"path": path}
+    expected = Onnx(output="features", **settings).fit_transform(photos)
+    np.testing.assert_allclose(Onnx(output="maps_first", **settings).fit_transform(photos), expected, atol=1e-5)
+
+
+def test_where_nothing_says_which_axis_of_a_map_is_the_channels_it_is_asked_for(tmp_path, photos):
+    path = colour_network(tmp_path / "net.onnx", outputs=("features", "maps_first"), weights=SQUARE)
+    with pytest.raises(UserError, match=r"maps of the axes \(8, 8, 8\), and nothing says .*--encoder-set 'layout="):
+        Onnx(path=path, output="maps_first").fit(photos)
+    expected = Onnx(path=path, output="features").fit_transform(photos)
+    told = Onnx(path=path, output="maps_first", layout=("channels_last", "channels_first"))
+    np.testing.assert_allclose(told.fit_transform(photos), expected, atol=1e-5)
+    with pytest.raises(UserError, match=r"layout is \('channels_last', 'NCHW'\); expected one of .*, or two"):
+        told.set_params(layout=("channels_last", "NCHW")).fit(photos)
+
+
+@pytest.mark.parametrize(
+    ("axes", "size", "last"),
+    [
+        ((1280, 7, 7), (224, 224), False),
+        ((7, 7, 1280), (224, 224), True),
+        ((64, 56, 56), (224, 224), False),
+        ((1280, 1, 1), (224, 224), False),
+        ((1, 1, 1280), (224, 224), True),
+        ((10, 8, 16), (256, 512), False),
+        ((8, 16, 10), (250, 500), True),
+        ((4, 7, 5), (224, 150), False),
+        ((7, 7, 7), (224, 224), False),  # as pictures with channels first
+    ],
+)
+def test_the_axes_of_a_map_say_which_are_height_and_width(axes, size, last):
+    assert MapLayout(None, [], False, size, "It").channels_last(axes) == last
 
 
 def test_rows_are_rooted_centred_and_of_length_one(network):

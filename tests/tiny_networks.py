@@ -28,8 +28,9 @@ def colour_network(
     """Write a network whose outputs follow from the mean colour of an image, and give its path.
 
     Outputs that can be asked for: "features", "embedding" and "logits" (mean colour times `weights`), "negated" (minus
-    that), "maps" (the pixels times `weights`, as laid out in the input), "tokens" (the rows of the picture), "nothing"
-    (features over zero) and "total" (one number for all images). `weights_beside` names a file for the weights.
+    that), "maps" (the pixels times `weights`, as laid out in the input), "maps_first" (channels first, always),
+    "tokens" (the rows of the picture), "nothing" (features over zero) and "total" (one number for all images).
+    `weights_beside` names a file for the weights.
     """
     sides = size if isinstance(size, tuple) else (size, size)
     shape = [batch, *sides, channels] if channels_last else [batch, channels, *sides]
@@ -48,6 +49,7 @@ def colour_network(
         "maps": helper.make_node("Identity", ["maps_last"], ["maps"])
         if channels_last
         else helper.make_node("Transpose", ["maps_last"], ["maps"], perm=[0, 3, 1, 2]),
+        "maps_first": helper.make_node("Transpose", ["maps_last"], ["maps_first"], perm=[0, 3, 1, 2]),
         "tokens": helper.make_node("Identity", ["tokens_made"], ["tokens"]),
         "nothing": helper.make_node("Div", ["mean", "zero"], ["nothing"]),
         "total": helper.make_node("ReduceSum", ["mean"], ["total"], keepdims=0),

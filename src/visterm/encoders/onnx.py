@@ -66,8 +66,10 @@ class Onnx(NetworkEncoder):
         What pixels of 0 to 255 are multiplied with before, for float networks. Default: 1/255.
     colours : {"RGB", "BGR"}, optional
         The order in which the network takes them; `mean` and `std` are always red, green and blue. Default: "RGB".
-    layout : {"channels_first", "channels_last"}, optional
-        Needed only where the network's input does not say where its 3 channels are.
+    layout : {"channels_first", "channels_last"} or a pair of them, optional
+        Needed only where the network's input does not say where its 3 channels are; of a pair, the second is that of
+        the maps that come out, where the lengths of their axes do not say it (height and width are those of the
+        picture over one number).
     interpolation : {"bilinear", "bicubic", "lanczos"}, optional
         The filter that resizes photos. Default: "bilinear".
     crop : float, optional
@@ -111,7 +113,7 @@ class Onnx(NetworkEncoder):
         std: float | Sequence[float] | None = None,
         scale: float | None = None,
         colours: str | None = None,
-        layout: str | None = None,
+        layout: str | Sequence[str] | None = None,
         interpolation: str | None = None,
         crop: float | None = None,
         random_state: RandomState = 0,

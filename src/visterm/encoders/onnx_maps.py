@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import UserError
 from visterm.encoders.onnx_graph import averaged_into, giving_out
 from visterm.encoders.onnx_network import OnnxNetwork, open_session
-from visterm.encoders.pooling import map_averaging_to, pooled
+from visterm.encoders.pooling import map_averaging_to
 
 
 class OnnxMaps:
@@ -52,8 +52,7 @@ class OnnxMaps:
         fed = network.feed(picture)
         given = self._session.run(self._names, fed)
         what = f"The output '{network.output}' of {network.path}"
-        n_pictures = len(next(iter(fed.values())))
-        row = pooled(np.asarray(given[0]), n_pictures, what, channels_last=network.channels_last)[0]
+        row = network.pooled(np.asarray(given[0]))[0]
         for tensor in given:
             found = map_averaging_to(np.asarray(tensor)[0], row)
             if found is not None:

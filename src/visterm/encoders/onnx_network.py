@@ -15,6 +15,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from visterm.core.errors import StorageError, UnknownNameError, UserError
 from visterm.core.registry import unknown
+from visterm.encoders.map_layout import MapLayout
 from visterm.encoders.network_file import missing
 from visterm.encoders.onnx_settings import as_layout, settings_inside
 from visterm.encoders.pooling import pooled
@@ -48,8 +49,8 @@ class OnnxNetwork:
         The ONNX file.
     settings : dict
         What is known of it: attributes of `Preparation`, ``output`` (None: the only one, or one that is named as
-        features are) and ``layout`` (None: as the network's input says). What is not said here is taken from the
-        metadata and the input of the network.
+        features are) and ``layout`` (None: as the network's input says, and of maps as their axes say). What is not
+        said here is taken from the metadata and the input of the network.
 
     Attributes
     ----------
@@ -84,6 +85,9 @@ class OnnxNetwork:
         )
         self.outputs = [each.name for each in self._session.get_outputs()]
         self.output = _chosen_output(path, self.outputs, settings.get("output"))
+        layout = settings.get("layout")
+        self._told_of_maps = None if layout is None else as_layout(layout)[1]
+        self._declared = (self._session.get_outputs()[self.outputs.index(self.output)].shape or [])[1:]
         inside = settings_inside(self._session.get_modelmeta().custom_metadata_map)
         prepared = {k: v for k, v in settings.items() if k not in ("output", "layout")}
         size = _sides(path, prepared.pop("size", None), fixed)
@@ -114,8 +118,13 @@ class OnnxNetwork:
 
     def _row(self, picture: NDArray[np.uint8]) -> NDArray[np.float32]:
         out = np.asarray(self._session.run([self.output], self.feed(picture))[0])
+        return self.pooled(out)[:1]
+
+    def pooled(self, out: NDArray[Any]) -> NDArray[np.float32]:
+        """Give the rows of what the output gave for the pictures of one call, maps averaged over places."""
         what = f"The output '{self.output}' of {self.path}"
-        return pooled(out, self._batch, what, channels_last=self.channels_last)[:1]
+        maps = MapLayout(self._told_of_maps, self._declared, self.channels_last, self.preparation.size, what)
+        return pooled(out, self._batch, what, channels_last=out.ndim == 4 and maps.channels_last(out.shape[1:]))
 
 
 def open_session(path: str, model: bytes | None = None) -> ort.InferenceSession:
@@ -151,7 +160,7 @@ class _Input(NamedTuple):
     size: tuple[int | None, int | None]
 
 
-def _image_input(path: str, session: ort.InferenceSession, layout: str | None) -> _Input:
+def _image_input(path: str, session: ort.InferenceSession, layout: Any) -> _Input:
     inputs = session.get_inputs()
     listed = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)
     image = inputs[0]
@@ -170,9 +179,9 @@ def _image_input(path: str, session: ort.InferenceSession, layout: str | None) -
     return _Input(image.name, dtype, channels_last, batch or 1, (size[0], size[1]))
 
 
-def _is_channels_last(layout: str | None, dims: list[int | None], dtype: Any) -> bool:
+def _is_channels_last(layout: Any, dims: list[int | None], dtype: Any) -> bool:
     if layout is not None:
-        return as_layout(layout) == "channels_last"
+        return as_layout(layout)[0] == "channels_last"
     return dims[2] == 3 or (dims[0] is None and dims[2] is None and dtype is np.uint8)
 
 

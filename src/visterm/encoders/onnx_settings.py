@@ -19,7 +19,8 @@ def settings_beside(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read NETWORK.json beside NETWORK.onnx: what the network wants that its file does not say.
 
     One JSON object; each key may be left out: ``size`` (pixels, or [height, width]), ``mean`` and ``std`` (a number, or
-    [red, green, blue]), ``scale``, ``colours`` ("RGB" or "BGR"), ``layout`` ("channels_first" or "channels_last"),
+    [red, green, blue]), ``scale``, ``colours`` ("RGB" or "BGR"), ``layout`` ("channels_first" or "channels_last", or
+    both: that of the pictures that go in and that of the maps that come out),
     ``interpolation`` ("bilinear", "bicubic" or "lanczos"), ``crop`` (the part of the middle that the network was
     evaluated on, or null for whole photos) and ``output`` (the output to read).
 
@@ -81,17 +82,21 @@ def settings_inside(metadata: Mapping[str, str]) -> dict[str, Any]:
     return {**numbers, **({} if colours is None else {"colours": colours})}
 
 
-def as_layout(value: Any) -> str:
-    """Check the name of a layout.
+def as_layout(value: Any) -> tuple[str, str]:
+    """Give the layouts of pictures and of maps from the name of one for both, or from a pair.
 
     Raises
     ------
     UserError
-        If it is none.
+        If a name is none.
     """
-    if not isinstance(value, str) or value not in LAYOUTS:
-        raise UserError(f"layout is {value!r}; expected one of {', '.join(map(repr, LAYOUTS))}.")
-    return value
+    pair = tuple(value) if isinstance(value, list | tuple) else (value, value)
+    if len(pair) != 2 or any(not isinstance(name, str) or name not in LAYOUTS for name in pair):
+        raise UserError(
+            f"layout is {value!r}; expected one of {', '.join(map(repr, LAYOUTS))}, or two: of the pictures that go "
+            "in, and of the maps that come out."
+        )
+    return pair
 
 
 def _as_output(value: Any) -> str:
