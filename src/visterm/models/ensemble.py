@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,16 +18,12 @@ from visterm.core.types import Matrix, RandomState
 from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
 from visterm.models.explaining import LinearScores
-from visterm.models.mixing import best_mix
+from visterm.models.members import listed, make_member
+from visterm.models.mixing import best_mix, sample
+from visterm.models.side_by_side import joined_image_rows, joined_tag_rows
 from visterm.models.stopping import hold_out
 
 DEFAULT_MEMBERS = (("wsabie", {"dim": 100}), ("wsabie", {"dim": 200}))
-
-SAMPLE_ROWS = 2000
-"""At most so many images give the scale of the members' scores, and as many choose the weights."""
-
-SAMPLE_BYTES = 2**28
-"""Scores of all members held at a time: where there are very many tags, fewer images are looked at."""
 
 
 class Ensemble(LinearScores):
@@ -126,7 +122,8 @@ class Ensemble(LinearScores):
         monitor: Progress,
     ) -> None:
         check_number(self.valid_share, "valid_share", least=0, below=1)
-        members = [self._make(member, rng) for member in self._listed()]
+        given = listed(DEFAULT_MEMBERS if self.members is None else self.members, "members")
+        members = [make_member(member, "the ensemble", self.n_jobs, rng) for member in given]
         weights = self._given_weights(len(members))
         self.valid_map_ = None
         if weights is None and valid is None and len(members) > 1:
@@ -142,14 +139,11 @@ class Ensemble(LinearScores):
             weights, self.valid_map_ = self._choose(members, self.means_, self.scales_, valid, rng)
         self.members_ = members
         self.weights_ = np.full(len(members), 1 / len(members)) if weights is None else weights
-        self.tag_rows_ = self._joined_tag_rows()
+        factors = self.weights_ / self.scales_
+        self.tag_rows_ = joined_tag_rows(members, factors, -(factors @ self.means_))
 
     def _image_rows(self, X: Matrix) -> Matrix:
-        rows: list[Any] = [member._image_rows(X) for member in self.members_]
-        rows.append(np.ones((X.shape[0], 1), np.float32))
-        if any(sp.issparse(part) for part in rows):
-            return sp.csr_array(sp.hstack(rows, format="csr"), dtype=np.float32)
-        return np.hstack(rows)
+        return joined_image_rows(self.members_, X)
 
     def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
         factors = self.weights_ / self.scales_
@@ -165,31 +159,6 @@ class Ensemble(LinearScores):
             weights += factor * scorer.weights
             constant += factor * scorer.constant
         return weights, constant
-
-    def _listed(self) -> list[Any]:
-        given = DEFAULT_MEMBERS if self.members is None else self.members
-        if isinstance(given, str) or not isinstance(given, Iterable) or not (listed := list(given)):
-            raise UserError(
-                f'members is {given!r}; expected a list such as [("wsabie", {{"dim": 100}}), ("ridge", {{}})].'
-            )
-        return listed
-
-    def _make(self, member: Any, rng: np.random.Generator) -> Annotator:
-        """Make an unfitted member of what the list says of it."""
-        seed = int(rng.integers(2**31))
-        if isinstance(member, Annotator):
-            copy: Annotator = clone(member)
-            return copy
-        if not (isinstance(member, list | tuple) and len(member) == 2 and isinstance(member[1], dict)):
-            raise UserError(
-                f'A member of the ensemble is {member!r}; expected a pair such as ("wsabie", {{"dim": 100}}).'
-            )
-        name, settings = member
-        model: Annotator = MODELS.create(name, **settings)
-        shared = {"n_jobs": self.n_jobs, "random_state": seed}
-        known = model.get_params(deep=False)
-        model.set_params(**{key: value for key, value in shared.items() if key in known and key not in settings})
-        return model
 
     def _given_weights(self, n: int) -> NDArray[np.float64] | None:
         if self.weights is None:
@@ -213,7 +182,7 @@ class Ensemble(LinearScores):
         rng: np.random.Generator,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Fit each member, and give the means and standard deviations of its scores of some training images."""
-        some = X[_sample(X.shape[0], _rows_held(len(members), Y.shape[1]), rng)]
+        some = X[sample(X.shape[0], len(members), Y.shape[1], rng)]
         means, scales = np.zeros(len(members)), np.ones(len(members))
         for m, member in enumerate(members):
             member.fit(X, Y, valid=valid, monitor=monitor)
@@ -232,33 +201,13 @@ class Ensemble(LinearScores):
     ) -> tuple[NDArray[np.float64], float]:
         X, Y = judged
         tagged = np.flatnonzero(np.bincount(Y.tocoo().coords[0][Y.data > 0], minlength=Y.shape[0]))
-        rows = tagged[_sample(tagged.size, _rows_held(len(members), Y.shape[1]), rng)]
+        rows = tagged[sample(tagged.size, len(members), Y.shape[1], rng)]
         scaled = [
             ((member.decision_function(X[rows]) - np.float32(mean)) / np.float32(scale)).astype(np.float32)
             for member, mean, scale in zip(members, means, scales, strict=True)
         ]
         return best_mix(scaled, Y[rows])
 
-    def _joined_tag_rows(self) -> Matrix:
-        factors = self.weights_ / self.scales_
-        rows: list[Any] = []
-        for member, factor in zip(self.members_, factors, strict=True):
-            V = member.query_rows(sp.eye_array(self.n_tags_, format="csr", dtype=np.float32))
-            rows.append((V * np.float32(factor)).astype(np.float32))
-        rows.append(np.full((self.n_tags_, 1), -(factors @ self.means_), np.float32))
-        if any(sp.issparse(part) for part in rows):
-            return sp.csr_array(sp.hstack(rows, format="csr"), dtype=np.float32)
-        return np.hstack(rows)
-
 
 def _has_tags(Y: sp.csr_array) -> bool:
     return bool((Y.data > 0).any())
-
-
-def _rows_held(n_members: int, n_tags: int) -> int:
-    """Give how many images' scores by all members are held at a time."""
-    return min(SAMPLE_ROWS, max(1, SAMPLE_BYTES // (4 * n_members * n_tags)))
-
-
-def _sample(n: int, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    return np.arange(n) if n <= most else np.sort(rng.permutation(n)[:most])

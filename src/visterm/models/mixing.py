@@ -1,14 +1,15 @@
-"""Weights of a sum of models: those, on the simplex, that rank the tags of some images best."""
+"""Weights of a sum of models: those, on the simplex, that rank the tags of some images best, or the images of tags."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.metrics.ranking import average_precisions
+from visterm.metrics.retrieval import rank_images
 
 Floats = NDArray[np.float32]
 
@@ -17,12 +18,35 @@ STEPS = 20
 
 MAX_PASSES = 10
 
+SAMPLE_ROWS = 2000
+"""At most so many images choose weights."""
+
+SAMPLE_BYTES = 2**28
+"""Scores of all members held at a time: where there are very many tags, fewer images are looked at."""
+
 LEAST_GAIN = 1e-9
 """Gains in MAP below this are roundings."""
 
 
-def best_mix(scores: Sequence[Floats], Y: sp.csr_array) -> tuple[NDArray[np.float64], float]:
-    """Find the weights of a sum of scores with the highest MAP over images.
+def image_map(scores: Floats, Y: sp.csr_array) -> float:
+    """Give MAP over images: how well the tags of each are ranked."""
+    return float(np.nanmean(average_precisions(scores, Y)))
+
+
+def word_map(scores: Floats, Y: sp.csr_array) -> float:
+    """Give MAP over tags: how well a search for each ranks the images."""
+    return float(np.nanmean(rank_images(scores, Y).average_precision()))
+
+
+def both_maps(scores: Floats, Y: sp.csr_array) -> float:
+    """Give the sum of the two."""
+    return image_map(scores, Y) + word_map(scores, Y)
+
+
+def best_mix(
+    scores: Sequence[Floats], Y: sp.csr_array, measure: Callable[[Floats, sp.csr_array], float] = image_map
+) -> tuple[NDArray[np.float64], float]:
+    """Find the weights of a sum of scores with the highest MAP over images, or another measure.
 
     Starts from the best of all members alike and each member alone, then goes over the members in turn: each gets the
     weight among 0, 1/20, ..., 1 that ranks best while the others share the rest as they did before, until a round
@@ -34,29 +58,46 @@ def best_mix(scores: Sequence[Floats], Y: sp.csr_array) -> tuple[NDArray[np.floa
         Of each member, scaled.
     Y : csr_array, shape (n_images, n_tags)
         Above 0: given. At least one entry.
+    measure : callable
+        `image_map`, `word_map` or `both_maps`.
 
     Returns
     -------
     weights : ndarray of float64, shape (n_members,)
         Not below 0, of sum 1.
-    map : float
+    value : float
         What they reach.
     """
     n = len(scores)
     starts = [np.full(n, 1 / n), *np.eye(n)]
-    found = [_map_of(start, scores, Y) for start in starts]
+    found = [measure(mixed(start, scores), Y) for start in starts]
     place = int(np.argmax(found))
     best, value = starts[place], found[place]
     for _ in range(MAX_PASSES if n > 1 else 0):
         before = value
         for member in range(n):
             for mix in _line(best, member):
-                reached = _map_of(mix, scores, Y)
+                reached = measure(mixed(mix, scores), Y)
                 if reached > value + LEAST_GAIN:
                     best, value = mix, reached
         if value <= before:
             break
     return best, value
+
+
+def sample(n: int, n_members: int, n_tags: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw as many of n images, in order, as the scores of all members may be held of at a time."""
+    most = min(SAMPLE_ROWS, max(1, SAMPLE_BYTES // (4 * n_members * n_tags)))
+    return np.arange(n) if n <= most else np.sort(rng.permutation(n)[:most])
+
+
+def mixed(weights: NDArray[np.float64], scores: Sequence[Floats]) -> Floats:
+    """Give the weighted sum of scores."""
+    total = np.zeros_like(scores[0])
+    for weight, member in zip(weights, scores, strict=True):
+        if weight > 0:
+            total += np.float32(weight) * member
+    return total
 
 
 def _line(weights: NDArray[np.float64], member: int) -> list[NDArray[np.float64]]:
@@ -65,11 +106,3 @@ def _line(weights: NDArray[np.float64], member: int) -> list[NDArray[np.float64]
     others = others / others.sum() if others.sum() > 0 else np.full(others.size, 1 / others.size)
     shares = np.arange(STEPS + 1) / STEPS
     return [np.insert((1 - share) * others, member, share) for share in shares]
-
-
-def _map_of(weights: NDArray[np.float64], scores: Sequence[Floats], Y: sp.csr_array) -> float:
-    mixed = np.zeros_like(scores[0])
-    for weight, member in zip(weights, scores, strict=True):
-        if weight > 0:
-            mixed += np.float32(weight) * member
-    return float(np.nanmean(average_precisions(mixed, Y)))

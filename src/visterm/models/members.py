@@ -1,0 +1,74 @@
+"""Members of a blend of models, made of what users list: names with settings, or models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from visterm.core.errors import UserError
+from visterm.core.packing import json_params
+from visterm.core.tables import MODELS
+from visterm.models.base import Annotator
+
+EXAMPLE = '[("wsabie", {"dim": 100}), ("ridge", {})]'
+
+
+def listed(given: Any, what: str) -> list[Any]:
+    """Give the entries of a list of members; `what` names the parameter.
+
+    Raises
+    ------
+    UserError
+        If it is no list, or an empty one.
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable) or not (members := list(given)):
+        raise UserError(f"{what} is {given!r}; expected a list such as {EXAMPLE}.")
+    return members
+
+
+def make_member(member: Any, whose: str, n_jobs: int | None, rng: np.random.Generator) -> Annotator:
+    """Make an unfitted model of what a list says of it: a pair of name and settings, or a model, which is cloned.
+
+    Parameters
+    ----------
+    member : pair or Annotator
+    whose : str
+        What it is a member of, in messages: "the ensemble".
+    n_jobs : int or None
+        Its threads, where its settings say nothing of them.
+    rng : Generator
+        Gives its seed, where its settings have none.
+
+    Raises
+    ------
+    UserError
+        If it is neither.
+    UnknownNameError
+        If there is no such model or setting.
+    """
+    seed = int(rng.integers(2**31))
+    if isinstance(member, Annotator):
+        copy: Annotator = clone(member)
+        return copy
+    if not (isinstance(member, list | tuple) and len(member) == 2 and isinstance(member[1], dict)):
+        raise UserError(f'A member of {whose} is {member!r}; expected a pair such as ("wsabie", {{"dim": 100}}).')
+    name, settings = member
+    model: Annotator = MODELS.create(name, **settings)
+    shared = {"n_jobs": n_jobs, "random_state": seed}
+    known = model.get_params(deep=False)
+    model.set_params(**{key: value for key, value in shared.items() if key in known and key not in settings})
+    return model
+
+
+def own_settings(model: Annotator) -> dict[str, Any]:
+    """Give the settings of a model that are not its defaults, as JSON holds them; seed and threads aside."""
+    defaults = json_params(type(model)(), MODELS)
+    settings = json_params(model, MODELS)
+    return {
+        key: value
+        for key, value in settings.items()
+        if key not in ("random_state", "n_jobs") and value != defaults[key]
+    }

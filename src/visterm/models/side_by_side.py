@@ -1,0 +1,64 @@
+"""Models side by side as one inner product: what blends of models are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.types import Matrix
+from visterm.models.base import Annotator
+
+
+def joined_image_rows(members: Sequence[Annotator], X: Matrix) -> Matrix:
+    """Put the members' rows of some images side by side, and a 1 behind them.
+
+    Parameters
+    ----------
+    members : sequence of Annotator
+        Fitted.
+    X : array or CSR of float32, shape (n_images, n_features)
+
+    Returns
+    -------
+    array or CSR of float32, shape (n_images, width)
+        The width is the sum of the members' widths, and one; CSR where a member's rows are.
+    """
+    rows: list[Any] = [member._image_rows(X) for member in members]
+    rows.append(np.ones((X.shape[0], 1), np.float32))
+    return _beside(rows)
+
+
+def joined_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64], constant: Any) -> Matrix:
+    """Put the members' tag rows side by side, each times its factor, and a constant behind them.
+
+    Parameters
+    ----------
+    members : sequence of Annotator
+        Fitted.
+    factors : ndarray of float64, shape (n_members,)
+    constant : float or ndarray of float64, shape (n_tags,)
+        What is added to the scores of a tag.
+
+    Returns
+    -------
+    array or CSR of float32, shape (n_tags, width)
+        Their products with `joined_image_rows` are ``Σ_m factor_m s_m + constant``, s_m the score of member m.
+    """
+    n_tags = members[0].n_tags_
+    rows: list[Any] = []
+    for member, factor in zip(members, factors, strict=True):
+        own: Any = member._tag_rows()
+        V = sp.eye_array(n_tags, format="csr", dtype=np.float32) if own is None else own
+        rows.append((V * np.float32(factor)).astype(np.float32))
+    rows.append(np.broadcast_to(np.asarray(constant, np.float32).reshape(-1, 1), (n_tags, 1)))
+    return _beside(rows)
+
+
+def _beside(rows: list[Any]) -> Matrix:
+    if any(sp.issparse(part) for part in rows):
+        return sp.csr_array(sp.hstack(rows, format="csr"), dtype=np.float32)
+    return np.hstack(rows)
