@@ -139,6 +139,9 @@ def test_no_threads_at_all_are_refused_before_anything_is_looked_at(line, refusa
         ("tune nowhere -o out --grid dim=4 --set epochs=many", "epochs is 'many'"),
         ("tune nowhere -o out --grid dim=4 --metric mpa", "Did you mean 'map'?"),
         ("tune nowhere -o out --grid dim=4:9", "--random N"),
+        ("reproduce wsabie -o out --wordnet missing", "There is no folder missing."),
+        ("reproduce wsabie -o out --encoder onnx:missing.onnx", "There is no network at missing.onnx."),
+        ("reproduce features -o out --encoder onnx:missing.onnx", "There is no network at missing.onnx."),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused_before_any_image_is_looked_for(line, message, refusal, tmp_path):

@@ -85,7 +85,7 @@ def reproduce(
     json: options.Json = False,
 ) -> None:
     """Run a paper's comparison again: settings chosen on validation rows, test rows touched once."""
-    from visterm.app.parts import DEFAULT_ENCODER
+    from visterm.app.parts import DEFAULT_ENCODER, make_encoder
     from visterm.app.reproduce.features_comparison import reproduce_features
     from visterm.app.reproduce.pamir import reproduce_pamir
     from visterm.app.reproduce.run import Outcome
@@ -96,6 +96,10 @@ def reproduce(
         raise UserError(f"--wordnet is for siblings, which '{paper.value}' does not measure. Leave it out.")
     if encoder is not None and paper is Paper.VSE_ENS:
         raise UserError(f"--encoder is for photos, and '{paper.value}' knows images by number only. Leave it out.")
+    if wordnet is not None and not wordnet.is_dir():
+        raise UserError(f"There is no folder {wordnet}. Give the folder of WordNet's database files (--wordnet).")
+    if encoder is not None:
+        make_encoder(encoder, {}, {}).check_settings()
     folder = out or Path(f"reproduce-{paper.value}")
     outcome: Outcome
     if paper is Paper.WSABIE:
