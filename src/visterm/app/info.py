@@ -11,6 +11,9 @@ from visterm.app.features.kind import FEATURES, is_features
 from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import MANIFEST, folder_kind, open_folder, read_json
 
+TRIED = "models tried"
+"""What `auto` tried: one entry a model."""
+
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Give the facts of a run, a catalogue or a features folder: kind, counts, encoder, model, their settings.
@@ -100,7 +103,12 @@ def _run_facts(folder: Path) -> dict[str, Any]:
     encoder, model = read_json(folder / "encoder.json"), read_json(folder / "model.json")
     facts: dict[str, Any] = read_json(folder / "facts.json")
     measured = [entry["map"] for entry in _learned(model, "history_") or [] if entry.get("map") is not None]
-    found = {"epochs": _learned(model, "n_epochs_"), "best validation MAP": max(measured, default=None)}
+    found = {
+        "epochs": _learned(model, "n_epochs_"),
+        "best validation MAP": max(measured, default=_learned(model, "valid_map_")),
+        "validation word MAP": _learned(model, "valid_word_map_"),
+        TRIED: _learned(model, "report_"),
+    }
     return (
         facts
         | {

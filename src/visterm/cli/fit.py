@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,10 @@ from visterm.cli import options
 from visterm.cli.asked import queries_learned, queries_left_out
 from visterm.cli.output import exit_code, say
 from visterm.cli.progress import Bars
+from visterm.cli.seconds import seconds_of
+from visterm.cli.tried import show_tried
+from visterm.core.errors import UserError
+from visterm.core.tables import MODELS
 from visterm.core.wording import count_of
 
 EXAMPLES = (
@@ -50,6 +55,13 @@ def fit(
     encoder_set: Annotated[
         list[str] | None, typer.Option("--encoder-set", help="A setting of the encoder, NAME=VALUE.")
     ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Time for the models that --model auto tries, such as 90s, 2m or 1h [default: no limit].",
+            show_default=False,
+        ),
+    ] = None,
     split: Annotated[
         str | None,
         typer.Option(
@@ -64,6 +76,14 @@ def fit(
             callback=options.check_share,
         ),
     ] = None,
+    calibration: Annotated[
+        bool,
+        typer.Option(
+            "--calibration/--no-calibration",
+            help="Learn from held-out images how likely a score makes a tag; takes one more fit where a model holds "
+            "none out.",
+        ),
+    ] = True,
     min_count: Annotated[int, typer.Option(min=1, help="Leave out tags of fewer images.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same photos: same run.")] = 0,
     jobs: options.Jobs = None,
@@ -76,23 +96,18 @@ def fit(
     With a split column the rows of the split "train" are learned from; the exit code is 3 if images were skipped.
     """
     from visterm.app.rows import not_learned, read_corpus
-    calibration: Annotated[
-        bool,
-        typer.Option(
-            "--calibration/--no-calibration",
-            help="Learn from held-out images how likely a score makes a tag; takes one more fit where a model holds "
-            "none out.",
-        ),
-    ] = True,
     from visterm.app.tagger import Tagger
     from visterm.core.persist import check_target
 
     check_target(out, "run")
+    model_params = options.settings(set_ or [], "--set")
+    if budget is not None:
+        model_params = _with_budget(model_params, model, budget)
     tagger = Tagger(
         encoder=encoder,
         model=model,
         encoder_params=options.settings(encoder_set or [], "--encoder-set"),
-        model_params=options.settings(set_ or [], "--set"),
+        model_params=model_params,
         min_count=min_count,
         seed=seed,
         n_jobs=jobs,
@@ -125,8 +140,10 @@ def fit(
     tagger.save(out)
     facts = tagger.facts
     judged = any(entry.get("map") is not None for entry in getattr(tagger.model, "history_", []))
-    if "valid_share" in tagger.model.get_params(deep=False) and valid != 0 and not judged:
+    if {"epochs", "valid_share"} <= set(tagger.model.get_params(deep=False)) and valid != 0 and not judged:
         say("Too few images to hold some out (50 are wanted), so nothing chose when to stop: all epochs were run.")
+    if hasattr(tagger.model, "report_"):
+        show_tried(tagger.model.report_)
     learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'image')}"
     if queries is not None:
         learned += f" and {queries_learned(facts)}"
@@ -134,3 +151,12 @@ def fit(
             say(line)
     say(f"Learned {learned}; the run is {out}")
     raise typer.Exit(exit_code(tagger.skipped, out / "skipped.jsonl"))
+
+
+def _with_budget(params: dict[str, Any], model: str, budget: str) -> dict[str, Any]:
+    """Add the seconds of --budget to the settings of a model that has such a setting."""
+    if "budget" not in signature(MODELS.load(model)).parameters:
+        raise UserError(f"The model '{model}' has no budget of time. Leave --budget out, or fit with --model auto.")
+    if "budget" in params:
+        raise UserError("The budget is given twice: by --budget and by --set budget. Leave one out.")
+    return {**params, "budget": seconds_of(budget, "--budget")}

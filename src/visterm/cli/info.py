@@ -9,6 +9,7 @@ import typer
 
 from visterm.cli import options
 from visterm.cli.output import emit, say, show
+from visterm.cli.tried import show_tried
 
 EXAMPLES = "Examples:  visterm info run   ·   visterm info run --plot history.png"
 
@@ -26,7 +27,7 @@ def info(
     json: options.Json = False,
 ) -> None:
     """Show what a run, a catalogue or a features folder holds: counts, encoder, model, settings, figures."""
-    from visterm.app.info import describe, training_history
+    from visterm.app.info import TRIED, describe, training_history
 
     facts = describe(run)
     if plot is not None:
@@ -38,7 +39,10 @@ def info(
         emit(facts)
         return
     for name, value in facts.items():
-        if isinstance(value, dict):
+        if name == TRIED:
+            show(f"{name}:")
+            show_tried(value)
+        elif isinstance(value, dict):
             show(f"{name}:")
             for key, setting in value.items():
                 show(f"  {key}: {setting}")

@@ -34,6 +34,11 @@ MODELS = Registry(
         Entry("vse_ens", "visterm.models.vse_ens:VseEns", "joint embedding, negatives drawn adaptively", VSE_ENS),
         Entry("opt_auc", "visterm.models.opt_auc:OptAuc", "joint embedding, logistic loss of drawn pairs", VSE_ENS),
         Entry("ridge", "visterm.models.ridge:Ridge", "one linear scorer a tag, squared loss"),
+        Entry(
+            "kernel_ridge",
+            "visterm.models.kernel_ridge:KernelRidge",
+            "ridge over a Gaussian kernel: bends where images do",
+        ),
         Entry("knn", "visterm.models.knn:Knn", "tags of the most similar training images, by cosine", WSABIE),
         Entry(
             "rp_knn",
@@ -56,6 +61,7 @@ MODELS = Registry(
         Entry("cmtt", "visterm.models.cmtt:Cmtt", "visterms translated into tags, by cosines of their uses", CMTT),
         Entry("plsa", "visterm.models.plsa:Plsa", "aspects that explain captions, found again in visterms", PLSA),
         Entry("ensemble", "visterm.models.ensemble:Ensemble", "weighted sum of models that you name", WSABIE),
+        Entry("auto", "visterm.models.auto:Auto", "the best of several models, blended, within a time budget"),
         Entry("prior", "visterm.models.prior:Prior", "the most frequent tags, whatever the image", learns=False),
     ],
     group="visterm.models",

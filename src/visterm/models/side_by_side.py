@@ -61,4 +61,4 @@ def joined_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64], 
 def _beside(rows: list[Any]) -> Matrix:
     if any(sp.issparse(part) for part in rows):
         return sp.csr_array(sp.hstack(rows, format="csr"), dtype=np.float32)
-    return np.hstack(rows)
+    return np.ascontiguousarray(np.hstack(rows))

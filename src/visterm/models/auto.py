@@ -1,0 +1,303 @@
+"""Several models fitted within a time budget and blended: which is best where, nobody has to know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from visterm.core.checks import check_number
+from visterm.core.progress import SILENT, Progress, Titled
+from visterm.core.tables import MODELS
+from visterm.core.types import Matrix, RandomState
+from visterm.models.base import Annotator
+from visterm.models.budget import Budget
+from visterm.models.candidates import PAIRWISE, candidates_for
+from visterm.models.held_out import HeldOutFit
+from visterm.models.members import listed, make_member, own_settings
+from visterm.models.mixing import best_mix, both_maps, image_map, mixed, sample, word_map
+from visterm.models.side_by_side import joined_image_rows, joined_tag_rows
+from visterm.models.stopping import MIN_HELD_OUT, hold_out
+from visterm.models.trials import Rows, Trial, seconds_again, try_all
+
+LIFTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+LIFT_COST = 0.01
+"""MAP that lifting rare tags may cost the blend."""
+
+LEAST_GAP = -0.005
+"""MAP that the lifted blend may be from the best candidate alone, at least."""
+
+LEAST_SPREAD = 0.02
+"""Tags whose scores hardly differ from image to image are taken to have this share of the mean spread."""
+
+
+class Auto(Annotator):
+    """Fits several models, judges them on images that they have not seen, and blends the best.
+
+    The score of tag t is ``d_t Σ_m λ_m (s_m - μ_m) / σ_m``, where ``s_m`` is the score of model m, and ``μ_m`` and
+    ``σ_m`` the mean and standard deviation of its scores on held-out images: those of a neighbour model on images that
+    it has learned would be far off, because there each image is its own neighbour.
+
+    The weights ``λ``, not below 0 and of sum 1, are those with the highest sum of MAP over images (annotation) and MAP
+    over tags (search) on the held-out images. Weights for each of the two did no better on further images, at either.
+    Annotation has the factors ``d_t`` besides, which no search for one tag notices: ``d_t = spread_t^-lift``, with the
+    spread (standard deviation) of the tag's scores over the held-out images. Scores of rare tags spread little, so that
+    a lift above 0 gives more different tags.
+
+    Candidates are tried one after the other. With a budget the seconds of each are estimated from a fit of an eighth of
+    the images; one for which too few are left is left out, and at the end a model for whose second fit, on all images,
+    none are left stays as it was fitted on the part. As then a clock decides, only without a budget, or with one that
+    was not the limit, the same seed gives the same bytes. Models without weight are dropped.
+
+    Parameters
+    ----------
+    budget : float, optional
+        Seconds for the whole fit. The first candidate is fitted whatever it takes, and a fit that has begun is not cut
+        short, so it may take longer. None: as many as it takes.
+    candidates : list of (name, settings) or estimators, optional
+        What to try, in this order: names from ``visterm models`` with their settings, or unfitted models, which are
+        cloned. None: by the features, some for dense ones and some for sparse ones.
+    lift : float, optional
+        How far rare tags are lifted, from 0, not at all, to 1. None: of 0 to 0.5 the most that costs at most 0.01 of
+        MAP over images, and leaves it at most 0.005 below that of the best candidate alone.
+    valid_share : float
+        Share of the images held out to judge by, where `fit` is given no validation images; not less than 50 images,
+        unless that is more than half of them. With 0, or so few images, or images known only by number, the first
+        candidate is fitted alone.
+    n_jobs : int, optional
+        Threads, of the candidates too unless their settings say otherwise; None or -1 for all cores.
+    random_state : int, RandomState, Generator or None
+        Held-out images, and the random states of candidates whose settings have none.
+
+    Attributes
+    ----------
+    members_ : list of Annotator
+        The models of the blend, fitted.
+    weights_ : ndarray of float64, shape (n_members,)
+        λ.
+    means_, scales_ : ndarray of float64, shape (n_members,)
+        μ and σ; 0 and 1 where nothing was judged.
+    lift_ : float
+    tag_factors_ : ndarray of float64, shape (n_tags,)
+        d, of mean 1.
+    report_ : list of dict
+        One entry a candidate, as they were tried: ``model``, ``settings``, ``seconds`` of fit and scores, ``map`` and
+        ``word_map`` (over tags) on the judged images, ``weight``, and ``reason``: why it is in or not.
+    valid_map_, valid_word_map_ : float or None
+        What the blend reached on the images that chose its weights and its lift.
+    n_held_out_ : int
+        Images held out to judge by; those of them that have a tag are judged, 2,000 at most.
+    tag_rows_ : array or CSR of float32, shape (n_tags, width)
+        CSR where a member's space is tag space.
+    """
+
+    members_: list[Annotator]
+    weights_: NDArray[np.float64]
+    means_: NDArray[np.float64]
+    scales_: NDArray[np.float64]
+    lift_: float
+    tag_factors_: NDArray[np.float64]
+    report_: list[dict[str, Any]]
+    valid_map_: float | None
+    valid_word_map_: float | None
+    n_held_out_: int
+    tag_rows_: Matrix
+
+    _held_out: HeldOutFit | None = None
+
+    test_params: ClassVar[dict[str, Any]] = {
+        "candidates": [["knn", {"n_neighbors": 10, "power": 2}], ["ridge", {}]],
+        "valid_share": 0.3,
+    }
+
+    def __init__(
+        self,
+        *,
+        budget: float | None = None,
+        candidates: Sequence[Any] | None = None,
+        lift: float | None = None,
+        valid_share: float = 0.2,
+        n_jobs: int | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.budget = budget
+        self.candidates = candidates
+        self.lift = lift
+        self.valid_share = valid_share
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, as in scikit-learn; a number of threads is passed on to fitted members."""
+        super().set_params(**params)
+        for member in getattr(self, "members_", []) if "n_jobs" in params else []:
+            if "n_jobs" in member.get_params(deep=False):
+                member.set_params(n_jobs=self.n_jobs)
+        return self
+
+    def take_held_out(self) -> HeldOutFit | None:
+        """Give how the blend of the first fits scored the images that were judged, and forget it.
+
+        None where none were held out, or if it was asked before.
+        """
+        taken = self._held_out
+        self._held_out = None
+        return taken
+
+    def _check_settings(self) -> None:
+        check_number(self.valid_share, "valid_share", least=0, below=1)
+        if self.lift is not None:
+            check_number(self.lift, "lift", least=0, below=1, otherwise="or None to have it chosen")
+        if self.budget is not None:
+            check_number(self.budget, "budget", above=0, otherwise="or None for no limit")
+
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        self._fit_monitored(X, Y, rng, None, SILENT)
+
+    def _fit_monitored(
+        self,
+        X: Matrix,
+        Y: sp.csr_array,
+        rng: np.random.Generator,
+        valid: tuple[Matrix, sp.csr_array] | None,
+        monitor: Progress,
+    ) -> None:
+        self.check_settings()
+        budget = Budget(self.budget)
+        trials = self._trials(X, rng)
+        learned, judged, held = self._part(Rows(X, Y), valid, len(trials), rng)
+        self.n_held_out_ = X.shape[0] - learned.X.shape[0] if valid is None else valid[0].shape[0]
+        if judged.X.shape[0] == 0:
+            self._fit_first(trials, learned, monitor)
+            return
+        try_all(trials, learned, judged, X.shape[0], budget, monitor, rng)
+        fitted = [trial for trial in trials if trial.scores is not None]
+        if not fitted and trials[0].error is not None:
+            raise trials[0].error
+        used = self._weigh(fitted, judged, held)
+        if learned.X.shape[0] < X.shape[0]:
+            self._fit_again(used, learned.X.shape[0], Rows(X, Y), budget, monitor)
+        self._keep(used)
+        self._report(trials, used)
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        return joined_image_rows(self.members_, X)
+
+    def _trials(self, X: Matrix, rng: np.random.Generator) -> list[Trial]:
+        if self.candidates is None:
+            chosen = candidates_for(X, by_number=getattr(self, "by_number_", False))
+            growths = [candidate.growth for candidate in chosen]
+            given: list[Any] = [(candidate.name, candidate.settings) for candidate in chosen]
+        else:
+            given = listed(self.candidates, "candidates")
+            growths = [PAIRWISE] * len(given)
+        models = [make_member(member, "auto", self.n_jobs, rng) for member in given]
+        return [
+            Trial(MODELS.name_of(model), model, own_settings(model), growth)
+            for model, growth in zip(models, growths, strict=True)
+        ]
+
+    def _part(
+        self, rows: Rows, valid: tuple[Matrix, sp.csr_array] | None, n_models: int, rng: np.random.Generator
+    ) -> tuple[Rows, Rows, NDArray[np.int64]]:
+        """Give the rows to learn from, those to judge by and their places among all.
+
+        None are judged by if there are too few, or none has a tag.
+        """
+        n, nobody = rows.X.shape[0], np.empty(0, np.int64)
+        alone = rows, Rows(rows.X[:0], rows.Y[:0]), nobody
+        if getattr(self, "by_number_", False) or (valid is None and self.valid_share == 0):
+            return alone
+        if valid is None:
+            kept, held = hold_out(n, max(self.valid_share, min(MIN_HELD_OUT / n, 0.5)), rng)
+            learned, judged = Rows(rows.X[kept], rows.Y[kept]), Rows(rows.X[held], rows.Y[held])
+        else:
+            learned, judged, held = rows, Rows(*valid), nobody
+        tagged = np.flatnonzero(np.bincount(judged.Y.tocoo().coords[0][judged.Y.data > 0], minlength=judged.X.shape[0]))
+        if tagged.size == 0:
+            return alone
+        some = tagged[sample(tagged.size, n_models, rows.Y.shape[1], rng)]
+        return learned, Rows(judged.X[some], judged.Y[some]), held[some] if held.size else nobody
+
+    def _fit_first(self, trials: list[Trial], rows: Rows, monitor: Progress) -> None:
+        """Fit the first candidate alone, because no other can be compared with it."""
+        first = trials[0]
+        first.model.fit(*rows, monitor=Titled(monitor, first.name))
+        self.weights_, self.lift_, self.tag_factors_ = np.ones(1), 0.0, np.ones(rows.Y.shape[1])
+        self.valid_map_ = self.valid_word_map_ = self._held_out = None
+        first.reason = "alone: there are no images to judge by"
+        for trial in trials[1:]:
+            trial.reason = "left out: there are no images to judge by"
+        self._keep([first])
+        self._report(trials, [first])
+
+    def _weigh(self, fitted: list[Trial], judged: Rows, held: NDArray[np.int64]) -> list[Trial]:
+        """Find weights and lift, and give the candidates that have weight."""
+        scores = [trial.scores for trial in fitted if trial.scores is not None]
+        weights, _ = best_mix(scores, judged.Y, both_maps)
+        blend = mixed(weights, scores)
+        best_alone = max(trial.map for trial in fitted if trial.map is not None)
+        self.lift_, self.tag_factors_ = self._lifted(blend, judged.Y, best_alone)
+        blend *= self.tag_factors_.astype(np.float32)
+        self.valid_map_, self.valid_word_map_ = image_map(blend, judged.Y), word_map(blend, judged.Y)
+        everyone = sp.eye_array(blend.shape[1], format="csr", dtype=np.float32)
+        self._held_out = HeldOutFit(held, blend, everyone) if held.size else None
+        used = np.flatnonzero(weights > 0)
+        self.weights_ = weights[used]
+        return [fitted[m] for m in used]
+
+    def _lifted(
+        self, blend: NDArray[np.float32], Y: sp.csr_array, best_alone: float
+    ) -> tuple[float, NDArray[np.float64]]:
+        """Give the lift, and the tags' factors that come of it."""
+        spread = blend.std(axis=0, dtype=np.float64)
+        spread = np.maximum(spread, LEAST_SPREAD * spread.mean()) if spread.any() else np.ones(spread.size)
+        factors = {lift: _of_mean_one(spread**-lift) for lift in (LIFTS if self.lift is None else (float(self.lift),))}
+        if self.lift is not None:
+            return self.lift, factors[self.lift]
+        reached = {lift: image_map(blend * by.astype(np.float32), Y) for lift, by in factors.items()}
+        least = max(reached[0.0] - LIFT_COST, best_alone + LEAST_GAP)
+        lift = max((lift for lift in LIFTS if reached[lift] >= least), default=0.0)
+        return lift, factors[lift]
+
+    def _fit_again(self, used: list[Trial], n: int, rows: Rows, budget: Budget, monitor: Progress) -> None:
+        """Fit on all images those for which the seconds reach, the weightiest first."""
+        for m in np.argsort(-self.weights_, kind="stable"):
+            trial = used[m]
+            if budget.limited and seconds_again(trial, n, rows.X.shape[0]) > budget.left():
+                trial.reason = f"in the blend, as fitted on {n:,} of {rows.X.shape[0]:,} images: no time was left"
+                continue
+            trial.model = clone(trial.model)
+            trial.model.fit(*rows, monitor=Titled(monitor, trial.name))
+
+    def _keep(self, used: list[Trial]) -> None:
+        self.members_ = [trial.model for trial in used]
+        self.means_ = np.array([trial.mean for trial in used])
+        self.scales_ = np.array([trial.scale for trial in used])
+        shares = self.weights_ / self.scales_
+        V: Any = joined_tag_rows(self.members_, shares, -(shares @ self.means_))
+        factors = self.tag_factors_.astype(np.float32)
+        self.tag_rows_ = sp.csr_array(sp.diags_array(factors) @ V) if sp.issparse(V) else V * factors[:, None]
+
+    def _report(self, trials: list[Trial], used: list[Trial]) -> None:
+        weights = {id(trial): float(weight) for trial, weight in zip(used, self.weights_, strict=True)}
+        self.report_ = [
+            {
+                "model": trial.name,
+                "settings": trial.settings,
+                "seconds": trial.seconds,
+                "map": trial.map,
+                "word_map": trial.word_map,
+                "weight": weights.get(id(trial), 0.0),
+                "reason": trial.reason or ("in the blend" if id(trial) in weights else "adds nothing to the others"),
+            }
+            for trial in trials
+        ]
+
+
+def _of_mean_one(factors: NDArray[np.float64]) -> NDArray[np.float64]:
+    return factors / factors.mean()

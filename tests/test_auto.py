@@ -1,0 +1,253 @@
+"""`auto` blends what does best on images that no model has seen, keeps to its seconds, and says what it did."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from visterm.core.errors import TooLargeError, UserError
+from visterm.core.persist import load_estimator, save_estimator
+from visterm.core.tables import MODELS
+from visterm.data.planted import plant_corpus
+from visterm.metrics import average_precisions
+from visterm.models import trials
+from visterm.models.abilities import HoldsOut
+from visterm.models.auto import Auto
+from visterm.models.budget import Budget, seconds_for
+from visterm.models.candidates import candidates_for
+from visterm.models.knn import Knn
+from visterm.models.prior import Prior
+from visterm.models.ridge import Ridge
+
+KNN = ("knn", {"n_neighbors": 10, "power": 2})
+RIDGE = ("ridge", {"alpha": 1.0})
+PRIOR = ("prior", {})
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return plant_corpus(random_state=1)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still but for the seconds that fits are said to take; one row is 0.01 s of `slow`."""
+
+    class Clock:
+        seconds = 0.0
+
+    monkeypatch.setattr(trials, "now", lambda: Clock.seconds)
+    monkeypatch.setattr("visterm.models.budget.now", lambda: Clock.seconds)
+
+    def takes(cls, a_row):
+        plain = cls.fit
+
+        def fit(self, X, Y, **more):
+            Clock.seconds += a_row * X.shape[0]
+            return plain(self, X, Y, **more)
+
+        monkeypatch.setattr(cls, "fit", fit)
+
+    Clock.takes = takes
+    return Clock
+
+
+def reasons(model):
+    return {entry["model"]: entry["reason"] for entry in model.report_}
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_scores_are_the_lifted_sum_of_members_scaled_by_their_scores_of_images_they_have_not_seen(form, planted):
+    X, Y, valid = form(planted.X_train), planted.Y_train, (form(planted.X_test[:60]), planted.Y_test[:60])
+    model = Auto(candidates=[KNN, RIDGE], lift=0.3).fit(X, Y, valid=valid)
+    new = form(planted.X_test[60:])
+    judged = np.flatnonzero((valid[1].toarray() > 0).any(axis=1))
+    blend = seen_blend = 0
+    fitted = {"knn": Knn(n_neighbors=10, power=2).fit(X, Y), "ridge": Ridge(alpha=1.0).fit(X, Y)}
+    for entry in model.report_:
+        member = fitted[entry["model"]]
+        seen = member.decision_function(valid[0][judged]).astype(float)
+        blend = blend + entry["weight"] * (member.decision_function(new) - seen.mean()) / seen.std()
+        seen_blend = seen_blend + entry["weight"] * (seen - seen.mean()) / seen.std()
+    factors = seen_blend.std(axis=0) ** -0.3
+    np.testing.assert_allclose(model.decision_function(new), blend * factors / factors.mean(), rtol=1e-3, atol=1e-4)
+
+
+def test_weights_are_the_best_of_the_grid_for_annotation_and_search_together(planted):
+    valid = planted.X_test, planted.Y_test
+    model = Auto(candidates=[KNN, RIDGE], lift=0).fit(planted.X_train, planted.Y_train, valid=valid)
+    tagged = np.flatnonzero((valid[1].toarray() > 0).any(axis=1))
+    X, Y = valid[0][tagged], valid[1][tagged]
+    scores = []
+    for member in (Knn(n_neighbors=10, power=2), Ridge(alpha=1.0)):
+        found = member.fit(planted.X_train, planted.Y_train).decision_function(X)
+        scores.append((found - found.mean()) / found.std())
+    grid = [
+        np.nanmean(average_precisions(w * scores[0] + (1 - w) * scores[1], Y))
+        + np.nanmean(average_precisions((w * scores[0] + (1 - w) * scores[1]).T, Y.T))
+        for w in np.arange(21) / 20
+    ]
+    assert model.valid_map_ + model.valid_word_map_ == pytest.approx(max(grid), abs=2e-3)
+
+
+def test_a_lift_gives_rare_tags_more_often_and_changes_no_search_for_one_tag(planted):
+    Y = planted.Y_train.toarray()
+    Y[np.flatnonzero(Y[:, 0])[15:], 0] = 0
+    plain, lifted = (Auto(candidates=[RIDGE], lift=lift).fit(planted.X_train, Y) for lift in (0, 0.9))
+    given = [(model.annotate(planted.X_test, 3).ids == 0).sum() for model in (plain, lifted)]
+    assert given[1] > given[0]
+    found, found_lifted = (
+        np.argsort(-model.decision_function(planted.X_test), axis=0, kind="stable")[:20] for model in (plain, lifted)
+    )
+    np.testing.assert_array_equal(found, found_lifted)
+
+
+def test_the_lift_is_the_most_that_costs_little(planted, monkeypatch):
+    reached = {0.0: 0.60, 0.1: 0.61, 0.2: 0.599, 0.3: 0.591, 0.4: 0.589, 0.5: 0.595}
+    asked = iter([*reached.values()])
+    monkeypatch.setattr("visterm.models.auto.image_map", lambda scores, Y: next(asked))
+    blend = np.random.default_rng(0).random((20, 12)).astype(np.float32)
+    assert Auto()._lifted(blend, planted.Y_test[:20], best_alone=0.5)[0] == 0.5  # 0.005 less than without
+    asked = iter([*reached.values()])
+    assert Auto()._lifted(blend, planted.Y_test[:20], best_alone=0.597)[0] == 0.5
+    asked = iter([*reached.values()])
+    assert Auto()._lifted(blend, planted.Y_test[:20], best_alone=0.603)[0] == 0.2  # 0.598 is the least
+
+
+def test_models_that_add_nothing_are_dropped_and_the_report_says_so(planted, tmp_path):
+    model = Auto(candidates=[PRIOR, RIDGE, KNN]).fit(planted.X_train, planted.Y_train)
+    assert reasons(model)["prior"] == "adds nothing to the others"
+    assert "prior" not in [MODELS.name_of(member) for member in model.members_]
+    assert sum(entry["weight"] for entry in model.report_) == pytest.approx(1)
+    best = max(entry["map"] + entry["word_map"] for entry in model.report_)
+    assert model.valid_map_ + model.valid_word_map_ >= best - 0.01  # what a lift may cost
+    assert model.report_[1]["settings"] == {"alpha": 1.0}
+    save_estimator(model, MODELS, tmp_path, "model")
+    assert json.loads((tmp_path / "model.json").read_text())["values"]["report_"]["value"] == model.report_
+    loaded = load_estimator(MODELS, tmp_path, "model")
+    assert loaded.report_ == model.report_
+
+
+def test_a_share_is_held_out_and_learned_from_in_the_end(planted):
+    model = Auto(candidates=[KNN, RIDGE], valid_share=0.25).fit(planted.X_train, planted.Y_train)
+    assert model.n_held_out_ == 60
+    assert all(member.rows_.shape[0] == 240 for member in model.members_ if isinstance(member, Knn))
+    given = Auto(candidates=[KNN]).fit(planted.X_train, planted.Y_train, valid=(planted.X_test, planted.Y_test))
+    assert (given.n_held_out_, given.members_[0].rows_.shape[0]) == (120, 240)
+
+
+@pytest.mark.parametrize(("n", "held"), [(98, 0), (100, 50), (200, 50)])
+def test_of_small_libraries_fifty_images_are_held_out_unless_that_is_more_than_half(n, held, planted):
+    model = Auto(candidates=[RIDGE, KNN]).fit(planted.X_train[:n], planted.Y_train[:n])
+    assert model.n_held_out_ == held
+
+
+def test_without_images_to_judge_by_the_first_candidate_is_fitted_alone(planted):
+    model = Auto(candidates=[RIDGE, KNN], valid_share=0).fit(planted.X_train, planted.Y_train)
+    alone = Ridge(alpha=1.0).fit(planted.X_train, planted.Y_train)
+    np.testing.assert_allclose(model.decision_function(planted.X_test), alone.decision_function(planted.X_test))
+    assert reasons(model) == {
+        "ridge": "alone: there are no images to judge by",
+        "knn": "left out: there are no images to judge by",
+    }
+
+
+def test_a_candidate_that_would_take_longer_than_is_left_is_left_out_and_the_report_says_so(clock, planted):
+    clock.takes(Ridge, 0.01)  # 1.9 s for 190 images, 3 s again for all
+    clock.takes(Knn, 0.1)  # 5 s for 50 images: by the square 72 s for 190, and 115 s for all
+    model = Auto(candidates=[RIDGE, KNN, PRIOR], budget=60).fit(planted.X_train, planted.Y_train)
+    assert reasons(model)["knn"].startswith("left out: about 187 s, 50 s were left")
+    assert reasons(model)["prior"] in ("in the blend", "adds nothing to the others")
+    assert clock.seconds < 60
+
+
+def test_the_first_candidate_is_fitted_whatever_it_takes_and_kept_if_no_time_is_left(clock, planted):
+    clock.takes(Ridge, 1)
+    model = Auto(candidates=[RIDGE, KNN], budget=10).fit(planted.X_train, planted.Y_train)
+    assert clock.seconds == pytest.approx(190)
+    assert reasons(model)["ridge"] == "in the blend, as fitted on 190 of 240 images: no time was left"
+    assert reasons(model)["knn"] == "left out: no time was left"
+
+
+def test_scores_of_held_out_images_are_given_once_and_are_those_of_the_first_fits(planted):
+    tagged = (planted.Y_train.toarray() > 0).any(axis=1)
+    X, Y = planted.X_train[tagged], planted.Y_train[tagged]
+    model = Auto(candidates=[RIDGE], lift=0).fit(X, Y)
+    assert isinstance(model, HoldsOut)
+    held = model.take_held_out()
+    learned = np.setdiff1d(np.arange(X.shape[0]), held.images)
+    expected = Ridge(alpha=1.0).fit(X[learned], Y[learned]).decision_function(X[held.images])
+    expected = (expected - expected.mean()) / expected.std()
+    np.testing.assert_allclose(held.scores(np.arange(len(held.images))), expected, atol=1e-4)
+    assert model.take_held_out() is None
+
+
+def test_a_budget_that_is_not_the_limit_changes_nothing(planted):
+    free, ample = (
+        Auto(candidates=[RIDGE, KNN], budget=budget).fit(planted.X_train, planted.Y_train) for budget in (None, 1e6)
+    )
+    np.testing.assert_array_equal(free.decision_function(planted.X_test), ample.decision_function(planted.X_test))
+    np.testing.assert_array_equal(free.weights_, ample.weights_)
+
+
+def test_a_candidate_that_is_too_large_is_left_out_with_its_reason(planted, monkeypatch):
+    def fit(self, X, Y, **more):
+        raise TooLargeError("The weights would take 9 GiB.")
+
+    monkeypatch.setattr(Knn, "fit", fit)
+    model = Auto(candidates=[RIDGE, KNN]).fit(planted.X_train, planted.Y_train)
+    assert reasons(model)["knn"] == "left out: The weights would take 9 GiB."
+
+
+def test_if_no_candidate_can_be_fitted_its_error_is_raised(planted, monkeypatch):
+    def fit(self, X, Y, **more):
+        raise TooLargeError("The weights would take 9 GiB.")
+
+    monkeypatch.setattr(Knn, "fit", fit)
+    with pytest.raises(TooLargeError, match="9 GiB"):
+        Auto(candidates=[KNN]).fit(planted.X_train, planted.Y_train)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"budget": 0}, "budget is 0; expected a finite number above 0, or None"),
+        ({"valid_share": 1}, "valid_share is 1; expected"),
+        ({"candidates": []}, "candidates is .*; expected a list such as"),
+        ({"candidates": ["ridge"]}, "A member of auto is 'ridge'; expected a pair"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(wrong, message, planted):
+    with pytest.raises(UserError, match=message):
+        Auto(**wrong).fit(planted.X_train, planted.Y_train)
+
+
+def test_what_is_tried_goes_by_the_features_and_every_setting_is_known():
+    dense_names = [entry.name for entry in candidates_for(np.zeros((2, 3), np.float32), by_number=False)]
+    sparse_names = [entry.name for entry in candidates_for(sp.csr_array((2, 3)), by_number=False)]
+    assert dense_names[0] == sparse_names[0] == "kernel_ridge"
+    assert dense_names != sparse_names
+    many = sp.csr_array((20_000, 3), dtype=np.float32)
+    assert [entry.name for entry in candidates_for(many, by_number=False)][:2] == ["knn", "kernel_ridge"]
+    for X, by_number in ((np.zeros((2, 3)), False), (sp.csr_array((2, 3)), False), (sp.eye_array(3), True)):
+        for candidate in candidates_for(X, by_number=by_number):
+            MODELS.create(candidate.name, **candidate.settings).check_settings()
+
+
+def test_images_known_only_by_number_are_left_to_the_model_made_for_them():
+    Y = plant_corpus(n_tags=12, random_state=3).Y_train[:60]
+    model = Auto().fit(None, Y)
+    assert [entry["model"] for entry in model.report_] == ["wsabie"]
+    assert model.n_held_out_ == 0
+
+
+def test_a_budget_counts_down_and_seconds_grow_with_the_rows():
+    assert not Budget(None).limited
+    assert Budget(None).left() == np.inf
+    assert 0 < Budget(5).left() <= 5
+    assert seconds_for(2.0, 10, 30, 1) == pytest.approx(6)
+    assert seconds_for(2.0, 10, 30, 2) == pytest.approx(18)
+    assert Prior().fit([[1.0]], [[1]]).n_tags_ == 1
