@@ -90,6 +90,7 @@ def test_a_catalogue_comes_back_as_it_was_written(tmp_path, kind):
     write_catalogue(tmp_path / "catalogue", made)
     opened = open_catalogue(tmp_path / "catalogue")
     assert list(opened.records) == records_of("a.jpeg", "b.jpeg", "c.jpeg")
+    assert [opened.records.name(i) for i in (2, 0)] == ["c.jpeg", "a.jpeg"]
     assert opened.origin == ORIGIN
     assert opened.search([1, 1, 1], 0).scores.tolist() == [[4, 3, 0]]
     assert [opened.records[i].name for i in opened.search([0, 0, 1], 1).ids[0]] == ["a.jpeg"]

@@ -211,14 +211,14 @@ class Catalogue:
         chances: list[float | None] = [None] * len(ids)
         if calibration is not None:
             chances = np.exp(self._log_confidences(calibration, query.weights, ids)).tolist()
-        hits = [Hit(self.records[i].name, float(s), p) for i, s, p in zip(ids, scores, chances, strict=True)]
+        hits = [Hit(self._stored.records.name(i), float(s), p) for i, s, p in zip(ids, scores, chances, strict=True)]
         return Found(hits, query.unknown, n_likely if limited else None)
 
     def _log_confidences(
         self, calibration: Calibration, weights: sp.csr_array, places: NDArray[np.int64] | None = None
     ) -> NDArray[np.float64]:
         """Give the logs of the confidences of images (None: of all) for one query."""
-        rows = sp.eye_array(weights.shape[1], format="csr", dtype=np.float32)[weights.indices]
+        rows = _one_by_one(weights)
         scores = self._stored.products(self.tagger.model.query_rows(rows), places)
         return calibration.log_confidences(scores, weights.indices, weights.data)
 
@@ -238,7 +238,7 @@ class Catalogue:
 
     def _search_product(self, weights: sp.csr_array, k: int) -> Ranking:
         """Find the images with the largest product of probabilities, from those of each word alone."""
-        rows = sp.eye_array(weights.shape[1], format="csr", dtype=np.float32)[weights.indices]
+        rows = _one_by_one(weights)
         ids, found = self._stored.search(self.tagger.model.query_rows(rows), 0)
         P = np.empty((ids.shape[1], len(ids)), np.float32)
         np.put_along_axis(P, ids.T, found.T, axis=0)
@@ -322,6 +322,12 @@ def _refuse_if_all_gone(photos: Sequence[Any]) -> None:
             f"{photos[0]}), and a catalogue keeps the places of its photos. If they have moved, tell the features: "
             "`visterm encode NEW_FOLDER -o FEATURES` takes over the rows of all photos that are the same there."
         )
+
+
+def _one_by_one(weights: sp.csr_array) -> sp.csr_array:
+    """Give each word of a query as a query of its own, weighing 1."""
+    n = weights.nnz
+    return sp.csr_array((np.ones(n, np.float32), weights.indices, np.arange(n + 1)), shape=(n, weights.shape[1]))
 
 
 def _path_of(image: Any) -> str | None:

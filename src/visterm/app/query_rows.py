@@ -156,10 +156,10 @@ def query_rows(
 
 def fit_weighed(model: Any, rows: TrainingRows, idf: NDArray[np.float32], progress: Progress) -> None:
     """Fit a model on tags; one that learns from queries makes them of the tags with the given weights of words."""
+    params: dict[str, Any] = model.get_params(deep=False)
     if not isinstance(model, LearnsQueries):
         model.fit(rows.X, rows.Y, valid=rows.valid, monitor=progress)
         return
-    params = model.get_params(deep=False)
     settings = {name: params[name] for name in ("max_words", "max_subsets", "random_state") if name in params}
 
     def queries_of(Y: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:

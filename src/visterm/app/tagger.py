@@ -126,6 +126,9 @@ class Tagger:
     [Tag(tag='beach', score=1.31), Tag(tag='sea', score=1.22), ...]
     """
 
+    _idf_of: tuple[Any, Any, Any] = (None, None, None)
+    _kept_idf: NDArray[np.float32]
+
     def __init__(
         self,
         *,
@@ -149,10 +152,10 @@ class Tagger:
         self.given: sp.csr_array | None = None
         self.learned_images = LearnedImages()
         self.reference: Reference | None = None
+        self.calibration: Calibration | None = None
 
     @classmethod
     def from_parts(cls, encoder: Any, model: Any, vocabulary: Vocabulary, facts: dict[str, Any] | None = None) -> Self:
-        self.calibration: Calibration | None = None
         """Make a tagger of parts that are fitted already."""
         tagger = cls.__new__(cls)
         tagger.encoder, tagger.model, tagger.vocabulary = encoder, model, vocabulary
@@ -162,20 +165,20 @@ class Tagger:
         tagger.facts, tagger.skipped, tagger.given = dict(facts or {}), [], None
         tagger.learned_images = LearnedImages()
         tagger.reference = None
+        tagger.calibration = None
         return tagger
 
     def fit(
-        tagger.calibration = None
         self,
         images: Photos | None,
         tags: str | os.PathLike[str] | Sequence[Sequence[str]] = "auto",
         *,
         valid: float | None = None,
         idf: str | os.PathLike[str] | None = None,
+        calibrate: bool = True,
         progress: Progress = SILENT,
     ) -> Self:
         """Learn from tagged photos.
-        calibrate: bool = True,
 
         Parameters
         ----------
@@ -188,13 +191,13 @@ class Tagger:
             For models that stop by validation images: the share of the training images held out to find out when;
             then they learn from all. Rows of a split "valid" are used instead where there are some. 0 holds out none;
             None leaves it to the model.
-        idf : path-like, optional
-            A reference corpus, a text each line: the words of a query weigh by how few of its texts have them, in
-            searches and where a model makes queries of tags. None: by how few training images do.
         calibrate : bool
             Whether to fit confidences to the scores of images that were not learned from, so that searches can say
             where likely images end. It takes no time worth mention where images are held out anyway; for other models
             it takes one more fit, on four fifths of the images.
+        idf : path-like, optional
+            A reference corpus, a text each line: the words of a query weigh by how few of its texts have them, in
+            searches and where a model makes queries of tags. None: by how few training images do.
         progress : Progress
             Told of each step.
 
@@ -313,10 +316,10 @@ class Tagger:
         self.given = rows.Y if rows.by_number else None
         self.learned_images = LearnedImages.of(rows.names)
         self.vocabulary = rows.vocabulary
+        self.calibration = None
         self.skipped = rows.skipped
         self.facts = {
             "images": rows.X.shape[0],
-        self.calibration = None
             "validation images": self._n_held_out(rows),
             "skipped images": len(rows.skipped),
             "tags": len(rows.vocabulary),
@@ -431,7 +434,11 @@ class Tagger:
 
     def weighed(self, words: sp.csr_array) -> sp.csr_array:
         """Weigh the words of queries, shape (n_queries, n_tags), by their idf, to unit length."""
-        return weigh_words(words, self._idf(self.vocabulary, self.facts.get("images", 0)))
+        of = (self.vocabulary, self.reference, self.facts.get("images", 0))
+        if any(now is not then for now, then in zip(of, self._idf_of, strict=True)):
+            # Kept, because the logarithms of all tags take longer than a search.
+            self._idf_of, self._kept_idf = of, self._idf(self.vocabulary, of[2])
+        return weigh_words(words, self._kept_idf)
 
     @property
     def fingerprint(self) -> str:
@@ -463,6 +470,8 @@ class Tagger:
             save_csr(folder / GIVEN, self.given)
         if self.reference is not None:
             write_json(folder / REFERENCE, self.reference.to_json())
+        if self.calibration is not None:
+            save_arrays(folder / CALIBRATION, self.calibration.arrays())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Self:
@@ -470,8 +479,6 @@ class Tagger:
 
         Raises
         ------
-        if self.calibration is not None:
-            save_arrays(folder / CALIBRATION, self.calibration.arrays())
         StorageError
             If there is no run at `path`, or it was damaged.
         """
@@ -498,6 +505,8 @@ class Tagger:
             tagger.given = load_csr(folder / GIVEN)
         if (folder / REFERENCE).exists():
             tagger.reference = Reference.from_json(read_json(folder / REFERENCE))
+        if (folder / CALIBRATION).exists():
+            tagger.calibration = Calibration.of_arrays(load_arrays(folder / CALIBRATION))
         return tagger
 
     def told(self, X: Matrix) -> sp.csr_array | None:
@@ -505,8 +514,6 @@ class Tagger:
         return None if self.given is None else sp.csr_array(X @ self.given)
 
     def _refer_to(self, texts: str | os.PathLike[str] | None, vocabulary: Vocabulary) -> None:
-        if (folder / CALIBRATION).exists():
-            tagger.calibration = Calibration.of_arrays(load_arrays(folder / CALIBRATION))
         """Weigh words by a reference corpus from now on; None: by the training images."""
         if texts is not None and self.encoder.by_number:
             raise UserError(

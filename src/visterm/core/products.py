@@ -137,4 +137,5 @@ def _merged(parts: list[Ranking], k: int) -> Ranking:
     ids = np.concatenate([part.ids for part in parts], axis=1)
     scores = np.concatenate([part.scores for part in parts], axis=1)
     order = np.lexsort((ids, -scores), axis=1)[:, :k]
-    return Ranking(np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1))
+    rows = np.arange(len(ids))[:, None]
+    return Ranking(ids[rows, order], scores[rows, order])

@@ -46,16 +46,24 @@ def weigh_words(words: Any, idf: NDArray[np.float32]) -> sp.csr_array:
     csr_array of float32, shape (n_queries, n_words)
         Rows of unit length; a query without words stays empty.
     """
-    plain = as_csr(words)
-    weighed = as_csr(plain * idf[None, :])
-    silent = (np.diff(weighed.indptr) == 0) & (np.diff(plain.indptr) > 0)
-    if silent.any():
-        weighed = as_csr(weighed + plain * silent[:, None].astype(np.float32))
-    return as_csr(weighed / np.sqrt(_squares(weighed))[:, None])
+    plain = words if _is_canonical(words) else as_csr(words)
+    owner = np.repeat(np.arange(plain.shape[0]), np.diff(plain.indptr))
+    values = plain.data * np.asarray(idf, np.float32)[plain.indices]
+    silent = _squares(values, owner, plain.shape[0]) == 0
+    values = np.where(silent[owner], plain.data, values)
+    squares = _squares(values, owner, plain.shape[0])
+    lengths = np.sqrt(np.where(squares > 0, squares, 1.0))
+    weights = (values * (1.0 / lengths)[owner]).astype(np.float32)
+    found = sp.csr_array((weights, plain.indices, plain.indptr), shape=plain.shape)
+    return found if weights.all() else as_csr(found)
 
 
-def _squares(rows: sp.csr_array) -> NDArray[np.float64]:
-    """Give the squared lengths of rows, 1 for empty ones."""
-    owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    sums = np.bincount(owner, rows.data.astype(np.float64) ** 2, minlength=rows.shape[0])
-    return np.where(sums > 0, sums, 1.0)
+def _squares(values: NDArray[np.float32], owner: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+    """Give the squared lengths of `n` rows."""
+    return np.bincount(owner, values.astype(np.float64) ** 2, minlength=n).astype(np.float64, copy=False)
+
+
+def _is_canonical(words: Any) -> bool:
+    """Say whether there is nothing to check: most queries come one by one, and are made so."""
+    right = isinstance(words, sp.csr_array) and words.dtype == np.float32 and words.has_canonical_format
+    return bool(right and words.data.all())

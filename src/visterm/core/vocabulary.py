@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import as_csr
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
 from visterm.core.queries import Query, Word, split_query
 from visterm.core.registry import unknown
@@ -192,10 +191,14 @@ class Vocabulary:
             raise UserError("The search is empty. Type one or more tags, for example: snow tree -people")
         if not found:
             raise UnknownNameError(" ".join(unknown("tag", word, self.tags) for word in dict.fromkeys(missing)))
-        columns, signs = np.array(found, np.int32).T
-        weights = sp.csr_array((signs.astype(np.float32), columns, [0, len(found)]), shape=(1, len(self)))
-        known = list(dict.fromkeys(self.tags[column] for column in columns))
-        return Query(as_csr(weights), known, missing)
+        sums: Counter[int] = Counter()
+        for column, sign in found:
+            sums[column] += sign
+        columns = sorted(column for column, total in sums.items() if total)
+        values = np.array([sums[column] for column in columns], np.float32)
+        parts = (values, np.array(columns, np.int32), np.array([0, len(columns)], np.int32))
+        known = [self.tags[column] for column in sums]
+        return Query(sp.csr_array(parts, shape=(1, len(self))), known, missing)
 
     def to_json(self) -> dict[str, list[Any]]:
         """Give plain lists, as they are saved with a run."""

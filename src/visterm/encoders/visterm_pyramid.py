@@ -106,4 +106,4 @@ class VistermPyramid(NamedTuple):
 
     def _first(self, level: int) -> int:
         """Give the first column of a level: after the 1 + 4 + 16 + ... cells of those before it."""
-        return self.n_words * ((4**level - 1) // 3)
+        return self.n_words * int((4**level - 1) // 3)

@@ -93,6 +93,11 @@ class Records(Sequence[Record]):
         line = self._lines[index]
         return line if isinstance(line, Record) else _from_json(line, index)
 
+    def name(self, index: int) -> str:
+        """Give the name of one image: quicker than its record."""
+        line = self._lines[index]
+        return line.name if isinstance(line, Record) else str(_values(line, index)["name"])
+
     def __iter__(self) -> Iterator[Record]:
         return (self[i] for i in range(len(self)))
 
@@ -134,8 +139,21 @@ def _to_json(record: Record) -> bytes:
 
 
 def _from_json(line: bytes, index: int) -> Record:
+    values = _values(line, index)
+    try:
+        return Record(**{**values, "tags": tuple(values["tags"])})
+    except (KeyError, TypeError) as error:
+        raise _no_record(index, error) from error
+
+
+def _values(line: bytes, index: int) -> dict[str, Any]:
     try:
         values: dict[str, Any] = json.loads(line.decode("utf-8", "surrogateescape"))
-        return Record(**{**values, "tags": tuple(values["tags"])})
+        values["name"]
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptFileError(f"Line {index + 1} of the catalogue's records is not a record: {error}.") from error
+        raise _no_record(index, error) from error
+    return values
+
+
+def _no_record(index: int, error: Exception) -> CorruptFileError:
+    return CorruptFileError(f"Line {index + 1} of the catalogue's records is not a record: {error}.")

@@ -1,0 +1,178 @@
+"""Milliseconds of a query: typed words against a catalogue of 5,000 images, and a query row against a million rows.
+
+A catalogue is searched as users do: written to disk, opened, and asked for ``snow tree``, from the text to the names of
+ten images with their confidences. Beside it stand its parts, and the stream of its rows. One is of an embedding (rows
+of width 100), one of a linear model over visterms (rows of 500 features in 10,000). The million rows are searched by
+the same store, without words; its goal is 1.3 times the stream: the matrix read once, by the fastest of NumPy's
+matrix-vector product and a sum in Numba on as many threads. All sides take turns, ratios are taken turn by turn.
+
+    python benchmarks/search.py --json search.json
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from harness.runs import machine, options, parse, ratios, say, spread, write
+from harness.turns import in_turns
+from numba import njit
+from threadpoolctl import threadpool_limits
+
+from visterm.app.catalogue import Catalogue
+from visterm.app.tagger import Tagger
+from visterm.core.threads import resolve_jobs, standing_team
+from visterm.core.vocabulary import Vocabulary
+from visterm.encoders.visterms import Visterms
+from visterm.models.calibration import Calibration
+from visterm.models.pamir import Pamir
+from visterm.models.wsabie import Wsabie
+from visterm.store.catalogue import StoredCatalogue
+from visterm.store.exact import ExactStore
+from visterm.store.records import Record
+
+QUERY = "snow tree"
+K = 10
+DIM = 100
+
+TAGS = 260
+"""Of Corel5k, as are 5,000 images."""
+
+VISTERMS, VISTERMS_AN_IMAGE = 10_000, 500
+
+GOAL_MS = 0.34
+GOAL_STREAM = 1.3
+PARTS_A_THREAD = 8
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def added_up(values):
+    """Read all values, at the speed at which they come."""
+    total = np.float32(0.0)
+    for i in range(values.shape[0]):
+        total += values[i]
+    return total
+
+
+def streams(U: np.ndarray, q: np.ndarray, n_threads: int) -> dict[str, Callable[[], Any]]:
+    """Give ways to read a matrix once."""
+    parts = np.array_split(U.reshape(-1), n_threads * PARTS_A_THREAD)
+    team = standing_team(n_threads)
+    return {
+        "stream: numpy matrix-vector": lambda: U @ q,
+        "stream: sum in numba": lambda: team.run(lambda i: added_up(parts[i]), len(parts)),
+    }
+
+
+def catalogue_of(model: Any, U: Any, folder: Path) -> tuple[Catalogue, StoredCatalogue]:
+    """Write a catalogue of such rows, and open it."""
+    tags = [*(f"tag{i}" for i in range(TAGS - 2)), "snow", "tree"]
+    vocabulary = Vocabulary(tags, np.random.default_rng(1).integers(1, U.shape[0] // 3, TAGS))
+    made = Catalogue(Tagger.from_parts(Visterms(), model, vocabulary, {"images": U.shape[0]}))
+    names = [f"photos/{i:05d}.jpg" for i in range(U.shape[0])]
+    made.tagger.calibration = Calibration(np.ones(TAGS), np.zeros(TAGS), 0.5, 500)
+    made._stored.add([Record(name, f"/library/{name}", 40_000, 192, 128, "0" * 64) for name in names], U)
+    made.save(folder / "catalogue")
+    opened = Catalogue.load(folder / "catalogue")
+    return opened, opened._stored
+
+
+def embedding(n_images: int, rng: np.random.Generator) -> tuple[Any, Any]:
+    """Draw a joint space, and image rows in it."""
+    model = Wsabie(dim=DIM)
+    model.n_features_in_, model.n_tags_, model.history_ = 2, TAGS, []
+    model.image_map_ = np.zeros((2, DIM), np.float32)
+    model.tag_rows_ = rng.standard_normal((TAGS, DIM), np.float32)
+    return model, rng.standard_normal((n_images, DIM), np.float32)
+
+
+def linear(n_images: int, rng: np.random.Generator) -> tuple[Any, Any]:
+    """Draw a scorer of visterms, and image rows of few of them."""
+    model = Pamir()
+    model.n_features_in_, model.n_tags_, model.history_ = VISTERMS, TAGS, []
+    model.scale_ = 1.0
+    model.tag_rows_ = rng.standard_normal((TAGS, VISTERMS + 1), np.float32)
+    columns = np.concatenate([np.sort(rng.permutation(VISTERMS)[:VISTERMS_AN_IMAGE]) for _ in range(n_images)])
+    values = rng.random(columns.size, np.float32) + np.float32(0.1)
+    starts = np.arange(0, columns.size + 1, VISTERMS_AN_IMAGE)
+    X = sp.csr_array((values, columns.astype(np.int32), starts.astype(np.int32)), shape=(n_images, VISTERMS))
+    return model, model.image_rows(X)
+
+
+def by_words(name: str, model: Any, U: Any, runs: int, n_threads: int) -> dict[str, Any]:
+    """Time typed queries, and their parts."""
+    with tempfile.TemporaryDirectory() as made:
+        catalogue, stored = catalogue_of(model, U, Path(made))
+        plain = Catalogue.load(Path(made) / "catalogue")
+        plain.tagger.calibration = None
+        words = catalogue.tagger.query_weights(QUERY).weights
+        q = model.query_rows(words)
+        calls: dict[str, Callable[[], Any]] = {
+            "words to images": lambda: catalogue.search(QUERY, K),
+            "words to weights": lambda: catalogue.tagger.query_weights(QUERY),
+            "weights to query row": lambda: model.query_rows(words),
+            "query row to rows": lambda: stored.search(q, K),
+            "words to images, without confidences": lambda: plain.search(QUERY, K),
+        }
+        values = U.data if sp.issparse(U) else U
+        calls |= {"stream of the rows": streams(np.ascontiguousarray(values), np.zeros(1), n_threads).popitem()[1]}
+        seconds = in_turns(calls, runs, 200)
+    say(f"\n{QUERY!r} among {U.shape[0]:,} images, {name}; medians of {runs} turns")
+    for side, turns in seconds.items():
+        say(f"  {side:38s}{1e3 * spread(turns)['median']:9.3f} ms (least {1e3 * min(turns):.3f})")
+    return {"images": U.shape[0], "seconds": {side: spread(turns) for side, turns in seconds.items()}}
+
+
+def by_row(n_rows: int, runs: int, n_threads: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Time a query row against many rows, beside streams of them."""
+    U = np.empty((n_rows, DIM), np.float32)
+    for start in range(0, n_rows, 100_000):
+        rng.standard_normal(out=U[start : start + 100_000], dtype=np.float32)
+    q = rng.standard_normal((1, DIM), np.float32)
+    store = ExactStore()
+    store.add(np.arange(n_rows), U)
+    calls = {"the ten best": lambda: store.search(q, K), **streams(U, q[0], n_threads)}
+    expected = np.argsort(-(U @ q[0]), kind="stable")[:K]
+    same = bool(np.array_equal(calls["the ten best"]().ids[0], expected))
+    seconds = in_turns(calls, runs, 5)
+    ours, *others = seconds.values()
+    fastest = [min(turn) for turn in zip(*others, strict=True)]
+    found = ratios(ours, fastest)
+    say(f"\nthe {K} best of {n_rows:,} rows of width {DIM}; medians of {runs} turns with {n_threads} threads")
+    for side, turns in seconds.items():
+        gigabytes = U.nbytes / 1e9 / spread(turns)["median"]
+        say(f"  {side:28s}{1e3 * spread(turns)['median']:9.2f} ms, {gigabytes:.1f} GB a second")
+    say(f"  ours over the fastest stream {found['median']:.2f} ({found['least']:.2f} to {found['most']:.2f})")
+    say("  the same rows as NumPy's" if same else "  OTHER ROWS than NumPy's")
+    return {
+        "rows": n_rows,
+        "seconds": {side: spread(turns) for side, turns in seconds.items()},
+        "ours over the fastest stream": found,
+        "goal": GOAL_STREAM,
+        "same rows as numpy": same,
+    }
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--images", type=int, default=5_000, help="of the catalogues")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of the matrix")
+    chosen = parse(parser)
+    n_images, n_rows = (300, 5_000) if chosen.quick else (chosen.images, chosen.rows)
+    n_threads = resolve_jobs(None)
+    rng = np.random.default_rng(0)
+    result: dict[str, Any] = {"machine": machine(), "threads": n_threads}
+    with threadpool_limits(n_threads):
+        sides = {"an embedding of width 100": embedding, "a linear model over visterms": linear}
+        for name, draw in sides.items():
+            result[name] = by_words(name, *draw(n_images, rng), chosen.runs, n_threads) | {"goal": GOAL_MS / 1e3}
+        result["rows"] = by_row(n_rows, chosen.runs, n_threads, rng)
+    write(result, chosen.json)
+
+
+if __name__ == "__main__":
+    main()
