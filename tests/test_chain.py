@@ -10,6 +10,7 @@ from PIL import Image
 from tiny_networks import colour_network
 from tiny_scenes import scene
 from visterm.app.parts import make_encoder
+from visterm.app.tagger import Tagger
 from visterm.core.errors import DataError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
@@ -61,6 +62,25 @@ def test_each_block_is_its_encoders_rows_times_one_factor(scenes):
     alone[1] = alone[1].transform(scenes)
     for block, rows, factor in zip(blocks(encoder, scenes), alone, encoder.factors_, strict=True):
         np.testing.assert_allclose(block, rows * factor, rtol=1e-5)
+
+
+def test_a_chain_says_how_wide_its_blocks_are_and_models_that_compare_by_blocks_are_told(scenes):
+    both = ("histograms", {"colours": 6, "textons": 5, "orientations": 2, "levels": 2, "sample_pixels": 300})
+    tagger = Tagger(encoder="chain", encoder_params={"encoders": [WORDS, both]}, model="jec")
+    tagger.fit(scenes, [["stripes"] if i % 2 == 0 else ["dots"] for i in range(len(scenes))])
+    words, *counts = tagger.encoder.blocks
+    assert words == tagger.encoder.parts_[0].transform(scenes[:1]).shape[1]
+    assert counts == [6 * 5, 5 * 5, 6 * 5, 5 * 5]  # colours, textons; full size and half; 1 + 4 cells
+    assert tagger.model.blocks == [words, *counts]
+    assert len(tagger.model.scales_) == 5
+    assert sum(tagger.model.blocks) == tagger.encoder.transform(scenes[:1]).shape[1]
+
+
+def test_a_model_keeps_the_blocks_that_it_was_given(scenes):
+    model = {"blocks": [(0, 3), (2, 9)]}
+    tagger = Tagger(encoder="chain", encoder_params={"encoders": [WORDS, COLOURS]}, model="jec", model_params=model)
+    tagger.fit(scenes, [["stripes"] if i % 2 == 0 else ["dots"] for i in range(len(scenes))])
+    assert tagger.model.blocks == [(0, 3), (2, 9)]
 
 
 def test_blocks_weigh_alike_and_rows_are_about_one_long(scenes):

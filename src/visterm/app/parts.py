@@ -27,6 +27,12 @@ def make_model(name: str, params: Mapping[str, Any], shared: Mapping[str, Any], 
     return MODELS.create(name, **{**{key: shared[key] for key in shared if key in known}, **defaults, **params})
 
 
+def tell_blocks(model: Any, encoder: Any) -> None:
+    """Tell a model which kinds of features an encoder's rows have, if it has the setting `blocks` and was not told."""
+    if "blocks" in (params := model.get_params(deep=False)) and params["blocks"] is None and encoder.blocks:
+        model.set_params(blocks=list(encoder.blocks))
+
+
 def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
     """Make an encoder from what users type, a name or ``name:argument`` (None: "visterms"), with its settings."""
     return named_encoder(spec or DEFAULT_ENCODER, params, shared)

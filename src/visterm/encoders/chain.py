@@ -58,6 +58,8 @@ class Chain(NestedEncoder):
         The fitted encoders.
     factors_ : ndarray of float64, shape (n_encoders,)
         ``f``; with ``l`` taken as 1 for an encoder whose rows are all 0.
+    widths_ : ndarray of int64, shape (n_blocks,)
+        Features of each encoder, or of each block of one that has several.
     dense_ : bool
         Whether rows are arrays.
     """
@@ -73,6 +75,7 @@ class Chain(NestedEncoder):
     }
 
     factors_: NDArray[np.float64]
+    widths_: NDArray[np.int64]
     dense_: bool
 
     def __init__(
@@ -89,6 +92,11 @@ class Chain(NestedEncoder):
         self.random_state = random_state
         self.batch_size = batch_size
         self.n_jobs = n_jobs
+
+    @property
+    def blocks(self) -> list[int] | None:
+        """Widths of what the encoders give: of each its own blocks, or all as one."""
+        return self.widths_.tolist()
 
     def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
         """Take the row of one image apart by the places that each encoder knows.
@@ -112,6 +120,8 @@ class Chain(NestedEncoder):
         rows = [stack_rows(list(part)) for part in zip(*batches, strict=True)]
         means = np.array([_lengths(part).mean() or 1.0 for part in rows])
         self.factors_ = weights / means / np.sqrt(np.square(weights).sum())
+        widths = [found.blocks or [part.shape[1]] for found, part in zip(self.parts_, rows, strict=True)]
+        self.widths_ = np.concatenate([np.array(of_part, np.int64) for of_part in widths])
         self.dense_ = not any(sp.issparse(part) for part in rows) or _filled(rows) > DENSE_FROM
 
     def _check_params(self) -> None:

@@ -149,6 +149,15 @@ class Histograms(Encoder):
         self.n_jobs = n_jobs
 
     @property
+    def blocks(self) -> list[int] | None:
+        """Widths of the colours and of the textons of each scale, all levels together."""
+        cells = sum(4**level for level in range(self.levels))
+        counted = [(len(self.colours_), int(n)) for n in self.scale_textons_] or [(len(self.colours_),)] * len(
+            self.scales
+        )
+        return [cells * n for of_scale in counted for n in of_scale if n]
+
+    @property
     def _max_side(self) -> int:
         return self.max_side
 

@@ -35,7 +35,7 @@ class TwoPassKnn(DistanceAnnotator):
     ----------
     blocks : sequence of int or of (int, int), optional
         Widths of the feature blocks, side by side, or pairs of first column and the one after the last. None: one
-        block of all features.
+        block of all features; in a `Tagger`, the blocks that the encoder has.
     distances : str or sequence of str
         How blocks are compared: "l1", "l2", "chi2" (for histograms) or "cosine"; one for all, or one for each.
     n_neighbors : int, optional
