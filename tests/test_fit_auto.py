@@ -1,0 +1,77 @@
+"""`visterm fit --model auto --budget 2m`: spans of time as people type them, and a table of what was tried."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from visterm.cli.seconds import seconds_of
+from visterm.core.errors import UserError
+
+
+def visterm(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "visterm", *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted(small_library, tmp_path_factory):
+    run = tmp_path_factory.mktemp("auto") / "run"
+    done = visterm(
+        "fit", small_library.images, "--tags", small_library.tags_file, "-o", run, "--encoder-set", "codebook=200",
+        "--model", "auto", "--budget", "10m", "--valid", "0.4",
+        "--set", 'candidates=[("knn", {}), ("ridge", {}), ("prior", {})]',
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return run, done
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("2m", 120), ("1h", 3600), ("1.5 M", 90), (" 2m ", 120)]
+)
+def test_spans_of_time_are_read(text, seconds):
+    assert seconds_of(text, "--budget") == seconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "0", "0s", "-2m", "2d", "2m30s", "soon"])
+def test_what_is_no_span_of_time_is_refused_with_examples(text):
+    with pytest.raises(UserError, match=r"--budget .* is not understood; .* 90s, 2m, 1h"):
+        seconds_of(text, "--budget")
+
+
+def test_fit_shows_what_was_tried_and_does_not_speak_of_epochs(fitted):
+    _, done = fitted
+    shown = [line.split() for line in done.stdout.splitlines()]
+    assert shown[0][:3] == ["model", "seconds", "MAP"]
+    assert [line[0] for line in shown[1:]] == ["knn", "ridge", "prior"]
+    assert "epochs" not in done.stderr
+
+
+def test_info_shows_it_too_also_as_json(fitted):
+    run, done = fitted
+    assert done.stdout.splitlines()[0] in visterm("info", run).stdout
+    facts = json.loads(visterm("info", run, "--json").stdout)
+    assert facts["model settings"]["budget"] == 600
+    tried = facts["models tried"]
+    assert [entry["model"] for entry in tried] == ["knn", "ridge", "prior"]
+    assert sum(entry["weight"] for entry in tried) == pytest.approx(1)
+    assert {"seconds", "map", "word_map", "weight", "reason"} <= set(tried[0])
+    assert facts["best validation MAP"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--budget", "2m"], "The model 'wsabie' has no budget of time. Leave --budget out, or fit with --model auto."),
+        (["--model", "auto", "--budget", "2m", "--set", "budget=3"], "given twice"),
+        (["--model", "auto", "--budget", "soon"], "--budget soon is not understood"),
+    ],
+)
+def test_a_budget_that_cannot_be_used_is_refused_before_any_work(arguments, message, tmp_path):
+    done = visterm("fit", tmp_path, "-o", tmp_path / "run", *arguments)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())
