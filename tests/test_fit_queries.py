@@ -78,6 +78,8 @@ def test_the_run_is_saved_annotates_and_is_evaluated_as_any_other(library, tmp_p
     folder, _ = library
     tagger_of(folder).fit_queries(None, folder / "clicks.csv").save(tmp_path / "run")
     again = Tagger.load(tmp_path / "run")
+    assert again.calibration is not None
+    assert again.calibration.slope.shape == (12,)
     [tagged] = again.annotate(["205.jpg"], k=3).images
     assert len(tagged.tags) == 3
     done = visterm("evaluate", "run", "--tags", folder / "tags.csv", "--queries", "tags", "--json", cwd=tmp_path)
@@ -186,9 +188,9 @@ def test_words_weigh_by_a_reference_corpus_where_one_is_given(library, tmp_path,
     tagger = tagger_of(folder)
     tagger.model = Watched(epochs=2, n_jobs=1)
     if of == "queries":
-        tagger.fit_queries(None, folder / "clicks.csv", idf=tmp_path / "texts.txt")
+        tagger.fit_queries(None, folder / "clicks.csv", idf=tmp_path / "texts.txt", calibrate=False)
     else:
-        tagger.fit(None, folder / "tags.csv", idf=tmp_path / "texts.txt")
+        tagger.fit(None, folder / "tags.csv", idf=tmp_path / "texts.txt", calibrate=False)
     # worda is in all texts and weighs nothing beside others, wordb is in one of four, wordd in none: as if in one.
     weights = tagger.query_weights("worda wordb wordd").weights.toarray()[0]
     np.testing.assert_allclose(weights[[0, 1, 3]], [0, np.sqrt(1 / 2), np.sqrt(1 / 2)], rtol=1e-6)

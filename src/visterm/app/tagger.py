@@ -223,15 +223,16 @@ class Tagger:
         *,
         valid: float | None = None,
         idf: str | os.PathLike[str] | None = None,
+        calibrate: bool = True,
         progress: Progress = SILENT,
     ) -> Self:
         """Learn from queries and the images that are relevant to them, a click log say.
 
         Parameters
         ----------
-        images, valid, idf, progress
+        images, valid, idf, calibrate, progress
             As in `fit`. All images are learned from; one that no query names is relevant to none. Without images and
-            tags, those that the queries name are meant.
+            tags, those that the queries name are meant. Confidences are those of being relevant to a query with a word.
         queries : path-like or sequence of QueryRow
             A file of queries (`visterm.data.query_files.read_query_file`), or its lines.
         tags : path or sequence of lists of str, optional
@@ -256,6 +257,8 @@ class Tagger:
         found.fit(self.model, self._idf(found.rows.vocabulary, found.rows.X.shape[0]), progress)
         self.learned(found.rows)
         self.facts |= found.facts
+        if calibrate:
+            self._calibrate(found.rows, progress)
         return self
 
     def take_encoder_of(self, corpus: Corpus) -> None:
@@ -304,11 +307,7 @@ class Tagger:
             self.model.fit(rows.X, rows.Y, valid=rows.valid, monitor=progress)
         self.learned(rows)
         if calibrate:
-            from visterm.app.calibrating import calibrate as fit_confidences
-
-            self.calibration = fit_confidences(self.model, rows, progress=progress)
-            if self.calibration is not None:
-                self.facts["calibration images"] = self.calibration.n_images
+            self._calibrate(rows, progress)
         return self
 
     def learned(self, rows: TrainingRows) -> Self:
@@ -512,6 +511,13 @@ class Tagger:
     def told(self, X: Matrix) -> sp.csr_array | None:
         """Give the tags that it learned of the images of rows known by number, shape (n_images, n_tags), else None."""
         return None if self.given is None else sp.csr_array(X @ self.given)
+
+    def _calibrate(self, rows: TrainingRows, progress: Progress) -> None:
+        from visterm.app.calibrating import calibrate as fit_confidences
+
+        self.calibration = fit_confidences(self.model, rows, progress=progress)
+        if self.calibration is not None:
+            self.facts["calibration images"] = self.calibration.n_images
 
     def _refer_to(self, texts: str | os.PathLike[str] | None, vocabulary: Vocabulary) -> None:
         """Weigh words by a reference corpus from now on; None: by the training images."""

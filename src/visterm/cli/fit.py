@@ -136,7 +136,9 @@ def fit(
     if queries is None:
         tagger.fit(corpus, valid=valid, idf=idf, calibrate=calibration, progress=Bars())
     else:
-        tagger.fit_queries(corpus, lines, tags if of_tags else None, valid=valid, idf=idf, progress=Bars())
+        tagger.fit_queries(
+            corpus, lines, tags if of_tags else None, valid=valid, idf=idf, calibrate=calibration, progress=Bars()
+        )
     tagger.save(out)
     facts = tagger.facts
     judged = any(entry.get("map") is not None for entry in getattr(tagger.model, "history_", []))
