@@ -15,7 +15,7 @@ from visterm.app.reproduce.pamir_run import SearchRun
 from visterm.app.reproduce.problem import digest_of
 from visterm.app.reproduce.record import Record
 from visterm.app.reproduce.search_arms import SearchArm
-from visterm.app.reproduce.search_trials import learned_settings
+from visterm.app.reproduce.search_trials import group_of, learned_settings
 from visterm.core.errors import DivergedError
 from visterm.core.types import Matrix
 from visterm.core.vocabulary import Vocabulary
@@ -101,7 +101,7 @@ def _record(
         return {"metrics": scores, "learned": learned_settings(model)}
 
     of = [digest_of([X, Y, X_judged, Y_judged]), arm.model, settings]
-    return run.trials.once(run.rows(features), part, of, work, {"model": arm.model, **settings})
+    return run.trials.once(group_of(run.rows(features), part), of, work, {"model": arm.model, **settings})
 
 
 def _f1(record: Record) -> float:

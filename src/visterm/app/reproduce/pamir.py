@@ -113,7 +113,7 @@ def reproduce_pamir(
     if small is not None:
         _add_more(small, plan)
         extra = None if encoder is None else _with_encoder(small, encoder, plan)
-        report(small, large, extra, [_for(arm, small.pictures) for arm in plan.arms], plan.more)
+        report(small, large, extra, [_for(arm, small.pictures) for arm in plan.arms], plan.more, whole=not left_out)
     runs = [run for run in (small, large, extra) if run is not None]
     return finish(comparison, runs, quick=quick, left_out=left_out)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from visterm.app.reproduce import paper_pamir as paper
 from visterm.app.reproduce.five_tags import five_tags_part
+from visterm.app.reproduce.pamir_kernels import kernels_part
 from visterm.app.reproduce.pamir_pictures import pictures_part
 from visterm.app.reproduce.pamir_results import (
     kind_claims,
@@ -18,12 +19,11 @@ from visterm.app.reproduce.pamir_run import SearchRun
 from visterm.app.reproduce.pamir_tables import (
     blocks_part,
     costs_part,
-    kernels_part,
     learning_part,
     settings_part,
     statistics_part,
 )
-from visterm.app.reproduce.search_arms import PAMIR, SearchArm
+from visterm.app.reproduce.search_arms import AUTO, PAMIR, SearchArm
 from visterm.app.reproduce.search_features import BY_BLOCK, PAPER_BY_BLOCK, QUICK_PAPER, QUICK_TRIED
 
 
@@ -33,6 +33,8 @@ def report(
     extra: SearchRun | None,
     arms: Sequence[SearchArm],
     more: Sequence[SearchArm],
+    *,
+    whole: bool,
 ) -> None:
     """Write all tables, and judge the orders that the paper has.
 
@@ -46,6 +48,8 @@ def report(
         The first pictures with one more kind of features.
     arms, more : sequences of SearchArm
         The paper's methods and others.
+    whole : bool
+        Whether no methods were left out on request.
     """
     document = small.comparison.document
     runs = [(small, paper.SMALL)] + ([] if large is None else [(large, paper.LARGE)])
@@ -74,7 +78,7 @@ def report(
     if extra is not None:
         document.section("With one more kind of features")
         results_part(extra, "IX", paper.SMALL, paper.TABLE_9, "all", labels)
-    _five_tags(small, extra, [*arms, *more])
+    _five_tags(small, extra, [*arms, *more, *([AUTO] if whole else [])])
 
 
 def _results(run: SearchRun, labels: Sequence[str]) -> None:

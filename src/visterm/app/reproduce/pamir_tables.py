@@ -89,15 +89,6 @@ def blocks_part(run: SearchRun, ours: Sequence[FeatureSet], theirs: Sequence[Fea
     )
 
 
-def kernels_part(run: SearchRun) -> None:
-    """Table IV: the visterm kernel beside the paper's three."""
-    choice = run.choices.get(PAMIR.label)
-    here = {"visterm-linear": NONE if choice is None else _avgp(choice.record)}
-    rows = [[kernel, here.get(kernel, NONE), percent(avgp), chosen] for kernel, (avgp, chosen) in paper.TABLE_4.items()]
-    header = ("kernel", f"AvgP ({run.name})", "AvgP (paper)", "chosen (paper)")
-    run.comparison.document.table(f"Table IV on {run.name}: kernels, AvgP over validation queries", header, rows)
-
-
 def learning_part(runs: Sequence[tuple[SearchRun, str]]) -> None:
     """Table V: PAMIR's aggressiveness and its number of steps."""
     rows = []

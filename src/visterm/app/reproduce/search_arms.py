@@ -55,13 +55,25 @@ class SearchArm:
 CMRM = SearchArm(
     "CMRM",
     "cmrm",
-    start={"length": 30.0},
-    grids=({"length": (10.0, 20.0, 50.0, 100.0), "beta": (None,)}, {"length": (30.0,), "beta": (0.1, 0.3, 0.8)}),
+    fixed={"alpha": 0.1},
+    start={"length": 10.0, "beta": 0.1},
+    grids=({"length": (5.0, 7.0, 14.0, 20.0), "beta": (0.1, 0.3, 0.6)}, {"length": (10.0,), "beta": (0.3, 0.6)}),
+    pictured={"alpha": None},
 )
+"""Its alpha changes no sum of probabilities of words by which pictures are ranked."""
+
 CMTT = SearchArm(
-    "CMTT", "cmtt", start={"rank": 200}, grids=({"rank": (50, 100, 400, 1000), "normalize": ("tags", "visterms")},)
+    "CMTT",
+    "cmtt",
+    start={"rank": 200, "normalize": "visterms"},
+    grids=(
+        {"rank": (100, 200, 400), "normalize": ("visterms", "tags")},
+        {"rank": (200,), "normalize": ("visterms", "tags"), "idf": (True,)},
+    ),
 )
-PLSA = SearchArm("PLSA", "plsa", start={"aspects": 400}, grids=({"aspects": (200, 600), "visterm_epochs": (3,)},))
+PLSA = SearchArm(
+    "PLSA", "plsa", start={"aspects": 400}, grids=({"aspects": (200, 600)}, {"aspects": (400,), "fold_epochs": (10,)})
+)
 SVM = SearchArm("SVM", "svm", start={"C": 1.0}, grids=({"C": (None,)},), pictured={"normalise": False})
 PAMIR = SearchArm(
     "PAMIR",
@@ -77,6 +89,7 @@ PAPER_ARMS = (CMRM, CMTT, PLSA, SVM, PAMIR)
 MORE_ARMS = (
     SearchArm("MBRM", "mbrm"),
     SearchArm("ridge", "ridge", grids=({"alpha": (0.03, 0.3, 3.0)},)),
+    SearchArm("ridge over a Gaussian kernel", "kernel_ridge"),
     SearchArm("k-NN", "knn"),
     SearchArm("WSABIE", "wsabie", grids=({"learning_rate": (0.005,)},)),
     SearchArm("JEC", "jec", grids=({"n_neighbors": (20,)},)),
@@ -85,6 +98,9 @@ MORE_ARMS = (
     SearchArm("FastTag", "fasttag"),
 )
 """Methods beyond the paper, on the features that PAMIR chose."""
+
+AUTO = SearchArm("auto", "auto")
+"""Blends models by how they name tags: beside the others in annotation only."""
 
 QUICK = {"epochs": 8, "patience": 3, "aspects": 20, "rank": 20}
 """In place of what takes long, in quick runs."""

@@ -10,7 +10,7 @@ import numpy as np
 from visterm.app.reproduce.arms import Settings
 from visterm.app.reproduce.record import Record
 from visterm.app.reproduce.search_rows import SearchRows
-from visterm.app.reproduce.search_trials import SearchTrials
+from visterm.app.reproduce.search_trials import SearchTrials, group_of
 
 QUERIES_TIMED = 500
 ROUNDS = 5
@@ -43,7 +43,8 @@ def index_time(trials: SearchTrials, rows: SearchRows, model: str, settings: Set
             pass
         return {"fit": fitted - began, "map": time.perf_counter() - fitted}
 
-    return trials.once(rows, "index-time", [rows.fingerprint, rows.test_fingerprint, model, settings], work, settings)
+    of = [rows.fingerprint, rows.test_fingerprint, model, settings]
+    return trials.once(group_of(rows, "index-time"), of, work, {"model": model, **settings})
 
 
 def retrieval_time(trials: SearchTrials, rows: SearchRows) -> Record:
@@ -62,4 +63,5 @@ def retrieval_time(trials: SearchTrials, rows: SearchRows) -> Record:
             taken.append((time.perf_counter() - began) / words.shape[0])
         return {"seconds": float(np.median(taken))}
 
-    return trials.once(rows, "retrieval-time", [rows.test_fingerprint, ROUNDS], work, {"pictures": n_images})
+    of = [rows.test_fingerprint, ROUNDS]
+    return trials.once(group_of(rows, "retrieval-time"), of, work, {"pictures": n_images})

@@ -116,6 +116,7 @@ class Encoded:
         self._cache, self._seed, self._n_jobs = cache, seed, n_jobs
         self._before_work, self._progress, self._quick = before_work, progress, quick
         self._open: dict[str, SearchRows] = {}
+        self._last: tuple[str, Any] | None = None
 
     def rows(self, pictures: Pictures, features: FeatureSet, number: int) -> SearchRows:
         """Give a division with some features.
@@ -131,6 +132,12 @@ class Encoded:
             self._open = dict(list(self._open.items())[1 - MOST_OPEN :])
             self._open[name] = SearchRows(pictures, features, number, X, X_test)
         return self._open[name]
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Give what was made last under a name, or make it: rows that are wanted several times in turn."""
+        if self._last is None or self._last[0] != name:
+            self._last = name, make()
+        return self._last[1]
 
     def _matrices(self, pictures: Pictures, features: FeatureSet, number: int) -> tuple[Any, Any]:
         for rows in self._open.values():

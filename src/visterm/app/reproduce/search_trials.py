@@ -83,7 +83,7 @@ class SearchTrials:
     ) -> None:
         self.seed = seed
         self.check_time = check_time
-        self._n_jobs = n_jobs
+        self.n_jobs = n_jobs
         self._progress = progress
         self._small = small
         self._records = Records(folder)
@@ -99,11 +99,11 @@ class SearchTrials:
                 fitted, seconds = self._fit(rows, model, settings)
             except DivergedError as error:
                 return {"avgp": None, "diverged": str(error), "seconds": None, "learned": {}}
-            S = _scores(fitted, rows.valid.X)
-            found = measure_queries(_ranked(S, rows.valid_queries))["AvgP"]
-            return {"avgp": float(np.nanmean(found)), "seconds": seconds, "learned": learned_settings(fitted)}
+            avgp = validation_avgp(fitted, rows.valid.X, rows.valid_queries)
+            return {"avgp": avgp, "seconds": seconds, "learned": learned_settings(fitted)}
 
-        return self.once(rows, "valid", [rows.fingerprint, model, settings], work, {"model": model, **settings})
+        of = [rows.fingerprint, model, settings]
+        return self.once(group_of(rows, "valid"), of, work, {"model": model, **settings})
 
     def judge(self, rows: SearchRows, model: str, settings: Settings, shown: Sequence[int]) -> Judged:
         """Fit a chosen setting and rank the test pictures by the test queries, unless that is on record.
@@ -113,7 +113,7 @@ class SearchTrials:
         shown : sequence of int
             Queries whose best pictures are kept.
         """
-        group = _group(rows, "test")
+        group = group_of(rows, "test")
         key = key_of(FORMAT, rows.fingerprint, rows.test_fingerprint, model, settings, self.seed, list(shown))
         record, values = self._records.get(group, key), self._records.get_values(group, key)
         if record is None or values is None:
@@ -132,15 +132,13 @@ class SearchTrials:
         top: Any = values["top"]
         return Judged({name: array for name, array in values.items() if name != "top"}, np.asarray(top, np.int64))
 
-    def once(
-        self, rows: SearchRows, part: str, of: Sequence[Any], work: Callable[[], Record], told: Mapping[str, Any]
-    ) -> Record:
+    def once(self, group: str, of: Sequence[Any], work: Callable[[], Record], told: Mapping[str, Any]) -> Record:
         """Give the result of some work, or of when it was done before.
 
         Parameters
         ----------
-        part : str
-            Of the results.
+        group : str
+            Where it is kept.
         of : sequence
             What it depends on besides the seed.
         work : callable
@@ -152,7 +150,7 @@ class SearchTrials:
         OutOfTimeError
             If it would have to begin after the end of the time.
         """
-        group, key = _group(rows, part), key_of(FORMAT, *of, self.seed)
+        key = key_of(FORMAT, *of, self.seed)
         record = self._records.get(group, key)
         if record is None:
             self.check_time()
@@ -163,7 +161,7 @@ class SearchTrials:
     def make(self, model: str, settings: Mapping[str, Any], *, n_jobs: int | None = None) -> Any:
         """Make a model with its settings, the seed and threads."""
         accepted = inspect.signature(MODELS.load(model)).parameters
-        shared = {"random_state": self.seed, "n_jobs": n_jobs or self._n_jobs}
+        shared = {"random_state": self.seed, "n_jobs": n_jobs or self.n_jobs}
         return MODELS.create(
             model, **{**{key: shared[key] for key in shared if key in accepted}, **settings, **self._less(accepted)}
         )
@@ -177,6 +175,16 @@ class SearchTrials:
         began = time.perf_counter()
         made.fit(rows.train.X, rows.train.Y, valid=(rows.valid.X, rows.valid.Y), monitor=Titled(self._progress, task))
         return made, time.perf_counter() - began
+
+
+def group_of(rows: SearchRows, part: str) -> str:
+    """Name where results on some rows are kept."""
+    return f"{rows.pictures.name}-{rows.features.slug}/{part}"
+
+
+def validation_avgp(model: Any, X: Matrix, queries: Queries) -> float:
+    """Give the mean average precision of a model over weighed queries and the pictures judged for them."""
+    return float(np.nanmean(measure_queries(_ranked(_scores(model, X), queries))["AvgP"]))
 
 
 def learned_settings(model: Any) -> dict[str, float]:
@@ -198,7 +206,3 @@ def _best(S: NDArray[np.float32], words: sp.csr_array) -> Any:
     """Give the best pictures of some queries, the smaller number first where scores are equal."""
     scores = np.asarray(words @ S.T)
     return np.argsort(-scores, axis=1, kind="stable")[:, :SHOWN].astype(np.float64)
-
-
-def _group(rows: SearchRows, part: str) -> str:
-    return f"{rows.pictures.name}-{rows.features.slug}/{part}"
