@@ -106,15 +106,13 @@ def test_a_lift_gives_rare_tags_more_often_and_changes_no_search_for_one_tag(pla
 
 
 def test_the_lift_is_the_most_that_costs_little(planted, monkeypatch):
-    reached = {0.0: 0.60, 0.1: 0.61, 0.2: 0.599, 0.3: 0.591, 0.4: 0.589, 0.5: 0.595}
-    asked = iter([*reached.values()])
-    monkeypatch.setattr("visterm.models.auto.image_map", lambda scores, Y: next(asked))
+    monkeypatch.setattr("visterm.models.auto.LIFTS", (0.0, 0.1, 0.2, 0.3, 0.4))
+    reached = [0.600, 0.604, 0.599, 0.596, 0.594]
     blend = np.random.default_rng(0).random((20, 12)).astype(np.float32)
-    assert Auto()._lifted(blend, planted.Y_test[:20], best_alone=0.5)[0] == 0.5  # 0.005 less than without
-    asked = iter([*reached.values()])
-    assert Auto()._lifted(blend, planted.Y_test[:20], best_alone=0.597)[0] == 0.5
-    asked = iter([*reached.values()])
-    assert Auto()._lifted(blend, planted.Y_test[:20], best_alone=0.603)[0] == 0.2  # 0.598 is the least
+    for best_alone, lift in ((0.5, 0.3), (0.602, 0.2), (0.607, 0.1), (0.7, 0.0)):
+        asked = iter(reached)
+        monkeypatch.setattr("visterm.models.auto.image_map", lambda scores, Y, asked=asked: next(asked))
+        assert Auto()._lifted(blend, planted.Y_test[:20], best_alone)[0] == lift
 
 
 def test_models_that_add_nothing_are_dropped_and_the_report_says_so(planted, tmp_path):

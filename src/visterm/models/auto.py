@@ -24,12 +24,12 @@ from visterm.models.side_by_side import joined_image_rows, joined_tag_rows
 from visterm.models.stopping import MIN_HELD_OUT, hold_out
 from visterm.models.trials import Rows, Trial, seconds_again, try_all
 
-LIFTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
-LIFT_COST = 0.01
-"""MAP that lifting rare tags may cost the blend."""
+LIFTS = tuple(step / 20 for step in range(11))
+LIFT_COST = 0.005
+"""MAP over images that lifting rare tags may cost."""
 
-LEAST_GAP = -0.005
-"""MAP that the lifted blend may be from the best candidate alone, at least."""
+LEAST_WORTH = 0.002
+"""What a model must add to the two MAPs together to be kept: less is chance, and each costs time for every image."""
 
 LEAST_SPREAD = 0.02
 """Tags whose scores hardly differ from image to image are taken to have this share of the mean spread."""
@@ -51,7 +51,8 @@ class Auto(Annotator):
     Candidates are tried one after the other. With a budget the seconds of each are estimated from a fit of an eighth of
     the images; one for which too few are left is left out, and at the end a model for whose second fit, on all images,
     none are left stays as it was fitted on the part. As then a clock decides, only without a budget, or with one that
-    was not the limit, the same seed gives the same bytes. Models without weight are dropped.
+    was not the limit, the same seed gives the same bytes. Models without weight, or that add next to nothing, are
+    dropped.
 
     Parameters
     ----------
@@ -62,8 +63,8 @@ class Auto(Annotator):
         What to try, in this order: names from ``visterm models`` with their settings, or unfitted models, which are
         cloned. None: by the features, some for dense ones and some for sparse ones.
     lift : float, optional
-        How far rare tags are lifted, from 0, not at all, to 1. None: of 0 to 0.5 the most that costs at most 0.01 of
-        MAP over images, and leaves it at most 0.005 below that of the best candidate alone.
+        How far rare tags are lifted, from 0, not at all, to 1. None: of 0 to 0.5 the most that leaves MAP over images
+        at most 0.005 below that of the blend without it, and of the best candidate alone.
     valid_share : float
         Share of the images held out to judge by, where `fit` is given no validation images; not less than 50 images,
         unless that is more than half of them. With 0, or so few images, or images known only by number, the first
@@ -238,7 +239,7 @@ class Auto(Annotator):
     def _weigh(self, fitted: list[Trial], judged: Rows, held: NDArray[np.int64]) -> list[Trial]:
         """Find weights and lift, and give the candidates that have weight."""
         scores = [trial.scores for trial in fitted if trial.scores is not None]
-        weights, _ = best_mix(scores, judged.Y, both_maps)
+        weights = _without_idlers(*best_mix(scores, judged.Y, both_maps), scores, judged.Y)
         blend = mixed(weights, scores)
         best_alone = max(trial.map for trial in fitted if trial.map is not None)
         self.lift_, self.tag_factors_ = self._lifted(blend, judged.Y, best_alone)
@@ -260,7 +261,7 @@ class Auto(Annotator):
         if self.lift is not None:
             return self.lift, factors[self.lift]
         reached = {lift: image_map(blend * by.astype(np.float32), Y) for lift, by in factors.items()}
-        least = max(reached[0.0] - LIFT_COST, best_alone + LEAST_GAP)
+        least = max(reached[0.0], best_alone) - LIFT_COST
         lift = max((lift for lift in LIFTS if reached[lift] >= least), default=0.0)
         return lift, factors[lift]
 
@@ -299,5 +300,23 @@ class Auto(Annotator):
         ]
 
 
+def _without_idlers(
+    weights: NDArray[np.float64], value: float, scores: Sequence[NDArray[np.float32]], Y: sp.csr_array
+) -> NDArray[np.float64]:
+    """Set to 0, one after the other, the weights without which the others reach nearly as much."""
+    while np.count_nonzero(weights) > 1:
+        tried = []
+        for m in np.flatnonzero(weights):
+            rest = np.where(np.arange(weights.size) == m, 0.0, weights)
+            rest /= rest.sum()
+            tried.append((both_maps(mixed(rest, scores), Y), rest))
+        reached, rest = max(tried, key=lambda item: item[0])
+        if reached < value - LEAST_WORTH:
+            break
+        weights = rest
+    return weights
+
+
 def _of_mean_one(factors: NDArray[np.float64]) -> NDArray[np.float64]:
-    return factors / factors.mean()
+    scaled: NDArray[np.float64] = factors / factors.mean()
+    return scaled

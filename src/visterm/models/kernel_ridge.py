@@ -178,7 +178,8 @@ def _distances(A: Matrix, B: Matrix) -> Doubles:
     """Give the squared distances of rows, shape (n_a, n_b)."""
     products: Any = A @ B.T
     products = products.toarray() if sp.issparse(products) else products
-    return np.maximum(_squares(A)[:, None] + _squares(B) - 2 * products.astype(np.float64), 0)
+    distances: Doubles = np.maximum(_squares(A)[:, None] + _squares(B) - 2 * products.astype(np.float64), 0)
+    return distances
 
 
 def _squares(rows: Any) -> Doubles:
@@ -194,7 +195,8 @@ def _left_out(kernel: Doubles, targets: Doubles, alpha: float) -> Doubles:
     factor, lower = cho_factor(square, lower=True, overwrite_a=True)
     dual = cho_solve((factor, lower), targets - targets.mean(axis=0))
     inverse, _ = lapack.dpotri(factor, lower=lower, overwrite_c=True)
-    return targets - dual / np.diag(inverse)[:, None]
+    predicted: Doubles = targets - dual / np.diag(inverse)[:, None]
+    return predicted
 
 
 def _solve(square: Doubles, moment: Any) -> Doubles:
