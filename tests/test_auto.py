@@ -226,10 +226,8 @@ def test_settings_that_cannot_be_used_are_refused(wrong, message, planted):
 def test_what_is_tried_goes_by_the_features_and_every_setting_is_known():
     dense_names = [entry.name for entry in candidates_for(np.zeros((2, 3), np.float32), by_number=False)]
     sparse_names = [entry.name for entry in candidates_for(sp.csr_array((2, 3)), by_number=False)]
-    assert dense_names[0] == sparse_names[0] == "kernel_ridge"
+    assert dense_names[0] == sparse_names[0] == "knn"
     assert dense_names != sparse_names
-    many = sp.csr_array((20_000, 3), dtype=np.float32)
-    assert [entry.name for entry in candidates_for(many, by_number=False)][:2] == ["knn", "kernel_ridge"]
     for X, by_number in ((np.zeros((2, 3)), False), (sp.csr_array((2, 3)), False), (sp.eye_array(3), True)):
         for candidate in candidates_for(X, by_number=by_number):
             MODELS.create(candidate.name, **candidate.settings).check_settings()

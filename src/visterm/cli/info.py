@@ -45,7 +45,10 @@ def info(
         elif isinstance(value, dict):
             show(f"{name}:")
             for key, setting in value.items():
-                show(f"  {key}: {setting}")
+                if key == TRIED:
+                    show_tried(setting)
+                else:
+                    show(f"  {key}: {setting}")
         elif not isinstance(value, list):
             show(f"{name}: {_text(value)}")
 
