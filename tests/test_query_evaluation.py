@@ -109,6 +109,19 @@ def test_queries_of_a_file_are_judged_as_it_says(library, runs, tmp_path):
     assert found.left_out == 2
 
 
+def test_graded_relevances_of_a_file_are_measured_by_ndcg_and_shown(library, runs, tmp_path):
+    folder, _ = library
+    corpus, _ = measured(library)
+    file = tmp_path / "clicks.csv"
+    lines = [f"{query},{image}.jpg,{clicks}" for query in ("worda", "wordb") for image, clicks in ((200, 3), (203, 1))]
+    file.write_text("query,image,relevance\n" + "\n".join(lines), encoding="utf-8")
+    found = evaluate_queries([Tagger.load(runs[0])], corpus, file)
+    assert (found.values[0]["nDCG10"] <= 1).all()
+    shown = visterm("evaluate", runs[0], "--tags", folder / "tags.csv", "--queries", file, cwd=tmp_path)
+    assert shown.stdout.splitlines()[0].split()[:6] == ["queries", "number", "AvgP", "BEP", "P10", "nDCG10"]
+    assert f"{found.mean('nDCG10'):.4f}" in shown.stdout.splitlines()[1]
+
+
 def test_nothing_to_measure_is_said_with_what_to_check(library, runs, tmp_path):
     corpus, _ = measured(library)
     file = tmp_path / "q.csv"

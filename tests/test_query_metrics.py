@@ -42,6 +42,26 @@ def test_measures_are_those_of_ir_measures():
             assert measured[ours][q] == pytest.approx(found[key], abs=1e-6)
 
 
+def test_ndcg_of_graded_images_by_hand_and_only_where_grades_differ():
+    scores, Q, R = np.array([[4.0], [3.0], [2.0], [1.0]]), [[1.0], [1.0]], [[0, 3, 1, 0], [0, 0, 0, 2]]
+    measured = measure_queries(rank_queries(scores, Q, R), R)
+    by_hand = [(3 / np.log2(3) + 1 / 2) / (3 + 1 / np.log2(3)), 1 / np.log2(5)]
+    np.testing.assert_allclose(measured["nDCG10"], by_hand)
+    assert "nDCG10" not in measure_queries(rank_queries(scores, Q, R), np.array(R) > 0)
+    assert "nDCG10" not in measure_queries(rank_queries(scores, Q, R))
+
+
+def test_graded_ndcg_is_that_of_ir_measures_for_long_lists():
+    rng = np.random.default_rng(2)
+    scores = rng.normal(size=(50, 12))
+    R = rng.integers(1, 5, (12, 50)) * (rng.random((12, 50)) < 0.4)
+    measured = measure_queries(rank_queries(scores, np.eye(12), R), R)["nDCG10"]
+    qrels = [Qrel(str(q), str(i), int(R[q, i])) for q, i in zip(*np.nonzero(R), strict=True)]
+    run = [ScoredDoc(str(q), str(i), float(scores[i, q])) for q in range(12) for i in range(50)]
+    found = {int(m.query_id): m.value for m in ir_measures.iter_calc([ir_measures.nDCG @ 10], qrels, run)}
+    np.testing.assert_allclose(measured, [found[q] for q in range(12)], atol=1e-6)
+
+
 def test_scores_in_blocks_of_images_give_the_same_as_all_at_once():
     rng = np.random.default_rng(1)
     scores = rng.normal(size=(40, 6)).astype(np.float32)

@@ -70,3 +70,34 @@ def train_by_kernel(triplets, queries, K, c, A):
             A[t, plus] += step * weight
             A[t, minus] -= step * weight
     return losses
+
+
+def train_top(relevant, shares, table, queries, X, n_steps, max_trials, c, seed, epoch, W):
+    """Draw until an image violates, and make weighed steps on W (n_words, n_features), in place; give the losses.
+
+    `relevant` has a dict of gains by image for each query; X is an array. Losses are weighed; draws are counted.
+    """
+    losses, n_trials = [], 0
+    for step in range(n_steps):
+        stream = np.uint64(stream_of(seed, epoch, step))
+        q = int(draw_below(stream, 0, len(relevant)))
+        images = sorted(relevant[q])
+        plus = images[int(draw_below(stream, 1, len(images)))]
+        words, weights = queries[q]
+        own = sum(weight * (W[t] @ X[plus]) for t, weight in zip(words, weights, strict=True))
+        for trial in range(max_trials):
+            n_trials += 1
+            minus = int(draw_below(stream, 2 + trial, len(X)))
+            gap = relevant[q][plus] - relevant[q].get(minus, 0.0)
+            loss = 1 - own + sum(weight * (W[t] @ X[minus]) for t, weight in zip(words, weights, strict=True))
+            if gap <= 0 or loss <= 0:
+                continue
+            weight_of_step = table[max(1, len(X) // (trial + 1))] * gap * shares[q]
+            losses.append(weight_of_step * loss)
+            square = (weights @ weights) * np.square(X[plus] - X[minus]).sum()
+            if square > 0:
+                size = min(c * weight_of_step, loss / square)
+                for t, weight in zip(words, weights, strict=True):
+                    W[t] += size * weight * (X[plus] - X[minus])
+            break
+    return losses, n_trials

@@ -49,7 +49,7 @@ class QueryEvaluation:
     kinds : dict of str to ndarray of bool, shape (n_queries,)
         As `visterm.metrics.queries.kinds_of_queries` gives them.
     values : list of dict of str to ndarray of float64, shape (n_queries,)
-        ``AvgP``, ``BEP`` and ``P10`` of each tagger.
+        ``AvgP``, ``BEP`` and ``P10`` of each tagger; ``nDCG10`` too where some images are more relevant than others.
     skipped : list of Skipped
         Images that could not be read.
     left_out : int
@@ -224,7 +224,7 @@ def evaluate_queries(
                 "Nothing is left to find: the run has learned all words of the queries of every relevant image. "
                 "Measure on tags that were held out."
             )
-        values.append(measure_queries(ranks))
+        values.append(measure_queries(ranks, asked.relevant))
         at_rank = [float(np.nanmean(ranks.precision(k))) for k in range(1, CURVE_RANKS + 1)]
         curves.append(Curves(np.nanmean(ranks.interpolated_precision(RECALLS), axis=0), np.array(at_rank)))
         searches.append(Searches(tagger, X, weights, hidden, combine))

@@ -7,7 +7,8 @@ from typing import Any
 
 from visterm.cli.output import show, table
 
-MEASURES = ("AvgP", "BEP", "P10")
+MEASURES = ("AvgP", "BEP", "P10", "nDCG10")
+"""As far as they were measured: nDCG10 only of graded relevances."""
 
 
 def show_annotation(results: dict[str, Any], told: Sequence[str]) -> None:
@@ -39,16 +40,19 @@ def show_queries(results: dict[str, Any]) -> None:
     results : dict
         As `query_summary` gives them.
     """
+    measures = [
+        name for name in MEASURES if all(name in kind for run in results["runs"] for kind in run["kinds"].values())
+    ]
     for run in results["runs"]:
         if len(results["runs"]) > 1:
             show(f"{run['run']}:")
         rows = []
         for kind, found in run["kinds"].items():
-            means = [f"{found[measure]['mean']:.4f}" for measure in MEASURES]
+            means = [f"{found[measure]['mean']:.4f}" for measure in measures]
             interval = f"{found[MEASURES[0]]['low']:.4f} to {found[MEASURES[0]]['high']:.4f}"
             rows.append([kind, f"{found['queries']:,}", *means, interval])
-        table(rows, ["queries", "number", *MEASURES, f"{MEASURES[0]}, 95 %"])
-    _show_pairs(results["pairs"], MEASURES)
+        table(rows, ["queries", "number", *measures, f"{MEASURES[0]}, 95 %"])
+    _show_pairs(results["pairs"], measures)
 
 
 def _show_pairs(pairs: Sequence[dict[str, Any]], measures: Sequence[str]) -> None:

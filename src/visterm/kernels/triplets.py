@@ -103,7 +103,7 @@ def rank_triplets(
         if loss > 0:
             for e in range(first, last):
                 length += q_weights[e] * q_weights[e]
-            square = dot(scratch, scratch) if full else _difference_square(rows, plus, minus, scratch)
+            square = dot(scratch, scratch) if full else difference_square(rows, plus, minus, scratch)
             square = np.float64(length) * np.float64(square)
             total += loss
             if square > 0:
@@ -149,7 +149,7 @@ def _difference_dot(rows, plus, minus, weights):
 
 
 @njit(cache=True, nogil=True)
-def _difference_square(rows, plus, minus, scratch):
+def difference_square(rows, plus, minus, scratch):
     """Give the squared length of row `plus` minus row `minus`: exactly 0 where they are alike."""
     a_cols, a_vals = row_of(rows, plus)
     b_cols, b_vals = row_of(rows, minus)

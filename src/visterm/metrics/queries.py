@@ -22,6 +22,9 @@ from visterm.metrics.retrieval import rank_images
 EASY_FROM = 3
 """Relevant images from which on a query is easy (PAMIR, Table X)."""
 
+TOP = 10
+"""Images of a list that people look at: for P10 and nDCG10."""
+
 BLOCK_BYTES = 2**25
 
 
@@ -88,16 +91,39 @@ def best_images(scores: Scores, Q: Any, k: int, *, exclude: Any = None, combine:
     return [Ranking(i[v > -np.inf], v[v > -np.inf]) for i, v in zip(ids, values, strict=True)]
 
 
-def measure_queries(ranks: Ranks) -> dict[str, NDArray[np.float64]]:
+def is_graded(R: Any) -> bool:
+    """Say whether some images are more relevant than others: whether values above 0 differ."""
+    values = as_csr(R).data
+    values = values[values > 0]
+    return bool(values.size and np.ptp(values) > 0)
+
+
+def gains_of(ranks: Ranks, R: Any) -> NDArray[np.float64]:
+    """Give the relevance, in R (n_queries, n_images), of each relevant image of rankings that `rank_queries` gave."""
+    found = sp.csr_array(as_csr(R))[ranks.lists, ranks.items]
+    gains: NDArray[np.float64] = np.asarray(found.todense() if sp.issparse(found) else found, np.float64).ravel()
+    return gains
+
+
+def measure_queries(ranks: Ranks, R: Any = None) -> dict[str, NDArray[np.float64]]:
     """Give the measures that the PAMIR paper reports, query by query (section V-A), NaN where nothing is relevant.
+
+    Parameters
+    ----------
+    ranks : Ranks
+        As `rank_queries` gives them.
+    R : array-like or sparse, shape (n_queries, n_images), optional
+        What they were given for, to measure by grades of relevance too.
 
     Returns
     -------
     dict of str to ndarray of float64, shape (n_queries,)
         ``AvgP``, average precision; ``BEP``, precision among as many images as are relevant; ``P10``, precision among
-        the first ten.
+        the first ten. With `R` that is graded also ``nDCG10``, the discounted gain of the first ten as a share of the
+        largest possible, with the relevances as gains (Järvelin, Kekäläinen 2002; trec_eval's ndcg_cut).
     """
-    return {"AvgP": ranks.average_precision(), "BEP": ranks.r_precision(), "P10": ranks.precision(10)}
+    found = {"AvgP": ranks.average_precision(), "BEP": ranks.r_precision(), "P10": ranks.precision(TOP)}
+    return found if R is None or not is_graded(R) else {**found, "nDCG10": ranks.graded_ndcg(TOP, gains_of(ranks, R))}
 
 
 def kinds_of_queries(

@@ -105,6 +105,16 @@ class Ranks:
         ideal = np.concatenate(([0.0], np.cumsum(1 / np.log2(2 + np.arange(n_ideal.max(initial=0))))))
         return ratio(gain, ideal[n_ideal])
 
+    def graded_ndcg(self, k: int, gains: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Discounted gain at k as `ndcg`, of relevant entries that have a gain each, shape (n_relevant,)."""
+        found = self.ranks <= k
+        gain = np.bincount(self.lists[found], gains[found] / np.log2(1 + self.ranks[found]), minlength=self.n_lists)
+        order = np.lexsort((-gains, self.lists))
+        first = np.cumsum(self.n_relevant) - self.n_relevant
+        place = np.arange(1, order.size + 1) - first[self.lists[order]]
+        best = np.where(place <= k, gains[order] / np.log2(1 + place), 0.0)
+        return ratio(gain, np.bincount(self.lists[order], best, minlength=self.n_lists))
+
 
 def ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> NDArray[np.float64]:
     """Divide element by element; NaN where the denominator is 0."""

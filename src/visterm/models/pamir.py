@@ -10,13 +10,14 @@ import scipy.sparse as sp
 from sklearn.utils.metaestimators import available_if
 
 from visterm.core.checks import as_csr, check_count, check_tags
-from visterm.core.errors import DataError, ShapeError, UserError
+from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.query_weights import inverse_frequencies, weigh_words
+from visterm.core.registry import unknown
 from visterm.core.threads import Team, one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
-from visterm.metrics.queries import rank_queries
+from visterm.metrics.queries import TOP, gains_of, rank_queries
 from visterm.models.base import BLOCK_BYTES
 from visterm.models.feature_steps import Floats
 from visterm.models.held_out import HeldOutFit
@@ -26,7 +27,10 @@ from visterm.models.kernel_triplets import KernelTripletTraining
 from visterm.models.linear import check_weight_size
 from visterm.models.linear_ranking import LinearRanker, check_aggressiveness
 from visterm.models.ranking import Images, Measure, Training, Validation, Weights, own_tags
+from visterm.models.top_triplets import TOP_LOSSES, TopTripletTraining
 from visterm.models.triplet_training import TripletTraining
+
+LOSSES = ("triplet", *TOP_LOSSES)
 
 
 class JudgedImages(NamedTuple):
@@ -65,6 +69,12 @@ class Pamir(KernelAnnotator, LinearRanker):
     of the kernel values, ``u = [k(p_1, p), ..., k(p_n, p), 1]`` and ``v = [α, b]``, as wide as there are training
     images with a weight, and there is no `partial_fit`.
 
+    The losses "p10", "warp" and "ndcg" look at the top of the ranking, where people look (section VI). After q and p+,
+    images are drawn until one, p-, scores within 1 of p+; how soon that happens tells the rank of p+, and the longest
+    step is `aggressiveness` times what this rank costs: "p10", the share of the first ten places that p+ has lost;
+    "warp", WSABIE's weight; "ndcg", the discounted gain that it has lost against the first place, as a share of the
+    query's largest. With "ndcg" the relevances given to `fit_queries` are gains, and p- is any image of less gain.
+
     Each step sees the weights that the one before has left, so there is nothing to share among threads: `n_jobs` counts
     only in annotating.
 
@@ -76,6 +86,11 @@ class Pamir(KernelAnnotator, LinearRanker):
         takes 4 n² bytes in training.
     gamma : float, optional
         ``γ`` of "rbf" and "chi2". None: 1 / mean distance between training images.
+    loss : {"triplet", "p10", "warp", "ndcg"}
+        What mistakes cost; "triplet" is the paper's. The others need ``kernel="linear"`` and take several times as
+        long.
+    max_trials : int
+        Draws until a relevant image counts as well ranked, with the losses of the top. More looks farther up.
     aggressiveness : float
         Longest step (c), for features of mean length 1 (a kernel of mean 1 on the diagonal). More follows each triplet
         farther.
@@ -101,13 +116,15 @@ class Pamir(KernelAnnotator, LinearRanker):
     n_queries_ : int
         Queries that it was fitted on.
     history_ : list of dict
-        As in `RankingAnnotator`; ``map`` is the mean average precision over the queries of validation images, and the
-        other means are over the triplets.
+        As in `RankingAnnotator`; ``map`` is the mean average precision over the queries of validation images (with
+        ``loss="ndcg"``, the mean nDCG10), and the other means are over the triplets.
 
     References
     ----------
     Grangier, Bengio: A discriminative kernel-based model to rank images from text queries. PAMI 30, 2008; sections
-    III-B to III-D, IV-A and V-A.
+    III-B to III-D, IV-A and V-A; the losses of the top are what section VI wishes for.
+    Usunier, Buffoni, Gallinari: Ranking with ordered weighted pairwise classification. ICML 2009 ("p10").
+    Burges, Ragno, Le: Learning to rank with nonsmooth cost functions. NIPS 2006 ("ndcg").
     """
 
     test_params: ClassVar[dict[str, Any]] = {"epochs": 20}
@@ -119,6 +136,8 @@ class Pamir(KernelAnnotator, LinearRanker):
         *,
         kernel: str = "linear",
         gamma: float | None = None,
+        loss: str = "triplet",
+        max_trials: int = 100,
         aggressiveness: float = 0.1,
         max_words: int | None = 3,
         max_subsets: int = MAX_SUBSETS,
@@ -133,6 +152,8 @@ class Pamir(KernelAnnotator, LinearRanker):
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma
+        self.loss = loss
+        self.max_trials = max_trials
         self.aggressiveness = aggressiveness
         self.max_words = max_words
         self.max_subsets = max_subsets
@@ -165,7 +186,8 @@ class Pamir(KernelAnnotator, LinearRanker):
         Q : array-like or sparse, shape (n_queries, n_tags)
             Weights of the words, as `visterm.core.query_weights.weigh_words` gives them; below 0: not wanted.
         R : array-like or sparse, shape (n_queries, n_images)
-            Above 0: relevant. All other images count as not relevant.
+            Above 0: relevant, and with ``loss="ndcg"`` as relevant as the number says. All other images count as not
+            relevant.
         valid : tuple (X, Q, R), optional
             Validation images and queries, to stop by. Without them a share of the images is held out.
         monitor : Progress, optional
@@ -254,7 +276,7 @@ class Pamir(KernelAnnotator, LinearRanker):
             def begin(weights: Weights, team: Team) -> Training:
                 return self._triplets(K, images, queries, weights[0], rng)
 
-            self._train(self._start(K, own.shape[1], rng), begin, self._average_precision(judged), epochs, monitor)
+            self._train(self._start(K, own.shape[1], rng), begin, self._found_by(judged), epochs, monitor)
 
         def keep(trained: Images, held: Images) -> HeldOutFit:
             set_intercepts(self.tag_rows_, K[trained], own[trained])
@@ -276,11 +298,17 @@ class Pamir(KernelAnnotator, LinearRanker):
     ) -> Training:
         """Begin training on some images (None: all), numbered in the queries by their place among these."""
         if self.kernel == "linear":
-            X = self._scaled(K if images is None else K[images])
-            return TripletTraining(X, queries.words, queries.relevant, weights, rng=rng)
+            return self._linear_triplets(self._scaled(K if images is None else K[images]), queries, weights, rng)
         some = np.arange(K.shape[0]) if images is None else images
         return KernelTripletTraining(
             np.asarray(K), some, queries.words, queries.relevant, weights, scale=self.scale_, rng=rng
+        )
+
+    def _linear_triplets(self, X: Matrix, queries: Queries, weights: Floats, rng: np.random.Generator) -> Training:
+        if self.loss == "triplet":
+            return TripletTraining(X, queries.words, queries.relevant, weights, rng=rng)
+        return TopTripletTraining(
+            X, queries.words, queries.relevant, weights, loss=self.loss, max_trials=self.max_trials, rng=rng
         )
 
     def _scale_features(self, X: Matrix) -> None:
@@ -299,14 +327,22 @@ class Pamir(KernelAnnotator, LinearRanker):
     def _image_rows(self, X: Matrix) -> Matrix:
         return super()._image_rows(self._kernel_values(X) if self.kernel in KEPT_KERNELS else X)
 
-    def _average_precision(self, judged: JudgedImages | None) -> Measure | None:
-        """Give what measures the weights as they are on validation queries; None where there are none."""
+    def _found_by(self, judged: JudgedImages | None) -> Measure | None:
+        """Give what measures the weights as they are on validation queries: AvgP, or nDCG10 with its loss.
+
+        None where there are none.
+        """
         if judged is None or judged.queries.relevant.nnz == 0:
             return None
         K, queries = judged.X, judged.queries.among(np.arange(judged.X.shape[0]))
-        return lambda: float(
-            rank_queries(lambda: self._compared_blocks(K), queries.words, queries.relevant).average_precision().mean()
-        )
+
+        def found() -> float:
+            ranks = rank_queries(lambda: self._compared_blocks(K), queries.words, queries.relevant)
+            if self.loss == "ndcg":
+                return float(ranks.graded_ndcg(TOP, gains_of(ranks, queries.relevant)).mean())
+            return float(ranks.average_precision().mean())
+
+        return found
 
     def _compared_blocks(self, K: Matrix) -> Iterator[tuple[slice, Floats]]:
         """Yield blocks of rows, compared already, and their scores."""
@@ -326,12 +362,20 @@ class Pamir(KernelAnnotator, LinearRanker):
         self, X: Matrix, own: sp.csr_array, weights: Weights, rng: np.random.Generator, team: Team, images: bool
     ) -> Training:
         made = self._queries_of(own, _idf(own), rng)
-        return TripletTraining(self._scaled(X), made.words, made.relevant, weights[0], rng=rng)
+        return self._linear_triplets(self._scaled(X), made, weights[0], rng)
 
     def _check_settings(self) -> None:
         super()._check_settings()
         self._check_kernel()
         check_aggressiveness(self)
+        if self.loss not in LOSSES:
+            raise UnknownNameError(unknown("loss", str(self.loss), list(LOSSES)))
+        if self.loss != "triplet" and self.kernel != "linear":
+            raise UserError(
+                f"loss is {self.loss!r} and kernel {self.kernel!r}; the losses of the top of the ranking are there for "
+                'linear scorers only. Use loss="triplet", or kernel="linear".'
+            )
+        check_count(self.max_trials, "max_trials")
         if self.max_words is not None:
             check_count(self.max_words, "max_words", "or None for as many as an image has")
         check_count(self.max_subsets, "max_subsets")

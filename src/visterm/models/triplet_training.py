@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
 from visterm.core.types import Matrix
@@ -58,14 +59,18 @@ class TripletTraining:
 
     def _take_queries(self, weights: sp.csr_array, relevant: sp.csr_array, rng: np.random.Generator) -> None:
         """Keep the queries that order something, and choose the key of the draws."""
-        n_relevant = np.diff(relevant.indptr)
-        used = np.flatnonzero((n_relevant > 0) & (n_relevant < relevant.shape[1]) & (np.diff(weights.indptr) > 0))
+        used = np.flatnonzero(self._orders_something(relevant) & (np.diff(weights.indptr) > 0))
         weights, relevant = as_csr(weights[used]), as_csr(relevant[used])
         self._queries = weights.indptr.astype(np.int64), weights.indices, weights.data
-        self._relevant = relevant.indptr.astype(np.int64), relevant.indices
+        self._relevant, self._gains = (relevant.indptr.astype(np.int64), relevant.indices), relevant.data
         self.n_pairs = int(relevant.nnz)
         self._seed = int(rng.integers(2**62))
         self._epoch = 0
+
+    def _orders_something(self, relevant: sp.csr_array) -> NDArray[np.bool_]:
+        n_relevant = np.diff(relevant.indptr)
+        some: NDArray[np.bool_] = (n_relevant > 0) & (n_relevant < relevant.shape[1])
+        return some
 
     def _steps(self, n_steps: int, rate: float) -> tuple[float, int]:
         total, n_moved = rank_triplets(

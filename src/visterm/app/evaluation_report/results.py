@@ -82,14 +82,14 @@ def query_summary(found: QueryEvaluation, names: Sequence[str]) -> dict[str, Any
                 "run": name,
                 "kinds": {
                     kind: {"queries": int(mask.sum())}
-                    | {measure: found.interval(measure, kind, number)._asdict() for measure in QUERY_MEASURES}
+                    | {measure: found.interval(measure, kind, number)._asdict() for measure in found.values[0]}
                     for kind, mask in found.kinds.items()
                     if not math.isnan(found.mean(QUERY_MEASURES[0], kind, number))
                 },
             }
             for number, name in enumerate(names)
         ],
-        "pairs": _pairs({measure: found.compare_all(measure) for measure in QUERY_MEASURES}, names),
+        "pairs": _pairs({measure: found.compare_all(measure) for measure in found.values[0]}, names),
     }
 
 
@@ -104,7 +104,7 @@ def query_results(found: QueryEvaluation, summary: dict[str, Any]) -> dict[str, 
     for number, run in enumerate(results["runs"]):
         run["interpolated_precision_at_recall"] = _numbers(found.curves[number].at_recall)
         run["precision_at_rank"] = _numbers(found.curves[number].at_rank)
-        run["of_queries"] = {measure: _numbers(found.values[number][measure]) for measure in QUERY_MEASURES}
+        run["of_queries"] = {measure: _numbers(found.values[number][measure]) for measure in found.values[number]}
     return results
 
 
