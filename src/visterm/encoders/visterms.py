@@ -89,8 +89,9 @@ class Visterms(Encoder):
         Weigh a word by the square root of its frequency, so that a large even sky does not drown the rest.
     levels : int
         Levels of the pyramid, from the whole picture (1) on; the last has 2^(levels - 1) cells a side. A block is in
-        the cell that its centre lies in. Each level multiplies the number of features by nearly 4, and adds as many
-        numbers to a row as the first.
+        the cell that its centre lies in. Each level multiplies the number of features by nearly 4; 2 make rows 2.4
+        times as long. On the held-out photos, at the same epochs and with one seed, 2 took the average precision of
+        `pamir` over queries from 0.255 to 0.262, and the MAP over images of `wsabie` from 0.506 to 0.499.
     level_weights : sequence of float, optional
         What the levels weigh in the inner product of two rows, the whole picture first. None: 1/2 for the finest, half
         as much for each coarser one, the coarsest as the one after it, as in [3]_.
