@@ -148,11 +148,11 @@ def test_the_match_kernel_of_photos_is_that_of_their_blocks(scenes):
     np.testing.assert_allclose(encoder.transform(scenes[:3]), expected, rtol=1e-4)
 
 
-def test_without_a_gamma_it_is_one_over_the_mean_squared_distance_of_blocks(scenes):
+def test_without_a_gamma_it_is_three_over_the_mean_squared_distance_of_blocks(scenes):
     encoder = BagKernel(**SMALL).fit(scenes[:3])
     points = encoder.points_.astype(float)
     distances = np.square(points[:, None] - points).sum(axis=2)
-    assert encoder.gamma_ == pytest.approx(1 / distances.mean(), rel=1e-4)
+    assert encoder.gamma_ == pytest.approx(3 / distances.mean(), rel=1e-4)
 
 
 def test_normalising_divides_by_the_roots_of_what_photos_have_in_common_with_themselves(scenes):

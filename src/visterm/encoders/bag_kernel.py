@@ -38,6 +38,9 @@ MAX_KERNEL_BYTES = 2**32
 BYTES_A_PAIR = 12
 """Of two training images: the kernel, and what it is computed in."""
 
+NARROW = 3.0
+"""γ of the rbf, times the mean squared distance between blocks: best matches are nearer than most."""
+
 BLOCK_PARAMS = ("block", "scales", "overlap", "colours", "colour_space", "root", "texture_weight", "max_side")
 WORD_PARAMS = ("codebook", "neighbours", "root_terms", "sample_blocks", "random_state", "batch_size", "n_jobs")
 
@@ -58,13 +61,16 @@ class BagKernel(Encoder):
     4 n² bytes and, with about 77 blocks an image, 15 µs of one processor for each two of them ("match";
     "expected_likelihood" 1 µs, with full covariances 400 µs). A new photo is compared with all of them.
 
+    The defaults of "match" and "expected_likelihood" were chosen on 300 held-out training photos of Corel5k, 800
+    learned from, by the AvgP of `pamir`: 0.229 and 0.214 (`visterms`, 5,000 at most, with a linear `pamir`: 0.218).
+
     Parameters
     ----------
     kernel : {"match", "expected_likelihood", "visterm"}
     minor : {"rbf", "linear", "polynomial"}
         With "match", how two blocks are compared: ``exp(-γ |d - d'|²)``, ``d · d'`` or ``(d · d' + offset)^degree``.
     gamma : float, optional
-        γ of the rbf, ``1 / (2 stdv²)``. None: 1 / mean squared distance between blocks of training images.
+        γ of the rbf, ``1 / (2 stdv²)``. None: 3 / mean squared distance between blocks of training images.
     degree : int
     offset : float
         Of the polynomial; not below 0.
@@ -74,7 +80,7 @@ class BagKernel(Encoder):
         Of each Gaussian.
     regularisation : float
         Added to the variances, as a share of the mean variance of a feature over all training blocks. Less makes photos
-        less like any but themselves.
+        less like any but themselves: with 1 two photos of Corel5k had 0.002 on average, with 10 0.23.
     normalise : bool
         Divide by ``√(k(p, p) k(p', p'))``, so that each photo is as like itself as another [3]_. False: as the paper
         prints it. For "visterm" and for "match" with the rbf both are the same.
@@ -146,7 +152,7 @@ class BagKernel(Encoder):
         offset: float = 1.0,
         gaussians: int = 1,
         covariance: str = "diagonal",
-        regularisation: float = 1.0,
+        regularisation: float = 10.0,
         normalise: bool = True,
         block: float = 1 / 6,
         scales: Sequence[float] = (1.0,),
@@ -234,7 +240,7 @@ class BagKernel(Encoder):
     def _learn_matches(self, bags: list[Floats], progress: Progress) -> Doubles:
         kept = Bags.of(bags)
         self.points_, self.start_ = kept
-        self.gamma_ = float(self.gamma) if self.gamma is not None else 1 / (kept.spread() or 1.0)
+        self.gamma_ = float(self.gamma) if self.gamma is not None else NARROW / (kept.spread() or 1.0)
         return self._matches().among(progress, self.n_jobs)
 
     def _learn_mixtures(self, bags: list[Floats], rng: np.random.Generator, progress: Progress) -> Doubles:
