@@ -141,4 +141,4 @@ def log_own_likelihoods(x: Mixtures) -> Doubles:
 
 
 def _full(mixtures: Mixtures) -> bool:
-    return mixtures.spreads.shape[2] > 1
+    return bool(mixtures.spreads.shape[2] > 1)
