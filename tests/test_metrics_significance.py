@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import bootstrap
+from scipy.stats import bootstrap, wilcoxon
 
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.metrics import bootstrap_mean, paired_bootstrap, significance
@@ -84,3 +84,14 @@ def test_values_that_cannot_be_compared_are_refused(first, second, error, messag
 def test_settings_without_sense_are_refused(setting, value):
     with pytest.raises(UserError, match=f"{setting} is {value}"):
         bootstrap_mean([1, 2, 3], **{setting: value})
+
+
+def test_few_differences_with_ties_are_judged_as_scipy_does() -> None:
+    rng = np.random.default_rng(3)
+    for n in (2, 6, 9):
+        first = rng.integers(1, 4, n) / 4
+        second = np.zeros(n)
+        second[: n // 3] = 1.5
+        differences = first - second
+        expected = wilcoxon(differences).pvalue
+        assert significance.signed_ranks(first, second).p_value == pytest.approx(expected)

@@ -14,6 +14,9 @@ from visterm.core.types import RandomState
 
 DRAWS_AT_ONCE = 2**22
 
+MOST_TIED = 13
+"""Differences with ties of which all signs are gone through, as SciPy does."""
+
 
 class Interval(NamedTuple):
     """A mean over images, and the interval in which it lies under resampling of the images."""
@@ -131,7 +134,8 @@ def paired_bootstrap(
 def signed_ranks(first: Any, second: Any) -> SignedRanks:
     """Compare two models by Wilcoxon's signed rank test, two-sided, as the PAMIR paper does (section V-C).
 
-    Differences of 0 are left out; up to 50 others without ties are judged exactly, more by the normal law.
+    Differences of 0 are left out; up to 50 others without ties, and up to 13 with some, are judged exactly, more by the
+    normal law.
 
     Parameters
     ----------
@@ -155,10 +159,18 @@ def signed_ranks(first: Any, second: Any) -> SignedRanks:
     if differences.size == 0:
         return SignedRanks(0.0, 0.0, 1.0, 0)
     ranks = rankdata(np.abs(differences))
-    p_value = float(wilcoxon(differences).pvalue)
-    return SignedRanks(
-        float(ranks[differences > 0].sum()), float(ranks[differences < 0].sum()), p_value, differences.size
-    )
+    first = float(ranks[differences > 0].sum())
+    tied = np.unique(ranks).size < ranks.size
+    # The same as SciPy's, which goes through all signs one by one where there are ties: half a second.
+    p_value = _all_signs(ranks, first) if tied and ranks.size <= MOST_TIED else float(wilcoxon(differences).pvalue)
+    return SignedRanks(first, float(ranks[differences < 0].sum()), p_value, differences.size)
+
+
+def _all_signs(ranks: NDArray[np.float64], found: float) -> float:
+    """Give twice the share, at most 1, of all signs of the differences with a sum of ranks as extreme as that found."""
+    signs = np.arange(2**ranks.size)[:, None] >> np.arange(ranks.size) & 1
+    sums = signs @ ranks
+    return float(min(1.0, 2 * min((sums <= found).mean(), (sums >= found).mean())))
 
 
 def _differences(first: Any, second: Any) -> NDArray[np.float64]:
