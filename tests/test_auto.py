@@ -137,6 +137,12 @@ def test_a_share_is_held_out_and_learned_from_in_the_end(planted):
     assert (given.n_held_out_, given.members_[0].rows_.shape[0]) == (120, 240)
 
 
+def test_the_fit_of_all_images_keeps_the_settings_that_the_first_fit_chose(planted):
+    model = Auto(candidates=[("knn", {}), ("ridge", {})], random_state=2).fit(planted.X_train, planted.Y_train)
+    for member in model.members_:
+        assert all(value is not None for name, value in member.get_params().items() if name != "n_jobs")
+
+
 @pytest.mark.parametrize(("n", "held"), [(98, 0), (100, 50), (200, 50)])
 def test_of_small_libraries_fifty_images_are_held_out_unless_that_is_more_than_half(n, held, planted):
     model = Auto(candidates=[RIDGE, KNN]).fit(planted.X_train[:n], planted.Y_train[:n])

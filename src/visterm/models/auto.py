@@ -18,7 +18,7 @@ from visterm.models.base import Annotator
 from visterm.models.budget import Budget
 from visterm.models.candidates import PAIRWISE, candidates_for
 from visterm.models.held_out import HeldOutFit
-from visterm.models.members import listed, make_member, own_settings
+from visterm.models.members import chosen_settings, listed, make_member, own_settings
 from visterm.models.mixing import best_mix, both_maps, image_map, mixed, sample, word_map
 from visterm.models.side_by_side import joined_image_rows, joined_tag_rows
 from visterm.models.stopping import MIN_HELD_OUT, hold_out
@@ -266,13 +266,17 @@ class Auto(Annotator):
         return lift, factors[lift]
 
     def _fit_again(self, used: list[Trial], n: int, rows: Rows, budget: Budget, monitor: Progress) -> None:
-        """Fit on all images those for which the seconds reach, the weightiest first."""
+        """Fit on all images those for which the seconds reach, the weightiest first.
+
+        What a model chose of its settings stays: with others its scores would spread otherwise than those that the lift
+        and the weights were found for.
+        """
         for m in np.argsort(-self.weights_, kind="stable"):
             trial = used[m]
             if budget.limited and seconds_again(trial, n, rows.X.shape[0]) > budget.left():
                 trial.reason = f"in the blend, as fitted on {n:,} of {rows.X.shape[0]:,} images: no time was left"
                 continue
-            trial.model = clone(trial.model)
+            trial.model = clone(trial.model).set_params(**chosen_settings(trial.model))
             trial.model.fit(*rows, monitor=Titled(monitor, trial.name))
 
     def _keep(self, used: list[Trial]) -> None:

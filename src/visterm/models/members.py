@@ -72,3 +72,9 @@ def own_settings(model: Annotator) -> dict[str, Any]:
         for key, value in settings.items()
         if key not in ("random_state", "n_jobs") and value != defaults[key]
     }
+
+
+def chosen_settings(model: Annotator) -> dict[str, Any]:
+    """Give the settings that were None and that a fitted model has chosen: numbers above 0 of the name and a "_"."""
+    found = {name: getattr(model, f"{name}_", None) for name, v in model.get_params(deep=False).items() if v is None}
+    return {name: value for name, value in found.items() if isinstance(value, int | float) and value > 0}
