@@ -94,9 +94,9 @@ class Chain(NestedEncoder):
         self.n_jobs = n_jobs
 
     @property
-    def blocks(self) -> list[int] | None:
+    def blocks(self) -> list[int]:
         """Widths of what the encoders give: of each its own blocks, or all as one."""
-        return self.widths_.tolist()
+        return [int(width) for width in self.widths_]
 
     def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
         """Take the row of one image apart by the places that each encoder knows.

@@ -61,12 +61,16 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     test_params: ClassVar[dict[str, Any]] = {}
     """Constructor parameters of a small, quick instance: what the contract suite runs on."""
 
-    blocks: Sequence[int] | None = None
-    """Widths of the kinds of features that lie side by side in its rows, once fitted; None: they are all of one kind.
-    Models that compare images kind by kind (`jec`, `tagprop`, `two_pass_knn`) take them over."""
-
     location_attributes: tuple[str, ...] = ()
     """Learned attributes that say where something lies and not what it is: saved, but not part of the fingerprint."""
+
+    @property
+    def blocks(self) -> Sequence[int] | None:
+        """Widths of the kinds of features that lie side by side in the rows of a fitted encoder; None: one kind.
+
+        Models that compare images kind by kind (`jec`, `tagprop`, `two_pass_knn`) take them over.
+        """
+        return None
 
     def fit(
         self, images: Sequence[Any], y: Any = None, *, skip_unreadable: bool = False, progress: Progress = SILENT

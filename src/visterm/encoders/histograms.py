@@ -149,13 +149,11 @@ class Histograms(Encoder):
         self.n_jobs = n_jobs
 
     @property
-    def blocks(self) -> list[int] | None:
+    def blocks(self) -> list[int]:
         """Widths of the colours and of the textons of each scale, all levels together."""
         cells = sum(4**level for level in range(self.levels))
-        counted = [(len(self.colours_), int(n)) for n in self.scale_textons_] or [(len(self.colours_),)] * len(
-            self.scales
-        )
-        return [cells * n for of_scale in counted for n in of_scale if n]
+        textons = self.scale_textons_ if self.textons else [0] * len(self.scales)
+        return [cells * int(n) for of_scale in textons for n in (len(self.colours_), of_scale) if n]
 
     @property
     def _max_side(self) -> int:

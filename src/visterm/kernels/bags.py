@@ -85,8 +85,8 @@ def _highest(row, own):
         b = x if x > b else b
         c = y if y > c else c
         d = z if z > d else d
-    for j in range(4 * (n // 4), n):
-        a = max(a, row[j] - own[j])
+    for rest in range(4 * (n // 4), n):
+        a = max(a, row[rest] - own[rest])
     return max(max(a, b), max(c, d))
 
 
