@@ -279,18 +279,20 @@ def test_without_time_nothing_is_drawn_or_encoded_and_all_is_listed(tmp_path: Pa
 def test_one_more_encoder_has_a_table_of_its_own(corel: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     names = sorted(path.name for path in (corel / "images").iterdir())
-    np.save(tmp_path / "rows.npy", np.random.default_rng(0).random((PICTURES, 8), np.float32))
+    np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(PICTURES, 8)).astype(np.float32))
     (tmp_path / "rows.names.txt").write_text("\n".join(names))
     outcome = reproduce_pamir(
         tmp_path / "out",
         data=[corel],
-        models=["pamir", "knn"],
+        models=["pamir", "cmrm", "knn"],
         encoder=f"precomputed:{tmp_path / 'rows.npy'}",
         quick=True,
         n_jobs=1,
     )
-    assert "**Table IX on corel5k with precomputed:" in outcome.report.read_text()
-    assert "Left out on request: CMRM, CMTT, PLSA, SVM, MBRM" in outcome.report.read_text()
+    report = outcome.report.read_text()
+    assert "**Table IX on corel5k with precomputed:" in report
+    assert "Left out on request: CMTT, PLSA, SVM, MBRM" in report
+    assert "Without CMRM: these take features as counts of visterms, 0 or more" in report
 
 
 def test_pictures_that_cannot_be_encoded_are_refused(corel: Path, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def five_tags_part(run: SearchRun, features: FeatureSet, arms: list[SearchArm]) 
     vocabulary = Vocabulary.from_lists(pictures.development.tags)
     tags, test_tags = (vocabulary.encode(part.tags) for part in (pictures.development, pictures.test))
     found = {}
-    for arm in arms:
+    for arm in (arm for arm in arms if run.takes(arm, features)):
         record = run.comparison.while_time(
             f"Five tags an image by {arm.label} on {features.label} of {run.name}",
             partial(_tested, run, features, arm, tags, test_tags),

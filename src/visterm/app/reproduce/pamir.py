@@ -184,9 +184,12 @@ def _with_encoder(small: SearchRun, encoder: str, plan: Plan) -> SearchRun:
         small.pictures, small.comparison, small.encoded, small.trials, plan.quick, small.shown,
         title=f"{small.pictures.name} with {name}",
     )  # fmt: skip
+    if run.comparison.while_time(f"The features {name} of {run.pictures.name}", lambda: run.rows(features)) is None:
+        return run
     for arm in (*plan.arms, *plan.more):
-        run.choose(_for(arm, run.pictures), [features])
-        run.judge(arm.label)
+        if run.takes(arm, features):
+            run.choose(_for(arm, run.pictures), [features])
+            run.judge(arm.label)
     return run
 
 

@@ -78,6 +78,7 @@ def report(
     if extra is not None:
         document.section("With one more kind of features")
         results_part(extra, "IX", paper.SMALL, paper.TABLE_9, "all", labels)
+        _refused(extra, [*arms, *more])
     _five_tags(small, extra, [*arms, *more, *([AUTO] if whole else [])])
 
 
@@ -95,6 +96,18 @@ def _results(run: SearchRun, labels: Sequence[str]) -> None:
     kind_claims(run, "X", paper.TABLE_10)
     kind_claims(run, "XI", paper.TABLE_11)
     result_claims(run, "XII", paper.TABLE_12, "test only")
+
+
+def _refused(run: SearchRun, arms: Sequence[SearchArm]) -> None:
+    """Say which methods are missing because they count visterms, and these features are no counts."""
+    if run.choices:
+        features = next(iter(run.choices.values())).features
+        labels = [arm.label for arm in arms if not run.takes(arm, features)]
+        if labels:
+            run.comparison.document.text(
+                f"Without {', '.join(labels)}: these take features as counts of visterms, 0 or more, and some of "
+                f"{features.label} are below 0."
+            )
 
 
 def _five_tags(small: SearchRun, extra: SearchRun | None, arms: Sequence[SearchArm]) -> None:

@@ -17,7 +17,9 @@ from visterm.app.reproduce.search_arms import SearchArm
 from visterm.app.reproduce.search_pictures import Pictures
 from visterm.app.reproduce.search_rows import Encoded, SearchRows
 from visterm.app.reproduce.search_trials import PRODUCT, Judged, SearchTrials
+from visterm.core.tables import MODELS
 from visterm.metrics.significance import SignedRanks
+from visterm.models.counts import CountingAnnotator
 
 Floats = NDArray[np.float64]
 
@@ -106,6 +108,11 @@ class SearchRun:
     def rows(self, features: FeatureSet, number: int = 0) -> SearchRows:
         """Give a division with some features."""
         return self.encoded.rows(self.pictures, features, number)
+
+    def takes(self, arm: SearchArm, features: FeatureSet) -> bool:
+        """Say whether a method takes such features: those that count visterms take none below 0."""
+        counts = issubclass(MODELS.load(arm.model), CountingAnnotator)
+        return not counts or float(self.rows(features).X.min()) >= 0
 
     def compare_features(self, arm: SearchArm, sets: Sequence[FeatureSet]) -> dict[str, Record]:
         """Fit a method with the settings to start with on each kind of features; those without time are noted."""

@@ -113,6 +113,7 @@ def settings_part(runs: Sequence[tuple[SearchRun, str]]) -> None:
                     label,
                     run.name,
                     choice.features.label,
+                    f"{run.rows(choice.features).X.shape[1]:,}",
                     shown_settings(choice),
                     f"{len(choice.by_features)} × {len(choice.by_settings)}",
                     _avgp(choice.record),
@@ -120,8 +121,8 @@ def settings_part(runs: Sequence[tuple[SearchRun, str]]) -> None:
                 ]
             )
             if label in paper.METHODS:
-                rows.append([label, f"{theirs} (paper)", NONE, paper.TABLE_6[theirs][label], NONE, NONE, NONE])
-    header = ("method", "data", "features", "settings", "tried", "AvgP (validation)", "seconds of its fit")
+                rows.append([label, f"{theirs} (paper)", NONE, NONE, paper.TABLE_6[theirs][label], NONE, NONE, NONE])
+    header = ("method", "data", "features", "numbers", "settings", "tried", "AvgP (validation)", "seconds of its fit")
     runs[0][0].comparison.document.table("Table VI: features and settings chosen on validation queries", header, rows)
     runs[0][0].comparison.document.text(
         "Tried: kinds of features × settings. Features were chosen first, with one setting of the method; then its "

@@ -140,9 +140,9 @@ class Encoded:
         return self._last[1]
 
     def _matrices(self, pictures: Pictures, features: FeatureSet, number: int) -> tuple[Any, Any]:
-        for rows in self._open.values():
-            if rows.pictures is pictures and rows.features == features:
-                return rows.X, rows.X_test
+        for opened in self._open.values():
+            if opened.pictures is pictures and opened.features == features:
+                return opened.X, opened.X_test
         parts = [pictures.development, pictures.test]
         made = features.quick() if self._quick else features
         encoded = encoded_rows(
