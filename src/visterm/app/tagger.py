@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from visterm.app.by_number import learn_by_number, new_tags
 from visterm.app.learned_images import LearnedImages
-from visterm.app.parts import make_encoder, make_model
+from visterm.app.parts import make_encoder, make_model, tell_blocks
 from visterm.app.query_corpus import query_corpus
 from visterm.app.query_rows import check_learns_queries, fit_weighed, query_rows
 from visterm.app.rows import Photos, TrainingRows, as_corpus, as_images, is_name, named_corpus, training_rows
@@ -299,6 +299,7 @@ class Tagger:
 
     def learn(self, rows: TrainingRows, *, calibrate: bool = False, progress: Progress = SILENT) -> Self:
         """Learn from rows that are encoded already: the second half of `fit`, to compare models on the same rows."""
+        tell_blocks(self.model, self.encoder)
         if rows.by_number:
             self.model = learn_by_number(self.model, rows, progress)
         elif self.reference is not None:
