@@ -113,9 +113,12 @@ def test_the_paper_puts_pamir_above_all_others_in_every_table() -> None:
 def test_every_method_takes_its_settings() -> None:
     for arm in (*PAPER_ARMS, *MORE_ARMS, AUTO):
         for settings in arm.settings():
-            MODELS.create(arm.model, **settings, **{k: v for k, v in arm.pictured.items() if k not in settings})
+            MODELS.create(arm.model, **settings)
+        for settings in arm.naming():
+            assert MODELS.create(arm.model, **settings).get_params().items() >= arm.pictured.items()
         assert arm.settings()[0] == arm.first()
         assert len(arm.settings(quick=True)) <= 2
+    assert len(PAMIR.naming()) == 1
 
 
 def test_blocks_are_the_papers_shares_of_a_picture() -> None:

@@ -70,7 +70,7 @@ def _tested(
     rows = run.rows(features)
     division = run.pictures.divisions[0]
     tried = []
-    settings = [{**one, **arm.pictured} for one in arm.settings(quick=run.quick)]
+    settings = arm.naming(quick=run.quick)
     for one in settings if len(settings) > 1 else []:
         parts = (rows.X[division.train], tags[division.train], rows.X[division.valid], tags[division.valid])
         tried.append(_record(run, features, arm, one, "five-tags-valid", parts))

@@ -15,7 +15,7 @@ from visterm.app.reproduce.pamir_pictures import shown_queries
 from visterm.app.reproduce.pamir_report import report
 from visterm.app.reproduce.pamir_run import SearchRun
 from visterm.app.reproduce.run import Comparison, Outcome, deadline
-from visterm.app.reproduce.search_arms import MORE_ARMS, PAMIR, PAPER_ARMS, QUICK, SearchArm
+from visterm.app.reproduce.search_arms import MORE_ARMS, PAMIR, PAPER_ARMS, QUICK, SVM, SVM_ON_DENSE, SearchArm
 from visterm.app.reproduce.search_features import BY_BLOCK, QUICK_TRIED, TRIED
 from visterm.app.reproduce.search_pictures import Pictures, corel_pictures, drawn_pictures
 from visterm.app.reproduce.search_rows import Encoded
@@ -188,7 +188,8 @@ def _with_encoder(small: SearchRun, encoder: str, plan: Plan) -> SearchRun:
         return run
     for arm in (*plan.arms, *plan.more):
         if run.takes(arm, features):
-            run.choose(_for(arm, run.pictures), [features])
+            chosen = SVM_ON_DENSE if arm == SVM else _for(arm, run.pictures)
+            run.choose(chosen, [features])
             run.judge(arm.label)
     return run
 

@@ -76,7 +76,7 @@ def report(
         result_claims(large, "XIII", paper.TABLE_13, "all")
         pictures_part(large, 5, paper.FIGURE_5)
     if extra is not None:
-        document.section("With one more kind of features")
+        document.section("With one more kind of features", "Here the SVM has one C for all words, to save time.")
         results_part(extra, "IX", paper.SMALL, paper.TABLE_9, "all", labels)
         _refused(extra, [*arms, *more])
     _five_tags(small, extra, [*arms, *more, *([AUTO] if whole else [])])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -27,7 +27,7 @@ class SearchArm:
     grids : sequence of mapping of str to sequence
         Values to try, all combinations of each mapping.
     pictured : mapping
-        Settings of a fit that is to name tags of pictures, and not to rank pictures.
+        Settings of a fit that is to name tags of pictures, and not to rank pictures; not chosen then.
     """
 
     label: str
@@ -40,6 +40,14 @@ class SearchArm:
     def first(self) -> Settings:
         """Give the settings with which features are compared."""
         return {**self.fixed, **self.start}
+
+    def naming(self, *, quick: bool = False) -> list[Settings]:
+        """List the settings to try where tags are named."""
+        tried: list[Settings] = []
+        for one in self.settings(quick=quick):
+            if {**one, **self.pictured} not in tried:
+                tried.append({**one, **self.pictured})
+        return tried
 
     def settings(self, *, quick: bool = False) -> list[Settings]:
         """List the settings to try, those of the start first; in quick runs one more at most."""
@@ -74,13 +82,17 @@ CMTT = SearchArm(
 PLSA = SearchArm(
     "PLSA", "plsa", start={"aspects": 400}, grids=({"aspects": (200, 600)}, {"aspects": (400,), "fold_epochs": (10,)})
 )
-SVM = SearchArm("SVM", "svm", start={"C": 1.0}, grids=({"C": (None,)},), pictured={"normalise": False})
+SVM = SearchArm("SVM", "svm", start={"C": 1.0}, grids=({"C": (None,)},), pictured={"normalise": False, "C": 1.0})
+SVM_ON_DENSE = replace(SVM, grids=({"C": (0.1, 10.0)},))
+"""One C for all words: features without zeros take ten times as long."""
+
 PAMIR = SearchArm(
     "PAMIR",
     "pamir",
     fixed={"max_words": None},
     start={"aggressiveness": 0.1},
     grids=({"aggressiveness": (0.01, 0.03, 0.3, 1.0)},),
+    pictured={"aggressiveness": 0.1},
 )
 
 PAPER_ARMS = (CMRM, CMTT, PLSA, SVM, PAMIR)

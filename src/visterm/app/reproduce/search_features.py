@@ -42,7 +42,7 @@ BY_BLOCK = tuple(blocks(side) for side in SIDES)
 PAPER_BY_BLOCK = tuple(blocks(side, paper=True) for side in SIDES)
 """Table III as in the paper."""
 
-BY_CODEBOOK = (blocks(16, 20_000), blocks(24, 20_000), blocks(32, 3000), blocks(64, 2000))
+BY_CODEBOOK = (blocks(24, 20_000), blocks(32, 3000), blocks(64, 2000))
 SEVERAL_SCALES = tuple(blocks(side, scales=THREE) for side in (24, 32, 48))
 
 TRIED = (*BY_BLOCK, *BY_CODEBOOK, *SEVERAL_SCALES)
