@@ -63,6 +63,23 @@ def test_info_shows_it_too_also_as_json(fitted):
     assert facts["best validation MAP"] > 0
 
 
+def test_models_of_one_encoder_of_a_chain_are_shown_with_its_name(small_library, tmp_path):
+    run = tmp_path / "run"
+    colours = '("histograms", {"colours": 6, "textons": 0, "levels": 2, "scales": [1.0]})'
+    done = visterm(
+        "fit", small_library.images, "--tags", small_library.tags_file, "-o", run, "--encoder", "chain",
+        "--encoder-set", f'encoders=[("visterms", {{"codebook": 200}}), {colours}]', "--model", "auto",
+        "--valid", "0.4", "--set", 'candidates=[("knn", {}), ("prior", {})]',
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    shown = [line.split("  ") for line in done.stdout.splitlines()]
+    assert [cell.strip() for cell in shown[0] if cell][:2] == ["model", "features"]
+    tried = [(line.split()[0], " ".join(line.split()[1:3])) for line in done.stdout.splitlines()[1:]]
+    assert tried[1:3] == [("knn", "visterms (1)"), ("knn", "histograms (2)")]
+    assert tried[0][1].startswith("all")
+    assert done.stdout.splitlines()[2] in visterm("info", run).stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -12,7 +12,7 @@ from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import MANIFEST, folder_kind, open_folder, read_json
 
 TRIED = "models tried"
-"""What `auto` tried: one entry a model."""
+"""What `auto` tried: one entry a model; one that reads a block of a chain of encoders has the encoder's name."""
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _run_facts(folder: Path) -> dict[str, Any]:
         "epochs": _learned(model, "n_epochs_"),
         "best validation MAP": max(measured, default=_learned(model, "valid_map_")),
         "validation word MAP": _learned(model, "valid_word_map_"),
-        TRIED: _learned(model, "report_"),
+        TRIED: _tried(encoder, model),
     }
     return (
         facts
@@ -119,6 +119,17 @@ def _run_facts(folder: Path) -> dict[str, Any]:
         }
         | {name: value for name, value in found.items() if value is not None}
     )
+
+
+def _tried(encoder: dict[str, Any], model: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Give what `auto` tried, with the name of the encoder that a block is of, where each encoder gives one block."""
+    report: list[dict[str, Any]] | None = _learned(model, "report_")
+    parts = encoder["values"].get("parts_", {}).get("estimators", [])
+    if report is None or len(parts) != len(model["params"].get("blocks") or []):
+        return report
+    return [
+        {**entry, "encoder": parts[entry["block"] - 1]["name"]} if entry.get("block") else entry for entry in report
+    ]
 
 
 def _learned(model: dict[str, Any], name: str) -> Any:

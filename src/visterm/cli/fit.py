@@ -95,6 +95,7 @@ def fit(
 
     With a split column the rows of the split "train" are learned from; the exit code is 3 if images were skipped.
     """
+    from visterm.app.info import TRIED, describe
     from visterm.app.rows import not_learned, read_corpus
     from visterm.app.tagger import Tagger
     from visterm.core.persist import check_target
@@ -145,7 +146,7 @@ def fit(
     if {"epochs", "valid_share"} <= set(tagger.model.get_params(deep=False)) and valid != 0 and not judged:
         say("Too few images to hold some out (50 are wanted), so nothing chose when to stop: all epochs were run.")
     if hasattr(tagger.model, "report_"):
-        show_tried(tagger.model.report_)
+        show_tried(describe(out)[TRIED])
     learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'image')}"
     if queries is not None:
         learned += f" and {queries_learned(facts)}"

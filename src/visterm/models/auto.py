@@ -16,23 +16,17 @@ from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, RandomState
 from visterm.models.base import Annotator
 from visterm.models.budget import Budget
-from visterm.models.candidates import PAIRWISE, candidates_for
+from visterm.models.candidates import candidates_for
+from visterm.models.columns import Columns, column_sets
+from visterm.models.feature_blocks import check_blocks
 from visterm.models.held_out import HeldOutFit
+from visterm.models.lifting import best_lift, tag_factors
 from visterm.models.members import chosen_settings, listed, make_member, own_settings
-from visterm.models.mixing import best_mix, both_maps, image_map, mixed, sample, word_map
+from visterm.models.mixing import best_mix, both_maps, image_map, mixed, sample, without_idlers, word_map
+from visterm.models.promising import in_turn, shortlist
 from visterm.models.side_by_side import joined_image_rows, joined_tag_rows
 from visterm.models.stopping import MIN_HELD_OUT, hold_out
-from visterm.models.trials import Rows, Trial, seconds_again, try_all
-
-LIFTS = tuple(step / 20 for step in range(11))
-LIFT_COST = 0.005
-"""MAP over images that lifting rare tags may cost."""
-
-LEAST_WORTH = 0.002
-"""What a model must add to the two MAPs together to be kept: less is chance, and each costs time for every image."""
-
-LEAST_SPREAD = 0.02
-"""Tags whose scores hardly differ from image to image are taken to have this share of the mean spread."""
+from visterm.models.trials import Rows, Trial, try_all
 
 
 class Auto(Annotator):
@@ -48,6 +42,11 @@ class Auto(Annotator):
     spread (standard deviation) of the tag's scores over the held-out images. Scores of rare tags spread little, so that
     a lift above 0 gives more different tags.
 
+    Where features are of several kinds, the blocks of a chain of encoders, a model may read all of them or one block.
+    The first candidate is tried on all columns and on each block, the others on the three sets of columns where it did
+    best. An image's row is that of all members side by side, whatever they read. At most six models are weighed: the
+    best on each set of columns, then the best of the rest.
+
     Candidates are tried one after the other. With a budget the seconds of each are estimated from a fit of an eighth of
     the images; one for which too few are left is left out, and at the end a model for whose second fit, on all images,
     none are left stays as it was fitted on the part. As then a clock decides, only without a budget, or with one that
@@ -58,13 +57,19 @@ class Auto(Annotator):
     ----------
     budget : float, optional
         Seconds for the whole fit. The first candidate is fitted whatever it takes, and a fit that has begun is not cut
-        short, so it may take longer. None: as many as it takes.
+        short, so it may take longer; what the first fit after an installation takes to compile is not counted. None:
+        as many as it takes.
+    blocks : sequence of int or of (int, int), optional
+        Widths of the feature blocks, side by side, or pairs of first column and the one after the last. None: one
+        block of all features; in a `Tagger`, the blocks that the encoder has. A block of which a tenth of the values
+        or more is not 0 is taken as dense.
     candidates : list of (name, settings) or estimators, optional
         What to try, in this order: names from ``visterm models`` with their settings, or unfitted models, which are
-        cloned. None: by the features, some for dense ones and some for sparse ones.
+        cloned. One with settings of its own for each block is tried on all columns only. None: by the features, some
+        for dense ones and some for sparse ones.
     lift : float, optional
         How far rare tags are lifted, from 0, not at all, to 1. None: of 0 to 0.5 the most that leaves MAP over images
-        at most 0.005 below that of the blend without it, and of the best candidate alone.
+        at most 0.003 below that of the blend without it, and of the best candidate alone.
     valid_share : float
         Share of the images held out to judge by, where `fit` is given no validation images; not less than 50 images,
         unless that is more than half of them. With 0, or so few images, or images known only by number, the first
@@ -78,6 +83,9 @@ class Auto(Annotator):
     ----------
     members_ : list of Annotator
         The models of the blend, fitted.
+    columns_ : ndarray of int64, shape (n_members, 4)
+        What each member reads: the number of the block (0 for all columns), the first column, the one after the last,
+        and whether as an array (1) or as CSR (0).
     weights_ : ndarray of float64, shape (n_members,)
         λ.
     means_, scales_ : ndarray of float64, shape (n_members,)
@@ -86,8 +94,9 @@ class Auto(Annotator):
     tag_factors_ : ndarray of float64, shape (n_tags,)
         d, of mean 1.
     report_ : list of dict
-        One entry a candidate, as they were tried: ``model``, ``settings``, ``seconds`` of fit and scores, ``map`` and
-        ``word_map`` (over tags) on the judged images, ``weight``, and ``reason``: why it is in or not.
+        One entry a candidate, as they were tried: ``model``, ``settings``, ``block`` that it reads (1 for the first;
+        None: all columns), ``seconds`` of fit and scores, ``map`` and ``word_map`` (over tags) on the judged images,
+        ``weight``, and ``reason``: why it is in or not.
     valid_map_, valid_word_map_ : float or None
         What the blend reached on the images that chose its weights and its lift.
     n_held_out_ : int
@@ -97,6 +106,7 @@ class Auto(Annotator):
     """
 
     members_: list[Annotator]
+    columns_: NDArray[np.int64]
     weights_: NDArray[np.float64]
     means_: NDArray[np.float64]
     scales_: NDArray[np.float64]
@@ -119,6 +129,7 @@ class Auto(Annotator):
         self,
         *,
         budget: float | None = None,
+        blocks: Sequence[Any] | None = None,
         candidates: Sequence[Any] | None = None,
         lift: float | None = None,
         valid_share: float = 0.2,
@@ -126,6 +137,7 @@ class Auto(Annotator):
         random_state: RandomState = 0,
     ) -> None:
         self.budget = budget
+        self.blocks = blocks
         self.candidates = candidates
         self.lift = lift
         self.valid_share = valid_share
@@ -150,6 +162,7 @@ class Auto(Annotator):
         return taken
 
     def _check_settings(self) -> None:
+        check_blocks(self.blocks)
         check_number(self.valid_share, "valid_share", least=0, below=1)
         if self.lift is not None:
             check_number(self.lift, "lift", least=0, below=1, otherwise="or None to have it chosen")
@@ -175,7 +188,7 @@ class Auto(Annotator):
         if judged.X.shape[0] == 0:
             self._fit_first(trials, learned, monitor)
             return
-        try_all(trials, learned, judged, X.shape[0], budget, monitor, rng)
+        trials = try_all(in_turn(trials), learned, judged, X.shape[0], budget, monitor, rng)
         fitted = [trial for trial in trials if trial.scores is not None]
         if not fitted and trials[0].error is not None:
             raise trials[0].error
@@ -186,21 +199,23 @@ class Auto(Annotator):
         self._report(trials, used)
 
     def _image_rows(self, X: Matrix) -> Matrix:
-        return joined_image_rows(self.members_, X)
+        return joined_image_rows(self.members_, [Columns(*row).of(X) for row in self.columns_.tolist()])
 
     def _trials(self, X: Matrix, rng: np.random.Generator) -> list[Trial]:
-        if self.candidates is None:
-            chosen = candidates_for(X, by_number=getattr(self, "by_number_", False))
-            growths = [candidate.growth for candidate in chosen]
-            given: list[Any] = [(candidate.name, candidate.settings) for candidate in chosen]
-        else:
-            given = listed(self.candidates, "candidates")
-            growths = [PAIRWISE] * len(given)
-        models = [make_member(member, "auto", self.n_jobs, rng) for member in given]
-        return [
-            Trial(MODELS.name_of(model), model, own_settings(model), growth)
-            for model, growth in zip(models, growths, strict=True)
-        ]
+        by_number = getattr(self, "by_number_", False)
+        found = []
+        for columns in column_sets(X, None if by_number else self.blocks):
+            given: Sequence[Any] = candidates_for(columns.of(X[:1]), by_number=by_number)
+            if self.candidates is not None:
+                given = listed(self.candidates, "candidates")
+            for kind, member in enumerate(given):
+                model = make_member(member, "auto", self.n_jobs, rng)
+                if columns.block and _is_set_by_block(model):
+                    continue
+                if columns.block == 0 and model.get_params(deep=False).get("blocks", ()) is None:
+                    model.set_params(blocks=self.blocks)
+                found.append(Trial(MODELS.name_of(model), model, own_settings(model), kind, columns))
+        return found
 
     def _part(
         self, rows: Rows, valid: tuple[Matrix, sp.csr_array] | None, n_models: int, rng: np.random.Generator
@@ -227,7 +242,7 @@ class Auto(Annotator):
     def _fit_first(self, trials: list[Trial], rows: Rows, monitor: Progress) -> None:
         """Fit the first candidate alone, because no other can be compared with it."""
         first = trials[0]
-        first.model.fit(*rows, monitor=Titled(monitor, first.name))
+        first.model.fit(first.columns.of(rows.X), rows.Y, monitor=Titled(monitor, first.title))
         self.weights_, self.lift_, self.tag_factors_ = np.ones(1), 0.0, np.ones(rows.Y.shape[1])
         self.valid_map_ = self.valid_word_map_ = self._held_out = None
         first.reason = "alone: there are no images to judge by"
@@ -238,11 +253,13 @@ class Auto(Annotator):
 
     def _weigh(self, fitted: list[Trial], judged: Rows, held: NDArray[np.int64]) -> list[Trial]:
         """Find weights and lift, and give the candidates that have weight."""
-        scores = [trial.scores for trial in fitted if trial.scores is not None]
-        weights = _without_idlers(*best_mix(scores, judged.Y, both_maps), scores, judged.Y)
-        blend = mixed(weights, scores)
         best_alone = max(trial.map for trial in fitted if trial.map is not None)
-        self.lift_, self.tag_factors_ = self._lifted(blend, judged.Y, best_alone)
+        fitted = shortlist(fitted)
+        scores = [trial.scores for trial in fitted if trial.scores is not None]
+        weights = without_idlers(*best_mix(scores, judged.Y, both_maps), scores, judged.Y)
+        blend = mixed(weights, scores)
+        self.lift_ = best_lift(blend, judged.Y, best_alone) if self.lift is None else float(self.lift)
+        self.tag_factors_ = tag_factors(blend, self.lift_)
         blend *= self.tag_factors_.astype(np.float32)
         self.valid_map_, self.valid_word_map_ = image_map(blend, judged.Y), word_map(blend, judged.Y)
         everyone = sp.eye_array(blend.shape[1], format="csr", dtype=np.float32)
@@ -250,20 +267,6 @@ class Auto(Annotator):
         used = np.flatnonzero(weights > 0)
         self.weights_ = weights[used]
         return [fitted[m] for m in used]
-
-    def _lifted(
-        self, blend: NDArray[np.float32], Y: sp.csr_array, best_alone: float
-    ) -> tuple[float, NDArray[np.float64]]:
-        """Give the lift, and the tags' factors that come of it."""
-        spread = blend.std(axis=0, dtype=np.float64)
-        spread = np.maximum(spread, LEAST_SPREAD * spread.mean()) if spread.any() else np.ones(spread.size)
-        factors = {lift: _of_mean_one(spread**-lift) for lift in (LIFTS if self.lift is None else (float(self.lift),))}
-        if self.lift is not None:
-            return self.lift, factors[self.lift]
-        reached = {lift: image_map(blend * by.astype(np.float32), Y) for lift, by in factors.items()}
-        least = max(reached[0.0], best_alone) - LIFT_COST
-        lift = max((lift for lift in LIFTS if reached[lift] >= least), default=0.0)
-        return lift, factors[lift]
 
     def _fit_again(self, used: list[Trial], n: int, rows: Rows, budget: Budget, monitor: Progress) -> None:
         """Fit on all images those for which the seconds reach, the weightiest first.
@@ -273,14 +276,15 @@ class Auto(Annotator):
         """
         for m in np.argsort(-self.weights_, kind="stable"):
             trial = used[m]
-            if budget.limited and seconds_again(trial, n, rows.X.shape[0]) > budget.left():
+            if budget.limited and trial.seconds_again(n, rows.X.shape[0]) > budget.left():
                 trial.reason = f"in the blend, as fitted on {n:,} of {rows.X.shape[0]:,} images: no time was left"
                 continue
             trial.model = clone(trial.model).set_params(**chosen_settings(trial.model))
-            trial.model.fit(*rows, monitor=Titled(monitor, trial.name))
+            trial.model.fit(trial.columns.of(rows.X), rows.Y, monitor=Titled(monitor, trial.title))
 
     def _keep(self, used: list[Trial]) -> None:
         self.members_ = [trial.model for trial in used]
+        self.columns_ = np.array([trial.columns for trial in used], np.int64)
         self.means_ = np.array([trial.mean for trial in used])
         self.scales_ = np.array([trial.scale for trial in used])
         shares = self.weights_ / self.scales_
@@ -294,6 +298,7 @@ class Auto(Annotator):
             {
                 "model": trial.name,
                 "settings": trial.settings,
+                "block": trial.columns.block or None,
                 "seconds": trial.seconds,
                 "map": trial.map,
                 "word_map": trial.word_map,
@@ -304,23 +309,7 @@ class Auto(Annotator):
         ]
 
 
-def _without_idlers(
-    weights: NDArray[np.float64], value: float, scores: Sequence[NDArray[np.float32]], Y: sp.csr_array
-) -> NDArray[np.float64]:
-    """Set to 0, one after the other, the weights without which the others reach nearly as much."""
-    while np.count_nonzero(weights) > 1:
-        tried = []
-        for m in np.flatnonzero(weights):
-            rest = np.where(np.arange(weights.size) == m, 0.0, weights)
-            rest /= rest.sum()
-            tried.append((both_maps(mixed(rest, scores), Y), rest))
-        reached, rest = max(tried, key=lambda item: item[0])
-        if reached < value - LEAST_WORTH:
-            break
-        weights = rest
-    return weights
-
-
-def _of_mean_one(factors: NDArray[np.float64]) -> NDArray[np.float64]:
-    scaled: NDArray[np.float64] = factors / factors.mean()
-    return scaled
+def _is_set_by_block(model: Annotator) -> bool:
+    """Whether settings of a model say something of each block, so that it needs all."""
+    params = model.get_params(deep=False)
+    return params.get("blocks") is not None or not isinstance(params.get("distances", ""), str)

@@ -27,6 +27,10 @@ class Budget:
         """Whether there is an end."""
         return self._end < math.inf
 
+    def extend(self, seconds: float) -> None:
+        """Put the end off."""
+        self._end += seconds
+
     def left(self) -> float:
         """Give the seconds that are left; below 0 once they are over."""
         return self._end - now()

@@ -143,7 +143,7 @@ class Ensemble(LinearScores):
         self.tag_rows_ = joined_tag_rows(members, factors, -(factors @ self.means_))
 
     def _image_rows(self, X: Matrix) -> Matrix:
-        return joined_image_rows(self.members_, X)
+        return joined_image_rows(self.members_, [X] * len(self.members_))
 
     def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
         factors = self.weights_ / self.scales_

@@ -27,6 +27,9 @@ SAMPLE_BYTES = 2**28
 LEAST_GAIN = 1e-9
 """Gains in MAP below this are roundings."""
 
+LEAST_WORTH = 0.002
+"""What a model must add to the two MAPs together to be kept: less is chance, and each costs time for every image."""
+
 
 def image_map(scores: Floats, Y: sp.csr_array) -> float:
     """Give MAP over images: how well the tags of each are ranked."""
@@ -83,6 +86,23 @@ def best_mix(
         if value <= before:
             break
     return best, value
+
+
+def without_idlers(
+    weights: NDArray[np.float64], value: float, scores: Sequence[Floats], Y: sp.csr_array
+) -> NDArray[np.float64]:
+    """Set to 0, one after the other, the weights without which the others reach nearly `value`, of `both_maps`."""
+    while np.count_nonzero(weights) > 1:
+        tried = []
+        for m in np.flatnonzero(weights):
+            rest = np.where(np.arange(weights.size) == m, 0.0, weights)
+            rest /= rest.sum()
+            tried.append((both_maps(mixed(rest, scores), Y), rest))
+        reached, rest = max(tried, key=lambda item: item[0])
+        if reached < value - LEAST_WORTH:
+            break
+        weights = rest
+    return weights
 
 
 def sample(n: int, n_members: int, n_tags: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -13,22 +13,23 @@ from visterm.core.types import Matrix
 from visterm.models.base import Annotator
 
 
-def joined_image_rows(members: Sequence[Annotator], X: Matrix) -> Matrix:
+def joined_image_rows(members: Sequence[Annotator], features: Sequence[Matrix]) -> Matrix:
     """Put the members' rows of some images side by side, and a 1 behind them.
 
     Parameters
     ----------
     members : sequence of Annotator
         Fitted.
-    X : array or CSR of float32, shape (n_images, n_features)
+    features : sequence of array or CSR of float32, each of shape (n_images, n_features)
+        What each member knows of the images.
 
     Returns
     -------
     array or CSR of float32, shape (n_images, width)
         The width is the sum of the members' widths, and one; CSR where a member's rows are.
     """
-    rows: list[Any] = [member._image_rows(X) for member in members]
-    rows.append(np.ones((X.shape[0], 1), np.float32))
+    rows: list[Any] = [member._image_rows(X) for member, X in zip(members, features, strict=True)]
+    rows.append(np.ones((features[0].shape[0], 1), np.float32))
     return _beside(rows)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,12 +17,17 @@ from visterm.core.progress import Progress, Titled
 from visterm.core.types import Matrix
 from visterm.models.base import Annotator
 from visterm.models.budget import Budget, now, seconds_for
+from visterm.models.candidates import growth_of
+from visterm.models.columns import Columns
 from visterm.models.mixing import image_map, word_map
 
 PROBE_PART = 8
 """One row of so many is fitted first, to see how long all would take."""
 
 FEWEST_PROBED = 50
+
+WARM_ROWS = 50
+"""Rows of the fit that only has kernels compiled."""
 
 
 class Rows(NamedTuple):
@@ -31,7 +37,7 @@ class Rows(NamedTuple):
     Y: sp.csr_array
 
 
-@dataclass
+@dataclass(eq=False)
 class Trial:
     """What came of a candidate.
 
@@ -42,8 +48,10 @@ class Trial:
         Fitted on the part that is learned from, where `scores` is there.
     settings : dict
         Those that are not its defaults.
-    growth : float
-        Its seconds grow with the images to this power.
+    kind : int
+        Its place among the candidates.
+    columns : Columns
+        What it reads of the features.
     scores : ndarray of float32, shape (n_judged, n_tags), or None
         Of the judged images, brought to mean 0 and variance 1; None where it was not fitted.
     mean, scale : float
@@ -61,7 +69,8 @@ class Trial:
     name: str
     model: Annotator
     settings: dict[str, Any]
-    growth: float
+    kind: int
+    columns: Columns
     scores: NDArray[np.float32] | None = None
     mean: float = 0.0
     scale: float = 1.0
@@ -71,26 +80,40 @@ class Trial:
     reason: str = ""
     error: Exception | None = None
 
+    @property
+    def title(self) -> str:
+        """Its name, and the block that it reads."""
+        return f"{self.name}, block {self.columns.block}" if self.columns.block else self.name
+
+    def seconds_again(self, n: int, n_all: int) -> float:
+        """Estimate the seconds of a fit of all images, of one that was fitted on `n`."""
+        return self.seconds_for(self.seconds or 0.0, n, n_all) if n_all > n else 0.0
+
+    def seconds_for(self, seconds: float, n_some: int, n_all: int) -> float:
+        """Estimate the seconds of a fit of `n_all` rows from those of one of `n_some`."""
+        return seconds_for(seconds, n_some, n_all, growth_of(self.name))
+
 
 def try_all(
-    trials: Sequence[Trial],
+    trials: Iterable[Trial],
     learned: Rows,
     judged: Rows,
     n_all: int,
     budget: Budget,
     monitor: Progress,
     rng: np.random.Generator,
-) -> None:
+) -> list[Trial]:
     """Fit each candidate and judge it, or say why not.
 
     Before a fit its seconds are estimated from one of an eighth of the rows. A candidate is left out if they, and those
     of fitting it and all those before it again on `n_all` images, are more than are left. The first one is never left
-    out, and a fit that has begun is not cut short.
+    out, and a fit that has begun is not cut short. Kernels, which the first fits after an installation compile, are
+    compiled before that, in a tiny fit that neither the estimates nor the budget count.
 
     Parameters
     ----------
-    trials : sequence of Trial
-        Changed in place.
+    trials : iterable of Trial
+        Changed in place. The next one is asked for once the one before is judged; one that has a reason is passed by.
     learned, judged : Rows
     n_all : int
         Images of the last fit; as many as are learned from if there is none.
@@ -99,25 +122,29 @@ def try_all(
     rng : Generator
         Draws the rows of the estimates; not asked where the budget has no end.
     """
-    n = learned.X.shape[0]
+    tried: list[Trial] = []
     again = 0.0
-    for place, trial in enumerate(trials):
-        if budget.limited and place:
-            trial.reason = _too_long(trial, learned, judged, n_all, budget.left() - again, rng)
-            if trial.reason:
-                continue
-        _try(trial, learned, judged, monitor)
-        if trial.seconds is not None:
-            again += _again(trial.seconds, n, n_all, trial.growth)
+    for trial in trials:
+        if budget.limited and not trial.reason:
+            if not tried or budget.left() > again:
+                _warm_up(trial, learned, budget, rng)
+            if tried:
+                trial.reason = _too_long(trial, learned, judged, n_all, budget.left() - again, rng)
+        if not trial.reason:
+            _try(trial, learned, judged, monitor)
+            again += trial.seconds_again(learned.X.shape[0], n_all)
+        tried.append(trial)
+    return tried
 
 
-def seconds_again(trial: Trial, n: int, n_all: int) -> float:
-    """Estimate the seconds of the fit of all images of a candidate that was fitted on `n`."""
-    return _again(trial.seconds or 0.0, n, n_all, trial.growth)
-
-
-def _again(seconds: float, n: int, n_all: int, growth: float) -> float:
-    return seconds_for(seconds, n, n_all, growth) if n_all > n else 0.0
+def _warm_up(trial: Trial, learned: Rows, budget: Budget, rng: np.random.Generator) -> None:
+    """Fit a few rows, for no other reason than that kernels are compiled, and put the end of the budget off by that."""
+    rows = _some(learned, WARM_ROWS, rng)
+    X = trial.columns.of(learned.X[rows])
+    began = now()
+    with suppress(DivergedError, TooLargeError):  # if all rows do that too, the fit of these says so
+        clone(trial.model).fit(X, learned.Y[rows]).decision_function(X)
+    budget.extend(now() - began)
 
 
 def _too_long(trial: Trial, learned: Rows, judged: Rows, n_all: int, left: float, rng: np.random.Generator) -> str:
@@ -125,26 +152,30 @@ def _too_long(trial: Trial, learned: Rows, judged: Rows, n_all: int, left: float
     if left <= 0:
         return "left out: no time was left"
     n = learned.X.shape[0]
-    rows = np.sort(rng.permutation(n)[: min(n, max(n // PROBE_PART, FEWEST_PROBED))])
+    rows = _some(learned, max(n // PROBE_PART, FEWEST_PROBED), rng)
     probe = clone(trial.model)
     began = now()
     try:
-        probe.fit(learned.X[rows], learned.Y[rows]).decision_function(judged.X)
+        probe.fit(trial.columns.of(learned.X[rows]), learned.Y[rows]).decision_function(trial.columns.of(judged.X))
     except (DivergedError, TooLargeError) as error:
         trial.error = error
         return f"left out: {error}"
     spent = now() - began
-    about = seconds_for(spent, rows.size, n, trial.growth)
-    about += _again(about, n, n_all, trial.growth)
+    about = trial.seconds_for(spent, rows.size, n)
+    about += trial.seconds_for(about, n, n_all) if n_all > n else 0.0
     left = max(left - spent, 0)
     return f"left out: about {about:.0f} s, {left:.0f} s were left" if about > left else ""
+
+
+def _some(learned: Rows, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    return np.sort(rng.permutation(learned.X.shape[0])[:most])
 
 
 def _try(trial: Trial, learned: Rows, judged: Rows, monitor: Progress) -> None:
     began = now()
     try:
-        trial.model.fit(*learned, monitor=Titled(monitor, trial.name))
-        scores = trial.model.decision_function(judged.X)
+        trial.model.fit(trial.columns.of(learned.X), learned.Y, monitor=Titled(monitor, trial.title))
+        scores = trial.model.decision_function(trial.columns.of(judged.X))
     except (DivergedError, TooLargeError) as error:
         trial.error, trial.reason = error, f"left out: {error}"
         return

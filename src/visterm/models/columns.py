@@ -1,0 +1,66 @@
+"""Columns of the features that a member of a blend reads: all, or one block, as an array where it is well filled."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from visterm.core.types import Matrix
+from visterm.models.feature_blocks import read_blocks
+
+FILLED = 0.1
+"""Share of values that are not 0 from which on a block is taken as an array: bags of visterms are far below it, and
+outputs of networks mostly above."""
+
+
+class Columns(NamedTuple):
+    """Which columns, and in which form.
+
+    Attributes
+    ----------
+    block : int
+        1 for the first block; 0 for all columns.
+    first, stop : int
+        The first column, and the one after the last.
+    dense : int
+        1: as an array, 0: as CSR. All columns are taken in the form that they come in.
+    """
+
+    block: int
+    first: int
+    stop: int
+    dense: int
+
+    def of(self, X: Matrix) -> Matrix:
+        """Take them from rows (n_images, n_features), an array or CSR."""
+        if self.block == 0:
+            return X
+        part: Any = X[:, self.first : self.stop]
+        if self.dense:
+            return np.ascontiguousarray(part.toarray() if sp.issparse(part) else part)
+        return sp.csr_array(part)
+
+
+def column_sets(X: Matrix, blocks: Any) -> list[Columns]:
+    """List all columns and, if there are several blocks, each block.
+
+    Parameters
+    ----------
+    X : array or CSR, shape (n_images, n_features)
+        Training rows: they tell how full a block is.
+    blocks : None, sequence of int, or sequence of (int, int)
+        As `read_blocks` takes them.
+    """
+    everything = Columns(0, 0, X.shape[1], 0)
+    slices = read_blocks(blocks, X.shape[1])
+    if len(slices) == 1:
+        return [everything]
+    return [everything, *(_block(X, number, part) for number, part in enumerate(slices, start=1))]
+
+
+def _block(X: Matrix, number: int, part: slice) -> Columns:
+    values: Any = X[:, part]
+    filled = (values.nnz if sp.issparse(values) else np.count_nonzero(values)) / max(1, np.prod(values.shape))
+    return Columns(number, int(part.start), int(part.stop), int(filled >= FILLED))

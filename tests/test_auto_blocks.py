@@ -1,0 +1,161 @@
+"""`auto` over features of several kinds: models of one block beside models of all, and which are worth trying."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from visterm.core.errors import UserError
+from visterm.core.persist import load_estimator, save_estimator
+from visterm.core.tables import MODELS
+from visterm.data.planted import plant_corpus
+from visterm.models.auto import Auto
+from visterm.models.columns import Columns, column_sets
+from visterm.models.promising import in_turn, shortlist
+from visterm.models.ridge import Ridge
+from visterm.models.trials import Trial
+
+KNN = ("knn", {"n_neighbors": 10, "power": 2})
+RIDGE = ("ridge", {"alpha": 1.0})
+
+
+class Kinds:
+    """Rows of two kinds side by side: full ones that know the first tags, and bags that know the last ones."""
+
+    def __init__(self):
+        rng = np.random.default_rng(4)
+        full, bags = plant_corpus(n_tags=6, random_state=1), plant_corpus(n_tags=6, random_state=2)
+        signs = rng.normal(size=(full.X_train.shape[1], 12)).astype(np.float32)
+        self.widths = [12, bags.X_train.shape[1]]
+        self.X_train, self.X_test = (
+            np.hstack([one @ signs, self.bag(two)])
+            for one, two in ((full.X_train, bags.X_train), (full.X_test, bags.X_test))
+        )
+        self.Y_train, self.Y_test = (
+            sp.csr_array(sp.hstack(pair)) for pair in ((full.Y_train, bags.Y_train), (full.Y_test, bags.Y_test))
+        )
+
+    @staticmethod
+    def bag(rows):
+        """Only the largest values stay."""
+        return np.where(np.abs(rows) < np.quantile(np.abs(rows), 0.93), 0, rows).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def kinds():
+    return Kinds()
+
+
+def trial(name, kind, block, both=None):
+    made = Trial(name, Ridge(), {}, kind, Columns(block, 0, 1, 1))
+    if both is not None:
+        made.map = made.word_map = both / 2
+    return made
+
+
+def test_columns_are_all_and_each_block_and_well_filled_blocks_are_arrays(kinds):
+    X = np.array([[1, 2, 0, 0, 0], [3, 4, 0, 5, 0]], np.float32)
+    for form in (np.asarray, sp.csr_array):
+        sets = column_sets(form(X), [2, 3])
+        assert [(each.block, each.first, each.stop) for each in sets] == [(0, 0, 5), (1, 0, 2), (2, 2, 5)]
+        np.testing.assert_array_equal(sets[1].of(form(X)), X[:, :2])
+        assert isinstance(sets[1].of(form(X)), np.ndarray)
+    filled = [each.dense for each in column_sets(kinds.X_train, kinds.widths)]
+    assert filled[1:] == [1, 0]
+    bags = column_sets(kinds.X_train, kinds.widths)[2].of(kinds.X_train)
+    assert sp.issparse(bags)
+    np.testing.assert_array_equal(bags.toarray(), kinds.X_train[:, 12:])
+
+
+@pytest.mark.parametrize("blocks", [None, [5], [(0, 5)]])
+def test_of_one_block_there_are_only_all_columns_as_they_come(blocks):
+    X = sp.csr_array(np.ones((2, 5), np.float32))
+    (everything,) = column_sets(X, blocks)
+    assert everything.of(X) is X
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_the_blend_is_the_sum_of_models_of_which_each_reads_its_own_block(form, kinds):
+    X, Y, valid = form(kinds.X_train), kinds.Y_train, (form(kinds.X_test), kinds.Y_test)
+    model = Auto(candidates=[RIDGE], blocks=kinds.widths, lift=0).fit(X, Y, valid=valid)
+    judged = np.flatnonzero((valid[1].toarray() > 0).any(axis=1))
+    slices = {None: slice(None), 1: slice(0, 12), 2: slice(12, None)}
+    assert [entry["block"] for entry in model.report_] == [None, 1, 2]
+    expected = 0
+    for entry in model.report_:
+        columns = slices[entry["block"]]
+        member = Ridge(alpha=1.0).fit(kinds.X_train[:, columns], Y)
+        seen = member.decision_function(kinds.X_test[judged][:, columns]).astype(float)
+        scores = member.decision_function(kinds.X_test[:, columns])
+        expected = expected + entry["weight"] * (scores - seen.mean()) / seen.std()
+    np.testing.assert_allclose(model.decision_function(valid[0]), expected, rtol=1e-3, atol=1e-3)
+    used = [entry["block"] or 0 for entry in model.report_ if entry["weight"] > 0]
+    np.testing.assert_array_equal(model.columns_[:, 0], used)
+
+
+def test_models_of_both_kinds_are_blended_where_each_knows_tags_of_its_own(kinds, tmp_path):
+    model = Auto(candidates=[("knn", {})], blocks=kinds.widths).fit(sp.csr_array(kinds.X_train), kinds.Y_train)
+    best = max(entry["map"] + entry["word_map"] for entry in model.report_)
+    assert len(model.members_) > 1
+    assert model.valid_map_ + model.valid_word_map_ > best + 0.02
+    for member, (block, _, _, dense) in zip(model.members_, model.columns_.tolist(), strict=True):
+        assert sp.issparse(member.rows_) == (block == 0 or not dense)
+    assert model.report_[1]["block"] == 1
+    save_estimator(model, MODELS, tmp_path, "model")
+    loaded = load_estimator(MODELS, tmp_path, "model")
+    np.testing.assert_array_equal(loaded.decision_function(kinds.X_test), model.decision_function(kinds.X_test))
+
+
+def test_models_that_compare_kinds_are_told_the_blocks_where_they_read_all(kinds):
+    model = Auto(candidates=[("jec", {"distances": "l2"})], blocks=kinds.widths).fit(kinds.X_train, kinds.Y_train)
+    told = {entry["block"]: entry["settings"].get("blocks") for entry in model.report_}
+    assert told == {None: kinds.widths, 1: None, 2: None}
+
+
+@pytest.mark.parametrize("own", [{"blocks": (12, 1)}, {"distances": ["l2", "cosine"]}])
+def test_a_candidate_with_settings_for_each_block_reads_all(own, kinds):
+    X = kinds.X_train[:, :13]
+    model = Auto(candidates=[("jec", own), RIDGE], blocks=[12, 1]).fit(X, kinds.Y_train)
+    tried = sorted((entry["model"], entry["block"] or 0) for entry in model.report_)
+    assert tried == [("jec", 0), ("ridge", 0), ("ridge", 1), ("ridge", 2)]
+
+
+def test_candidates_go_by_the_form_of_the_block(kinds):
+    found = Auto(blocks=kinds.widths)._trials(kinds.X_train, np.random.default_rng(0))
+    of_block = {block: [each.name for each in found if each.columns.block == block] for block in (0, 1, 2)}
+    assert "tagprop" in of_block[1]
+    assert "tagprop" in of_block[0]
+    assert "wsabie" in of_block[2]
+
+
+def test_the_first_candidate_is_tried_everywhere_and_the_others_where_it_did_best():
+    trials = [trial(name, kind, block) for block in range(5) for kind, name in enumerate(("knn", "ridge", "svm"))]
+    done = []
+    for each in in_turn(trials):
+        if not each.reason:
+            each.map = each.word_map = {0: 0.3, 1: 0.1, 2: 0.4, 3: 0.2, 4: 0.25}[each.columns.block]
+            done.append((each.name, each.columns.block))
+    assert done[:5] == [("knn", block) for block in range(5)]
+    assert done[5:] == [("ridge", 2), ("ridge", 0), ("ridge", 4), ("svm", 2), ("svm", 0), ("svm", 4)]
+    left_out = {(each.name, each.columns.block) for each in trials if each.reason}
+    assert left_out == {("ridge", 1), ("ridge", 3), ("svm", 1), ("svm", 3)}
+    assert trials[4].reason == "left out: knn did better on other columns"
+
+
+def test_six_models_are_weighed_the_best_of_each_block_among_them():
+    fitted = [trial("a", kind, 0, 1 - kind / 100) for kind in range(7)] + [trial("b", 0, 1, 0.2), trial("c", 1, 1, 0.1)]
+    assert [(each.name, each.kind) for each in shortlist(fitted)] == [("a", k) for k in range(5)] + [("b", 0)]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message"), [([3, 4], "7 columns together, but X has"), ("12", "expected the widths of the blocks")]
+)
+def test_blocks_that_do_not_fit_are_refused(blocks, message, kinds):
+    with pytest.raises(UserError, match=message):
+        Auto(blocks=blocks, candidates=[RIDGE]).fit(kinds.X_train, kinds.Y_train)
+
+
+def test_images_known_only_by_number_have_no_blocks():
+    Y = plant_corpus(n_tags=12, random_state=3).Y_train[:60]
+    assert [entry["model"] for entry in Auto(blocks=[3, 4]).fit(None, Y).report_] == ["wsabie"]
