@@ -84,10 +84,10 @@ def one_seed(data: Data, seed: int, n_measured: int, threads: int) -> dict[str, 
     measured, learned = np.sort(order[:n_measured]), np.sort(order[n_measured:][:LEARNED])
     X, Y, X_new, Y_new = data.X[learned], data.Y[learned], data.X[measured], data.Y[measured]
     models = {"auto": Auto(n_jobs=threads, random_state=seed)}
-    for candidate in candidates_for(X, by_number=False):
-        model = MODELS.create(candidate.name, **candidate.settings)
+    for name, settings in candidates_for(X, by_number=False):
+        model = MODELS.create(name, **settings)
         shared = {"n_jobs": threads, "random_state": seed}
-        models[candidate.name] = model.set_params(**{k: v for k, v in shared.items() if k in model.get_params()})
+        models[name] = model.set_params(**{k: v for k, v in shared.items() if k in model.get_params()})
     found = {}
     for name, model in models.items():
         began = time.perf_counter()
