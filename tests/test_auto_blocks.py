@@ -68,6 +68,20 @@ def test_columns_are_all_and_each_block_and_well_filled_blocks_are_arrays(kinds)
     np.testing.assert_array_equal(bags.toarray(), kinds.X_train[:, 12:])
 
 
+def test_all_columns_are_an_array_if_a_block_is_and_left_out_if_that_is_too_large(monkeypatch):
+    X = sp.csr_array(np.eye(20, 15, dtype=np.float32))
+    filled = sp.csr_array(np.ones((20, 2), np.float32))
+    of_bags = column_sets(X, [5, 10])[0].of(X)
+    assert of_bags is X
+    both = sp.csr_array(sp.hstack([X, filled]))
+    everything = column_sets(both, [15, 2])[0].of(both)
+    assert isinstance(everything, np.ndarray)
+    np.testing.assert_array_equal(everything, both.toarray())
+    monkeypatch.setattr("visterm.models.columns.MOST_BYTES", 4 * 20 * 17 - 1)
+    assert [each.block for each in column_sets(both, [15, 2])] == [1, 2]
+    assert [each.block for each in column_sets(both.toarray(), [15, 2])] == [0, 1, 2]
+
+
 @pytest.mark.parametrize("blocks", [None, [5], [(0, 5)]])
 def test_of_one_block_there_are_only_all_columns_as_they_come(blocks):
     X = sp.csr_array(np.ones((2, 5), np.float32))
@@ -99,8 +113,8 @@ def test_models_of_both_kinds_are_blended_where_each_knows_tags_of_its_own(kinds
     best = max(entry["map"] + entry["word_map"] for entry in model.report_)
     assert len(model.members_) > 1
     assert model.valid_map_ + model.valid_word_map_ > best + 0.02
-    for member, (block, _, _, dense) in zip(model.members_, model.columns_.tolist(), strict=True):
-        assert sp.issparse(member.rows_) == (block == 0 or not dense)
+    for member, (_, _, _, dense) in zip(model.members_, model.columns_.tolist(), strict=True):
+        assert sp.issparse(member.rows_) == (not dense)
     assert model.report_[1]["block"] == 1
     save_estimator(model, MODELS, tmp_path, "model")
     loaded = load_estimator(MODELS, tmp_path, "model")

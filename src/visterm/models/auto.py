@@ -62,7 +62,8 @@ class Auto(Annotator):
     blocks : sequence of int or of (int, int), optional
         Widths of the feature blocks, side by side, or pairs of first column and the one after the last. None: one
         block of all features; in a `Tagger`, the blocks that the encoder has. A block of which a tenth of the values
-        or more is not 0 is taken as dense.
+        or more is not 0 is taken as dense, and so are all columns together if there is such a block; beyond 1 GiB
+        they are left out.
     candidates : list of (name, settings) or estimators, optional
         What to try, in this order: names from ``visterm models`` with their settings, or unfitted models, which are
         cloned. One with settings of its own for each block is tried on all columns only. None: by the features, some

@@ -14,6 +14,10 @@ FILLED = 0.1
 """Share of values that are not 0 from which on a block is taken as an array: bags of visterms are far below it, and
 outputs of networks mostly above."""
 
+MOST_BYTES = 2**30
+"""Of all columns as an array, where some blocks are well filled and others are not: products of such rows as CSR take
+a hundred times as long."""
+
 
 class Columns(NamedTuple):
     """Which columns, and in which form.
@@ -25,7 +29,7 @@ class Columns(NamedTuple):
     first, stop : int
         The first column, and the one after the last.
     dense : int
-        1: as an array, 0: as CSR. All columns are taken in the form that they come in.
+        1: as an array, 0: as CSR, or all columns in the form that they come in.
     """
 
     block: int
@@ -35,7 +39,7 @@ class Columns(NamedTuple):
 
     def of(self, X: Matrix) -> Matrix:
         """Take them from rows (n_images, n_features), an array or CSR."""
-        if self.block == 0:
+        if self.block == 0 and not self.dense:
             return X
         part: Any = X[:, self.first : self.stop]
         if self.dense:
@@ -46,6 +50,8 @@ class Columns(NamedTuple):
 def column_sets(X: Matrix, blocks: Any) -> list[Columns]:
     """List all columns and, if there are several blocks, each block.
 
+    All columns are taken as an array too if one of the blocks is; they are left out if that would be too large.
+
     Parameters
     ----------
     X : array or CSR, shape (n_images, n_features)
@@ -53,11 +59,13 @@ def column_sets(X: Matrix, blocks: Any) -> list[Columns]:
     blocks : None, sequence of int, or sequence of (int, int)
         As `read_blocks` takes them.
     """
-    everything = Columns(0, 0, X.shape[1], 0)
-    slices = read_blocks(blocks, X.shape[1])
+    n, width = X.shape
+    slices = read_blocks(blocks, width)
     if len(slices) == 1:
-        return [everything]
-    return [everything, *(_block(X, number, part) for number, part in enumerate(slices, start=1))]
+        return [Columns(0, 0, width, 0)]
+    parts = [_block(X, number, part) for number, part in enumerate(slices, start=1)]
+    dense = int(sp.issparse(X) and any(part.dense for part in parts))
+    return parts if dense and 4 * n * width > MOST_BYTES else [Columns(0, 0, width, dense), *parts]
 
 
 def _block(X: Matrix, number: int, part: slice) -> Columns:
