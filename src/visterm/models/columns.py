@@ -15,8 +15,8 @@ FILLED = 0.1
 outputs of networks mostly above."""
 
 MOST_BYTES = 2**30
-"""Of all columns as an array, where some blocks are well filled and others are not: products of such rows as CSR take
-a hundred times as long."""
+"""Of all columns as an array, where some blocks are well filled and others are not: as CSR, neighbours among 4,000 rows
+of visterms and a network took 25 times as long."""
 
 
 class Columns(NamedTuple):
