@@ -68,7 +68,7 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def blocks(self) -> Sequence[int] | None:
         """Widths of the kinds of features that lie side by side in the rows of a fitted encoder; None: one kind.
 
-        Models that compare images kind by kind (`jec`, `tagprop`, `two_pass_knn`) take them over.
+        Models that look at kinds one by one (`auto`, `jec`, `tagprop`, `two_pass_knn`) take them over.
         """
         return None
 
