@@ -95,3 +95,26 @@ def test_few_differences_with_ties_are_judged_as_scipy_does() -> None:
         differences = first - second
         expected = wilcoxon(differences).pvalue
         assert significance.signed_ranks(first, second).p_value == pytest.approx(expected)
+
+
+def test_fractions_that_rounding_sets_apart_are_ties_as_whole_numbers_are() -> None:
+    pairs = [(3, 2), (4, 3), (1, 0), (6, 5), (2, 1)]  # sixths: 1/2 - 1/3, 2/3 - 1/2, ... are all 1/6
+    sixths = np.array([pairs[i % 5] if i % 10 < 7 else pairs[i % 5][::-1] for i in range(40)])
+    sixths[-4:] = [(5, 1), (6, 3), (0, 4), (2, 2)]
+    first, second = sixths.T
+    assert np.unique(np.abs(first / 6 - second / 6)).size > 4  # float noise: 0, 1, 3 and 4 sixths are four sizes
+    found = significance.signed_ranks(first / 6, second / 6)
+    assert found.n == 39
+    assert found.p_value == pytest.approx(wilcoxon(first - second).pvalue, rel=1e-12)
+    assert found[:2] == significance.signed_ranks(first, second)[:2]
+
+
+def test_differences_of_nothing_but_rounding_are_no_differences() -> None:
+    assert significance.signed_ranks([0.1 + 0.2] * 20, [0.3] * 20) == (0.0, 0.0, 1.0, 0)
+
+
+def test_small_differences_of_small_values_are_differences() -> None:
+    rng = np.random.default_rng(1)
+    first, second = 1e-12 * rng.random(30), 1e-12 * rng.random(30)
+    assert significance.signed_ranks(first, second).p_value == pytest.approx(wilcoxon(first - second).pvalue)
+    assert significance.signed_ranks(first, second).n == 30

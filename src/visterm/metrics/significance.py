@@ -14,6 +14,9 @@ from visterm.core.types import RandomState
 
 DRAWS_AT_ONCE = 2**22
 
+NOISE = 1e-10
+"""Of the largest value: differences nearer than this are equal, as the same fractions reached by other sums are."""
+
 MOST_TIED = 13
 """Differences with ties of which all signs are gone through, as SciPy does."""
 
@@ -123,7 +126,7 @@ def paired_bootstrap(
     >>> paired_bootstrap([0.9, 0.8, 0.7, 0.9], [0.5, 0.6, 0.6, 0.4]).low > 0
     True
     """
-    differences = _differences(first, second)
+    differences = np.subtract(*_pairs(first, second))
     means = _resampled_means(differences, level, n_resamples, random_state)
     low, high = _percentiles(means, level)
     across = min(np.count_nonzero(means <= 0), np.count_nonzero(means >= 0))
@@ -135,7 +138,8 @@ def signed_ranks(first: Any, second: Any) -> SignedRanks:
     """Compare two models by Wilcoxon's signed rank test, two-sided, as the PAMIR paper does (section V-C).
 
     Differences of 0 are left out; up to 50 others without ties, and up to 13 with some, are judged exactly, more by the
-    normal law.
+    normal law. Differences that are apart by no more than 1e-10 of the largest value are equal: 1/2 - 1/3 and 2/3 - 1/2
+    are two numbers in floating point, and one rank.
 
     Parameters
     ----------
@@ -154,16 +158,26 @@ def signed_ranks(first: Any, second: Any) -> SignedRanks:
     >>> signed_ranks([0.9, 0.8, 0.7, 0.9, 0.6, 0.4], [0.1, 0.2, 0.3, 0.4, 0.5, 0.5]).second_better
     1.5
     """
-    differences = _differences(first, second)
-    differences = differences[differences != 0]
-    if differences.size == 0:
+    sizes = _numbered_sizes(*_pairs(first, second))
+    sizes = sizes[sizes != 0]
+    if sizes.size == 0:
         return SignedRanks(0.0, 0.0, 1.0, 0)
-    ranks = rankdata(np.abs(differences))
-    first = float(ranks[differences > 0].sum())
+    ranks = rankdata(np.abs(sizes))
+    first = float(ranks[sizes > 0].sum())
     tied = np.unique(ranks).size < ranks.size
     # The same as SciPy's, which goes through all signs one by one where there are ties: half a second.
-    p_value = _all_signs(ranks, first) if tied and ranks.size <= MOST_TIED else float(wilcoxon(differences).pvalue)
-    return SignedRanks(first, float(ranks[differences < 0].sum()), p_value, differences.size)
+    p_value = _all_signs(ranks, first) if tied and ranks.size <= MOST_TIED else float(wilcoxon(sizes).pvalue)
+    return SignedRanks(first, float(ranks[sizes < 0].sum()), p_value, sizes.size)
+
+
+def _numbered_sizes(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give whole numbers in place of differences: 0 for none, equal sizes the same number, and the signs kept."""
+    differences = first - second
+    order = np.argsort(np.abs(differences))
+    noise = NOISE * max(np.abs(first).max(initial=0), np.abs(second).max(initial=0))
+    numbers = np.empty(differences.size)
+    numbers[order] = np.cumsum(np.diff(np.abs(differences[order]), prepend=0) > noise)
+    return np.sign(differences) * numbers
 
 
 def _all_signs(ranks: NDArray[np.float64], found: float) -> float:
@@ -173,8 +187,8 @@ def _all_signs(ranks: NDArray[np.float64], found: float) -> float:
     return float(min(1.0, 2 * min((sums <= found).mean(), (sums >= found).mean())))
 
 
-def _differences(first: Any, second: Any) -> NDArray[np.float64]:
-    """Give first minus second where both are defined, and refuse what is defined for one only."""
+def _pairs(first: Any, second: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Give the values where both are defined, and refuse what is defined for one only."""
     a, b = _vector(first, "first"), _vector(second, "second")
     if a.size != b.size:
         raise ShapeError(f"first has {a.size} values, second {b.size}; expected values of the same images.")
@@ -184,7 +198,8 @@ def _differences(first: Any, second: Any) -> NDArray[np.float64]:
             f"{one_only.size} images have a value of one model only, the first is {one_only[0]}. "
             "Compare values of the same metric on the same images and tags."
         )
-    return (a - b)[~np.isnan(a)]
+    both = ~np.isnan(a)
+    return a[both], b[both]
 
 
 def _vector(values: Any, name: str) -> NDArray[np.float64]:
