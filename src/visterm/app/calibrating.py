@@ -15,6 +15,7 @@ from visterm.core.types import Matrix
 from visterm.models.abilities import HoldsOut
 from visterm.models.calibration import Calibration
 from visterm.models.fit_calibration import MIN_IMAGES, fit_calibration
+from visterm.models.kernel_columns import own_columns
 
 SHARE = 0.2
 """Of the images, left out of the fit of a copy where the model itself holds none out."""
@@ -67,8 +68,10 @@ def calibrate(model: Any, rows: TrainingRows, *, seed: int = 0, progress: Progre
     tagged, learned = (int((np.diff(sp.csr_array(rows.Y[part] > 0).indptr) > 0).sum()) for part in (left_out, others))
     if min(tagged, learned) < MIN_IMAGES:
         return None
-    copy = _unfitted(model).fit(rows.X[others], rows.Y[others], monitor=progress)
-    return fit_calibration(_search_scores(copy, rows.X[left_out]), rows.Y[left_out], rows.Y[others], seed=seed)
+    copy = _unfitted(model)
+    copy.fit(own_columns(copy, rows.X[others], others), rows.Y[others], monitor=progress)
+    scores = _search_scores(copy, own_columns(copy, rows.X[left_out], others))
+    return fit_calibration(scores, rows.Y[left_out], rows.Y[others], seed=seed)
 
 
 def _unfitted(model: Any) -> Any:

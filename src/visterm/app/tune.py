@@ -74,7 +74,9 @@ def tune(
         What to choose by, from ``visterm metrics``; higher is better, and among equals the first is taken.
     valid : float
         The share of the images to choose by, or of images known by number those of which one tag is held out. Where
-        there is a split "valid", its rows are used instead. Models that stop by validation rows stop by the same.
+        there is a split "valid", its rows are used instead. Models that stop by validation rows stop by the same. In
+        the end all rows are learned from; but those of a split "valid" not by a model over kernel values, which have no
+        columns for them.
     encoder, model, encoder_params, model_params, min_count, seed, n_jobs
         As `Tagger` takes them; `model_params` holds for all trials.
     progress : Progress
@@ -170,9 +172,10 @@ class Tuning:
         best, chosen = tried[0]
         if best.value is None:
             raise DivergedError(f"Each of the {len(trials)} settings diverged, the first so: {best.error}")
-        whole = all_rows(rows)
         last = Titled(progress, "best, all rows")
-        tagger.model = fit_on_all(self._make(chosen), whole, best.epochs, best.history, last)
+        model = self._make(chosen)
+        whole = all_rows(rows, model)
+        tagger.model = fit_on_all(model, whole, best.epochs, best.history, last)
         tagger.learned(whole)
         summary = _summary(self._metric, rows, parts, trials)
         tagger.facts |= {"tuning": summary, "trials": [trial.as_dict() for trial in trials]}
@@ -182,7 +185,7 @@ class Tuning:
     def _tried(self, parts: Parts, progress: Progress) -> list[tuple[Trial, Mapping[str, Any]]]:
         """Give all trials with their settings, the best first; those that were finished before are not made again."""
         data = key_of(
-            FORMAT, digest_of(list(parts)), self._tagger.encoder.fingerprint, self._model, self._metric, self._seed
+            FORMAT, digest_of(list(parts[:5])), self._tagger.encoder.fingerprint, self._model, self._metric, self._seed
         )
         tried: list[tuple[Trial, Mapping[str, Any]]] = []
         for number, (settings, candidate) in enumerate(self._candidates, start=1):

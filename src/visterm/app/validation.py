@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from visterm.app.reproduce.watch import EnoughError, Watch
 from visterm.app.rows import TrainingRows
@@ -19,6 +20,7 @@ from visterm.core.progress import Progress
 from visterm.core.types import Matrix
 from visterm.data.held_tags import hold_one_out
 from visterm.metrics import evaluate
+from visterm.models.kernel_columns import learns_from_kernel, own_columns
 
 
 class Parts(NamedTuple):
@@ -33,6 +35,9 @@ class Parts(NamedTuple):
     known : csr_array or None
         For images known by number: the tags that the model is told of the images of `X_valid`, left out of their
         rankings.
+    learned : ndarray of int64 or None
+        Places of the rows to learn from among the training images, where only some of these are learned from: what
+        models over kernel values need of the columns.
     """
 
     X: Matrix
@@ -40,6 +45,12 @@ class Parts(NamedTuple):
     X_valid: Matrix
     Y_valid: sp.csr_array
     known: sp.csr_array | None
+    learned: NDArray[np.int64] | None = None
+
+    def seen_by(self, model: Any) -> Parts:
+        """Give the parts as a model may see them: of kernel values, those with the images that it learns from."""
+        X, X_valid = (own_columns(model, rows, self.learned) for rows in (self.X, self.X_valid))
+        return self._replace(X=X, X_valid=X_valid)
 
 
 class Judged(NamedTuple):
@@ -85,7 +96,7 @@ def part_rows(rows: TrainingRows, share: float, rng: np.random.Generator) -> Par
         raise DataError(f"There is {n_images} image to learn from; at least 2 are needed to hold one out.")
     order = rng.permutation(n_images)
     held_rows, trained = np.sort(order[:n_held]), np.sort(order[n_held:])
-    return Parts(rows.X[trained], rows.Y[trained], rows.X[held_rows], rows.Y[held_rows], None)
+    return Parts(rows.X[trained], rows.Y[trained], rows.X[held_rows], rows.Y[held_rows], None, trained)
 
 
 def fit_judged(model: Any, parts: Parts, metric: str, progress: Progress) -> Judged:
@@ -94,6 +105,7 @@ def fit_judged(model: Any, parts: Parts, metric: str, progress: Progress) -> Jud
     A model that stops on its own does so by MAP. One of images known by number is stopped here instead, by `metric`:
     it would take the tags that it was told of an image for mistakes.
     """
+    parts = parts.seen_by(model)
 
     def value_of(fitted: Any) -> float:
         scores = partial(fitted.score_blocks, parts.X_valid)
@@ -119,10 +131,15 @@ def fit_judged(model: Any, parts: Parts, metric: str, progress: Progress) -> Jud
     return Judged(model, value_of(model), getattr(model, "n_epochs_", None), history, seconds)
 
 
-def all_rows(rows: TrainingRows) -> TrainingRows:
-    """Put the rows of the split "valid" among those to learn from."""
+def all_rows(rows: TrainingRows, model: Any) -> TrainingRows:
+    """Put the rows of the split "valid" among those that a model is to learn from.
+
+    One that learns from kernel values goes without: no column says what other images have in common with these.
+    """
     if rows.valid is None:
         return rows
+    if learns_from_kernel(model):
+        return rows._replace(valid=None)
     X_valid, Y_valid = rows.valid
     if rows.by_number:
         return rows._replace(Y=check_tags(rows.Y + X_valid.T @ Y_valid, rows.X.shape[0]), valid=None)

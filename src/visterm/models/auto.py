@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.utils import Tags
 
 from visterm.core.checks import check_number
 from visterm.core.progress import SILENT, Progress, Titled
@@ -20,8 +21,9 @@ from visterm.models.candidates import candidates_for
 from visterm.models.columns import Columns, column_sets
 from visterm.models.feature_blocks import check_blocks
 from visterm.models.held_out import HeldOutFit
+from visterm.models.kernel_columns import learns_from_kernel, own_columns
 from visterm.models.lifting import best_lift, tag_factors
-from visterm.models.members import chosen_settings, listed, make_member, own_settings
+from visterm.models.members import any_from_kernel, chosen_settings, listed, make_member, own_settings
 from visterm.models.mixing import best_mix, both_maps, image_map, mixed, sample, without_idlers, word_map
 from visterm.models.promising import in_turn, shortlist
 from visterm.models.side_by_side import joined_image_rows, joined_tag_rows
@@ -202,6 +204,11 @@ class Auto(Annotator):
     def _image_rows(self, X: Matrix) -> Matrix:
         return joined_image_rows(self.members_, [Columns(*row).of(X) for row in self.columns_.tolist()])
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = any_from_kernel(self.candidates, "candidates", "auto")
+        return tags
+
     def _trials(self, X: Matrix, rng: np.random.Generator) -> list[Trial]:
         by_number = getattr(self, "by_number_", False)
         found = []
@@ -231,7 +238,8 @@ class Auto(Annotator):
             return alone
         if valid is None:
             kept, held = hold_out(n, max(self.valid_share, min(MIN_HELD_OUT / n, 0.5)), rng)
-            learned, judged = Rows(rows.X[kept], rows.Y[kept]), Rows(rows.X[held], rows.Y[held])
+            learned = Rows(own_columns(self, rows.X[kept], kept), rows.Y[kept])
+            judged = Rows(own_columns(self, rows.X[held], kept), rows.Y[held])
         else:
             learned, judged, held = rows, Rows(*valid), nobody
         tagged = np.flatnonzero(np.bincount(judged.Y.tocoo().coords[0][judged.Y.data > 0], minlength=judged.X.shape[0]))
@@ -275,9 +283,10 @@ class Auto(Annotator):
         What a model chose of its settings stays: with others its scores would spread otherwise than those that the lift
         and the weights were found for.
         """
+        may_stay = budget.limited and not learns_from_kernel(self)  # kernel values are read with all images from now on
         for m in np.argsort(-self.weights_, kind="stable"):
             trial = used[m]
-            if budget.limited and trial.seconds_again(n, rows.X.shape[0]) > budget.left():
+            if may_stay and trial.seconds_again(n, rows.X.shape[0]) > budget.left():
                 trial.reason = f"in the blend, as fitted on {n:,} of {rows.X.shape[0]:,} images: no time was left"
                 continue
             trial.model = clone(trial.model).set_params(**chosen_settings(trial.model))

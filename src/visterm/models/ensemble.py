@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.utils import Tags
 
 from visterm.core.checks import check_number
 from visterm.core.errors import UserError
@@ -18,7 +19,8 @@ from visterm.core.types import Matrix, RandomState
 from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
 from visterm.models.explaining import LinearScores
-from visterm.models.members import listed, make_member
+from visterm.models.kernel_columns import own_columns
+from visterm.models.members import any_from_kernel, listed, make_member
 from visterm.models.mixing import best_mix, sample
 from visterm.models.side_by_side import joined_image_rows, joined_tag_rows
 from visterm.models.stopping import hold_out
@@ -129,8 +131,8 @@ class Ensemble(LinearScores):
         if weights is None and valid is None and len(members) > 1:
             trained, held = hold_out(X.shape[0], self.valid_share, rng)
             if _has_tags(Y[held]):
-                judged = X[held], Y[held]
-                some = X[trained], Y[trained]
+                judged = own_columns(self, X[held], trained), Y[held]
+                some = own_columns(self, X[trained], trained), Y[trained]
                 means, scales = self._fit_members(members, *some, judged, monitor, rng)
                 weights, self.valid_map_ = self._choose(members, means, scales, judged, rng)
                 members = [clone(member) for member in members]
@@ -159,6 +161,11 @@ class Ensemble(LinearScores):
             weights += factor * scorer.weights
             constant += factor * scorer.constant
         return weights, constant
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = any_from_kernel(self.members, "members", "the ensemble")
+        return tags
 
     def _given_weights(self, n: int) -> NDArray[np.float64] | None:
         if self.weights is None:

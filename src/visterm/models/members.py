@@ -12,6 +12,7 @@ from visterm.core.errors import UserError
 from visterm.core.packing import json_params
 from visterm.core.tables import MODELS
 from visterm.models.base import Annotator
+from visterm.models.kernel_columns import learns_from_kernel
 
 EXAMPLE = '[("wsabie", {"dim": 100}), ("ridge", {})]'
 
@@ -61,6 +62,13 @@ def make_member(member: Any, whose: str, n_jobs: int | None, rng: np.random.Gene
     known = model.get_params(deep=False)
     model.set_params(**{key: value for key, value in shared.items() if key in known and key not in settings})
     return model
+
+
+def any_from_kernel(given: Any, what: str, whose: str) -> bool:
+    """Say whether a list of members, or None, has one whose features are kernel values with the training images."""
+    rng = np.random.default_rng(0)  # of seeds, which do not matter here
+    members = [] if given is None else listed(given, what)
+    return any(learns_from_kernel(make_member(member, whose, None, rng)) for member in members)
 
 
 def own_settings(model: Annotator) -> dict[str, Any]:

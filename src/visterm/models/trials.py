@@ -19,6 +19,7 @@ from visterm.models.base import Annotator
 from visterm.models.budget import Budget, now, seconds_for
 from visterm.models.candidates import growth_of
 from visterm.models.columns import Columns
+from visterm.models.kernel_columns import own_columns
 from visterm.models.mixing import image_map, word_map
 
 PROBE_PART = 8
@@ -140,7 +141,7 @@ def try_all(
 def _warm_up(trial: Trial, learned: Rows, budget: Budget, rng: np.random.Generator) -> None:
     """Fit a few rows, for no other reason than that kernels are compiled, and put the end of the budget off by that."""
     rows = _some(learned, WARM_ROWS, rng)
-    X = trial.columns.of(learned.X[rows])
+    X = own_columns(trial.model, trial.columns.of(learned.X[rows]), rows)
     began = now()
     with suppress(DivergedError, TooLargeError):  # if all rows do that too, the fit of these says so
         clone(trial.model).fit(X, learned.Y[rows]).decision_function(X)
@@ -156,7 +157,8 @@ def _too_long(trial: Trial, learned: Rows, judged: Rows, n_all: int, left: float
     probe = clone(trial.model)
     began = now()
     try:
-        probe.fit(trial.columns.of(learned.X[rows]), learned.Y[rows]).decision_function(trial.columns.of(judged.X))
+        some, others = (own_columns(probe, trial.columns.of(X), rows) for X in (learned.X[rows], judged.X))
+        probe.fit(some, learned.Y[rows]).decision_function(others)
     except (DivergedError, TooLargeError) as error:
         trial.error = error
         return f"left out: {error}"
