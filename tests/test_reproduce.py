@@ -18,6 +18,7 @@ from visterm.app.reproduce.claims import least_claim, metric_claim
 from visterm.app.reproduce.markdown import Document
 from visterm.app.reproduce.nearest import any_lost, first_lost, neighbour_hits
 from visterm.app.reproduce.number_problems import held_tag_problem, zipf_problem
+from visterm.app.reproduce.place import begin_folder
 from visterm.app.reproduce.problem import Problem, Rows
 from visterm.app.reproduce.record import Records, key_of
 from visterm.app.reproduce.sources import kind_of
@@ -26,7 +27,7 @@ from visterm.app.reproduce.vse_ens import reproduce_vse_ens
 from visterm.app.reproduce.vse_ens_tables import converged
 from visterm.app.reproduce.wsabie import reproduce_wsabie
 from visterm.app.reproduce.wsabie_curves import best_until
-from visterm.core.errors import CorruptFileError, DataError, MissingExtraError, UserError
+from visterm.core.errors import CorruptFileError, DataError, MissingExtraError, StorageError, UserError
 from visterm.core.registry import Entry, Registry
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
@@ -350,3 +351,38 @@ def _counting(judged: list[Rows]) -> Any:
         return judge(model, rows, siblings)
 
     return count
+
+
+PAPER = "one paper"
+
+
+def test_a_folder_of_other_things_is_refused_before_anything_is_fitted(tmp_path: Path) -> None:
+    (tmp_path / "1.jpg").write_bytes(b"a photo")
+    (tmp_path / "data").mkdir()
+    with pytest.raises(StorageError, match=r"not a reproduction of visterm \(it holds 1.jpg\).*Choose another name"):
+        reproduce_wsabie(tmp_path, models=["wsabie"], quick=True)
+    with pytest.raises(StorageError, match=r"1\.jpg is no folder"):
+        begin_folder(tmp_path / "1.jpg", PAPER)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1.jpg", "data"]
+
+
+def test_a_reproduction_goes_on_in_its_own_folder_whatever_was_put_beside_it(tmp_path: Path) -> None:
+    begin_folder(tmp_path / "new", PAPER)
+    (tmp_path / "new" / "notes.txt").write_text("mine")
+    begin_folder(tmp_path / "new", PAPER)
+    with pytest.raises(StorageError, match=r"the comparison of another paper \(one paper\)"):
+        begin_folder(tmp_path / "new", "another paper")
+
+
+def test_a_reproduction_from_before_there_was_a_description_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / ".12-report.md").touch()
+    begin_folder(tmp_path, PAPER)
+    (tmp_path / "reproduction.json").unlink()
+    (tmp_path / "results.json").write_text(json.dumps({"paper": "another paper"}))
+    with pytest.raises(StorageError, match="another paper"):
+        begin_folder(tmp_path, PAPER)
+    (tmp_path / "results.json").write_text("[]")
+    with pytest.raises(StorageError, match=r"results.json was not written by this command"):
+        begin_folder(tmp_path, PAPER)

@@ -21,6 +21,7 @@ from visterm.app.reproduce.figures import require_plots
 from visterm.app.reproduce.markdown import Document
 from visterm.app.reproduce.parts import finish, introduction
 from visterm.app.reproduce.photo_run import PhotoRun
+from visterm.app.reproduce.place import begin_folder
 from visterm.app.reproduce.run import Comparison, Outcome, deadline
 from visterm.app.reproduce.sources import COREL, PhotoMaker, Source, check_folders, photo_makers
 from visterm.app.reproduce.trials import Trials
@@ -72,6 +73,7 @@ def reproduce_features(
     everywhere = _prepared([arm for arm in FEATURE_ARMS if arm in chosen], quick)
     on_visterms = _prepared([arm for arm in LOSS_ARMS if arm in chosen], quick)
     sets = [features.quick() if quick else features for features in with_extra(encoder)]
+    begin_folder(out, paper.PAPER)
     trials = Trials(out / "results", seed=seed, n_jobs=n_jobs, until=deadline(minutes), progress=progress)
     document = Document("The comparison of features, run again")
     comparison = Comparison(out, paper.PAPER, [*everywhere, *on_visterms], trials, Document(""))

@@ -14,6 +14,7 @@ from visterm.app.reproduce.pamir_parts import finish
 from visterm.app.reproduce.pamir_pictures import shown_queries
 from visterm.app.reproduce.pamir_report import report
 from visterm.app.reproduce.pamir_run import SearchRun
+from visterm.app.reproduce.place import begin_folder
 from visterm.app.reproduce.run import Comparison, Outcome, deadline
 from visterm.app.reproduce.search_arms import MORE_ARMS, PAMIR, PAPER_ARMS, QUICK, SVM, SVM_ON_DENSE, SearchArm
 from visterm.app.reproduce.search_features import BY_BLOCK, QUICK_TRIED, TRIED
@@ -98,6 +99,7 @@ def reproduce_pamir(
     left_out = [arm.label for arm in (*PAPER_ARMS, *MORE_ARMS) if arm not in (*plan.arms, *plan.more)]
     require_plots()
     folder = _folder(data)
+    begin_folder(out, paper.PAPER)
     clock = Trials(out / "results", seed=seed, until=deadline(minutes))
     comparison = Comparison(out, paper.PAPER, [], clock, Document(""))
     tools = _tools(comparison, plan)

@@ -10,6 +10,7 @@ from visterm.app.reproduce.arms import VSE_ENS_ARMS, Arm, chosen_arms
 from visterm.app.reproduce.figures import require_plots
 from visterm.app.reproduce.markdown import Document
 from visterm.app.reproduce.parts import finish, introduction
+from visterm.app.reproduce.place import begin_folder
 from visterm.app.reproduce.run import Comparison, Outcome, deadline
 from visterm.app.reproduce.sources import DELICIOUS, NUSWIDE, Source, check_folders, number_problems
 from visterm.app.reproduce.trials import Trials
@@ -54,6 +55,7 @@ def reproduce_vse_ens(
     check_folders(data, (NUSWIDE, DELICIOUS))
     if quick:
         chosen = [arm.quick() for arm in chosen]
+    begin_folder(out, paper.PAPER)
     trials = Trials(out / "results", seed=seed, n_jobs=n_jobs, until=deadline(minutes), progress=progress)
     left_out = [arm.label for arm in arms if arm.label not in {one.label for one in chosen}]
     document = Document("The VSE-ens comparison, run again")

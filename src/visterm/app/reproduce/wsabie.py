@@ -13,6 +13,7 @@ from visterm.app.reproduce.figures import require_plots
 from visterm.app.reproduce.leaves import leaves_part
 from visterm.app.reproduce.markdown import Document
 from visterm.app.reproduce.parts import finish, introduction
+from visterm.app.reproduce.place import begin_folder
 from visterm.app.reproduce.run import Comparison, Outcome, deadline
 from visterm.app.reproduce.sources import COREL, DELICIOUS, Source, check_folders, image_problems
 from visterm.app.reproduce.trials import Trials
@@ -70,6 +71,8 @@ def reproduce_wsabie(
         If a model is not registered, ensembles are wanted without WSABIE, or matplotlib is missing.
     DataError
         If a folder holds no data that are known.
+    StorageError
+        If `out` holds other things, or the comparison of another paper.
     """
     chosen = chosen_arms(arms, models)
     if any(arm.model == ENSEMBLE_ARM.model for arm in chosen) and all(arm.model != WSABIE.model for arm in chosen):
@@ -78,6 +81,7 @@ def reproduce_wsabie(
     check_folders(data, (COREL, DELICIOUS))
     if quick:
         chosen = [arm.quick() for arm in chosen]
+    begin_folder(out, paper.PAPER)
     trials = Trials(out / "results", seed=seed, n_jobs=n_jobs, until=deadline(minutes), progress=progress)
     methods = [arm for arm in chosen if arm.model != ENSEMBLE_ARM.model]
     left_out = [arm.label for arm in arms if arm.model not in {one.model for one in chosen}]
