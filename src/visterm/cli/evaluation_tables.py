@@ -69,7 +69,10 @@ def _sentence(first: str, second: str, measure: str, found: dict[str, Any], n_pa
         0: f"{first} and {second} do not differ significantly",
     }[found["better"]]
     corrected = f", corrected for {n_pairs} pairs" if n_pairs > 1 else ""
+    mean, low, high = found["mean"], found["low"], found["high"]
+    if found["better"] < 0:  # the difference is of the run named first
+        mean, low, high = -mean, -high, -low
     return (
-        f"{measure}: {verdict} (Wilcoxon p = {found['holm_p']:.2g}{corrected}; difference {found['mean']:+.4f}, 95 % "
-        f"{found['low']:+.4f} to {found['high']:+.4f})."
+        f"{measure}: {verdict} (Wilcoxon p = {found['holm_p']:.2g}{corrected}; difference {mean:+.4f}, 95 % "
+        f"{low:+.4f} to {high:+.4f})."
     )
