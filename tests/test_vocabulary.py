@@ -175,3 +175,23 @@ def test_a_long_list_of_tags_is_not_printed_whole():
     with pytest.raises(UnknownNameError) as caught:
         vocabulary.index("ヨット")
     assert len(str(caught.value)) < 1000
+
+
+def test_tags_with_quotes_and_commas_are_found_as_the_error_says_to_type_them():
+    vocabulary = Vocabulary(['sea"x', "salt, pepper", '"небо"', "sea"])
+    assert vocabulary.query('"sea""x" -"salt, pepper"').weights.toarray().tolist() == [[1, -1, 0, 0]]
+    assert vocabulary.query('"""небо"""').known == ['"небо"']
+    with pytest.raises(UnknownNameError, match='Type it as """небо"""\\.'):
+        vocabulary.query('"небо"')
+    with pytest.raises(UnknownNameError, match='Type it as "salt, pepper"\\.'):
+        vocabulary.query("salt,pepper")
+
+
+@pytest.mark.parametrize("search", ['sea"x', 'snow 12" sea'])
+def test_a_single_quote_within_a_word_is_an_error_and_not_half_a_search(search):
+    with pytest.raises(UserError, match=r'has a quote within a word.*"sea""x" finds the tag sea"x'):
+        Vocabulary(["sea", "snow", "x"]).query(search)
+
+
+def test_a_phrase_that_the_search_ends_loses_nothing():
+    assert Vocabulary(["sea", "polar bear"]).query('sea -"polar bear').weights.toarray().tolist() == [[1, -1]]

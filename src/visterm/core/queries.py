@@ -8,7 +8,14 @@ from typing import NamedTuple
 
 import scipy.sparse as sp
 
-_PIECE = re.compile(r'(?P<minus>-?)(?:"(?P<quoted>[^"]*)"?|(?P<word>[^\s,;"-][^\s,;"]*))|[,;-]')
+from visterm.core.errors import UserError
+
+_PIECE = re.compile(
+    r'(?P<within>(?<=[^\s,;"-])"(?=[^"]*$))'
+    r'|(?P<minus>-?)(?:"(?P<quoted>(?:[^"]|"")*)(?:"|$)|(?P<word>[^\s,;"-][^\s,;"]*))'
+    r"|[,;-]"
+)
+"""A phrase may end with the search instead of a quote; a quote within a word may not stand alone."""
 
 
 class Word(NamedTuple):
@@ -38,6 +45,12 @@ class Query:
     unknown: list[str]
 
 
+def quoted(tag: str) -> str:
+    """Give a tag as it is typed in a search so that nothing in it is read as something else."""
+    doubled = tag.replace('"', '""')
+    return f'"{doubled}"'
+
+
 def split_query(text: str) -> list[list[Word]]:
     """Split a search into runs of words.
 
@@ -50,13 +63,23 @@ def split_query(text: str) -> list[list[Word]]:
     -------
     list of lists of Word
         A tag of several words lies within one run; commas, semicolons, quotes and ``-`` end a run. The sign of
-        ``-two words`` is that of its first word, so that both may belong to one tag.
+        ``-two words`` is that of its first word, so that both may belong to one tag. Within quotes, ``""`` is a quote.
+
+    Raises
+    ------
+    UserError
+        If a single quote is within a word, as in ``sea"x``.
     """
     runs: list[list[Word]] = [[]]
     for piece in _PIECE.finditer(text):
         sign = -1 if piece["minus"] else 1
+        if piece["within"]:
+            raise UserError(
+                f"The search {text} has a quote within a word. Put the tag in quotes and type its own quotes twice: "
+                '"sea""x" finds the tag sea"x.'
+            )
         if piece["quoted"] is not None:
-            runs += [[Word(piece["quoted"], sign, quoted=True)], []]
+            runs += [[Word(piece["quoted"].replace('""', '"'), sign, quoted=True)], []]
         elif piece["word"] is not None:
             if sign < 0:
                 runs.append([])

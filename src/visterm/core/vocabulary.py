@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
 from collections import Counter, defaultdict
@@ -13,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
-from visterm.core.queries import Query, Word, split_query
+from visterm.core.queries import Query, Word, quoted, split_query
 from visterm.core.registry import unknown
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -178,7 +179,7 @@ class Vocabulary:
         Raises
         ------
         UserError
-            If nothing was typed.
+            If nothing was typed, or a single quote is within a word.
         UnknownNameError
             If no word is a tag; all of them are named, with the nearest tags.
         """
@@ -190,7 +191,7 @@ class Vocabulary:
         if not found and not missing:
             raise UserError("The search is empty. Type one or more tags, for example: snow tree -people")
         if not found:
-            raise UnknownNameError(" ".join(unknown("tag", word, self.tags) for word in dict.fromkeys(missing)))
+            raise UnknownNameError(" ".join(self._unknown(word) for word in dict.fromkeys(missing)))
         sums: Counter[int] = Counter()
         for column, sign in found:
             sums[column] += sign
@@ -211,6 +212,12 @@ class Vocabulary:
 
     def _known(self, tags: Iterable[str]) -> list[int]:
         return [column for column in map(self.get, tags) if column is not None]
+
+    def _unknown(self, word: str) -> str:
+        """Say that a word is no tag; and how the nearest tag is typed, where quotes or commas in it need it."""
+        near = difflib.get_close_matches(word, self.tags, n=1, cutoff=0.6)
+        how = f" Type it as {quoted(near[0])}." if near and set('",;') & set(near[0]) else ""
+        return unknown("tag", word, self.tags) + how
 
     def _match(self, run: list[Word], found: list[tuple[int, int]], missing: list[str]) -> None:
         """Cut a run of words into tags, the longest first, and add them to `found`, other words to `missing`."""
