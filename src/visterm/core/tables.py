@@ -55,7 +55,12 @@ MODELS = Registry(
         ),
         Entry("fasttag", "visterm.models.fasttag:FastTag", "linear scorers of tag lists completed by a map", FASTTAG),
         Entry("least_squares", "visterm.models.unpenalised:LeastSquares", "ridge without its penalty"),
-        Entry("svm", "visterm.models.svm:Svm", "one support vector machine a tag, each with its own C", PAMIR),
+        Entry(
+            "svm",
+            "visterm.models.svm:Svm",
+            "one SVM a tag, scores comparable for search; to tag: normalise=False",
+            PAMIR,
+        ),
         Entry("cmrm", "visterm.models.cmrm:Cmrm", "tags of training images that would give the same visterms", CMRM),
         Entry("mbrm", "visterm.models.mbrm:Mbrm", "tags of training images by the density of their features", MBRM),
         Entry("cmtt", "visterm.models.cmtt:Cmtt", "visterms translated into tags, by cosines of their uses", CMTT),
