@@ -16,12 +16,14 @@ from typer.testing import CliRunner
 from reference.calibration import confidence, expected_f1
 from visterm.app.calibrating import calibrate
 from visterm.app.catalogue import Catalogue
+from visterm.app.query_evaluation import evaluate_queries
 from visterm.app.rows import TrainingRows
 from visterm.app.tagger import CALIBRATION, Tagger
 from visterm.cli.commands import app
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
+from visterm.data.corpus import Corpus
 from visterm.data.planted import plant_corpus
 from visterm.metrics.cutoff import expected_f1_cutoff
 from visterm.models import fit_calibration as fitting
@@ -254,6 +256,21 @@ def test_a_word_with_a_minus_leaves_images_of_the_wanted_word_on_top_whatever_th
 
     assert n_right(None) >= 9
     assert n_right(None) >= n_right("sum")
+
+
+def test_queries_are_measured_by_confidence_as_a_search_ranks_by_it(library):
+    folder, catalogue, given = library
+    photos = sorted((folder / "photos").iterdir())
+    corpus = Corpus.of(photos, [str(path) for path in photos], [given[path.name] for path in photos])
+    found = evaluate_queries([catalogue.tagger], corpus, combine="confidence")
+    query = found.texts.index("t0, t1")
+    hits = catalogue.search(["t0", "t1"], 20, combine="confidence").hits
+    [best] = found.best_images([query], 20)
+    assert best.scores.tolist() == pytest.approx([hit.score for hit in hits], rel=1e-4)
+    assert {corpus.names[image] for image in best.ids} == {hit.image for hit in hits}
+    bare = Tagger.from_parts(catalogue.tagger.encoder, catalogue.tagger.model, catalogue.tagger.vocabulary)
+    with pytest.raises(UserError, match="A run has no calibration"):
+        evaluate_queries([bare], corpus, combine="confidence")
 
 
 def test_without_a_calibration_a_cut_off_says_to_fit_anew_and_plain_searches_go_on(library, tmp_path):

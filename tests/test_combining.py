@@ -87,8 +87,10 @@ def test_the_command_line_takes_the_way_to_combine(catalogue, tmp_path):
 
 
 def test_another_way_to_combine_and_models_without_probabilities_are_refused(catalogue, small_library):
-    with pytest.raises(UserError, match="combine is 'max'; expected one of 'sum', 'product'"):
+    with pytest.raises(UserError, match="combine is 'max'; expected one of 'sum', 'product', 'confidence'"):
         catalogue.search("tree", combine="max")
+    with pytest.raises(UserError, match="combine is 'max'"):
+        catalogue.search("tree", combine="max", cutoff=True)
     tagger = Tagger(model="prior", encoder_params=VISTERMS, n_jobs=1)
     photos = sorted(small_library.images.iterdir())[:30]
     tagger.fit(photos, [["tree"]] * 30)

@@ -85,6 +85,19 @@ def test_a_product_ranks_by_all_words_where_a_sum_is_carried_by_one():
     np.testing.assert_allclose(without.scores, np.log([0.9 * 0.99]), rtol=1e-4)
 
 
+def test_a_function_of_a_querys_own_words_may_say_what_to_rank_by():
+    scores = np.array([[0.1, 5.0, 0.4], [0.2, 9.0, 0.3], [0.3, 0.0, 0.1]])
+    Q, R = [[1.0, 0.0, 2.0], [0.0, -1.0, 0.0]], [[0, 1, 0], [0, 0, 1]]
+
+    def least(own, tags, weights):
+        assert (tags.tolist(), weights.tolist()) in (([0, 2], [1, 2]), ([1], [-1]))
+        return (own * np.sign(weights)).min(axis=1)
+
+    found = best_images(scores, Q, 3, combine=least)
+    assert [ranking.ids.tolist() for ranking in found] == [[1, 0, 2], [2, 0, 1]]
+    assert rank_queries(scores, Q, R, combine=least).ranks.tolist() == [1, 1]
+
+
 def test_the_best_images_are_in_order_without_the_excluded_whatever_the_blocks():
     scores = np.array([[1.0], [4.0], [2.0], [4.0]])
 

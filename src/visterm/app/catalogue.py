@@ -15,7 +15,7 @@ from visterm.app.parts import check_combination
 from visterm.app.rows import Photos, as_corpus, as_images, source_of_rows
 from visterm.app.tagger import CHUNK, Tagger
 from visterm.core.checks import check_k, check_number
-from visterm.core.combining import log_probabilities, part_signs
+from visterm.core.combining import CONFIDENCE, log_probabilities, part_signs
 from visterm.core.errors import DataError, UserError
 from visterm.core.jsonlines import read_skipped, write_skipped
 from visterm.core.persist import new_folder, open_folder
@@ -32,7 +32,6 @@ from visterm.store.records import Record, read_records
 
 RUN = "run"
 SKIPPED = "skipped.jsonl"
-CONFIDENCE = "confidence"
 CHANGED = "changed since its features were made"
 
 
@@ -200,7 +199,6 @@ class Catalogue:
             logs = self._log_confidences(calibration, query.weights)
             found, n_likely = _likeliest(logs, k, cutoff, min_confidence)
         else:
-            check_combination(combine, self.tagger.model)
             model_rows = self.tagger.model.query_rows
             found = (
                 self._search_product(query.weights, k)
@@ -224,6 +222,8 @@ class Catalogue:
 
     def _calibration(self, combine: str | None, limited: bool) -> Calibration | None:
         """Give the calibration of the run, and refuse a search that needs one where there is none."""
+        if combine is not None:
+            check_combination(combine, self.tagger.model)
         if limited and combine not in (None, CONFIDENCE):
             raise UserError(
                 f"A cut-off is for images ranked by confidence, and combine is {combine!r}. Leave one of the two out."

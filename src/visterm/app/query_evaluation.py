@@ -18,13 +18,15 @@ from visterm.app.parts import check_combination
 from visterm.app.rows import HELD_OUT, LEARNED
 from visterm.app.shared_rows import encode_for_all
 from visterm.app.tagger import Tagger
-from visterm.core.errors import DataError
+from visterm.core.combining import CONFIDENCE
+from visterm.core.errors import DataError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Ranking, Skipped
 from visterm.data.corpus import Corpus
+from visterm.data.query_files import QueryRow
 from visterm.data.tag_queries import relevant_images
 from visterm.metrics.comparison import Compared, compare_pairs, difference_of, interval_of
-from visterm.metrics.queries import best_images, kinds_of_queries, measure_queries, rank_queries
+from visterm.metrics.queries import Combine, best_images, kinds_of_queries, measure_queries, rank_queries
 from visterm.metrics.significance import Difference, Interval, SignedRanks, signed_ranks
 
 MIN_COUNT = 2
@@ -134,15 +136,15 @@ class Searches(NamedTuple):
     weights : csr_array, shape (n_queries, n_tags)
     hidden : csr_array or None, shape (n_queries, n_images)
         Not 0 where an image is left out of a ranking.
-    combine : str
-        "sum" or "product".
+    combine : {"sum", "product"} or callable
+        As `visterm.metrics.queries.rank_queries` takes it.
     """
 
     tagger: Tagger
     X: Matrix
     weights: sp.csr_array
     hidden: sp.csr_array | None
-    combine: str
+    combine: Combine
 
     def best(self, queries: NDArray[np.int64], k: int) -> list[Ranking]:
         """Give the best images of a few queries."""
@@ -154,7 +156,7 @@ class Searches(NamedTuple):
 def evaluate_queries(
     taggers: Sequence[Tagger],
     corpus: Corpus,
-    queries: Path | None = None,
+    queries: Path | Sequence[QueryRow] | None = None,
     *,
     learned: Corpus | None = None,
     max_words: int | None = 3,
@@ -173,8 +175,8 @@ def evaluate_queries(
         One, or several to compare on the same queries and images.
     corpus : Corpus
         Images that were not learned from, with the tags that people gave.
-    queries : Path, optional
-        A file of queries (`visterm.data.query_files.read_query_file`). None: they are made from the tags of the corpus
+    queries : Path or sequence of QueryRow, optional
+        A file of queries (`visterm.data.query_files.read_query_file`), or its lines. None: they are made from the tags of the corpus
         that all taggers know.
     learned : Corpus, optional
         Images that were learned from: says which queries made from tags were seen.
@@ -182,7 +184,7 @@ def evaluate_queries(
         Words of queries made from tags, at most; None: as many as an image has tags.
     min_count : int
         Images that a word must have to be in a query made from tags.
-    combine : {"sum", "product"}
+    combine : {"sum", "product", "confidence"}
         How the scores of words are put together, as in `Catalogue.search`.
     progress : Progress
         Told of each image.
@@ -192,10 +194,10 @@ def evaluate_queries(
     DataError
         If there are no images, or no queries with a relevant image.
     UserError
-        If the product is asked for, and the scores of a model are no probabilities.
+        If the product is asked for, and the scores of a model are no probabilities; or confidences, and a run has no
+        calibration.
     """
-    for tagger in taggers:
-        check_combination(combine, tagger.model)
+    ways = [_way(combine, tagger) for tagger in taggers]
     if len(corpus) == 0:
         raise DataError("There are no images to measure on. Check --split and the tag file.")
     rows, read, skipped = encode_for_all(taggers, corpus, progress)
@@ -215,10 +217,10 @@ def evaluate_queries(
         )
     hidden = _hidden(taggers, rows, asked.words)
     values, curves, searches = [], [], []
-    for tagger, X, words in zip(taggers, rows, asked.words, strict=True):
+    for tagger, X, words, way in zip(taggers, rows, asked.words, ways, strict=True):
         weights = tagger.weighed(words)
         scores = partial(tagger.model.score_blocks, X)
-        ranks = rank_queries(scores, weights, asked.relevant, exclude=hidden, combine=combine)
+        ranks = rank_queries(scores, weights, asked.relevant, exclude=hidden, combine=way)
         if ranks.ranks.size == 0:
             raise DataError(
                 "Nothing is left to find: the run has learned all words of the queries of every relevant image. "
@@ -227,7 +229,7 @@ def evaluate_queries(
         values.append(measure_queries(ranks, asked.relevant))
         at_rank = [float(np.nanmean(ranks.precision(k))) for k in range(1, CURVE_RANKS + 1)]
         curves.append(Curves(np.nanmean(ranks.interpolated_precision(RECALLS), axis=0), np.array(at_rank)))
-        searches.append(Searches(tagger, X, weights, hidden, combine))
+        searches.append(Searches(tagger, X, weights, hidden, way))
     seen = None
     if learned is not None and queries is None:
         known = taggers[0].vocabulary.encode(learned.tags)
@@ -244,6 +246,20 @@ def learned_part(corpus: Corpus) -> Corpus | None:
     """Give the images of a corpus that its splits say are learned from or stopped by; None where it has no splits."""
     rows = [i for i, split in enumerate(corpus.splits) if split in (LEARNED, HELD_OUT)]
     return corpus.subset(rows) if rows else None
+
+
+def _way(combine: str, tagger: Tagger) -> Combine:
+    """Give what puts words together, and refuse what there is not, or what a run does not allow."""
+    check_combination(combine, tagger.model)
+    if combine != CONFIDENCE:
+        return combine
+    if tagger.calibration is None:
+        where = f"The run {tagger.path}" if tagger.path else "A run"
+        raise UserError(
+            f"{where} has no calibration, so its images are not ranked by confidence. Fit it anew (visterm fit, of 100 "
+            "or more images with tags, without --no-calibration), or rank by the sum."
+        )
+    return tagger.calibration.log_confidences
 
 
 def _hidden(taggers: Sequence[Tagger], rows: Sequence[Matrix], words: Sequence[sp.csr_array]) -> sp.csr_array | None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from visterm.app.tagger import Tagger
     from visterm.core.types import Skipped
     from visterm.data.corpus import Corpus
+    from visterm.data.query_files import QueryRow
 
 EXAMPLES = (
     "Examples:  visterm evaluate run photos --tags tags.csv --split test   ·   "
@@ -51,7 +52,7 @@ def evaluate(
         str | None,
         typer.Option(
             help="Measure search by several words instead (AvgP, BEP, P10): 'tags' for a query of every few tags that "
-            "an image has, or a file with the columns query, image and relevance.",
+            "an image has, or a file with the columns query, image and relevance (which needs no --tags).",
             show_default=False,
         ),
     ] = None,
@@ -69,8 +70,8 @@ def evaluate(
     combine: Annotated[
         str,
         typer.Option(
-            help="With --queries: words put together by the sum of their scores or, of models whose scores are "
-            "probabilities, by their product, as `visterm search --combine` does."
+            help="With --queries: words put together as `visterm search --combine` does: sum of their scores, product "
+            "of their probabilities (models cmrm, mbrm, cmtt, plsa), or confidence that an image is meant."
         ),
     ] = "sum",
     report: Annotated[
@@ -94,9 +95,11 @@ def evaluate(
     that a run learned from are left out of the rankings.
     """
     from visterm.app.evaluation_report.folder import check_report_target
+    from visterm.app.query_corpus import query_corpus
     from visterm.app.rows import read_corpus
     from visterm.app.tagger import Tagger
     from visterm.core.jsonlines import write_skipped
+    from visterm.data.query_files import read_query_file
     from visterm.metrics import check_metrics
 
     if metric:
@@ -105,9 +108,13 @@ def evaluate(
     if report is not None:
         check_report_target(report)
     taggers = [Tagger.load(path, n_jobs=jobs) for path in [run, *(against or [])]]
-    corpus = read_corpus(
-        taggers[0].encoder, images, tags, image_column=image_column, tags_column=tags_column, separator=separator
-    )
+    lines = None if queries in (None, "tags") else read_query_file(str(queries))
+    if lines is not None and tags == "auto" and split is None and not taggers[0].encoder.by_number:
+        corpus, lines = query_corpus(taggers[0].encoder, images, lines)
+    else:
+        corpus = read_corpus(
+            taggers[0].encoder, images, tags, image_column=image_column, tags_column=tags_column, separator=separator
+        )
     for warning in corpus.warnings():
         say(warning)
     everything = corpus
@@ -117,7 +124,7 @@ def evaluate(
     unread = (
         _measure_annotation(names, taggers, corpus, metric, isa, report, json)
         if queries is None
-        else _measure_queries(names, taggers, everything, corpus, queries, max_words or None, combine, report, json)
+        else _measure_queries(names, taggers, everything, corpus, lines, max_words or None, combine, report, json)
     )
     if report is not None:
         say(f"The report is {report / 'index.html'}")
@@ -171,7 +178,10 @@ def _measure_annotation(
 
     metrics = _metrics(metric, isa)
     wanted = list(dict.fromkeys([*metrics, *(PAGE_METRICS if report else ())]))
-    found = evaluate_taggers(taggers, corpus, wanted, isa=isa, progress=Bars())
+    found = evaluate_taggers(taggers, corpus, wanted, optional=() if metric else metrics, isa=isa, progress=Bars())
+    for reason in found.undefined.values():
+        say(f"Left out: {reason}")
+    metrics = [name for name in metrics if name not in found.undefined]
     _tell_of_annotation(found, names, len(corpus))
     if json and len(names) == 1:
         emit({name: found.mean(name) for name in metrics})
@@ -193,7 +203,7 @@ def _measure_queries(
     taggers: list[Tagger],
     everything: Corpus,
     corpus: Corpus,
-    queries: str,
+    queries: list[QueryRow] | None,
     max_words: int | None,
     combine: str,
     report: Path | None,
@@ -209,12 +219,15 @@ def _measure_queries(
     found = evaluate_queries(
         taggers,
         corpus,
-        None if queries == "tags" else Path(queries),
+        queries,
         learned=learned_part(everything),
         max_words=max_words,
         combine=combine,
         progress=Bars(),
     )
+    measured = found.corpus.names
+    learned = [0 if tagger.encoder.by_number else tagger.learned_images.count(measured) for tagger in taggers]
+    _tell_of_learned(names, learned, len(measured))
     if found.left_out:
         say(
             f"Queries left out: {found.left_out:,}, which have no word that is a tag of the run, or no relevant image "
@@ -239,7 +252,14 @@ def _tell_of_annotation(found: AnnotationEvaluation, names: list[str], n_images:
         say(f"{found.unknown:,} of {found.given:,} given tags are not in {of} and are not counted.")
     if found.with_siblings is not None:
         say(f"{found.with_siblings:,} of {count_of(len(found.vocabulary), 'tag')} have siblings.")
-    for name, n_learned in zip(names, found.learned, strict=True):
+    _tell_of_learned(names, found.learned, n_images)
+
+
+def _tell_of_learned(names: list[str], learned: list[int], n_images: int) -> None:
+    """Warn of images that runs are measured on and have learned from."""
+    from visterm.core.wording import count_of
+
+    for name, n_learned in zip(names, learned, strict=True):
         if n_learned:
             say(
                 f"{n_learned:,} of {count_of(n_images, 'image')} have names of images that "

@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
 
-COMBINATIONS = ("sum", "product")
-"""How the scores of words may be combined: by their weighted sum, or where they are probabilities by their product."""
+CONFIDENCE = "confidence"
+
+COMBINATIONS = ("sum", "product", CONFIDENCE)
+"""How words may be combined: by the weighted sum of their scores, where these are probabilities by their product, and
+where a run has a calibration by how likely an image is meant."""
 
 LEAST = 1e-9
 """Probabilities below this count as this: no word alone shall decide that an image is never shown."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,8 +28,11 @@ TOP = 10
 
 BLOCK_BYTES = 2**25
 
+Combine: TypeAlias = str | Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]]
+"""How words are put together: by a name, or by a function of scores, tags and weights."""
 
-def rank_queries(scores: Scores, Q: Any, R: Any, *, exclude: Any = None, combine: str = "sum") -> Ranks:
+
+def rank_queries(scores: Scores, Q: Any, R: Any, *, exclude: Any = None, combine: Combine = "sum") -> Ranks:
     """Rank the relevant images of each query by ``Σ weight of word · score of the image for the word``.
 
     Parameters
@@ -41,9 +45,10 @@ def rank_queries(scores: Scores, Q: Any, R: Any, *, exclude: Any = None, combine
         Above 0: relevant.
     exclude : array-like or sparse, shape (n_queries, n_images), optional
         Not 0: the image is left out of the ranking of this query.
-    combine : {"sum", "product"}
+    combine : {"sum", "product"} or callable
         "product", of scores that are probabilities: rank by ``Σ weight of word · log P(word | image)`` instead, with
-        the log of ``1 - P`` for words of negative weight (`visterm.core.combining`).
+        the log of ``1 - P`` for words of negative weight (`visterm.core.combining`). A callable is given the scores
+        of images for the words of one query, (n, n_words), their tags and weights, and gives what to rank by, (n,).
 
     Returns
     -------
@@ -66,7 +71,7 @@ def rank_queries(scores: Scores, Q: Any, R: Any, *, exclude: Any = None, combine
     return rank_images(partial(_query_blocks, scores, Q, combine), sp.csr_array(R.T), exclude=hidden)
 
 
-def best_images(scores: Scores, Q: Any, k: int, *, exclude: Any = None, combine: str = "sum") -> list[Ranking]:
+def best_images(scores: Scores, Q: Any, k: int, *, exclude: Any = None, combine: Combine = "sum") -> list[Ranking]:
     """Give the best images of a few queries; all scores for these queries are held at once.
 
     Parameters
@@ -153,7 +158,7 @@ def kinds_of_queries(
     return kinds if seen is None else {**kinds, "seen": seen, "test only": ~seen}
 
 
-def _query_blocks(scores: Scores, Q: sp.csr_array, combine: str) -> Iterator[Block]:
+def _query_blocks(scores: Scores, Q: sp.csr_array, combine: Combine) -> Iterator[Block]:
     """Turn the scores of images for tags into those for queries, no more than 32 MiB at a time."""
     given: Any = [(slice(0, len(scores)), scores)] if isinstance(scores, np.ndarray) else scores
     words = np.unique(Q.indices)
@@ -165,5 +170,10 @@ def _query_blocks(scores: Scores, Q: sp.csr_array, combine: str) -> Iterator[Blo
         for start in range(0, len(block), step):
             part = block[start : start + step]
             first = rows.start + start
-            found = signs @ log_probabilities(part[:, words]).T if combine == "product" else Q @ part.T
+            if callable(combine):
+                asked = [slice(a, b) for a, b in pairwise(Q.indptr)]
+                found = np.vstack([combine(part[:, Q.indices[q]], Q.indices[q], Q.data[q]) for q in asked])
+                found = found.astype(np.float32)
+            else:
+                found = signs @ log_probabilities(part[:, words]).T if combine == "product" else Q @ part.T
             yield slice(first, first + len(part)), np.ascontiguousarray(found.T)
