@@ -189,3 +189,33 @@ def test_a_product_of_probabilities_finds_what_a_search_by_it_finds(tmp_path):
     ranks = [rank for rank, name in enumerate(everything, 1) if {"bright", "wide"} <= set(tags[int(Path(name).stem)])]
     expected = np.mean([(place + 1) / rank for place, rank in enumerate(ranks)])
     assert found.values[0]["AvgP"][query] == pytest.approx(expected)
+
+
+def test_a_file_of_queries_needs_no_tags_and_images_learned_from_are_told_of(library, runs, tmp_path):
+    folder, _ = library
+    file = tmp_path / "clicks.csv"
+    file.write_text("query,image\nworda,200.jpg\nworda,3.jpg\nwordb,201.jpg\n", encoding="utf-8")
+    (tmp_path / "photos").mkdir()
+    for i in (3, 200, 201):
+        Image.new("RGB", (1, 1)).save(tmp_path / "photos" / f"{i}.jpg")
+    done = visterm("evaluate", runs[0], "photos", "--queries", file, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["queries"] == 2
+    assert "1 of 3 images have names of images that the run learned from" in done.stderr
+    split = visterm("evaluate", runs[0], "--tags", folder / "tags.csv", "--queries", "tags", "--json", cwd=tmp_path)
+    assert "learned from" not in split.stderr
+
+
+def test_usual_metrics_that_are_not_defined_of_one_tag_are_left_out_unless_asked_for(library, tmp_path):
+    folder, _ = library
+    (tmp_path / "one.csv").write_text("image,tags\n" + "".join(f"{i}.jpg,worda\n" for i in range(4)), encoding="utf-8")
+    tagger = Tagger(encoder=f"precomputed:{folder / 'features.npy'}", model="prior", n_jobs=1)
+    tagger.fit(None, tmp_path / "one.csv").save(tmp_path / "run")
+    call = ("evaluate", "run", "--tags", "one.csv", "--json")
+    done = visterm(*call, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    values = json.loads(done.stdout)
+    assert values["map"] == 1
+    assert "auc" not in values
+    assert "Left out: auc has nothing to average" in done.stderr
+    assert visterm(*call, "--metric", "auc", cwd=tmp_path).returncode == 2

@@ -12,7 +12,7 @@ from visterm.app.tagger import Tagger
 from visterm.core.checks import as_csr
 from visterm.core.errors import UnknownNameError
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.query_files import judge_images, read_query_file
+from visterm.data.query_files import QueryRow, judge_images, read_query_file
 from visterm.data.tag_queries import queries_of_tags
 
 
@@ -48,9 +48,9 @@ def queries_from_tags(
     return AskedQueries(made.texts(shared.tags), words, made.relevant, 0)
 
 
-def queries_from_file(taggers: Sequence[Tagger], names: list[str], path: Path) -> AskedQueries:
+def queries_from_file(taggers: Sequence[Tagger], names: list[str], queries: Path | Sequence[QueryRow]) -> AskedQueries:
     """Take the queries of a file that have a relevant image here and, for each tagger, a word that it knows."""
-    rows = read_query_file(path)
+    rows = read_query_file(queries) if isinstance(queries, Path) else queries
     judged = judge_images(rows, names)
     found: list[list[Any]] = []
     kept: list[int] = []

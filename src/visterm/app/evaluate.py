@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,6 +86,8 @@ class AnnotationEvaluation:
         For each tagger, to look at single images.
     with_siblings : int or None
         Tags that are ranked and have siblings among these; None where no relations were given.
+    undefined : dict of str to str
+        Metrics that were left out because they have nothing to average, and why.
     """
 
     corpus: Corpus
@@ -99,6 +101,7 @@ class AnnotationEvaluation:
     skipped: list[Skipped]
     rankers: list[Ranker]
     with_siblings: int | None = None
+    undefined: dict[str, str] = field(default_factory=dict)
 
     def mean(self, metric: str, tagger: int = 0) -> float:
         """Give the value of a metric for a tagger."""
@@ -175,6 +178,7 @@ def evaluate_taggers(
     corpus: Corpus,
     metrics: Sequence[str] = DEFAULT_METRICS,
     *,
+    optional: Sequence[str] = (),
     isa: Path | None = None,
     progress: Progress = SILENT,
 ) -> AnnotationEvaluation:
@@ -191,6 +195,8 @@ def evaluate_taggers(
         Images with the tags that people gave.
     metrics : sequence of str
         Names from ``visterm metrics``.
+    optional : sequence of str
+        Those of them that are left out where they have nothing to average, unless no other has either.
     isa : Path, optional
         Which tags are siblings, for ``psib@k``: a CSV of child,parent, or the folder of WordNet's database files.
     progress : Progress
@@ -213,9 +219,13 @@ def evaluate_taggers(
     hidden = told_of_any(taggers, rows, vocabulary)
     judgements = Judgements.of(Y, hidden)
     rankers = [Ranker(tagger, X, _columns(tagger, vocabulary)) for tagger, X in zip(taggers, rows, strict=True)]
-    values = []
+    values: list[dict[str, NDArray[np.float64]]] = []
+    undefined: dict[str, str] = {}
     for ranker in rankers:
         measured = measure(ranker.blocks, Y, list(metrics), exclude=hidden, siblings=siblings)
+        undefined = _undefined(measured, optional, judgements)
+        if len(undefined) < len(measured):
+            measured = {name: array for name, array in measured.items() if name not in undefined}
         means(measured, judgements)  # refuses what has nothing to average
         values.append(measured)
     given = [tag for tags in corpus.tags for tag in tags]
@@ -227,7 +237,21 @@ def evaluate_taggers(
         skipped=skipped,
         rankers=rankers,
         with_siblings=None if siblings is None else int((np.diff(siblings.indptr) > 1).sum()),
+        undefined=undefined,
     )  # fmt: skip
+
+
+def _undefined(
+    values: dict[str, NDArray[np.float64]], optional: Sequence[str], judgements: Judgements
+) -> dict[str, str]:
+    """Say of the metrics that may be left out which have nothing to average, and why."""
+    found: dict[str, str] = {}
+    for name in optional:
+        try:
+            means({name: values[name]}, judgements)
+        except DataError as error:
+            found[name] = str(error)
+    return found
 
 
 def _columns(tagger: Tagger, vocabulary: Vocabulary) -> NDArray[np.int64] | None:

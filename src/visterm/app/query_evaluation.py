@@ -176,8 +176,8 @@ def evaluate_queries(
     corpus : Corpus
         Images that were not learned from, with the tags that people gave.
     queries : Path or sequence of QueryRow, optional
-        A file of queries (`visterm.data.query_files.read_query_file`), or its lines. None: they are made from the tags of the corpus
-        that all taggers know.
+        A file of queries (`visterm.data.query_files.read_query_file`), or its lines. None: they are made
+        from the tags of the corpus that all taggers know.
     learned : Corpus, optional
         Images that were learned from: says which queries made from tags were seen.
     max_words : int or None

@@ -10,7 +10,7 @@ import typer
 from visterm.cli import options
 from visterm.cli.output import emit, exit_code, say
 from visterm.cli.progress import Bars
-from visterm.core.errors import UserError
+from visterm.core.errors import NoTagsError, UserError
 
 if TYPE_CHECKING:
     from visterm.app.evaluate import AnnotationEvaluation
@@ -109,12 +109,14 @@ def evaluate(
         check_report_target(report)
     taggers = [Tagger.load(path, n_jobs=jobs) for path in [run, *(against or [])]]
     lines = None if queries in (None, "tags") else read_query_file(str(queries))
-    if lines is not None and tags == "auto" and split is None and not taggers[0].encoder.by_number:
-        corpus, lines = query_corpus(taggers[0].encoder, images, lines)
-    else:
-        corpus = read_corpus(
-            taggers[0].encoder, images, tags, image_column=image_column, tags_column=tags_column, separator=separator
-        )
+    columns = {"image_column": image_column, "tags_column": tags_column, "separator": separator}
+    encoder = taggers[0].encoder
+    try:
+        corpus = read_corpus(encoder, images, tags, **columns)
+    except NoTagsError:
+        if lines is None:
+            raise
+        corpus, lines = query_corpus(encoder, images, lines)
     for warning in corpus.warnings():
         say(warning)
     everything = corpus

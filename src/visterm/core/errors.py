@@ -44,6 +44,10 @@ class TagFileError(DataError):
     """A tag file cannot be understood."""
 
 
+class NoTagsError(TagFileError):
+    """A folder of images has no tags."""
+
+
 class ImageError(DataError):
     """One image cannot be read.
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from visterm.core.errors import TagFileError, UserError
+from visterm.core.errors import NoTagsError, TagFileError, UserError
 from visterm.core.wording import REPLACEMENT, count_of, is_utf8, printable
 from visterm.data.image_folders import find_images
 from visterm.data.splits import STANDARD, split_name
@@ -117,7 +117,7 @@ def find_tags(
         records = read_folder_tags(folder, files)
         if records:
             return TagsFound(records, _told_of_folders(records), "in no tag's folder, so without a tag")
-    raise TagFileError(_nothing_found(folder, tables_only=columns_named))
+    raise NoTagsError(_nothing_found(folder, tables_only=columns_named))
 
 
 def read_tag_table(
