@@ -100,13 +100,13 @@ def test_queries_of_a_file_are_judged_as_it_says(library, runs, tmp_path):
     file = tmp_path / "clicks.csv"
     file.write_text(
         'query,image,relevance\n"worda, wordb",200.jpg,1\n"worda, wordb",201.jpg,0\nwordc -worda,205.jpg,1\n'
-        "no such thing,206.jpg,1\nworda,1.jpg,1\n",
+        'no such thing,206.jpg,1\n12" ruler,206.jpg,1\nworda,1.jpg,1\n',
         encoding="utf-8",
     )
     found = evaluate_queries([Tagger.load(runs[0])], corpus, file)
     assert found.texts == ["worda, wordb", "wordc -worda"]
     assert found.n_relevant.tolist() == [1, 1]
-    assert found.left_out == 2
+    assert found.left_out == 3
 
 
 def test_graded_relevances_of_a_file_are_measured_by_ndcg_and_shown(library, runs, tmp_path):

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from visterm.app.tagger import Tagger
 from visterm.core.checks import as_csr
-from visterm.core.errors import UnknownNameError
+from visterm.core.errors import UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.query_files import QueryRow, judge_images, read_query_file
 from visterm.data.tag_queries import queries_of_tags
@@ -57,7 +57,7 @@ def queries_from_file(taggers: Sequence[Tagger], names: list[str], queries: Path
     for number, text in enumerate(judged.texts):
         try:
             weights = [tagger.vocabulary.query(text).weights for tagger in taggers]
-        except UnknownNameError:
+        except UserError:
             continue
         if all(of_tagger.nnz for of_tagger in weights):
             found.append(weights)

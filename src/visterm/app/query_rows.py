@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from visterm.app.parts import names_with
 from visterm.app.rows import HELD_OUT, LEARNED, TrainingRows, known_part, source_of_rows
 from visterm.core.checks import as_csr
-from visterm.core.errors import DataError, UnknownNameError, UserError
+from visterm.core.errors import DataError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.queries import split_query
 from visterm.core.query_weights import weigh_words
@@ -200,7 +200,7 @@ def _words_of(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[sp.csr_arra
     for text in texts:
         try:
             rows.append(vocabulary.query(text).weights)
-        except (UnknownNameError, UserError):
+        except UserError:
             rows.append(sp.csr_array((1, len(vocabulary)), dtype=np.float32))
     if not rows:
         return sp.csr_array((0, len(vocabulary)), dtype=np.float32), np.empty(0, np.int64)
