@@ -16,8 +16,6 @@ from visterm.models.abilities import AddsTags, LearnsOn, LearnsQueries
 from visterm.models.base import Annotator
 
 BY_PLACE = "some processors round a product by the place of its row; we hold it to 1e-5, the checks to 1e-7 of float32"
-    "on some processors BLAS rounds a row by its place in the matrix; here held to 1e-5, there to 1e-7 of float32"
-)
 EXPECTED_FAILED_CHECKS = {
     "check_methods_sample_order_invariance": BY_PLACE,
     "check_methods_subset_invariance": BY_PLACE,
