@@ -15,11 +15,7 @@ from visterm.data.tag_queries import queries_of_tags
 from visterm.models.abilities import AddsTags, LearnsOn, LearnsQueries
 from visterm.models.base import Annotator
 
-BY_PLACE = "some processors round a product by the place of its row; we hold it to 1e-5, the checks to 1e-7 of float32"
-EXPECTED_FAILED_CHECKS = {
-    "check_methods_sample_order_invariance": BY_PLACE,
-    "check_methods_subset_invariance": BY_PLACE,
-}
+EXPECTED_FAILED_CHECKS: dict[str, str] = {}
 """Checks of scikit-learn that a model may fail for a written reason: check, reason."""
 
 models = pytest.mark.parametrize("name", MODELS.names())

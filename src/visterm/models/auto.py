@@ -23,7 +23,7 @@ from visterm.models.feature_blocks import check_blocks
 from visterm.models.held_out import HeldOutFit
 from visterm.models.kernel_columns import learns_from_kernel, own_columns
 from visterm.models.lifting import best_lift, tag_factors
-from visterm.models.members import any_from_kernel, chosen_settings, listed, make_member, own_settings
+from visterm.models.members import any_from_kernel, chosen_settings, listed, make_member, own_settings, pass_on_jobs
 from visterm.models.mixing import best_mix, both_maps, image_map, mixed, sample, without_idlers, word_map
 from visterm.models.promising import in_turn, shortlist
 from visterm.models.side_by_side import joined_image_rows, joined_tag_rows
@@ -150,9 +150,8 @@ class Auto(Annotator):
     def set_params(self, **params: Any) -> Self:
         """Set parameters, as in scikit-learn; a number of threads is passed on to fitted members."""
         super().set_params(**params)
-        for member in getattr(self, "members_", []) if "n_jobs" in params else []:
-            if "n_jobs" in member.get_params(deep=False):
-                member.set_params(n_jobs=self.n_jobs)
+        if "n_jobs" in params:
+            pass_on_jobs(getattr(self, "members_", []), self.n_jobs)
         return self
 
     def take_held_out(self) -> HeldOutFit | None:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from visterm.core.checks import all_finite, as_csr, as_generator, check_k, check_magnitude, check_size, check_tags
 from visterm.core.errors import DataError, DivergedError, ShapeError
 from visterm.core.identity import count_rows, identity_rows, is_identity
-from visterm.core.products import top_k_products
+from visterm.core.products import product, top_k_products
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
@@ -210,7 +210,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _scores(self, U: Matrix) -> NDArray[np.float32]:
         V = self._tag_rows()
-        S: Any = U if V is None else U @ V.T
+        S: Any = U if V is None else product(U, V.T)
         return np.ascontiguousarray(S.toarray() if sp.issparse(S) else S, dtype=np.float32)
 
     def score_blocks(self, X: Any) -> Iterator[tuple[slice, NDArray[np.float32]]]:

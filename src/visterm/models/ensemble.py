@@ -20,7 +20,7 @@ from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
 from visterm.models.explaining import LinearScores
 from visterm.models.kernel_columns import own_columns
-from visterm.models.members import any_from_kernel, listed, make_member
+from visterm.models.members import any_from_kernel, listed, make_member, pass_on_jobs
 from visterm.models.mixing import best_mix, sample
 from visterm.models.side_by_side import joined_image_rows, joined_tag_rows
 from visterm.models.stopping import hold_out
@@ -107,9 +107,8 @@ class Ensemble(LinearScores):
     def set_params(self, **params: Any) -> Self:
         """Set parameters, as in scikit-learn; a number of threads is passed on to fitted members."""
         super().set_params(**params)
-        for member in getattr(self, "members_", []) if "n_jobs" in params else []:
-            if "n_jobs" in member.get_params(deep=False):
-                member.set_params(n_jobs=self.n_jobs)
+        if "n_jobs" in params:
+            pass_on_jobs(getattr(self, "members_", []), self.n_jobs)
         return self
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:

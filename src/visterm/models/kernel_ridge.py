@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, lapack
 
 from visterm.core.checks import check_count, check_number, check_size
+from visterm.core.products import product
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
@@ -125,7 +126,8 @@ class KernelRidge(Annotator):
         scores = np.empty((X.shape[0], self.n_tags_), np.float32)
         with one_blas_thread():
             for part in _parts(X.shape[0], self.rows_.shape[0]):
-                scores[part] = self._kernel(_distances(rows[part], self.rows_)).astype(np.float32) @ self.dual_
+                kernel = self._kernel(_distances(rows[part], self.rows_)).astype(np.float32)
+                scores[part] = product(kernel, self.dual_)
         scores += self.frequencies_
         return scores
 

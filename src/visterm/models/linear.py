@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_size
+from visterm.core.products import product
 from visterm.core.types import Matrix
 from visterm.models.explaining import LinearScores
 
@@ -42,7 +43,7 @@ class LinearAnnotator(LinearScores):
         if hasattr(self, "tag_rows_"):
             ones = np.ones((X.shape[0], 1), np.float32)
             return sp.csr_array(sp.hstack([X, ones], format="csr")) if sp.issparse(X) else np.hstack([X, ones])
-        return np.asarray(X @ self.weights_ + self.intercept_, np.float32)
+        return np.asarray(product(X, self.weights_) + self.intercept_, np.float32)
 
     def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
         if hasattr(self, "tag_rows_"):

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_number
+from visterm.core.products import product
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
@@ -149,7 +150,7 @@ class Svm(KernelAnnotator):
     def _image_rows(self, X: Matrix) -> Matrix:
         if self.kernel not in KEPT_KERNELS:
             return super()._image_rows(X)
-        return np.asarray(self._kernel_values(X) @ self.weights_ + self.intercept_, np.float32)
+        return np.asarray(product(self._kernel_values(X), self.weights_) + self.intercept_, np.float32)
 
     def _choose(self, F: Matrix, given: sp.csr_array, judged: Matrix, tags: sp.csr_array, monitor: Progress) -> Doubles:
         """Give each tag's C: by a search for it among the judged images, with machines trained on the others."""
