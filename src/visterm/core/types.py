@@ -28,6 +28,26 @@ class Ranking(NamedTuple):
     scores: NDArray[np.float32]
 
 
+class PairRanking(NamedTuple):
+    """Pairs of tags with scores, one for a part and one for the object that it is a part of, best first.
+
+    Ties are broken by the smaller object tag, then by the smaller part tag.
+
+    Attributes
+    ----------
+    parts : ndarray of int64, shape (n, k)
+        Tag indices of the parts.
+    objects : ndarray of int64, shape (n, k)
+        Tag indices of the objects (wholes).
+    scores : ndarray of float32, shape (n, k)
+        Higher is better; never increases along a row.
+    """
+
+    parts: NDArray[np.int64]
+    objects: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+
 @dataclass(frozen=True, slots=True)
 class Tag:
     """One tag given to one image, with the model's score (higher is better)."""
