@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +11,10 @@ import scipy.sparse as sp
 
 from visterm.core.checks import as_csr, check_size
 from visterm.core.errors import DataError
-from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
-from visterm.data.tag_formats.text import read_text
+from visterm.core.vocabulary import Vocabulary, tag_key
+from visterm.data.relation_files import PairFormat, read_pairs, write_pairs
 
-CHILD, PARENT = "child", "parent"
+IS_A_FILE = PairFormat("is-a file", ("child", "parent"), "tiger,big cat", "a kind of")
 MAX_BYTES = 2**31
 
 
@@ -39,41 +36,12 @@ def read_is_a(path: str | os.PathLike[str]) -> list[IsA]:
     DataError
         If it cannot be read, has no relation, or a line is not two words; the message names file and line.
     """
-    path = Path(path)
-    text = read_text(path, "is-a file")
-    reader = csv.reader(
-        io.StringIO(text, newline=""), delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True
-    )
-    relations: list[IsA] = []
-    columns: tuple[int, int] | None = None
-    try:
-        for fields in reader:
-            cells = [clean_tag(field) for field in fields]
-            if not any(cells):
-                continue
-            if columns is None:
-                named = [cell.casefold() for cell in cells]
-                if CHILD in named and PARENT in named:
-                    columns = named.index(CHILD), named.index(PARENT)
-                    n_columns = len(cells)
-                    continue
-                columns, n_columns = (0, 1), 2
-            relations.append(_relation(cells, columns, n_columns, f"{path}, line {reader.line_num}"))
-    except csv.Error as error:
-        raise DataError(f'{path}, line {reader.line_num}: {error}. Check the quotes (") of this line.') from error
-    if not relations:
-        raise DataError(
-            f"The is-a file {path} has no relations; expected lines such as 'tiger,big cat' (child,parent)."
-        )
-    return relations
+    return [IsA(pair.first, pair.second) for pair in read_pairs(path, IS_A_FILE)]
 
 
 def write_is_a(path: str | os.PathLike[str], relations: Iterable[IsA]) -> None:
     """Write what `read_is_a` reads: a header and a line for each relation."""
-    with Path(path).open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow((CHILD, PARENT))
-        writer.writerows(relations)
+    write_pairs(path, IS_A_FILE.columns, relations)
 
 
 def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> sp.csr_array:
@@ -124,19 +92,3 @@ def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -
     n_tags = len(vocabulary)
     of_parent = sp.csr_array((np.ones(rows.size, np.float32), (rows, columns)), shape=(n_tags, len(parents)))
     return as_csr(((of_parent @ of_parent.T + sp.eye_array(n_tags, format="csr")) != 0).astype(np.float32))
-
-
-def _relation(cells: list[str], columns: tuple[int, int], n_columns: int, place: str) -> IsA:
-    if len(cells) < n_columns or any(cells[n_columns:]):
-        raise DataError(
-            f"{place}: {len(cells)} columns; expected {n_columns}, child and parent. "
-            "Put quotes around words that hold commas."
-        )
-    child, parent = (cells[column] for column in columns)
-    if not child or not parent:
-        raise DataError(
-            f"{place}: the {PARENT if child else CHILD} is empty; expected two words, such as 'tiger,big cat'."
-        )
-    if tag_key(child) == tag_key(parent):
-        raise DataError(f"{place}: '{child}' is said to be a kind of itself. Leave the line out.")
-    return IsA(child, parent)
