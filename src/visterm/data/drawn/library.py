@@ -5,11 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
-import shutil
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
@@ -20,15 +17,14 @@ from PIL import Image
 from visterm.core.errors import StorageError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import resolve_jobs
+from visterm.data.drawn.folders import SPLITS, is_drawn, split_of, whole_folder, write_csv, write_mark
 from visterm.data.drawn.people import NoiseSettings, person_behind
 from visterm.data.drawn.queries import Query, queries_of
 from visterm.data.drawn.relations import IS_A, PART_OF, TRUE_TAGS, implied
 from visterm.data.drawn.scene import Box, DrawnObject, Part, draw_scene
 from visterm.data.drawn.words import GROUPS
 
-MARK = "drawn.json"
-SPLITS = ("train", "valid", "test")
-_TENTHS = ("train", "train", "test", "train", "train", "valid", "train", "test", "train", "train")
+KIND = "drawn library"
 _ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "jpeg": (".jpg", {"format": "JPEG", "quality": 90}),
     "png": (".png", {"format": "PNG", "compress_level": 3}),
@@ -159,7 +155,7 @@ def draw_library(
         raise UserError(f"format is {format!r}; expected one of: {', '.join(_ENCODERS)}.")
     noise, threads = noise or NoiseSettings(), resolve_jobs(n_jobs)
     target = Path(folder)
-    with _whole(target) as temporary:
+    with whole_folder(target, KIND) as temporary:
         (temporary / "images").mkdir()
         pictures = tuple(_draw_all(temporary / "images", n_scenes, seed, threads, noise, progress, format))
         queries = tuple(
@@ -168,8 +164,8 @@ def draw_library(
             for query in queries_of((picture.tags for picture in pictures if picture.split == split), split=split)
         )
         _write_tables(temporary, pictures, queries)
-        how = {"kind": "drawn library", "n_scenes": n_scenes, "seed": seed, "format": format, "noise": asdict(noise)}
-        (temporary / MARK).write_text(json.dumps(how, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        settings = {"n_scenes": n_scenes, "seed": seed, "format": format, "noise": asdict(noise)}
+        write_mark(temporary, KIND, settings)
     return DrawnLibrary(target, pictures, queries)
 
 
@@ -182,7 +178,7 @@ def read_drawn_library(folder: str | os.PathLike[str]) -> DrawnLibrary:
         If no drawn library lies at `folder`.
     """
     path = Path(folder)
-    if not _is_drawn(path):
+    if not is_drawn(path, KIND):
         raise StorageError(f"There is no drawn library at {path}. Draw one with draw_library(folder).")
     with open(path / "truth.jsonl", encoding="utf-8") as lines:
         pictures = tuple(_picture(json.loads(line)) for line in lines)
@@ -216,29 +212,22 @@ def _draw_one(images: Path, index: int, seed: int, noise: NoiseSettings, format:
     person = person_behind(rng, seed, noise)
     given = person.write(scene.tags, rng, noise, TRUE_TAGS)
     height, width = scene.image.shape[:2]
-    split = _TENTHS[(index + index // 10) % 10]
+    split = split_of(index)
     return DrawnPicture(name, split, person.number, given, scene.tags, (width, height), scene.place, scene.objects)
 
 
 def _write_tables(folder: Path, pictures: Sequence[DrawnPicture], queries: Iterable[Query]) -> None:
     columns = ("file_name", "tags", "split")
-    _write_csv(folder / "tags.csv", columns, ((p.file_name, ";".join(p.given), p.split) for p in pictures))
-    _write_csv(folder / "true_tags.csv", columns, ((p.file_name, ";".join(p.tags), p.split) for p in pictures))
-    _write_csv(folder / "isa.csv", ("kind", "of"), IS_A)
-    _write_csv(folder / "part_of.csv", ("part", "whole"), PART_OF)
-    _write_csv(folder / "groups.csv", ("spelling", "tag"), sorted(GROUPS.items()))
+    write_csv(folder / "tags.csv", columns, ((p.file_name, ";".join(p.given), p.split) for p in pictures))
+    write_csv(folder / "true_tags.csv", columns, ((p.file_name, ";".join(p.tags), p.split) for p in pictures))
+    write_csv(folder / "isa.csv", ("kind", "of"), IS_A)
+    write_csv(folder / "part_of.csv", ("part", "whole"), PART_OF)
+    write_csv(folder / "groups.csv", ("spelling", "tag"), sorted(GROUPS.items()))
     rows = ((query.text, ";".join(query.words), query.split, query.n_relevant) for query in queries)
-    _write_csv(folder / "queries.csv", ("query", "words", "split", "n_relevant"), rows)
+    write_csv(folder / "queries.csv", ("query", "words", "split", "n_relevant"), rows)
     with open(folder / "truth.jsonl", "w", encoding="utf-8", newline="\n") as file:
         for picture in pictures:
             file.write(json.dumps(asdict(picture), ensure_ascii=False, sort_keys=True) + "\n")
-
-
-def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(rows)
 
 
 def _picture(record: dict[str, Any]) -> DrawnPicture:
@@ -258,55 +247,3 @@ def _picture(record: dict[str, Any]) -> DrawnPicture:
 def _box(numbers: Sequence[int]) -> Box:
     left, top, right, bottom = numbers
     return left, top, right, bottom
-
-
-@contextmanager
-def _whole(target: Path) -> Iterator[Path]:
-    """Write into a temporary folder beside the target and rename it at the end."""
-    if target.exists() and not _is_drawn(target) and not (target.is_dir() and not any(target.iterdir())):
-        raise StorageError(f"{target} exists and is not a drawn library, so it is not replaced. Choose another folder.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    old = target.with_name(f".{target.name}.old")
-    _clean_up(target, old)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
-    temporary.mkdir()
-    try:
-        yield temporary
-        if target.exists():
-            os.replace(target, old)
-        os.replace(temporary, target)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if old.exists() and not target.exists():
-            os.replace(old, target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _clean_up(target: Path, old: Path) -> None:
-    """Bring back a library that a kill left aside, and remove what killed processes began."""
-    if old.exists() and not target.exists():
-        os.replace(old, target)
-    shutil.rmtree(old, ignore_errors=True)
-    for left in target.parent.glob(f".{target.name}.*-*.tmp"):
-        pid = left.name.removeprefix(f".{target.name}.").partition("-")[0]
-        if pid.isdigit() and not _alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _is_drawn(folder: Path) -> bool:
-    try:
-        how = json.loads((folder / MARK).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(how, dict) and how.get("kind") == "drawn library"

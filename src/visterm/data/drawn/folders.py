@@ -1,0 +1,98 @@
+"""Folders of what was drawn: written whole or not at all, with a mark that says what they are, and tables in CSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from visterm.core.errors import StorageError
+
+MARK = "drawn.json"
+SPLITS = ("train", "valid", "test")
+_TENTHS = ("train", "train", "test", "train", "train", "valid", "train", "test", "train", "train")
+
+
+def split_of(index: int) -> str:
+    """Give the split of a scene by its number: of every ten, seven train, one valid, two test."""
+    return _TENTHS[(index + index // 10) % 10]
+
+
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a table with its header; the same bytes on every system."""
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
+
+
+def write_mark(folder: Path, kind: str, settings: dict[str, object]) -> None:
+    """Write what a folder is and how it was made."""
+    how = {"kind": kind, **settings}
+    (folder / MARK).write_text(json.dumps(how, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def is_drawn(folder: Path, kind: str) -> bool:
+    """Say whether a folder is marked as of this kind."""
+    try:
+        how = json.loads((folder / MARK).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(how, dict) and how.get("kind") == kind
+
+
+@contextmanager
+def whole_folder(target: Path, kind: str) -> Iterator[Path]:
+    """Write into a temporary folder beside the target and rename it at the end.
+
+    The sums and syncs of `visterm.core.persist.new_folder` would take longer than drawing thousands of pictures.
+
+    Raises
+    ------
+    StorageError
+        If something else than an empty folder or one of this kind lies at `target`.
+    """
+    if target.exists() and not is_drawn(target, kind) and not (target.is_dir() and not any(target.iterdir())):
+        raise StorageError(f"{target} exists and is not a {kind}, so it is not replaced. Choose another folder.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    old = target.with_name(f".{target.name}.old")
+    _clean_up(target, old)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    temporary.mkdir()
+    try:
+        yield temporary
+        if target.exists():
+            os.replace(target, old)
+        os.replace(temporary, target)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if old.exists() and not target.exists():
+            os.replace(old, target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _clean_up(target: Path, old: Path) -> None:
+    """Bring back a folder that a kill left aside, and remove what killed processes began."""
+    if old.exists() and not target.exists():
+        os.replace(old, target)
+    shutil.rmtree(old, ignore_errors=True)
+    for left in target.parent.glob(f".{target.name}.*-*.tmp"):
+        pid = left.name.removeprefix(f".{target.name}.").partition("-")[0]
+        if pid.isdigit() and not _alive(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
