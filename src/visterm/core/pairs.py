@@ -1,0 +1,151 @@
+"""The best pairs of tags of an object and its part, and the ranks of known ones, among all pairs, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.checks import check_k, check_magnitude
+from visterm.core.errors import DataError, ShapeError
+from visterm.core.threads import resolve_jobs, standing_team
+from visterm.core.types import PairRanking
+from visterm.kernels.pairs import PairTerms, pair_ranks, pair_terms, top_pairs
+
+Floats: TypeAlias = NDArray[np.float32]
+
+LARGEST = 1e37
+"""Three such numbers have a sum in float32."""
+
+EXAMPLES_A_PART = 16
+"""Fixed, so that threads share out the same parts however many they are."""
+
+
+def label_terms(F: Any) -> PairTerms:
+    """Check the label-label term and make what bounds it, once for many calls.
+
+    Parameters
+    ----------
+    F : array-like of float32, shape (n_tags, n_tags)
+        Row: tag of the object, column: tag of the part. Finite, up to 1e37.
+
+    Raises
+    ------
+    ShapeError
+        If `F` is not square, or has no tags.
+    DataError
+        If a value is NaN, infinite or larger.
+    """
+    F = np.ascontiguousarray(F, np.float32)
+    if F.ndim != 2 or F.shape[0] != F.shape[1] or F.shape[0] == 0:
+        raise ShapeError(f"F has the shape {F.shape}; expected (n_tags, n_tags), a value for each pair of tags.")
+    _check_finite("F", F)
+    terms: PairTerms = pair_terms(F)
+    return terms
+
+
+def best_pairs(A: Any, B: Any, F: Any, k: int, n_jobs: int | None = None, *, itself: bool = True) -> PairRanking:
+    """Rank pairs of an object's tag i and a part's tag j by ``(A[:, i] + B[:, j]) + F[i, j]`` (Mesnil et al., section 3).
+
+    Exact, to the bit what sorting all scores gives, and the same bytes for any `n_jobs` and whatever other rows there are.
+
+    Parameters
+    ----------
+    A : array-like of float32, shape (n, n_tags)
+        Score of each tag for the object's image.
+    B : array-like of float32, shape (n, n_tags)
+        Score of each tag for the part's image.
+    F : array-like of float32, shape (n_tags, n_tags), or PairTerms
+        The label-label term, row: object, column: part; or what `label_terms` made of it.
+    k : int
+        How many; 0 means all, more than there are means all.
+    n_jobs : int or None
+        Threads; None or -1 is all cores.
+    itself : bool
+        Whether a tag with itself is a pair too.
+
+    Returns
+    -------
+    PairRanking
+        Shapes (n, min(k, number of pairs)), best first; ties by the smaller object tag, then the smaller part tag.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit.
+    DataError
+        If a value is not finite, or above 1e37.
+    UserError
+        If `k` or `n_jobs` is no such number.
+    """
+    A, B, terms = _checked(A, B, F)
+    n, n_tags = A.shape
+    k = check_k(k, n_tags * (n_tags if itself else n_tags - 1))
+    ids, scores = np.empty((n, k), np.int64), np.empty((n, k), np.float32)
+    if k > 0:
+        _in_parts(lambda first, last: top_pairs(A, B, terms, itself, first, last, ids, scores), n, n_jobs)
+    return PairRanking(ids % n_tags, ids // n_tags, scores)
+
+
+def ranks_of_pairs(
+    A: Any, B: Any, F: Any, objects: Any, parts: Any, n_jobs: int | None = None, *, itself: bool = True
+) -> NDArray[np.int64]:
+    """Give the place of one pair of each row in the order of `best_pairs`: how many pairs stand before it, 0 for the best.
+
+    Parameters
+    ----------
+    A, B, F, n_jobs, itself
+        As for `best_pairs`.
+    objects, parts : array-like of int, shape (n,)
+        The tags of each row's pair.
+
+    Raises
+    ------
+    ShapeError, DataError, UserError
+        As `best_pairs`; DataError too if there is no such tag, or a pair is a tag with itself where `itself` is False.
+    """
+    A, B, terms = _checked(A, B, F)
+    tags = [_check_tags(name, given, *A.shape) for name, given in (("objects", objects), ("parts", parts))]
+    if not itself and (tags[0] == tags[1]).any():
+        row = int(np.flatnonzero(tags[0] == tags[1])[0])
+        raise DataError(f"row {row} has the tag {tags[0][row]} as the object and as its part; itself=True allows that.")
+    ranks = np.empty(len(A), np.int64)
+    _in_parts(lambda first, last: pair_ranks(A, B, terms, itself, *tags, first, last, ranks), len(A), n_jobs)
+    return ranks
+
+
+def _checked(A: Any, B: Any, F: Any) -> tuple[Floats, Floats, PairTerms]:
+    terms = F if isinstance(F, PairTerms) else label_terms(F)
+    A, B = (np.ascontiguousarray(scores, np.float32) for scores in (A, B))
+    n_tags = len(terms.F)
+    if A.ndim != 2 or A.shape != B.shape or A.shape[1] != n_tags:
+        raise ShapeError(
+            f"A has the shape {A.shape}, B {B.shape}; expected (n, {n_tags}) of both, as F has {n_tags} tags."
+        )
+    _check_finite("A", A)
+    _check_finite("B", B)
+    return A, B, terms
+
+
+def _check_finite(name: str, values: Floats) -> None:
+    if not np.isfinite(values).all():
+        raise DataError(f"{name} contains NaN or infinity; expected finite numbers.")
+    check_magnitude(values, LARGEST, name)
+
+
+def _check_tags(name: str, given: Any, n: int, n_tags: int) -> NDArray[np.int64]:
+    tags = np.asarray(given)
+    if tags.shape != (n,) or not (np.issubdtype(tags.dtype, np.integer) or n == 0):
+        raise ShapeError(f"{name} has the shape {tags.shape} and type {tags.dtype}; expected ({n},) whole numbers.")
+    outside = tags[(tags < 0) | (tags >= n_tags)]
+    if outside.size:
+        raise DataError(f"{name} has the tag {outside[0]}; expected 0 to {n_tags - 1}.")
+    return np.ascontiguousarray(tags, np.int64)
+
+
+def _in_parts(work: Callable[[int, int], None], n: int, n_jobs: int | None) -> None:
+    n_parts = -(-n // EXAMPLES_A_PART)
+    team = standing_team(max(1, min(resolve_jobs(n_jobs), n_parts)))
+    team.run(lambda part: work(part * EXAMPLES_A_PART, min(n, (part + 1) * EXAMPLES_A_PART)), n_parts)
