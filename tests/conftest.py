@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from visterm.core.errors import DataError
 from visterm.data.drawn import DrawnLibrary, draw_library
+from visterm.data.wordnet_files import find_wordnet
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +19,19 @@ def shared() -> Path:
     folder = Path(os.environ.get("VISTERM_SHARED", beside))
     if not folder.is_dir():
         pytest.skip(f"wants the data beside the project, and there is no {folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def wordnet_folder() -> Path:
+    """The folder of WordNet 3.0's files, as Debian's wordnet-base brings them; figures in tests are of that version."""
+    try:
+        folder = find_wordnet()
+    except DataError as error:
+        pytest.skip(str(error))
+    with (folder / "data.noun").open("rb") as file:
+        if b"WordNet 3.0 " not in file.read(2000):
+            pytest.skip(f"wants WordNet 3.0; another version is in {folder}")
     return folder
 
 

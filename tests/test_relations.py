@@ -1,17 +1,14 @@
-"""Relations between words come from a CSV or from WordNet's own files, and say which tags are siblings."""
+"""Is-a relations come from a CSV, and say which tags are siblings."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from visterm.core.errors import DataError, TooLargeError, UserError
+from visterm.core.errors import DataError, TooLargeError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data import relations
 from visterm.data.relations import IsA, read_is_a, sibling_sets, write_is_a
-from visterm.data.wordnet import DEBIAN, WordNet, is_a_relations, read_relations
 
 
 def written(folder, text, name="isa.csv", encoding="utf-8"):
@@ -94,144 +91,3 @@ def test_relations_of_other_words_and_parents_of_too_many_are_refused(monkeypatc
     monkeypatch.setattr(relations, "MAX_BYTES", 16)
     with pytest.raises(TooLargeError, match="up to 2 of one parent"):
         sibling_sets([("tuna", "fish"), ("salmon", "fish")], tags)
-
-
-SYNSETS = [
-    ("entity", [], "that which exists"),
-    ("animal", ["entity"], "a living thing"),
-    ("bear", ["animal"], "a large mammal"),
-    ("polar_bear ice_bear", ["bear"], "white bear of the Arctic | and more"),
-    ("brown_bear", ["bear"], "a bear of the forest"),
-    ("goose", ["animal"], "a water bird"),
-    ("snow_goose", ["goose"], "a white goose"),
-    ("peak", ["entity"], "a high place"),
-    ("Everest Mount_Everest", ["@i peak"], "a mountain in the Himalayas"),
-    ("close-up", ["entity"], "a photo taken at close range"),
-    ("bear speculator", ["entity"], "one who expects prices to fall"),
-    ("church", ["entity"], "a building"),
-]
-LICENCE = "  1 This database was made up by hand for these tests, in WordNet's format.  \n"
-
-
-def synset_line(at, place, words, hypernyms, gloss):
-    names = words.split()
-    pointers = [(h.split()[-1], "@i" if h.startswith("@i") else "@") for h in hypernyms] + [("entity", "~")]
-    parts = [f"{at:08d} 05 n {len(names):02x}", *(f"{name} 0" for name in names), f"{len(pointers):03d}"]
-    return " ".join([*parts, *(f"{symbol} {place[to]:08d} n 0000" for to, symbol in pointers), f"| {gloss}  \n"])
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A dict folder of a dozen synsets: places do not change the lengths of lines, so that they are found first."""
-    place, at = {}, len(LICENCE)
-    zeros = {words.split()[0]: 0 for words, _, _ in SYNSETS}
-    for words, hypernyms, gloss in SYNSETS:
-        place.setdefault(words.split()[0], at)
-        at += len(synset_line(0, zeros, words, hypernyms, gloss))
-    data, senses = LICENCE, {}
-    for words, hypernyms, gloss in SYNSETS:
-        for word in words.split():
-            senses.setdefault(word.lower(), []).append(len(data))
-        data += synset_line(len(data), place, words, hypernyms, gloss)
-    index = LICENCE + "".join(
-        f"{word} n {len(there)} 2 @ ~ {len(there)} 0 {' '.join(f'{o:08d}' for o in there)}  \n"
-        for word, there in sorted(senses.items())
-    )
-    written(tmp_path, data, "data.noun")
-    written(tmp_path, index, "index.noun")
-    written(tmp_path, "geese goose\n", "noun.exc")
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("word", "lemma"),
-    [
-        ("polar bear", "polar_bear"),
-        ("Polar  Bears", "polar_bear"),
-        ("ICE_BEAR", "ice_bear"),
-        ("geese", "goose"),
-        ("snow geese", "snow_goose"),
-        ("churches", "church"),
-        ("mount everest", "mount_everest"),
-        ("close-up", "close-up"),
-        ("close up", "close-up"),
-        ("polar-bear", "polar_bear"),
-        ("s", None),
-        ("penguin", None),
-        ("", None),
-    ],
-)
-def test_words_are_found_in_wordnet_in_the_plural_and_with_spaces(word, lemma, folder):
-    assert WordNet(folder).lemma(word) == lemma
-
-
-def test_senses_come_with_their_words_and_what_they_are_kinds_or_instances_of(folder):
-    wordnet = WordNet(folder)
-    first, second = wordnet.senses("bears")
-    assert wordnet.synset(second).words == ("bear", "speculator")
-    assert [wordnet.synset(h).words for h in wordnet.synset(first).hypernyms] == [("animal",)]
-    everest = wordnet.synset(wordnet.senses("Everest")[0])
-    assert everest.words == ("Everest", "Mount Everest")
-    assert [wordnet.synset(h).words for h in everest.hypernyms] == [("peak",)]
-    assert wordnet.senses("penguin") == []
-    assert len(wordnet) == 14
-
-
-def test_relations_of_a_vocabulary_use_the_first_senses_asked_for(folder):
-    wordnet, tags = WordNet(folder), Vocabulary(["polar bears", "Brown bear", "bear", "geese", "penguin", "peak"])
-    one = is_a_relations(wordnet, tags)
-    assert [(child, parent.split(" [")[0]) for child, parent in one] == [
-        ("polar bears", "bear"),
-        ("Brown bear", "bear"),
-        ("bear", "animal"),
-        ("geese", "animal"),
-        ("peak", "entity"),
-    ]
-    expected = np.eye(6)
-    expected[[0, 1, 2, 3], [1, 0, 3, 2]] = 1
-    np.testing.assert_array_equal(sibling_sets(one, tags).toarray(), expected)
-    expected[[2, 5], [5, 2]] = 1  # a bear of the stock exchange and a peak are both entities
-    np.testing.assert_array_equal(sibling_sets(is_a_relations(wordnet, tags, senses=2), tags).toarray(), expected)
-    with pytest.raises(UserError, match="senses is 0"):
-        is_a_relations(wordnet, tags, senses=0)
-
-
-def test_relations_come_from_a_csv_or_from_a_folder_of_wordnet(folder, tmp_path):
-    tags = ["polar bears", "Brown bear", "peak"]
-    assert read_relations(folder, tags) == is_a_relations(WordNet(folder), tags)
-    assert read_relations(written(tmp_path, "tuna,fish\n"), tags) == [IsA("tuna", "fish")]
-
-
-def test_a_folder_without_wordnet_says_where_debian_has_it(tmp_path):
-    with pytest.raises(DataError, match=r"index\.noun cannot be read .* wordnet-base"):
-        WordNet(tmp_path)
-
-
-@pytest.mark.parametrize("line", ["bear", "bear v 1 0 1 0 00000000", "bear n 2 1 @ 2 0 00000000", "bear n x 1 @ 1 0 1"])
-def test_an_index_line_that_is_not_wordnets_is_named(line, folder):
-    written(folder, LICENCE + line + "\n", "index.noun")
-    with pytest.raises(DataError, match=r"index\.noun, line 2: not in WordNet's format"):
-        WordNet(folder)
-
-
-def test_exceptions_and_offsets_that_do_not_fit_are_named(folder):
-    with pytest.raises(DataError, match=r"data\.noun has no synset at byte 3"):
-        WordNet(folder).synset(3)
-    for offset in (-5, 10**9):
-        with pytest.raises(DataError, match="of one version of WordNet"):
-            WordNet(folder).synset(offset)
-    written(folder, "geese\n", "noun.exc")
-    with pytest.raises(DataError, match=r"noun\.exc, line 1: one word"):
-        WordNet(folder)
-
-
-@pytest.mark.skipif(not (Path(DEBIAN) / "data.noun").is_file(), reason=f"WordNet (wordnet-base) is not in {DEBIAN}")
-def test_debians_wordnet_is_read():
-    wordnet, tags = WordNet(), Vocabulary(["tuna", "salmon", "motorcar", "lorry", "polar bears", "brown bear"])
-    bear = wordnet.synset(wordnet.senses("polar bears")[0])
-    assert "ice bear" in bear.words
-    S = sibling_sets(is_a_relations(wordnet, tags), tags).toarray()
-    assert S[4, 5] == 1
-    assert S[0, 2] == 0
-    for synsets in map(wordnet.senses, ["people", "churches", "geese", "Paris"]):
-        assert all(wordnet.synset(offset).hypernyms for offset in synsets)

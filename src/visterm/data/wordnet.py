@@ -1,7 +1,6 @@
-"""WordNet's nouns, read from its database files: the senses of a word, and what each is a kind of.
+"""WordNet's nouns: the senses of a word, and what each is a kind of.
 
-The files (``index.noun``, ``data.noun``, ``noun.exc``) are those of WordNet's ``dict`` folder; Debian's wordnet-base
-puts them into /usr/share/wordnet. Their format is described in WordNet's manual pages wndb(5WN) and morphy(7WN).
+Plurals are looked up as morphy(7WN) says; `visterm.data.wordnet_files` reads the files.
 """
 
 from __future__ import annotations
@@ -9,16 +8,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import clean_tag
 from visterm.data.relations import IsA, read_is_a
-
-DEBIAN = "/usr/share/wordnet"
-
-HYPERNYMS = ("@", "@i")
-"""Pointer symbols: is a kind of, is an instance of."""
+from visterm.data.wordnet_files import (
+    Synset,
+    find_wordnet,
+    parse_synset,
+    read_database,
+    read_exceptions,
+    read_index,
+)
 
 ENDINGS = (
     ("s", ""),
@@ -33,43 +34,30 @@ ENDINGS = (
 """Plural endings and what they replace, in the order of morphy(7WN)."""
 
 
-class Synset(NamedTuple):
-    """One meaning: its words, and the meanings that it is directly a kind of.
-
-    Attributes
-    ----------
-    offset : int
-        Where it stands in ``data.noun``; WordNet's number for it.
-    words : tuple of str
-        With spaces, the usual one first.
-    hypernyms : tuple of int
-        Offsets.
-    """
-
-    offset: int
-    words: tuple[str, ...]
-    hypernyms: tuple[int, ...]
-
-
 class WordNet:
     """The nouns of a WordNet database.
 
     Parameters
     ----------
-    folder : path-like
-        The ``dict`` folder.
+    folder : path-like, optional
+        Of its files. None: it is looked for at the usual places (`find_wordnet`).
+
+    Attributes
+    ----------
+    folder : Path
+        Where it was read from.
 
     Raises
     ------
     DataError
-        If a file is missing or not in WordNet's format; the message names file and line.
+        If it is not found, or a file is missing or not in WordNet's format; the message names file and line.
     """
 
-    def __init__(self, folder: str | os.PathLike[str] = DEBIAN) -> None:
-        self._folder = Path(folder)
-        self._senses = dict(self._index())
-        self._exceptions = dict(self._irregular())
-        self._data = self._read("data.noun")
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self.folder = find_wordnet(folder)
+        self._senses = dict(read_index(self.folder))
+        self._exceptions = dict(read_exceptions(self.folder))
+        self._data = read_database(self.folder, "data.noun")
 
     def __len__(self) -> int:
         return len(self._senses)
@@ -92,6 +80,14 @@ class WordNet:
                     return base
         return None
 
+    def has(self, offset: int) -> bool:
+        """Say whether a meaning has this number."""
+        return (
+            offset >= 0
+            and self._data.startswith(b"%08d " % offset, offset)
+            and (offset == 0 or self._data[offset - 1 : offset] == b"\n")
+        )
+
     def synset(self, offset: int) -> Synset:
         """Read one meaning.
 
@@ -101,23 +97,13 @@ class WordNet:
             If there is none at that place.
         """
         end = self._data.find(b"\n", offset)
-        fields = self._data[offset : end if end >= 0 else None].decode().partition("|")[0].split()
         try:
-            if offset < 0 or int(fields[0]) != offset:
-                raise ValueError("another offset stands there")
-            n_words = int(fields[3], 16)
-            words = tuple(word.replace("_", " ") for word in fields[4 : 4 + 2 * n_words : 2])
-            at = 4 + 2 * n_words
-            pointers = [fields[p : p + 4] for p in range(at + 1, at + 1 + 4 * int(fields[at]), 4)]
-            hypernyms = tuple(
-                int(target) for symbol, target, part, _ in pointers if symbol in HYPERNYMS and part == "n"
-            )
+            return parse_synset(self._data[offset : end if end >= 0 else None].decode(), offset)
         except (ValueError, IndexError) as error:
             raise DataError(
-                f"{self._folder / 'data.noun'} has no synset at byte {offset} ({error}). Are index.noun and data.noun "
+                f"{self.folder / 'data.noun'} has no synset at byte {offset} ({error}). Are index.noun and data.noun "
                 "of one version of WordNet, unchanged?"
             ) from error
-        return Synset(offset, words, hypernyms)
 
     def _bases(self, form: str) -> Iterator[str]:
         """Give what a form may be listed under: itself, then its singulars; of several words the last one changes."""
@@ -129,44 +115,6 @@ class WordNet:
         for ending, instead in ENDINGS:
             if form.endswith(ending) and len(form) > len(ending):
                 yield form[: -len(ending)] + instead
-
-    def _index(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        for number, line in enumerate(self._lines("index.noun"), start=1):
-            if not line.strip() or line.startswith(" "):  # the licence
-                continue
-            fields = line.split()
-            try:
-                n_senses = int(fields[2])
-                offsets = tuple(map(int, fields[6 + int(fields[3]) :]))
-                if fields[1] != "n" or n_senses < 1 or len(offsets) != n_senses:
-                    raise ValueError(f"{len(offsets)} senses where {fields[2]} are announced")
-            except (ValueError, IndexError) as error:
-                raise DataError(
-                    f"{self._folder / 'index.noun'}, line {number}: not in WordNet's format ({error})."
-                ) from error
-            yield fields[0], offsets
-
-    def _irregular(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        for number, line in enumerate(self._lines("noun.exc"), start=1):
-            fields = line.split()
-            if len(fields) == 1:
-                raise DataError(
-                    f"{self._folder / 'noun.exc'}, line {number}: one word; expected a plural and singulars."
-                )
-            if fields:
-                yield fields[0], tuple(fields[1:])
-
-    def _lines(self, name: str) -> list[str]:
-        return self._read(name).decode(errors="replace").split("\n")
-
-    def _read(self, name: str) -> bytes:
-        try:
-            return (self._folder / name).read_bytes()
-        except OSError as error:
-            raise DataError(
-                f"WordNet's {name} cannot be read from {self._folder} ({error.strerror}). Give the folder of its "
-                f"database files; Debian's package wordnet-base has it at {DEBIAN}."
-            ) from error
 
 
 def read_relations(path: str | os.PathLike[str], tags: Iterable[str]) -> list[IsA]:

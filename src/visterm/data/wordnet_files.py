@@ -1,0 +1,195 @@
+"""The files of a WordNet database: where they are, and what one line of them says.
+
+Their format is described in WordNet's manual pages wndb(5WN) and morphy(7WN); wnintro(1WN) has the two variables of the
+environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from visterm.core.errors import DataError
+
+DEBIAN = "/usr/share/wordnet"
+"""Where Debian's wordnet-base puts them."""
+
+PLACES = (DEBIAN, "/usr/local/WordNet-3.0/dict", "/usr/local/WordNet-3.1/dict", "/opt/homebrew/opt/wordnet/dict")
+"""Where they are looked for, if neither a folder is given nor the environment says one."""
+
+HYPERNYMS = ("@", "@i")
+"""Pointer symbols: is a kind of, is an instance of."""
+
+PARTS, MEMBERS, SUBSTANCES = ("%p",), ("%m",), ("%s",)
+"""Pointer symbols: has as a part (tree, trunk), as a member (forest, tree), is made of (ice, water)."""
+
+_ID = re.compile(r"n(\d{8})|(\d{8})-n", re.IGNORECASE | re.ASCII)
+_NUMBER = re.compile(r"\d{1,8}", re.ASCII)
+
+
+class Synset(NamedTuple):
+    """One meaning: its words, and the meanings that it is directly a kind of and directly made of.
+
+    Attributes
+    ----------
+    offset : int
+        Where it stands in ``data.noun``; WordNet's number for it, which changes with the version.
+    words : tuple of str
+        With spaces, the usual one first.
+    hypernyms : tuple of int
+        Offsets of what it is a kind or an instance of.
+    parts, members, substances : tuple of int
+        Offsets of what it has as parts, as members, and of what it consists.
+    gloss : str
+        What it means, often with an example.
+    """
+
+    offset: int
+    words: tuple[str, ...]
+    hypernyms: tuple[int, ...]
+    parts: tuple[int, ...]
+    members: tuple[int, ...]
+    substances: tuple[int, ...]
+    gloss: str
+
+    @property
+    def id(self) -> str:
+        """Its name in ImageNet's manner: n03358726."""
+        return f"n{self.offset:08d}"
+
+
+def find_wordnet(folder: str | os.PathLike[str] | None = None) -> Path:
+    """Find the folder of the database files.
+
+    Parameters
+    ----------
+    folder : path-like, optional
+        That folder, or the one that has it as ``dict``. None: what the environment says (``$WNSEARCHDIR``, or
+        ``$WNHOME/dict``), or else the first of `PLACES` that has them.
+
+    Raises
+    ------
+    DataError
+        If no folder is given and none is found.
+    """
+    if folder is None and os.environ.get("WNSEARCHDIR"):
+        folder = os.environ["WNSEARCHDIR"]
+    if folder is None and os.environ.get("WNHOME"):
+        folder = Path(os.environ["WNHOME"]) / "dict"
+    if folder is not None:
+        inner = Path(folder) / "dict"
+        return inner if (inner / "index.noun").is_file() else Path(folder)
+    for place in PLACES:
+        if (Path(place) / "index.noun").is_file():
+            return Path(place)
+    raise DataError(
+        f"WordNet is at none of its usual places ({', '.join(PLACES)}). Install it (Debian's package wordnet-base), or "
+        "give the folder of its database files."
+    )
+
+
+def synset_offset(text: str, *, bare: bool = False) -> int | None:
+    """Read the id of a noun's synset: ``n03358726`` or ``03358726-n``; None where the text is none.
+
+    Parameters
+    ----------
+    text : str
+        The id.
+    bare : bool
+        Whether it may be the number alone, also without its leading zeros.
+    """
+    found = _ID.fullmatch(text)
+    if found is not None:
+        return int(found[1] or found[2])
+    return int(text) if bare and _NUMBER.fullmatch(text) else None
+
+
+def read_index(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Give the entries of ``index.noun``: a word, with ``_`` for spaces, and the offsets of its meanings.
+
+    Raises
+    ------
+    DataError
+        If it is missing, or a line is not in WordNet's format.
+    """
+    for number, line in enumerate(_lines(folder, "index.noun"), start=1):
+        if not line.strip() or line.startswith(" "):  # the licence
+            continue
+        fields = line.split()
+        try:
+            n_senses = int(fields[2])
+            offsets = tuple(map(int, fields[6 + int(fields[3]) :]))
+            if fields[1] != "n" or n_senses < 1 or len(offsets) != n_senses:
+                raise ValueError(f"{len(offsets)} senses where {fields[2]} are announced")
+        except (ValueError, IndexError) as error:
+            raise DataError(f"{folder / 'index.noun'}, line {number}: not in WordNet's format ({error}).") from error
+        yield fields[0], offsets
+
+
+def read_exceptions(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Give the entries of ``noun.exc``: an irregular plural and its singulars.
+
+    Raises
+    ------
+    DataError
+        If it is missing, or a line has no singular.
+    """
+    for number, line in enumerate(_lines(folder, "noun.exc"), start=1):
+        fields = line.split()
+        if len(fields) == 1:
+            raise DataError(f"{folder / 'noun.exc'}, line {number}: one word; expected a plural and singulars.")
+        if fields:
+            yield fields[0], tuple(fields[1:])
+
+
+def parse_synset(line: str, offset: int) -> Synset:
+    """Read a line of ``data.noun``.
+
+    Raises
+    ------
+    ValueError, IndexError
+        If it is not in WordNet's format, or is another synset's than the offset's.
+    """
+    data, _, gloss = line.partition("|")
+    fields = data.split()
+    if offset < 0 or int(fields[0]) != offset:
+        raise ValueError("another offset stands there")
+    at = 4 + 2 * int(fields[3], 16)
+    pointers = [fields[p : p + 4] for p in range(at + 1, at + 1 + 4 * int(fields[at]), 4)]
+
+    def targets(symbols: tuple[str, ...]) -> tuple[int, ...]:
+        return tuple(int(target) for symbol, target, of, _ in pointers if symbol in symbols and of == "n")
+
+    return Synset(
+        offset,
+        words=tuple(word.replace("_", " ") for word in fields[4:at:2]),
+        hypernyms=targets(HYPERNYMS),
+        parts=targets(PARTS),
+        members=targets(MEMBERS),
+        substances=targets(SUBSTANCES),
+        gloss=gloss.strip(),
+    )
+
+
+def read_database(folder: Path, name: str) -> bytes:
+    """Read one of the files.
+
+    Raises
+    ------
+    DataError
+        If it is missing.
+    """
+    try:
+        return (folder / name).read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"WordNet's {name} cannot be read from {folder} ({error.strerror}). Give the folder of its "
+            f"database files; Debian's package wordnet-base has it at {DEBIAN}."
+        ) from error
+
+
+def _lines(folder: Path, name: str) -> list[str]:
+    return read_database(folder, name).decode(errors="replace").split("\n")
