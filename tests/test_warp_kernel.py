@@ -70,8 +70,8 @@ def _draw_all(own, U, W, counted, *, max_trials=N_TAGS, epoch=EPOCH):
             np.empty((n, 0), np.float32), 1.0, max_trials, SEED, epoch, violators, trials, gaps,
         )  # fmt: skip
     loss, _, _ = weigh_pairs(
-        tags, images, start, rank_weights("harmonic", len(W)), int(Loss.HINGE), RATE, W, violators, trials, gaps,
-        gains, steps,
+        tags, images, start, rank_weights("harmonic", len(W)), 0, int(Loss.HINGE), RATE, W, violators, trials,
+        gaps, gains, steps,
     )  # fmt: skip
     return violators, trials, steps, loss, gains
 

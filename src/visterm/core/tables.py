@@ -33,6 +33,12 @@ MODELS = Registry(
         ),
         Entry("vse_ens", "visterm.models.vse_ens:VseEns", "joint embedding, negatives drawn adaptively", VSE_ENS),
         Entry("opt_auc", "visterm.models.opt_auc:OptAuc", "joint embedding, logistic loss of drawn pairs", VSE_ENS),
+        Entry(
+            "objects_and_parts",
+            "visterm.models.objects_and_parts:ObjectsAndParts",
+            "joint embedding that also learns which tag is part of which",
+            OBJECTS_AND_PARTS,
+        ),
         Entry("ridge", "visterm.models.ridge:Ridge", "one linear scorer a tag, squared loss"),
         Entry(
             "kernel_ridge",

@@ -28,10 +28,12 @@ def loss_and_slope(loss, gap):
 
 
 @njit(cache=True, nogil=True)
-def weigh_pairs(tags, images, own_start, rank_weights, loss, rate, W, violators, trials, gaps, gains, steps):
+def weigh_pairs(
+    tags, images, own_start, rank_weights, most_trials, loss, rate, W, violators, trials, gaps, gains, steps
+):
     """Turn the pairs (y, ȳ) of a block into gains, the tags' side of their steps, and into the steps of the image side.
 
-    After N draws the rank of y is estimated as floor(candidates / N). The gain of a pair is L(rank) times the slope of
+    After N draws the rank of y is estimated as floor(candidates / N), or as floor(most_trials / N) where that is given. The gain of a pair is L(rank) times the slope of
     the loss; the step of the image's side is ``rate · gain · (W_y - W_ȳ)``.
 
     Parameters
@@ -39,7 +41,9 @@ def weigh_pairs(tags, images, own_start, rank_weights, loss, rate, W, violators,
     tags, images, own_start, W
         As for `draw_violators`.
     rank_weights : ndarray of float32, shape (n_tags + 1,)
-        L(k) of each rank.
+        L(k) of each rank; longer where `most_trials` is more than n_tags.
+    most_trials : int
+        0: the number of tags that the image does not have stands for it.
     loss : Loss
     rate : float
         Learning rate of the image's side.
@@ -70,7 +74,7 @@ def weigh_pairs(tags, images, own_start, rank_weights, loss, rate, W, violators,
         gain = np.float32(0.0)
         if violators[p] >= 0:
             candidates = n_tags - (own_start[images[p] + 1] - own_start[images[p]])
-            weight = rank_weights[candidates // max(1, trials[p])]
+            weight = rank_weights[(most_trials or candidates) // max(1, trials[p])]
             value, slope = loss_and_slope(loss, np.float64(gaps[p]))
             total += weight * value
             gain = weight * np.float32(slope)

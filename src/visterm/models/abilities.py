@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from visterm.core.progress import Progress
+from visterm.core.types import PairRanking
 from visterm.models.held_out import HeldOutFit
 
 
@@ -41,6 +42,21 @@ class LearnsQueries(Protocol):
 
         `valid` is such a triple of validation images, to stop by.
         """
+
+
+@runtime_checkable
+class LabelsParts(Protocol):
+    """Knows which tags name parts of what, and labels an image of an object and one of its part together."""
+
+    part_of_: Any
+
+    def annotate_pairs(
+        self, X_object: Any, X_part: Any, k: int = 5, *, objects: Any = None, parts: Any = None
+    ) -> PairRanking:
+        """Rank pairs of labels for each pair of images; where one of the two is known, the other."""
+
+    def relation_scores(self, wholes: Any) -> Any:
+        """Say how much each tag is a part of some wholes, (n_wholes, n_tags)."""
 
 
 @runtime_checkable

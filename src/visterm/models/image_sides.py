@@ -122,7 +122,11 @@ class EmbeddedImages:
 
     def move(self, share: int, active: Ints) -> None:
         """Move one share of the map."""
-        self._features.move(share, active, self.steps[: self._n], self._rule, self._squares, self._image_map)
+        self._features.move(share, active, self._image_steps(), self._rule, self._squares, self._image_map)
+
+    def _image_steps(self) -> Floats:
+        """Give the steps of the block's images."""
+        return self.steps[: self._n]
 
 
 class PlainImages:

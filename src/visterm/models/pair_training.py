@@ -105,10 +105,11 @@ class PairTraining:
         self._images = np.repeat(np.arange(own.shape[0]), np.diff(own.indptr))
         self._tags = own.indices.astype(np.int64)
         n_tags = tag_rows.shape[0]
-        self._rank_weights = _weights_of(recipe, n_tags)
+        self._rank_weights = _weights_of(recipe, max(n_tags, recipe.max_trials or 0))
         self._block = block_size(recipe.block, self._tags.size)
         self._part = _part_size(self._block, PART * side.grain)
         self._max_trials, self._margin = _trials_and_margin(recipe, n_tags)
+        self._most_trials = self._max_trials if recipe.rank_of_trials else 0
         self._pooled = side.U.size > 0 and recipe.negatives == Negatives.POOL
         self._tabled = side.tabled and recipe.negatives == Negatives.UNTIL_VIOLATION
         self._tabled &= n_tags * TABLE_ROWS <= TABLE_FLOATS
@@ -188,8 +189,8 @@ class PairTraining:
         W, violators, trials, gaps = self._W, self._violators[part], self._trials[part], self._gaps[part]
         images, tags = images[part], tags[part]
         found: tuple[float, int, int] = weigh_pairs(
-            tags, images, self._own_start, self._rank_weights, int(self._recipe.loss), self._side.rate, W,
-            violators, trials, gaps, self._gains[part], self._side.steps[part],
+            tags, images, self._own_start, self._rank_weights, self._most_trials, int(self._recipe.loss),
+            self._side.rate, W, violators, trials, gaps, self._gains[part], self._side.steps[part],
         )  # fmt: skip
         return found
 
@@ -281,11 +282,11 @@ def _part_size(block: int, least: int) -> int:
     return -(-block // n_parts)
 
 
-def _weights_of(recipe: Recipe, n_tags: int) -> Floats:
+def _weights_of(recipe: Recipe, n_ranks: int) -> Floats:
     """Give L of each rank; where one tag is drawn, no rank is estimated, and every pair weighs 1."""
     if recipe.negatives in (Negatives.UNIFORM, Negatives.ADAPTIVE):
-        return np.ones(n_tags + 1, np.float32)
-    return rank_weights(recipe.weight, n_tags, recipe.truncate)
+        return np.ones(n_ranks + 1, np.float32)
+    return rank_weights(recipe.weight, n_ranks, recipe.truncate)
 
 
 def _trials_and_margin(recipe: Recipe, n_tags: int) -> tuple[int, float]:

@@ -131,7 +131,7 @@ class RankingAnnotator(Annotator):
             )
         self._publish(*weights)
         self.n_epochs_ = n_before + 1
-        self.history_ = [*self.history_, _entry(n_before + 1, sums, None, start)]
+        self.history_ = [*self.history_, _entry(n_before + 1, sums, self._measured(None), start)]
         return self
 
     def add_tags(self, X: Any, Y_new: Any) -> Self:
@@ -281,12 +281,13 @@ class RankingAnnotator(Annotator):
                     if not finite:
                         self._refuse_non_finite()
                     found = None if measure is None else measure()
-                    self.history_.append(_entry(epoch, sums, found, start))
+                    measured = self._measured(found)
+                    self.history_.append(_entry(epoch, sums, measured, start))
                     if found is None:
                         monitor.advance(1, f"loss {sums.loss:.3f}")
                         continue
                     best.offer(found, *means)
-                    monitor.advance(1, f"MAP {found:.3f}, best {best.value:.3f} after {best.epoch}")
+                    monitor.advance(1, self._in_words(found, best.value, best.epoch))
                     if best.exhausted:
                         break
         finally:
@@ -305,6 +306,14 @@ class RankingAnnotator(Annotator):
             return None
         X, Y = X[rows], Y[rows]
         return lambda: float(np.nanmean(average_precisions(self.score_blocks(X), Y)))
+
+    def _measured(self, found: float | None) -> dict[str, float | None]:
+        """Give what the history says of a measured value."""
+        return {"map": found}
+
+    def _in_words(self, found: float, best: float, best_epoch: int) -> str:
+        """Say a measured value, and the best one so far."""
+        return f"MAP {found:.3f}, best {best:.3f} after {best_epoch}"
 
     def _check_settings(self) -> None:
         for name in ("epochs", "average", "patience"):
@@ -332,11 +341,11 @@ def _mix(means: Weights, weights: Weights, share: float, team: Team) -> bool:
     return finite
 
 
-def _entry(epoch: int, sums: EpochSums, found: float | None, start: float) -> dict[str, Any]:
+def _entry(epoch: int, sums: EpochSums, measured: dict[str, float | None], start: float) -> dict[str, Any]:
     return {
         "epoch": epoch,
         "loss": sums.loss,
-        "map": found,
+        **measured,
         "draws": sums.draws,
         "violated": sums.violated,
         "seconds": time.perf_counter() - start,

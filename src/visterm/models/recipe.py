@@ -38,6 +38,8 @@ class Recipe:
         Longest row of either side.
     max_trials : int or None
         Draws for one pair; None: as many as there are candidates.
+    rank_of_trials : bool
+        Estimate the rank after N draws as floor(max_trials / N), not floor(candidates / N).
     block : int
         Pairs that share one state of the weights.
     """
@@ -51,6 +53,7 @@ class Recipe:
     l2: float = 0.0
     max_norm: float = math.inf
     max_trials: int | None = None
+    rank_of_trials: bool = False
     block: int = 256
 
 

@@ -1,0 +1,234 @@
+"""Quadruplets of an object's image and tag and a part's image and tag, drawn from related tags and never stored whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.checks import as_csr, as_generator, check_count
+from visterm.core.errors import DataError, ShapeError, UserError
+from visterm.core.types import RandomState
+
+WAYS = ("relations", "images")
+
+
+class QuadrupletBlock(NamedTuple):
+    """Some quadruplets (I_o, L_o, I_p, L_p): four int64 arrays of shape (n,), rows and columns of Y."""
+
+    object_images: NDArray[np.int64]
+    objects: NDArray[np.int64]
+    part_images: NDArray[np.int64]
+    parts: NDArray[np.int64]
+
+
+class Quadruplets:
+    """The quadruplets that related tags allow, as a stream: any image of the whole with any image of the part.
+
+    This is the proxy supervision of the paper: images bear single tags, relations join tags, and so a picture of a
+    car and one of some wheel make an example, though the wheel is not that car's. An image that bears both tags is
+    never paired with itself.
+
+    The stream is a function of the seed and of the place in it alone: however it is cut into blocks, and from
+    wherever one starts, quadruplet `i` is the same.
+
+    Parameters
+    ----------
+    Y : array-like or sparse, shape (n_images, n_tags)
+        Above 0: the image bears the tag.
+    relations : array-like of int, shape (n_relations, 2)
+        Tag columns (part, whole). Repeats count once.
+    images : array-like of int, optional
+        Rows of Y to draw from, such as a split; None is all.
+    by : {"relations", "images"}
+        "relations": each relation is drawn as often as another, then one of its quadruplets. "images": each
+        quadruplet is, so that relations of frequent tags come more often.
+    random_state : int, RandomState, Generator or None
+        Of the draws.
+
+    Attributes
+    ----------
+    relations : ndarray of int64, shape (n, 2)
+        Those that are drawn from, sorted.
+    without_images : ndarray of int64, shape (m, 2)
+        Those that no two images show.
+    counts : ndarray of int64, shape (n,)
+        How many quadruplets each relation allows.
+
+    Raises
+    ------
+    ShapeError
+        If the relations are not pairs of columns of Y, or `images` are not rows of it.
+    DataError
+        If a tag is part of itself, or no relation has images of both its tags.
+    UserError
+        If `by` is neither of the two.
+
+    References
+    ----------
+    Mesnil et al.: Learning semantic representations of objects and their parts. Machine Learning, 2014; sections 4.3.1
+    and 4.3.2.
+
+    Examples
+    --------
+    >>> Quadruplets([[1, 0], [1, 0], [0, 1]], [(1, 0)]).count
+    2
+    """
+
+    def __init__(
+        self,
+        Y: Any,
+        relations: Any,
+        *,
+        images: Any = None,
+        by: Literal["relations", "images"] = "relations",
+        random_state: RandomState = 0,
+    ) -> None:
+        if by not in WAYS:
+            raise UserError(f"by is {by!r}; expected one of: {', '.join(WAYS)}.")
+        bearers = _Bearers(Y, images)
+        pairs = check_relations(relations, bearers.n_tags)
+        found = [bearers.of(part, whole) for part, whole in pairs]
+        counts = np.array([sides.count for sides in found], np.int64)
+        self.relations = pairs[counts > 0]
+        self.without_images = pairs[counts == 0]
+        self.counts = counts[counts > 0]
+        if not self.counts.size:
+            raise DataError(
+                f"None of the {len(pairs)} part-of relations has images of both its tags, so there are no quadruplets. "
+                "Pass relations between tags that images bear."
+            )
+        sides = [both for both in found if both.count]
+        self._wholes, self._first_whole = _joined([both.wholes for both in sides])
+        self._parts, self._first_part = _joined([both.parts for both in sides])
+        self._n_shared = np.array([both.n_shared for both in sides], np.int64)
+        shares = np.ones(self.counts.size) if by == "relations" else self.counts.astype(np.float64)
+        self._until = np.cumsum(shares / shares.sum())
+        self._key = as_generator(random_state).integers(2**63, size=2).astype(np.uint64)
+
+    @property
+    def count(self) -> int:
+        """How many different quadruplets there are."""
+        return sum(int(count) for count in self.counts)
+
+    def draw(self, n: int, *, start: int = 0) -> QuadrupletBlock:
+        """Give quadruplets `start` to `start + n - 1` of the stream.
+
+        Raises
+        ------
+        UserError
+            If `n` is not a whole number of 1 or more, or `start` not one of 0 or more.
+        """
+        check_count(n, "n")
+        if start < 0:
+            raise UserError(f"start is {start!r}; expected a whole number of 0 or more.")
+        # One count of Philox gives four numbers: those of one quadruplet, so that the stream can be entered anywhere.
+        bits = np.random.Philox(key=self._key).advance(int(start))
+        chosen, within = np.random.Generator(bits).random((int(n), 4)).T[:2]
+        relation = np.minimum(np.searchsorted(self._until, chosen, side="right"), self.counts.size - 1)
+        n_parts = self._first_part[relation + 1] - self._first_part[relation]
+        n_shared = self._n_shared[relation]
+        place = np.minimum((within * self.counts[relation]).astype(np.int64), self.counts[relation] - 1)
+        # Pairs in order: images of the whole that bear the part's tag too come first on both sides, and each such row
+        # lacks the pair of an image with itself.
+        short = n_shared * (n_parts - 1)
+        is_short = place < short
+        rest = np.where(is_short, place, place - short)
+        per_row = np.where(is_short, n_parts - 1, n_parts)
+        row, column = np.divmod(rest, per_row)
+        column += is_short & (column >= row)
+        row += np.where(is_short, 0, n_shared)
+        return QuadrupletBlock(
+            self._wholes[self._first_whole[relation] + row],
+            self.relations[relation, 1],
+            self._parts[self._first_part[relation] + column],
+            self.relations[relation, 0],
+        )
+
+    def blocks(self, size: int, n: int | None = None, *, start: int = 0) -> Iterator[QuadrupletBlock]:
+        """Go through the stream by `size` quadruplets, without end or until there were `n`; the last may be smaller."""
+        check_count(size, "size")
+        if n is not None:
+            check_count(n, "n", "or None for a stream without end")
+        end = None if n is None else start + n
+        while end is None or start < end:
+            yield self.draw(size if end is None else min(size, end - start), start=start)
+            start += size
+
+
+def check_relations(relations: Any, n_tags: int) -> NDArray[np.int64]:
+    """Give relations (part, whole) as int64, sorted and without repeats, shape (n, 2).
+
+    Raises
+    ------
+    ShapeError
+        If they are not pairs of whole numbers from 0 to `n_tags` - 1.
+    DataError
+        If a tag is part of itself.
+    """
+    array = np.asarray(relations)
+    if array.size == 0:
+        return np.empty((0, 2), np.int64)
+    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
+        raise ShapeError(
+            f"The relations have shape {array.shape} and type {array.dtype}; expected pairs (part, whole) of tag columns."
+        )
+    if array.min() < 0 or array.max() >= n_tags:
+        wrong = array.min() if array.min() < 0 else array.max()
+        raise ShapeError(f"The relations name tag column {wrong}; expected 0 to {n_tags - 1}, the columns of Y.")
+    itself = np.flatnonzero(array[:, 0] == array[:, 1])
+    if itself.size:
+        raise DataError(f"Tag column {array[itself[0], 0]} is said to be part of itself. Leave such relations out.")
+    return np.unique(array.astype(np.int64), axis=0)
+
+
+class _Sides(NamedTuple):
+    """The images of a relation's whole and part; those that bear both come first, in the same order on both sides."""
+
+    wholes: NDArray[np.int64]
+    parts: NDArray[np.int64]
+    n_shared: int
+
+    @property
+    def count(self) -> int:
+        """Pairs of two different images."""
+        return self.wholes.size * self.parts.size - self.n_shared
+
+
+class _Bearers:
+    """Which images bear a tag."""
+
+    def __init__(self, Y: Any, images: Any) -> None:
+        given = as_csr(Y)
+        self._rows = np.arange(given.shape[0]) if images is None else _rows(images, given.shape[0])
+        self._by_tag = (given[self._rows] > 0).tocsc()
+        self._by_tag.sort_indices()
+        self.n_tags: int = given.shape[1]
+
+    def of(self, part: int, whole: int) -> _Sides:
+        parts, wholes = self._of_tag(part), self._of_tag(whole)
+        both = np.intersect1d(parts, wholes, assume_unique=True)
+        if not both.size:
+            return _Sides(wholes, parts, 0)
+        others = [np.setdiff1d(side, both, assume_unique=True) for side in (wholes, parts)]
+        return _Sides(np.concatenate((both, others[0])), np.concatenate((both, others[1])), both.size)
+
+    def _of_tag(self, tag: int) -> NDArray[np.int64]:
+        span = slice(*self._by_tag.indptr[tag : tag + 2])
+        found: NDArray[np.int64] = self._rows[self._by_tag.indices[span]]
+        return found
+
+
+def _rows(images: Any, n_images: int) -> NDArray[np.int64]:
+    rows = np.unique(np.asarray(images, np.int64))
+    if rows.size and (rows[0] < 0 or rows[-1] >= n_images):
+        wrong = rows[0] if rows[0] < 0 else rows[-1]
+        raise ShapeError(f"images names row {wrong}; expected 0 to {n_images - 1}, the rows of Y.")
+    return rows
+
+
+def _joined(lists: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Put lists one after the other; give also where each begins, and where the last ends."""
+    return np.concatenate(lists), np.cumsum([0, *(one.size for one in lists)])

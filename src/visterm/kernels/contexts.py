@@ -1,0 +1,104 @@
+"""Training with a related tag as context: draw it, put it into the image's row, and take its step."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from visterm.kernels.random import draw_below, stream_of
+from visterm.kernels.vectors import limit_norm
+
+
+@njit(cache=True, nogil=True)
+def draw_contexts(examples, tags, first_partner, partners, seed, epoch, contexts, places):
+    """Draw for each example one of the tags that its tag is related to, all with the same chance.
+
+    Parameters
+    ----------
+    examples : ndarray of int64, shape (n,)
+        Numbers of the examples: they key the draws.
+    tags : ndarray of int64, shape (n,)
+    first_partner : ndarray of int64, shape (n_tags + 1,)
+    partners : ndarray of int64
+        ``partners[first_partner[t]:first_partner[t + 1]]`` are the tags related to t.
+    seed, epoch : int
+    contexts : ndarray of int64, shape (n,)
+        Overwritten: the related tag, or -1 where there is none.
+    places : ndarray of int64, shape (n,)
+        Overwritten where there is one: which entry of `partners` it is.
+    """
+    for p in range(examples.shape[0]):
+        first, last = first_partner[tags[p]], first_partner[tags[p] + 1]
+        contexts[p] = -1
+        if last > first:
+            places[p] = first + draw_below(stream_of(seed, epoch, examples[p]), 0, last - first)
+            contexts[p] = partners[places[p]]
+
+
+@njit(cache=True, nogil=True)
+def add_contexts(contexts, own_at, context_at, dim, alpha, W, U):
+    """Add to each example's row what its context contributes to the scores of all tags.
+
+    Rows of tags hold vectors of `dim` numbers one behind the other, for the tag as a label of an image (at 0), as a
+    whole and as a part; where two begin at the same column they are one and the same.
+
+    Parameters
+    ----------
+    contexts : ndarray of int64, shape (n,)
+        A tag, or -1.
+    own_at : ndarray of int64, shape (n,)
+        The column at which the vector begins by which the example's tag takes part in the relation.
+    context_at : ndarray of int64, shape (n,)
+        The same of the context.
+    dim : int
+    alpha : float
+        Weight of the score of two tags.
+    W : ndarray of float32, shape (n_tags, width)
+    U : ndarray of float32, shape (n, width)
+        The first `dim` columns hold the embedded images; changed.
+    """
+    weight = np.float32(alpha)
+    for p in range(contexts.shape[0]):
+        row = U[p]
+        for c in range(dim, row.shape[0]):
+            row[c] = 0.0
+        if contexts[p] >= 0:
+            source = W[contexts[p]]
+            own, other = own_at[p], context_at[p]
+            for c in range(dim):
+                row[own + c] += weight * source[other + c]
+
+
+@njit(cache=True, nogil=True)
+def move_contexts(contexts, own_at, context_at, tags, violators, steps, dim, factor, max_norm, W):
+    """Take the steps of a block on the contexts' side, then bring the vectors that moved back under the norm limit.
+
+    Parameters
+    ----------
+    contexts, own_at, context_at, dim
+        As for `add_contexts`.
+    tags, violators : ndarray of int64, shape (n,)
+        The true tag and the one that outranked it, or -1.
+    steps : ndarray of float32, shape (n, width)
+        Steps of the image's side, ``rate · gain · (W_y - W_ȳ)``.
+    factor : float
+        `alpha` times the learning rate of tags over that of the image's side.
+    max_norm : float
+        Limit of the norm of each vector of `dim` numbers.
+    W : ndarray of float32, shape (n_tags, width)
+        Changed: the rows of contexts, and those of `tags` and `violators` as far as they are too long.
+    """
+    scale = np.float32(factor)
+    for p in range(contexts.shape[0]):
+        if violators[p] >= 0 and contexts[p] >= 0:
+            target, step = W[contexts[p]], steps[p]
+            own, other = own_at[p], context_at[p]
+            for c in range(dim):
+                target[other + c] += scale * step[own + c]
+    for p in range(contexts.shape[0]):
+        if violators[p] >= 0:
+            for tag in (tags[p], violators[p], contexts[p]):
+                if tag >= 0:
+                    row = W[tag]
+                    for at in range(0, row.shape[0], dim):
+                        limit_norm(row[at : at + dim], max_norm)
