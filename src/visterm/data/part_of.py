@@ -1,19 +1,26 @@
-"""Which tag names a part of what: from a CSV of part and whole, or from lists of wholes with their parts."""
+"""Which tag names a part of what: from a CSV of part and whole, lists of wholes with their parts, or WordNet."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.errors import DataError
+from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.relation_files import PairFormat, read_lines, read_pairs, refuse_itself, write_pairs
+from visterm.data.tag_senses import TagSenses, match_tags
+from visterm.data.wordnet import WordNet
+from visterm.data.wordnet_files import Synset, find_wordnet
 
 PART_OF_FILE = PairFormat("part-of file", ("part", "whole"), "wheel,car", "part of")
+
+Meronyms = Literal["parts", "members", "substances"]
+"""Which pointers of a synset count as its parts: those of a tree (trunk), a forest (tree), ice (water)."""
 
 
 class PartOf(NamedTuple):
@@ -21,6 +28,73 @@ class PartOf(NamedTuple):
 
     part: str
     whole: str
+
+
+class PartRelations(NamedTuple):
+    """What `read_part_relations` found.
+
+    Attributes
+    ----------
+    relations : list of PartOf
+        All relations of a file; of WordNet, those among the tags.
+    pairs : ndarray of int64, shape (n_pairs, 2)
+        Columns of (part, whole) among the tags, for `part_of` of a model.
+    senses : TagSenses or None
+        How the tags were matched with WordNet; None where the relations are from a file.
+    source : Path
+        The file, or WordNet's folder.
+    """
+
+    relations: list[PartOf]
+    pairs: NDArray[Any]
+    senses: TagSenses | None
+    source: Path
+
+
+def read_part_relations(
+    source: str | os.PathLike[str] | None,
+    vocabulary: Vocabulary,
+    *,
+    mapping: str | os.PathLike[str] | None = None,
+    inherit: int | None = 1,
+) -> PartRelations:
+    """Read which tags are parts of which: from a part-of CSV, or from WordNet.
+
+    Parameters
+    ----------
+    source : path-like, optional
+        A file for `read_part_of`, or a folder of WordNet's files. None: WordNet, at its usual places.
+    vocabulary : Vocabulary
+        The tags.
+    mapping : path-like, optional
+        A file that says which synsets tags mean (`visterm.data.tag_senses`); for WordNet only.
+    inherit : int or None
+        How far parts are inherited (`wordnet_part_of`); of WordNet only, a file says all itself.
+
+    Raises
+    ------
+    DataError
+        If a file or the folder cannot be used, or has no relation between two tags.
+    UserError
+        If `mapping` is given with a file, or `inherit` cannot be used.
+    """
+    if source is not None and not Path(source).is_dir():
+        if mapping is not None:
+            raise UserError(
+                f"The mapping {mapping} is of tags to WordNet's synsets, but relations come from the file {source}. "
+                "Leave it out, or give WordNet's folder instead of the file."
+            )
+        relations = read_part_of(source)
+        return PartRelations(relations, part_pairs(relations, vocabulary), None, Path(source))
+    wordnet = WordNet(find_wordnet(source))
+    senses = match_tags(wordnet, vocabulary, mapping=mapping)
+    relations = wordnet_part_of(wordnet, senses, inherit=inherit)
+    if not relations:
+        raise DataError(
+            f"The WordNet of {wordnet.folder} knows none of the tags as a part of another; {senses.summary()} "
+            "Say what they mean (a mapping of tags to synsets), or give a CSV of part,whole."
+        )
+    return PartRelations(relations, part_pairs(relations, vocabulary), senses, wordnet.folder)
 
 
 def read_part_of(path: str | os.PathLike[str]) -> list[PartOf]:
@@ -64,6 +138,56 @@ def read_part_lists(path: str | os.PathLike[str]) -> list[PartOf]:
     return list(relations)
 
 
+def wordnet_part_of(
+    wordnet: WordNet, senses: TagSenses, *, inherit: int | None = 1, meronyms: Iterable[Meronyms] = ("parts",)
+) -> list[PartOf]:
+    """Say which tags are parts of which.
+
+    A tag has the parts of its synset and, along is-a, those of what it is a kind of: a house is a building, and a
+    building has windows. It is never so on the part's side: a porthole is a window, and yet no part of a house.
+
+    Parameters
+    ----------
+    wordnet : WordNet
+        The WordNet that `senses` are of.
+    senses : TagSenses
+        What the tags mean.
+    inherit : int or None
+        Over how many steps of is-a parts are inherited. 0: a synset's own parts only; 1: those of what it is directly a
+        kind of, too; None: over any number. More find more relations, and vaguer ones: all animals have heads.
+    meronyms : iterable of str
+        What counts as a part: "parts", and also "members" (a forest's trees) and "substances" (the water of ice).
+
+    Returns
+    -------
+    list of PartOf
+        Whole by whole, in the order of the tags, the nearest parts first; each relation once. Tags of one synset
+        (stairs, steps) have the same relations.
+
+    Raises
+    ------
+    UserError
+        If `inherit` is no whole number of 0 or more and not None, or `meronyms` has another word.
+    """
+    if inherit is not None and (isinstance(inherit, bool) or not isinstance(inherit, int) or inherit < 0):
+        raise UserError(f"inherit is {inherit!r}; expected a whole number of 0 or more, or None for no limit.")
+    kinds = tuple(meronyms)
+    for kind in kinds:
+        if kind not in get_args(Meronyms):
+            raise UserError(f"meronyms has {kind!r}; expected some of {', '.join(get_args(Meronyms))}.")
+    tags = senses.tags_by_synset()
+    relations: dict[PartOf, None] = {}
+    for sense in senses:
+        if sense.synset is None:
+            continue
+        for above in _is_a(wordnet, sense.synset, inherit):
+            offsets = [offset for kind in kinds for offset in getattr(above, kind)]
+            for offset in offsets:
+                if offset != sense.synset.offset:
+                    relations.update(dict.fromkeys(PartOf(part, sense.tag) for part in tags.get(offset, ())))
+    return list(relations)
+
+
 def part_pairs(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> NDArray[Any]:
     """Find the columns of the tags that relations are about.
 
@@ -104,3 +228,15 @@ def part_pairs(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> 
 def _column(word: str, vocabulary: Vocabulary) -> int | None:
     column = vocabulary.get(word)
     return vocabulary.get(word.replace("_", " ")) if column is None and "_" in word else column
+
+
+def _is_a(wordnet: WordNet, synset: Synset, steps: int | None) -> Iterator[Synset]:
+    """Give a synset and what it is a kind of over so many steps, each once, the nearest first."""
+    level, seen, step = [synset], {synset.offset}, 0
+    while level:
+        yield from level
+        if step == steps:
+            return
+        offsets = dict.fromkeys(offset for below in level for offset in below.hypernyms if offset not in seen)
+        seen.update(offsets)
+        level, step = [wordnet.synset(offset) for offset in offsets], step + 1
