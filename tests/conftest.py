@@ -9,7 +9,7 @@ import pytest
 
 from visterm.core.errors import DataError
 from visterm.data.drawn import DrawnLibrary, draw_library
-from visterm.data.wordnet_files import find_wordnet
+from visterm.data.wordnet_files import find_wordnet, read_database
 
 
 @pytest.fixture(scope="session")
@@ -27,11 +27,11 @@ def wordnet_folder() -> Path:
     """The folder of WordNet 3.0's files, as Debian's wordnet-base brings them; figures in tests are of that version."""
     try:
         folder = find_wordnet()
+        licence = read_database(folder, "data.noun")[:2000]
     except DataError as error:
         pytest.skip(str(error))
-    with (folder / "data.noun").open("rb") as file:
-        if b"WordNet 3.0 " not in file.read(2000):
-            pytest.skip(f"wants WordNet 3.0; another version is in {folder}")
+    if b"WordNet 3.0 " not in licence:
+        pytest.skip(f"wants WordNet 3.0; another version is in {folder}")
     return folder
 
 
