@@ -176,6 +176,12 @@ def test_tags_of_one_synset_have_the_same_relations_and_unmatched_tags_none(word
     ]
 
 
+def test_a_part_that_is_a_kind_of_its_whole_is_no_part_of_itself_or_its_synonyms(tmp_path):
+    write_wordnet(tmp_path / "dict", [("house", ["house", "%p annexe"], ""), ("annexe extension", ["house"], "")])
+    tags = ["house", "annexe", "extension"]
+    assert of(WordNet(tmp_path / "dict"), tags) == ["annexe of house", "extension of house"]
+
+
 def test_members_and_substances_are_parts_if_one_asks(wordnet):
     tags = ["village", "house", "chimney", "brick"]
     assert of(wordnet, tags) == ["chimney of house"]
