@@ -1,4 +1,4 @@
-"""Quadruplets of an object's image and tag and a part's image and tag, drawn from related tags and never stored whole."""
+"""Quadruplets of an object's image and tag and a part's image and tag: drawn from related tags, never stored."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Quadruplets:
         bearers = _Bearers(Y, images)
         pairs = check_relations(relations, bearers.n_tags)
         found = [bearers.of(part, whole) for part, whole in pairs]
-        counts = np.array([sides.count for sides in found], np.int64)
+        counts = np.array([sides.n_pairs for sides in found], np.int64)
         self.relations = pairs[counts > 0]
         self.without_images = pairs[counts == 0]
         self.counts = counts[counts > 0]
@@ -100,7 +100,7 @@ class Quadruplets:
                 f"None of the {len(pairs)} part-of relations has images of both its tags, so there are no quadruplets. "
                 "Pass relations between tags that images bear."
             )
-        sides = [both for both in found if both.count]
+        sides = [both for both in found if both.n_pairs]
         self._wholes, self._first_whole = _joined([both.wholes for both in sides])
         self._parts, self._first_part = _joined([both.parts for both in sides])
         self._n_shared = np.array([both.n_shared for both in sides], np.int64)
@@ -173,7 +173,8 @@ def check_relations(relations: Any, n_tags: int) -> NDArray[np.int64]:
         return np.empty((0, 2), np.int64)
     if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
         raise ShapeError(
-            f"The relations have shape {array.shape} and type {array.dtype}; expected pairs (part, whole) of tag columns."
+            f"The relations have shape {array.shape} and type {array.dtype}; "
+            "expected pairs (part, whole) of tag columns."
         )
     if array.min() < 0 or array.max() >= n_tags:
         wrong = array.min() if array.min() < 0 else array.max()
@@ -192,7 +193,7 @@ class _Sides(NamedTuple):
     n_shared: int
 
     @property
-    def count(self) -> int:
+    def n_pairs(self) -> int:
         """Pairs of two different images."""
         return self.wholes.size * self.parts.size - self.n_shared
 

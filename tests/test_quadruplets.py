@@ -1,0 +1,236 @@
+"""Quadruplets: those that relations allow and no others, as a stream that can be entered anywhere; and splits."""
+
+from collections import Counter
+from itertools import islice, product
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from visterm.core.errors import DataError, ShapeError, UserError
+from visterm.data.quadruplet_splits import leave_out, split_images
+from visterm.data.quadruplets import Quadruplets
+
+# Tags: 0 wheel, 1 car, 2 window, 3 house, 4 door. Images 0-2 are of cars, 3-4 of wheels, 5 of a window, 6-7 of houses.
+SINGLE = np.eye(5)[[1, 1, 1, 0, 0, 2, 3, 3]]
+RELATIONS = [(0, 1), (2, 1), (2, 3), (4, 3)]
+
+
+def as_tuples(block):
+    return list(zip(*(column.tolist() for column in block), strict=True))
+
+
+def allowed(Y, relations):
+    """All quadruplets, one by one: the slow way."""
+    n = range(len(Y))
+    return {
+        (i, whole, j, part)
+        for part, whole in relations
+        for i, j in product(n, n)
+        if i != j and Y[i][whole] > 0 and Y[j][part] > 0
+    }
+
+
+def test_all_quadruplets_that_relations_allow_come_and_no_others():
+    stream = Quadruplets(SINGLE, RELATIONS)
+    assert stream.count == 3 * 2 + 3 * 1 + 2 * 1
+    assert set(as_tuples(stream.draw(2000))) == allowed(SINGLE, RELATIONS)
+
+
+@pytest.mark.parametrize("by", ["relations", "images"])
+def test_an_image_with_both_tags_is_not_paired_with_itself_and_all_else_is_even(by):
+    Y = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 1], [0, 1, 0], [0, 1, 1], [1, 1, 1]])
+    relations = [(0, 1), (2, 1), (1, 0)]
+    stream = Quadruplets(Y, relations, by=by)
+    expected = allowed(Y, relations)
+    assert stream.count == len(expected) == sum(stream.counts)
+    n = 60_000
+    times = Counter(as_tuples(stream.draw(n)))
+    assert set(times) == expected
+    of_relation = Counter((part, whole) for _, whole, _, part in expected)
+    for (i, whole, j, part), count in times.items():
+        share = 1 / len(expected) if by == "images" else 1 / 3 / of_relation[part, whole]
+        assert abs(count - n * share) < 5 * np.sqrt(n * share), (i, whole, j, part)
+
+
+def test_relations_come_equally_often_or_in_proportion_to_their_quadruplets():
+    Y = np.eye(3)[[0] * 9 + [1] * 2 + [2]]
+    relations = [(1, 0), (2, 0)]
+    n = 20_000
+    evenly = np.mean(Quadruplets(Y, relations).draw(n).parts == 1)
+    by_images = np.mean(Quadruplets(Y, relations, by="images").draw(n).parts == 1)
+    assert evenly == pytest.approx(1 / 2, abs=0.02)
+    assert by_images == pytest.approx(18 / 27, abs=0.02)
+
+
+def test_the_stream_is_the_same_however_it_is_cut():
+    stream = Quadruplets(SINGLE, RELATIONS, random_state=4)
+    whole = as_tuples(stream.draw(50))
+    assert [q for block in stream.blocks(7, 50) for q in as_tuples(block)] == whole
+    assert [block.parts.size for block in stream.blocks(20, 50)] == [20, 20, 10]
+    assert as_tuples(stream.draw(5, start=30)) == whole[30:35]
+    endless = [q for block in islice(stream.blocks(25, start=10), 2) for q in as_tuples(block)]
+    assert endless[:40] == whole[10:]
+
+
+def test_the_seed_decides_the_stream():
+    def draw(seed):
+        return as_tuples(Quadruplets(SINGLE, RELATIONS, random_state=seed).draw(40))
+
+    assert draw(3) == draw(3) == draw(np.int64(3))
+    assert draw(3) != draw(4)
+    assert draw(np.random.default_rng(1)) == draw(np.random.default_rng(1))
+
+
+def test_relations_without_images_are_told():
+    stream = Quadruplets(SINGLE, [*RELATIONS, (0, 1)])
+    assert stream.without_images.tolist() == [[4, 3]]
+    assert stream.relations.tolist() == [[0, 1], [2, 1], [2, 3]]
+    alone = Quadruplets([[1, 1, 0], [0, 0, 1], [1, 0, 0]], [(0, 1), (1, 0), (0, 2)], images=[0, 1])
+    assert alone.without_images.tolist() == [[0, 1], [1, 0]]
+
+
+def test_only_the_images_of_a_split_are_drawn():
+    stream = Quadruplets(SINGLE, RELATIONS, images=[0, 2, 4])
+    assert set(as_tuples(stream.draw(200))) == {(0, 1, 4, 0), (2, 1, 4, 0)}
+    assert stream.count == 2
+
+
+def test_negative_tags_are_not_borne_and_sparse_is_as_dense():
+    signed = SINGLE.copy()
+    signed[0] = [-1, 1, -1, 0, 0]
+    signed[7, 3] = -1
+    assert Quadruplets(signed, RELATIONS).count == 3 * 2 + 3 + 1
+    csr = sp.csr_array(SINGLE.astype(np.int8))
+    assert as_tuples(Quadruplets(csr, RELATIONS).draw(30)) == as_tuples(Quadruplets(SINGLE, RELATIONS).draw(30))
+
+
+def test_a_hundred_million_quadruplets_take_the_memory_of_their_images():
+    """As many images and relations as in the paper: 1,000 tags of 400 images, 771 relations."""
+    Y = sp.csr_array((np.ones(400_000, np.int8), np.repeat(np.arange(1000), 400), np.arange(400_001)))
+    relations = np.column_stack((np.arange(771), np.arange(771) + 200))
+    stream = Quadruplets(Y, relations)
+    assert stream.count == 771 * 400**2 > 100_000_000
+    block = stream.draw(10_000, start=10**9)
+    assert np.array_equal(block.object_images // 400, block.objects)
+    assert np.array_equal(block.part_images // 400, block.parts)
+    assert np.array_equal(block.parts + 200, block.objects)
+
+
+@pytest.mark.parametrize(
+    ("relations", "error", "words"),
+    [
+        ([(0, 9)], ShapeError, "tag column 9; expected 0 to 4"),
+        ([(-1, 2)], ShapeError, "tag column -1"),
+        ([(0, 1, 2)], ShapeError, "pairs"),
+        ([(0.5, 1.0)], ShapeError, "pairs"),
+        ([(2, 2)], DataError, "part of itself"),
+        ([(4, 3)], DataError, "None of the 1 part-of relations"),
+        ([], DataError, "None of the 0"),
+    ],
+)
+def test_relations_that_cannot_be_used_are_refused(relations, error, words):
+    with pytest.raises(error, match=words):
+        Quadruplets(SINGLE, relations)
+
+
+def test_settings_that_cannot_be_used_are_refused():
+    with pytest.raises(UserError, match="relations, images"):
+        Quadruplets(SINGLE, RELATIONS, by="tags")
+    with pytest.raises(ShapeError, match="row 8"):
+        Quadruplets(SINGLE, RELATIONS, images=[8])
+    stream = Quadruplets(SINGLE, RELATIONS)
+    for wrong in (lambda: stream.draw(0), lambda: stream.draw(1, start=-1), lambda: next(stream.blocks(0))):
+        with pytest.raises(UserError, match="whole number"):
+            wrong()
+
+
+def test_every_split_shows_every_relation_where_tags_have_an_image_for_each():
+    rng = np.random.default_rng(5)
+    tag = np.repeat(np.arange(30), rng.integers(3, 12, size=30))
+    relations = [(i, (i + 7) % 30) for i in range(30)]
+    Y = np.eye(30)[rng.permutation(tag)]
+    found = split_images(Y, relations, shares={"train": 0.7, "valid": 0.1, "test": 0.2}, random_state=1)
+    assert sorted(np.concatenate(list(found.images.values()))) == list(range(len(tag)))
+    assert list(found.images) == ["train", "valid", "test"]
+    for name, images in found.images.items():
+        assert found.missing[name].size == 0
+        assert len(Quadruplets(Y, relations, images=images).relations) == 30
+
+
+def test_images_of_several_tags_are_split_so_too_and_what_cannot_be_is_told():
+    rng = np.random.default_rng(6)
+    Y = (rng.random((400, 40)) < 0.08).astype(float)
+    Y[:, 0] = np.arange(400) < 2
+    relations = [(i, i + 1) for i in range(0, 40, 2)]
+    found = split_images(Y, relations)
+    shown = [{tuple(r) for r in Quadruplets(Y, relations, images=rows).relations} for rows in found.images.values()]
+    assert [len(relations) - len(some) for some in shown] == [len(found.missing[name]) for name in found.images]
+    assert found.missing["train"].size == 0
+    assert sum(len(some) for some in found.missing.values()) == 1
+    sizes = [images.size for images in found.images.values()]
+    assert sizes == pytest.approx([320, 40, 40], abs=1)
+
+
+def test_an_image_with_both_tags_does_not_show_their_relation_alone():
+    Y = np.array([[1, 1], [1, 1], [1, 0], [0, 1]])
+    found = split_images(Y, [(0, 1)], shares={"one": 0.5, "two": 0.5})
+    assert all(Quadruplets(Y, [(0, 1)], images=rows).count for rows in found.images.values())
+    assert found.missing["one"].size == found.missing["two"].size == 0
+
+
+def test_rare_tags_go_to_the_larger_splits_first():
+    Y = np.eye(2)[[0, 0, 1, 1, 1, 1]]
+    found = split_images(Y, [(0, 1)], shares={"valid": 0.1, "test": 0.2, "train": 0.7})
+    assert {name: len(some) for name, some in found.missing.items()} == {"valid": 1, "test": 0, "train": 0}
+
+
+def test_the_seed_decides_the_splits():
+    Y = np.eye(4)[np.arange(60) % 4]
+    first, again, other = (split_images(Y, [(0, 1)], random_state=seed).images["valid"] for seed in (1, 1, 2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("shares", [{}, {"train": 0.5}, {"train": 1.5, "test": -0.5}, {"train": 1.0, "test": 0.0}])
+def test_shares_that_are_not_of_one_whole_are_refused(shares):
+    with pytest.raises(UserError, match=r"share|in total"):
+        split_images(SINGLE, RELATIONS, shares=shares)
+
+
+def test_tags_of_left_out_relations_keep_another_relation_in_the_same_role():
+    relations = list(product(range(6), range(6, 14)))
+    found = leave_out(relations, 0.5, 2)
+    assert len(found.left_out) == 24
+    assert {*map(tuple, found.kept), *map(tuple, found.left_out)} == set(relations)
+    assert set(found.left_out[:, 0]) <= set(found.kept[:, 0])
+    assert set(found.left_out[:, 1]) <= set(found.kept[:, 1])
+    assert found.unreachable.size == 0
+
+
+def test_a_relation_whose_tags_have_no_other_is_left_out_last():
+    """Wheel of car, of lorry, door of car, of lorry; and basket of balloon alone."""
+    relations = [(0, 1), (0, 2), (3, 1), (3, 2), (4, 5)]
+    for seed in range(8):
+        assert [4, 5] in leave_out(relations, 0.4, seed).kept.tolist()
+    found = leave_out(relations, 0.8, 0)
+    assert len(found.left_out) == 4
+    assert len(found.unreachable) > 0
+
+
+def test_the_other_role_counts_where_the_same_cannot_be_had():
+    """In a ring each tag is a part once and a whole once; the relation beside it has its tags to itself."""
+    for seed in range(8):
+        found = leave_out([(0, 1), (1, 2), (2, 0), (3, 4)], 0.25, seed)
+        assert len(found.left_out) == 1
+        assert [3, 4] in found.kept.tolist()
+        assert found.unreachable.size == 0
+
+
+def test_leaving_out_is_decided_by_the_seed_and_may_be_of_none():
+    relations = list(product(range(4), range(4, 8)))
+    assert np.array_equal(leave_out(relations, 0.5, 1).left_out, leave_out(relations, 0.5, 1).left_out)
+    assert not np.array_equal(leave_out(relations, 0.5, 1).left_out, leave_out(relations, 0.5, 2).left_out)
+    assert leave_out(relations, 0).left_out.shape == (0, 2)
+    with pytest.raises(UserError, match="share is 1"):
+        leave_out(relations, 1)
