@@ -1,5 +1,6 @@
 """A photo library drawn from a seed, in which all is known: objects, parts, relations, and which tag means which."""
 
+from visterm.data.drawn.crops import Crop, CropPair, DrawnCrops, draw_crops, read_drawn_crops
 from visterm.data.drawn.library import DrawnLibrary, DrawnPicture, draw_library, read_drawn_library
 from visterm.data.drawn.people import NoiseSettings
 from visterm.data.drawn.queries import Query, queries_of
@@ -14,6 +15,9 @@ __all__ = [
     "PART_OF",
     "SPELLINGS",
     "TRUE_TAGS",
+    "Crop",
+    "CropPair",
+    "DrawnCrops",
     "DrawnLibrary",
     "DrawnObject",
     "DrawnPicture",
@@ -23,9 +27,11 @@ __all__ = [
     "Scene",
     "Spellings",
     "ancestors",
+    "draw_crops",
     "draw_library",
     "draw_scene",
     "implied",
     "queries_of",
+    "read_drawn_crops",
     "read_drawn_library",
 ]
