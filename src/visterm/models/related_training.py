@@ -141,7 +141,7 @@ class RelatedTraining(PairTraining):
         self._first_partner = np.concatenate([[0], np.cumsum(np.bincount(tags, minlength=len(tag_rows)))]).astype(
             np.int64
         )
-        self._context_seed = int(rng.integers(2**62))
+        self._context_seed = self._seed + 1  # a stream of its own, and the generator goes on as without relations
 
     def _run_block(self, examples: Ints) -> NDArray[np.float64]:
         n, tags = examples.size, self._tags[examples]
