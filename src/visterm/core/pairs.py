@@ -12,7 +12,8 @@ from visterm.core.checks import check_k, check_magnitude
 from visterm.core.errors import DataError, ShapeError
 from visterm.core.threads import resolve_jobs, standing_team
 from visterm.core.types import PairRanking
-from visterm.kernels.pairs import PairTerms, pair_ranks, pair_terms, top_pairs
+from visterm.kernels.pair_terms import PairTerms, pair_terms
+from visterm.kernels.pairs import pair_ranks, top_pairs
 
 Floats: TypeAlias = NDArray[np.float32]
 
@@ -47,9 +48,10 @@ def label_terms(F: Any) -> PairTerms:
 
 
 def best_pairs(A: Any, B: Any, F: Any, k: int, n_jobs: int | None = None, *, itself: bool = True) -> PairRanking:
-    """Rank pairs of an object's tag i and a part's tag j by ``(A[:, i] + B[:, j]) + F[i, j]`` (Mesnil et al., section 3).
+    """Rank pairs of an object's tag i and a part's tag j by ``(A[:, i] + B[:, j]) + F[i, j]``.
 
-    Exact, to the bit what sorting all scores gives, and the same bytes for any `n_jobs` and whatever other rows there are.
+    It is the score f_q of Mesnil et al. (2013), section 3. Exact, to the bit what sorting all scores gives, and the
+    same bytes for any `n_jobs` and whatever other rows there are.
 
     Parameters
     ----------
@@ -92,7 +94,7 @@ def best_pairs(A: Any, B: Any, F: Any, k: int, n_jobs: int | None = None, *, its
 def ranks_of_pairs(
     A: Any, B: Any, F: Any, objects: Any, parts: Any, n_jobs: int | None = None, *, itself: bool = True
 ) -> NDArray[np.int64]:
-    """Give the place of one pair of each row in the order of `best_pairs`: how many pairs stand before it, 0 for the best.
+    """Give the place of one pair of each row in the order of `best_pairs`: 0 for the best.
 
     Parameters
     ----------
