@@ -109,12 +109,12 @@ def ranks_of_pairs(
         As `best_pairs`; DataError too if there is no such tag, or a pair is a tag with itself where `itself` is False.
     """
     A, B, terms = _checked(A, B, F)
-    tags = [_check_tags(name, given, *A.shape) for name, given in (("objects", objects), ("parts", parts))]
-    if not itself and (tags[0] == tags[1]).any():
-        row = int(np.flatnonzero(tags[0] == tags[1])[0])
-        raise DataError(f"row {row} has the tag {tags[0][row]} as the object and as its part; itself=True allows that.")
+    i, j = _check_tags("objects", objects, *A.shape), _check_tags("parts", parts, *A.shape)
+    if not itself and (i == j).any():
+        row = int(np.flatnonzero(i == j)[0])
+        raise DataError(f"row {row} has the tag {i[row]} as the object and as its part; itself=True allows that.")
     ranks = np.empty(len(A), np.int64)
-    _in_parts(lambda first, last: pair_ranks(A, B, terms, itself, *tags, first, last, ranks), len(A), n_jobs)
+    _in_parts(lambda first, last: pair_ranks(A, B, terms, itself, i, j, first, last, ranks), len(A), n_jobs)
     return ranks
 
 
