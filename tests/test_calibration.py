@@ -18,7 +18,8 @@ from visterm.app.calibrating import calibrate
 from visterm.app.catalogue import Catalogue
 from visterm.app.query_evaluation import evaluate_queries
 from visterm.app.rows import TrainingRows
-from visterm.app.tagger import CALIBRATION, Tagger
+from visterm.app.run_files import CALIBRATION
+from visterm.app.tagger import Tagger
 from visterm.cli.commands import app
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.app.expansion import Group, expand
 from visterm.app.features.kind import is_features
 from visterm.app.parts import check_combination
 from visterm.app.rows import Photos, as_corpus, as_images, source_of_rows
@@ -211,6 +212,12 @@ class Catalogue:
             chances = np.exp(self._log_confidences(calibration, query.weights, ids)).tolist()
         hits = [Hit(self._stored.records.name(i), float(s), p) for i, s, p in zip(ids, scores, chances, strict=True)]
         return Found(hits, query.unknown, n_likely if limited else None)
+
+    def expand(
+        self, words: str | Sequence[str], how: str, k: int = 10, *, n_groups: int = 5, **limits: Any
+    ) -> list[Group]:
+        """Find photos of the parts of what a search is for, or of its siblings, tag by tag; see `expansion.expand`."""
+        return expand(self, words, how, k, n_groups=n_groups, **limits)
 
     def _log_confidences(
         self, calibration: Calibration, weights: sp.csr_array, places: NDArray[np.int64] | None = None

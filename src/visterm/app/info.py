@@ -102,10 +102,14 @@ def _facts_so_far(features: FeatureFolder, notes: list[dict[str, Any]]) -> dict[
 def _run_facts(folder: Path) -> dict[str, Any]:
     encoder, model = read_json(folder / "encoder.json"), read_json(folder / "model.json")
     facts: dict[str, Any] = read_json(folder / "facts.json")
-    measured = [entry["map"] for entry in _learned(model, "history_") or [] if entry.get("map") is not None]
+    history = _learned(model, "history_") or []
+    measured, ranks = (
+        [entry[name] for entry in history if entry.get(name) is not None] for name in ("map", "mean_rank")
+    )
     found = {
         "epochs": _learned(model, "n_epochs_"),
         "best validation MAP": max(measured, default=_learned(model, "valid_map_")),
+        "best validation mean rank": min(ranks, default=None),
         "validation word MAP": _learned(model, "valid_word_map_"),
         TRIED: _tried(encoder, model),
     }

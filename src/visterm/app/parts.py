@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 from inspect import signature
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from visterm.core.combining import COMBINATIONS
 from visterm.core.errors import MissingExtraError, UserError
 from visterm.core.registry import Registry
@@ -31,6 +34,26 @@ def tell_blocks(model: Any, encoder: Any) -> None:
     """Tell a model which kinds of features an encoder's rows have, if it has the setting `blocks` and was not told."""
     if "blocks" in (params := model.get_params(deep=False)) and params["blocks"] is None and encoder.blocks:
         model.set_params(blocks=list(encoder.blocks))
+
+
+def takes_part_of(model: Any) -> bool:
+    """Say whether a model can be told which tags are parts of which: whether it has the setting `part_of`.
+
+    Raises
+    ------
+    UserError
+        If it was told already, by that setting.
+    """
+    params = model.get_params(deep=False)
+    if params.get("part_of") is not None:
+        raise UserError("The part-of relations are given twice: by --part-of and by --set part_of. Leave one out.")
+    return "part_of" in params
+
+
+def tell_part_of(model: Any, pairs: NDArray[np.int64]) -> None:
+    """Tell a model the columns of (part, whole), shape (n_pairs, 2), if it can be told; see `takes_part_of`."""
+    if takes_part_of(model):
+        model.set_params(part_of=pairs.tolist())  # lists, as the settings of a run are kept as JSON
 
 
 def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:

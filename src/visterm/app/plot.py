@@ -13,11 +13,15 @@ from visterm.app.reproduce.figures import COLOURS, require_plots
 TITLES = {
     "loss": "Loss",
     "map": "MAP over the validation images",
+    "mean_rank": "Mean rank of the true pair of tags of validation images",
     "draws": "Draws a step",
     "violated": "Share of pairs that made a step",
     "seconds": "Seconds an epoch",
 }
 """What models keep of each epoch, in the order of the panels."""
+
+BEST = {"map": max, "mean_rank": min}
+"""Measures on validation images, and which of their values is the best."""
 
 OF_THE_EPOCH = ("epoch",)
 COLUMNS = 2
@@ -112,6 +116,6 @@ def history_panels(history: Sequence[dict[str, Any]]) -> list[Panel]:
         ]
         if points:
             epochs, values = (list(column) for column in zip(*points, strict=True))
-            best = epochs[values.index(max(values))] if name == "map" else None
+            best = epochs[values.index(BEST[name](values))] if name in BEST else None
             panels.append(Panel(name, TITLES.get(name, name), epochs, values, best))
     return panels

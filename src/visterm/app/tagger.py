@@ -15,25 +15,15 @@ from numpy.typing import NDArray
 
 from visterm.app.by_number import learn_by_number, new_tags
 from visterm.app.learned_images import LearnedImages
-from visterm.app.parts import make_encoder, make_model, tell_blocks
+from visterm.app.parts import make_encoder, make_model, tell_blocks, tell_part_of
 from visterm.app.query_corpus import query_corpus
 from visterm.app.query_rows import check_learns_queries, fit_weighed, query_rows
+from visterm.app.relations import WordRelations
 from visterm.app.rows import Photos, TrainingRows, as_corpus, as_images, is_name, named_corpus, training_rows
+from visterm.app.run_files import read_run, write_run
 from visterm.core.errors import EncoderMismatchError, UserError
-from visterm.core.jsonlines import read_skipped, write_skipped
 from visterm.core.packing import learned_hash
-from visterm.core.persist import (
-    load_arrays,
-    load_csr,
-    load_estimator,
-    new_folder,
-    open_folder,
-    read_json,
-    save_arrays,
-    save_csr,
-    save_estimator,
-    write_json,
-)
+from visterm.core.persist import new_folder, open_folder
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.queries import Query
 from visterm.core.query_weights import inverse_frequencies, weigh_words
@@ -47,13 +37,6 @@ from visterm.models.calibration import Calibration
 
 CHUNK = 512
 """Images encoded and annotated at a time: bounds the memory of a long `annotate`."""
-
-GIVEN = "given.safetensors"
-"""In a run of images known by number: the tags that it learned from."""
-
-LEARNED_IMAGES = "learned_images.safetensors"
-REFERENCE = "reference.json"
-CALIBRATION = "calibration.safetensors"
 
 
 class Annotated(NamedTuple):
@@ -114,6 +97,8 @@ class Tagger:
         where there were too few images.
     reference : Reference or None
         How common the tags are in the texts that words were weighed by; None: weighed by the training images.
+    relations : WordRelations
+        Which tags are parts of which and kinds of what, as far as it was told.
     path : str
         The run that it was loaded from, in full; empty if it was not.
     facts : dict
@@ -152,6 +137,7 @@ class Tagger:
         self.given: sp.csr_array | None = None
         self.learned_images = LearnedImages()
         self.reference: Reference | None = None
+        self.relations = WordRelations()
         self.calibration: Calibration | None = None
 
     @classmethod
@@ -165,6 +151,7 @@ class Tagger:
         tagger.facts, tagger.skipped, tagger.given = dict(facts or {}), [], None
         tagger.learned_images = LearnedImages()
         tagger.reference = None
+        tagger.relations = WordRelations()
         tagger.calibration = None
         return tagger
 
@@ -175,6 +162,7 @@ class Tagger:
         *,
         valid: float | None = None,
         idf: str | os.PathLike[str] | None = None,
+        relations: WordRelations | None = None,
         calibrate: bool = True,
         progress: Progress = SILENT,
     ) -> Self:
@@ -198,13 +186,16 @@ class Tagger:
         idf : path-like, optional
             A reference corpus, a text each line: the words of a query weigh by how few of its texts have them, in
             searches and where a model makes queries of tags. None: by how few training images do.
+        relations : WordRelations, optional
+            Which tags are parts of which, and kinds of what: kept with the run, and models that learn from parts
+            (those with the setting `part_of`) are told them.
         progress : Progress
             Told of each step.
 
         Raises
         ------
         DataError
-            If no image or no tag is left to learn from.
+            If no image or no tag is left to learn from, or no part-of relation is between two of the tags.
         EncoderMismatchError
             If features are given that another encoder made than the one asked for.
         """
@@ -213,6 +204,7 @@ class Tagger:
         self.take_encoder_of(corpus)
         rows = training_rows(self.encoder, corpus, min_count=self.min_count, progress=progress)
         self._refer_to(idf, rows.vocabulary)
+        self._relate(relations, rows.vocabulary)
         return self.learn(rows, calibrate=calibrate, progress=progress)
 
     def fit_queries(
@@ -223,6 +215,7 @@ class Tagger:
         *,
         valid: float | None = None,
         idf: str | os.PathLike[str] | None = None,
+        relations: WordRelations | None = None,
         calibrate: bool = True,
         progress: Progress = SILENT,
     ) -> Self:
@@ -230,7 +223,7 @@ class Tagger:
 
         Parameters
         ----------
-        images, valid, idf, calibrate, progress
+        images, valid, idf, relations, calibrate, progress
             As in `fit`. All images are learned from; one that no query names is relevant to none. Without images and
             tags, those that the queries name are meant. Confidences are those of being relevant to a query with a word.
         queries : path-like or sequence of QueryRow
@@ -254,6 +247,7 @@ class Tagger:
             self.encoder, corpus, lines, of_tags=tags is not None, min_count=self.min_count, progress=progress
         )
         self._refer_to(idf, found.rows.vocabulary)
+        self._relate(relations, found.rows.vocabulary)
         found.fit(self.model, self._idf(found.rows.vocabulary, found.rows.X.shape[0]), progress)
         self.learned(found.rows)
         self.facts |= found.facts
@@ -460,18 +454,7 @@ class Tagger:
 
     def write_into(self, folder: Path) -> None:
         """Write the parts of a run into a folder that is being made."""
-        save_estimator(self.encoder, ENCODERS, folder, "encoder")
-        save_estimator(self.model, MODELS, folder, "model")
-        write_json(folder / "vocabulary.json", self.vocabulary.to_json())
-        write_json(folder / "facts.json", self.facts)
-        write_skipped(folder / "skipped.jsonl", self.skipped)
-        self.learned_images.save(folder / LEARNED_IMAGES)
-        if self.given is not None:
-            save_csr(folder / GIVEN, self.given)
-        if self.reference is not None:
-            write_json(folder / REFERENCE, self.reference.to_json())
-        if self.calibration is not None:
-            save_arrays(folder / CALIBRATION, self.calibration.arrays())
+        write_run(self, folder)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Self:
@@ -489,24 +472,7 @@ class Tagger:
     @classmethod
     def read_from(cls, folder: Path, *, n_jobs: int | None = None) -> Self:
         """Read the parts of a run from a folder whose checksums hold."""
-        vocabulary = Vocabulary.from_json(read_json(folder / "vocabulary.json"))
-        tagger = cls.from_parts(
-            load_estimator(ENCODERS, folder, "encoder"),
-            load_estimator(MODELS, folder, "model"),
-            vocabulary,
-            read_json(folder / "facts.json"),
-        )
-        for part in (tagger.encoder, tagger.model):
-            if "n_jobs" in part.get_params(deep=False):
-                part.set_params(n_jobs=n_jobs)
-        tagger.skipped = read_skipped(folder / "skipped.jsonl")
-        tagger.learned_images = LearnedImages.load(folder / LEARNED_IMAGES)
-        if (folder / GIVEN).exists():
-            tagger.given = load_csr(folder / GIVEN)
-        if (folder / REFERENCE).exists():
-            tagger.reference = Reference.from_json(read_json(folder / REFERENCE))
-        if (folder / CALIBRATION).exists():
-            tagger.calibration = Calibration.of_arrays(load_arrays(folder / CALIBRATION))
+        tagger: Self = read_run(cls, folder, n_jobs)
         return tagger
 
     def told(self, X: Matrix) -> sp.csr_array | None:
@@ -528,6 +494,14 @@ class Tagger:
                 "that none are weighed. Leave the reference corpus out."
             )
         self.reference = None if texts is None else count_texts(texts, vocabulary)
+
+    def _relate(self, relations: WordRelations | None, vocabulary: Vocabulary) -> None:
+        """Take over word relations, and tell them to the model; those of an earlier fit are forgotten."""
+        if self.relations.part_of and "part_of" in self.model.get_params(deep=False):
+            self.model.set_params(part_of=None)
+        self.relations = relations or WordRelations()
+        if self.relations.part_of:
+            tell_part_of(self.model, self.relations.pairs(vocabulary))
 
     def _idf(self, vocabulary: Vocabulary, n_images: int) -> NDArray[np.float32]:
         """Give the idf of the tags in the reference corpus, or among the training images."""

@@ -17,6 +17,8 @@ from visterm.cli import (
     info,
     lists,
     neighbours,
+    pair,
+    relations,
     reproduce,
     search,
     tune,
@@ -50,11 +52,13 @@ app.command("fit", epilog=fit.EXAMPLES)(fit.fit)
 app.command("tune", epilog=tune.EXAMPLES)(tune.tune)
 app.command("encode", epilog=encode.EXAMPLES)(encode.encode)
 app.command("annotate", epilog=annotate.EXAMPLES)(annotate.annotate)
+app.command("pair", epilog=pair.EXAMPLES)(pair.pair)
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command("index", epilog=index.EXAMPLES)(index.index)
 app.command("search", epilog=search.EXAMPLES, cls=WordsCommand)(search.search)
 app.command("neighbours", epilog=neighbours.EXAMPLES)(neighbours.neighbours)
+app.command("relations", epilog=relations.EXAMPLES)(relations.relations)
 app.command("info", epilog=info.EXAMPLES)(info.info)
 app.command("models")(lists.models)
 app.command("encoders")(lists.encoders)

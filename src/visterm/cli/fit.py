@@ -10,8 +10,10 @@ import typer
 
 from visterm.cli import options
 from visterm.cli.asked import queries_learned, queries_left_out
+from visterm.cli.fit_relations import relations_to_learn, tell_where_senses_are
 from visterm.cli.output import exit_code, say
 from visterm.cli.progress import Bars
+from visterm.cli.relation_options import Inherit, PartOf, TagSynsets, check_relation_options
 from visterm.cli.seconds import seconds_of
 from visterm.cli.tried import show_tried
 from visterm.core.errors import UserError
@@ -22,7 +24,8 @@ EXAMPLES = (
     "Examples:  visterm fit photos --tags tags.csv -o run   ·   visterm fit photos -o run --min-count 3   ·   "
     "visterm fit photos --tags tags.csv -o run --encoder onnx:net.onnx --encoder-set output=features --model knn   ·   "
     "visterm fit --tags pairs.csv --encoder ids -o run   ·   "
-    "visterm fit photos --queries clicks.csv --model pamir -o run"
+    "visterm fit photos --queries clicks.csv --model pamir -o run   ·   "
+    "visterm fit photos --tags tags.csv --model objects_and_parts --part-of part_of.csv -o run"
 )
 
 
@@ -84,6 +87,19 @@ def fit(
             "none out.",
         ),
     ] = True,
+    part_of: PartOf = None,
+    isa: Annotated[
+        str | None,
+        typer.Option(
+            "--isa",
+            help="Which tags are kinds of what, for `visterm search --expand siblings`: a CSV of child,parent; "
+            "WordNet's folder; or 'wordnet' [default: the WordNet of --part-of].",
+            show_default=False,
+            metavar="SOURCE",
+        ),
+    ] = None,
+    tag_synsets: TagSynsets = None,
+    inherit: Inherit = None,
     min_count: Annotated[int, typer.Option(min=1, help="Leave out tags of fewer images.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same photos: same run.")] = 0,
     jobs: options.Jobs = None,
@@ -114,8 +130,13 @@ def fit(
         n_jobs=jobs,
     )
     tagger.check_settings(valid)
+    check_relation_options(part_of, isa, tag_synsets, inherit)
     columns: dict[str, Any] = {"image_column": image_column, "tags_column": tags_column, "separator": separator}
     of_tags = queries is None or tags != "auto"
+    if not of_tags and (part_of is not None or isa is not None):
+        raise UserError(
+            "Relations are between tags, and only queries are given. Add --tags, or leave the relations out."
+        )
     lines: Any = None
     if queries is not None:
         from visterm.app.query_corpus import query_corpus
@@ -134,15 +155,17 @@ def fit(
         corpus = corpus.select(split).without_splits()
     for line in not_learned(corpus):
         say(line)
+    relations = relations_to_learn(tagger, corpus, part_of, isa, tag_synsets, inherit)
+    how: dict[str, Any] = {"valid": valid, "idf": idf, "relations": relations, "calibrate": calibration}
     if queries is None:
-        tagger.fit(corpus, valid=valid, idf=idf, calibrate=calibration, progress=Bars())
+        tagger.fit(corpus, **how, progress=Bars())
     else:
-        tagger.fit_queries(
-            corpus, lines, tags if of_tags else None, valid=valid, idf=idf, calibrate=calibration, progress=Bars()
-        )
+        tagger.fit_queries(corpus, lines, tags if of_tags else None, **how, progress=Bars())
     tagger.save(out)
+    tell_where_senses_are(relations, out)
     facts = tagger.facts
-    judged = any(entry.get("map") is not None for entry in getattr(tagger.model, "history_", []))
+    measures = [entry.get(name) for entry in getattr(tagger.model, "history_", []) for name in ("map", "mean_rank")]
+    judged = any(measure is not None for measure in measures)
     if {"epochs", "valid_share"} <= set(tagger.model.get_params(deep=False)) and valid != 0 and not judged:
         say("Too few images to hold some out (50 are wanted), so nothing chose when to stop: all epochs were run.")
     if hasattr(tagger.model, "report_"):

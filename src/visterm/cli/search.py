@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,9 +11,13 @@ from visterm.cli import options
 from visterm.cli.output import emit, say, show
 from visterm.core.wording import count_of
 
+if TYPE_CHECKING:
+    from visterm.core.types import Hit
+
 EXAMPLES = (
     "Examples:  visterm search catalogue 'snow tree'   ·   visterm search catalogue 'beach -people' -k 20 --json   ·   "
     "visterm search catalogue 'snow tree' -k 0 --cutoff   ·   "
+    "visterm search catalogue car --expand parts   ·   "
     "visterm search catalogue '\"polar bear\" snow'   ·   visterm search catalogue -k 5 -- '-people sea'"
 )
 
@@ -42,19 +46,48 @@ def search(
             "--min-confidence", help="Show no images that are less likely to be meant, 0 to 1.", show_default=False
         ),
     ] = None,
+    expand: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--expand",
+            help="Then show photos of what belongs to the words, with the reason: parts (the wheels of a car) or "
+            "siblings (a bus is a vehicle, too); repeat for both. For runs fitted with --part-of or --isa.",
+            show_default=False,
+        ),
+    ] = None,
+    groups: Annotated[int, typer.Option(min=0, help="With --expand: tags to show, of each kind; 0 for all.")] = 5,
     json: options.Json = False,
 ) -> None:
     """Find photos by words, best first."""
     from visterm.app.catalogue import Catalogue
 
-    found = Catalogue.load(catalogue).search(words, k, combine=combine, cutoff=cutoff, min_confidence=min_confidence)
+    opened = Catalogue.load(catalogue)
+    limits: dict[str, Any] = {"combine": combine, "cutoff": cutoff, "min_confidence": min_confidence}
+    kinds = list(dict.fromkeys(expand or []))
+    expanded = {how: opened.expand(words, how, k, n_groups=groups, **limits) for how in kinds}  # errors come first
+    found = opened.search(words, k, **limits)
     if found.unknown:
         say(f"Not in the vocabulary, left out of the search: {', '.join(found.unknown)}")
     for hit in found.hits:
-        if json:
-            emit(hit.as_dict())
-        else:
-            show(f"{hit.score:8.3f}  {hit.image}" if found.n_likely is None else f"{hit.confidence:6.1%}  {hit.image}")
+        _show_hit(hit, limited=found.n_likely is not None, json=json)
     if found.n_likely is not None:
         more = " (-k 0 shows all)" if len(found.hits) < found.n_likely else ""
         say(f"Above the cut-off: {count_of(found.n_likely, 'image')}{more}")
+    for how, related in expanded.items():
+        if not related:
+            say(f"No {how} of these words are known.")
+        for group in related:
+            if json:
+                emit(group.as_dict())
+                continue
+            show("")
+            show(f"{group.related.tag}: {group.related.why}")
+            for hit in group.hits:
+                _show_hit(hit, limited=found.n_likely is not None, json=False)
+
+
+def _show_hit(hit: Hit, *, limited: bool, json: bool) -> None:
+    if json:
+        emit(hit.as_dict())
+    else:
+        show(f"{hit.confidence:6.1%}  {hit.image}" if limited else f"{hit.score:8.3f}  {hit.image}")

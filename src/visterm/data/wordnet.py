@@ -157,6 +157,12 @@ def is_a_relations(wordnet: WordNet, tags: Iterable[str], *, senses: int = 1) ->
     relations: dict[IsA, None] = {}
     for tag in tags:
         for offset in wordnet.senses(tag)[:senses]:
-            for parent in map(wordnet.synset, wordnet.synset(offset).hypernyms):
-                relations[IsA(tag, f"{parent.words[0]} [{parent.offset:08d}]")] = None
+            relations.update(dict.fromkeys(is_a_of_synset(wordnet, tag, wordnet.synset(offset))))
     return list(relations)
+
+
+def is_a_of_synset(wordnet: WordNet, tag: str, synset: Synset) -> list[IsA]:
+    """Say what a tag of one meaning is directly a kind of; parents are named as in `is_a_relations`."""
+    return [
+        IsA(tag, f"{parent.words[0]} [{parent.offset:08d}]") for parent in map(wordnet.synset, synset.hypernyms)
+    ]

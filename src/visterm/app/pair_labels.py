@@ -1,0 +1,66 @@
+"""Labels of a picture of an object and one of its part, found together."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from visterm.app.part_beliefs import check_believes
+from visterm.app.tagger import Tagger
+from visterm.core.errors import UserError
+
+
+class LabelledPair(NamedTuple):
+    """What the object is, what its part is, and the score of both together (higher is better)."""
+
+    object: str
+    part: str
+    score: float
+
+
+def label_pair(
+    tagger: Tagger,
+    object_image: Any,
+    part_image: Any,
+    k: int = 5,
+    *,
+    object_tag: str | None = None,
+    part_tag: str | None = None,
+) -> list[LabelledPair]:
+    """Label a picture of an object and one of a part of it together.
+
+    Parameters
+    ----------
+    tagger : Tagger
+        Its model must have learned from part-of relations.
+    object_image, part_image : path-like or ndarray of uint8, shape (height, width, 3)
+        For an encoder of names: names.
+    k : int
+        How many pairs of tags; 0 means all.
+    object_tag, part_tag : str, optional
+        The tag of one of the two, where it is known: then only the other is looked for.
+
+    Returns
+    -------
+    list of LabelledPair
+        Best first.
+
+    Raises
+    ------
+    UserError
+        If the model knows nothing of parts, or both tags are given.
+    UnknownNameError
+        If a tag is not in the vocabulary.
+    ImageError
+        If an image cannot be read.
+    """
+    check_believes(tagger.model)
+    if object_tag is not None and part_tag is not None:
+        raise UserError("Both tags are given, so there is nothing to look for. Leave --object-tag or --part-tag out.")
+    tags = tagger.vocabulary
+    known = {name: [tags.index(tag)] for name, tag in (("objects", object_tag), ("parts", part_tag)) if tag is not None}
+    X = tagger.encoder.transform([object_image, part_image])
+    found = tagger.model.annotate_pairs(X[:1], X[1:], k, **known)
+    return [
+        LabelledPair(tags.tags[whole], tags.tags[part], float(score))
+        for whole, part, score in zip(found.objects[0], found.parts[0], found.scores[0], strict=True)
+    ]

@@ -1,0 +1,146 @@
+"""What is known, and what a model believes, of which tag names a part of which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.app.parts import names_with
+from visterm.core.errors import UserError
+from visterm.core.tables import MODELS
+from visterm.kernels.topk import top_k
+from visterm.models.abilities import LabelsParts
+
+BLOCK = 256
+"""Wholes whose parts are scored at a time."""
+
+NEVER = np.float32(-np.inf)
+
+
+class Believed(NamedTuple):
+    """A pair of tags, by column, and how much the model believes that the one is part of the other."""
+
+    part: int
+    whole: int
+    score: float
+
+
+class PartBeliefs:
+    """The part-of relations that are known among tags, and what a model makes of all others.
+
+    Nothing is part of itself, and of a known relation the reverse is not true either. Where a model says of two tags
+    only that they belong together (``directed=False``: it scores both ways alike), the whole is the one that is a whole
+    in the larger share of its known relations; of equal ones, that which is a whole in more of them, and then the one
+    that comes first.
+
+    Parameters
+    ----------
+    model : Annotator
+        A fitted one; it has beliefs if it labels parts (`LabelsParts`) and has learned from relations.
+    known : array-like of int, shape (n_pairs, 2)
+        Columns of (part, whole).
+    n_tags : int
+    """
+
+    def __init__(self, model: Any, known: Any, n_tags: int) -> None:
+        self.model = model
+        self.n_tags = n_tags
+        pairs = np.asarray(known, np.int64).reshape(-1, 2)
+        if labels_parts(model):
+            pairs = np.concatenate([pairs, model.part_of_])
+        self.known: NDArray[Any] = np.unique(pairs, axis=0)
+        directed = model.get_params(deep=False).get("directed", True)
+        self._place = None if directed else _wholeness(self.known, n_tags)
+
+    @property
+    def any(self) -> bool:
+        """Whether the model has beliefs."""
+        return labels_parts(self.model)
+
+    def parts_of(self, whole: int) -> NDArray[Any]:
+        """Give the known parts of a tag."""
+        parts: NDArray[Any] = self.known[self.known[:, 1] == whole, 0]
+        return parts
+
+    def scores(self, wholes: NDArray[Any]) -> NDArray[np.float32]:
+        """Give how much each tag is believed to be a part of some wholes, (n_wholes, n_tags); -inf: it cannot be."""
+        scores = np.array(self.model.relation_scores(wholes), np.float32)
+        cannot_be = self._among(wholes, self.known[:, ::-1])
+        if self._place is not None:
+            cannot_be |= self._place[None, :] > self._place[wholes][:, None]
+        cannot_be &= ~self._among(wholes, self.known)
+        cannot_be[np.arange(len(wholes)), wholes] = True
+        scores[cannot_be] = NEVER
+        return scores
+
+    def unknown(self, k: int) -> list[Believed]:
+        """Give the pairs with the highest scores above 0 that are not known, best first; k = 0: all of them.
+
+        Of equal scores the smaller whole comes first, then the smaller part.
+
+        Raises
+        ------
+        UserError
+            If the model has no beliefs.
+        """
+        check_believes(self.model)
+        found = np.concatenate([np.empty((0, 3)), *self._best(k)])
+        order = np.lexsort((found[:, 0], found[:, 1], -found[:, 2]))[: k or None]
+        return [Believed(int(part), int(whole), float(score)) for part, whole, score in found[order]]
+
+    def _best(self, k: int) -> Iterator[NDArray[Any]]:
+        for start in range(0, self.n_tags, BLOCK):
+            wholes = np.arange(start, min(start + BLOCK, self.n_tags))
+            scores = self.scores(wholes)
+            scores[self._among(wholes, self.known)] = NEVER
+            ids, values = top_k(scores, min(k or self.n_tags, self.n_tags))
+            rows, places = np.nonzero(values > 0)
+            yield np.column_stack([ids[rows, places], wholes[rows], values[rows, places]])
+
+    def _among(self, wholes: NDArray[Any], pairs: NDArray[Any]) -> NDArray[np.bool_]:
+        """Say which of the tags some pairs make parts of some wholes, (n_wholes, n_tags)."""
+        row_of = np.full(self.n_tags, -1)
+        row_of[wholes] = np.arange(len(wholes))
+        parts, rows = pairs[:, 0], row_of[pairs[:, 1]]
+        found = np.zeros((len(wholes), self.n_tags), bool)
+        found[rows[rows >= 0], parts[rows >= 0]] = True
+        return found
+
+
+def labels_parts(model: Any) -> bool:
+    """Say whether a fitted model knows of parts: it can, and has learned from relations."""
+    return isinstance(model, LabelsParts) and len(model.part_of_) > 0
+
+
+def check_believes(model: Any) -> None:
+    """Refuse a model that knows nothing of parts, and say what does.
+
+    Raises
+    ------
+    UserError
+        If it cannot learn from relations, or did not.
+    """
+    if labels_parts(model):
+        return
+    name = MODELS.name_of(model)
+    if isinstance(model, LabelsParts):
+        raise UserError(
+            f"The model '{name}' of this run was given no relations to learn from. Fit it with --part-of FILE."
+        )
+    raise UserError(
+        f"The model '{name}' does not learn which tags are parts of which. Fit one that does, with --part-of FILE: "
+        f"{', '.join(names_with(MODELS, 'relation_scores'))}."
+    )
+
+
+def _wholeness(known: NDArray[Any], n_tags: int) -> NDArray[np.int64]:
+    """Give the place of each tag when all are sorted from those that are parts to those that are wholes."""
+    as_part, as_whole = (np.bincount(known[:, column], minlength=n_tags) for column in (0, 1))
+    n_known = as_part + as_whole
+    share = np.where(n_known > 0, as_whole / np.maximum(n_known, 1), 0.5)
+    place = np.empty(n_tags, np.int64)
+    place[np.lexsort((-np.arange(n_tags), as_whole, share))] = np.arange(n_tags)
+    return place

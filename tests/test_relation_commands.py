@@ -1,0 +1,349 @@
+"""Part-of and is-a relations on the command line: fit --part-of, search --expand, relations and pair."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import shlex
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tiny_wordnet import write_wordnet
+from visterm import Catalogue, Tagger
+from visterm.app.relations import WordRelations
+from visterm.cli import main
+from visterm.core.errors import UserError
+from visterm.data.part_of import read_part_of
+
+COLOURS = {
+    "car": (210, 40, 40),
+    "bus": (40, 60, 210),
+    "wheel": (30, 30, 30),
+    "window": (150, 210, 250),
+    "tree": (30, 130, 40),
+    "leaf": (150, 220, 60),
+    "bird": (240, 160, 30),
+    "sky": (90, 170, 170),
+}
+"""Things as patches of colour: what an image shows is plain, so that tests are about relations."""
+
+EACH = 12
+"""Images of each thing."""
+
+PART_OF = "part,whole\nwheel,car\nwheel,bus\nwindow,car\nleaf,tree\nbeak,owl\n"
+IS_A = "child,parent\ncar,vehicle\nbus,vehicle\ntree,plant\nbird,animal\n"
+VECTORS = {
+    "bus": (1,),
+    "window": (0.5,),
+    "car": (0, 1),
+    "wheel": (0.2, 0.3),
+    "tree": (0, 0, 1),
+    "leaf": (0, 0, -0.1),
+    "bird": (0, 0, 0, 1),
+    "sky": (0, 0, 0, 0.25),
+}
+"""Vectors of tags that are put into a run, so that what it believes of pairs (their products) is known."""
+
+WORDNET = [
+    ("vehicle", (), "what carries"),
+    ("car auto", ("vehicle", "%p wheel", "%p pane"), "with four wheels"),
+    ("bus", ("vehicle", "%p wheel"), "for many"),
+    ("wheel", (), "it turns"),
+    ("window", (), "of a program"),
+    ("pane window", (), "of glass"),
+]
+
+
+def visterm(line, cwd):
+    """Run the command line: exit code, standard output and standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.chdir(cwd)
+        patch.setattr(sys, "argv", ["visterm", *shlex.split(line)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    return ended.value.code, out.getvalue(), " ".join(err.getvalue().split())
+
+
+def refusal(line, cwd):
+    """Give the message with which a command is refused."""
+    code, out, err = visterm(line, cwd)
+    assert (code, out) == (2, "")
+    assert err.startswith("visterm: ")
+    return err
+
+
+def answers(line, cwd):
+    """Give the JSON lines of a command that goes well."""
+    code, out, err = visterm(line, cwd)
+    assert code == 0, err
+    return [json.loads(text) for text in out.splitlines()]
+
+
+def fit(out, *more, model="objects_and_parts"):
+    """Give the line that fits a model on the photos."""
+    settings = ("--set dim=8", "--set epochs=40", "--set learning_rate=0.02") if model == "objects_and_parts" else ()
+    fast = "--encoder-set codebook=60 --valid 0 --no-calibration --jobs 1"
+    return " ".join(["fit images --tags tags.csv -o", str(out), "--model", model, fast, *settings, *more])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with pictures of eight things, relations between them, two runs and their catalogues."""
+    folder = tmp_path_factory.mktemp("place")
+    (folder / "images").mkdir()
+    rng = np.random.default_rng(0)
+    with (folder / "tags.csv").open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["image", "tags"])
+        for tag, colour in COLOURS.items():
+            for i in range(EACH):
+                pixels = np.clip(np.array(colour) + rng.normal(0, 25, (32, 32, 3)), 0, 255).astype(np.uint8)
+                Image.fromarray(pixels).save(folder / "images" / f"{tag}{i:02}.png")
+                table.writerow([f"{tag}{i:02}.png", tag])
+    (folder / "part_of.csv").write_text(PART_OF, encoding="utf-8")
+    (folder / "isa.csv").write_text(IS_A, encoding="utf-8")
+    write_wordnet(folder / "wn", WORDNET)
+    for model in ("objects_and_parts", "ridge"):
+        code, _, err = visterm(fit(model, "--part-of part_of.csv", "--isa isa.csv", model=model), folder)
+        assert code == 0, err
+        (folder / f"{model}.err").write_text(err, encoding="utf-8")
+        assert visterm(f"index {model} images -o {model}_catalogue", folder)[0] == 0
+    assert visterm(fit("plain", model="ridge"), folder)[0] == 0
+    assert visterm("index plain images -o plain_catalogue", folder)[0] == 0
+    planted = Tagger.load(folder / "objects_and_parts")
+    planted.model.tag_rows_ = np.zeros_like(planted.model.tag_rows_)
+    for tag, row in VECTORS.items():
+        planted.model.tag_rows_[planted.vocabulary.index(tag), : len(row)] = row
+    planted.save(folder / "planted")
+    Catalogue(planted).add(folder / "images").save(folder / "planted_catalogue")
+    return folder
+
+
+def shown_things(group):
+    """Give what the images of a group show, by their names."""
+    return {image["image"].rsplit("/", 1)[-1][:-6] for image in group["images"]}
+
+
+# -- fit ---------------------------------------------------------------------------------------------------------------
+
+
+def test_fit_says_how_many_relations_there_are_and_who_learns_from_them(place):
+    # "beak of owl" is between no tags; car and bus are siblings, tree and bird have parents of their own.
+    said = "Relations: 4 part-of relations between 6 of 8 tags; 2 tags with siblings."
+    learned, kept = ((place / f"{model}.err").read_text() for model in ("objects_and_parts", "ridge"))
+    assert said in learned
+    assert said in kept
+    assert "'ridge' learns nothing from part-of relations; they are kept for visterm search --expand" in kept
+    assert "learns nothing" not in learned
+
+
+def test_a_run_and_a_catalogue_keep_the_relations_and_the_model_its_pairs(place):
+    for folder in (place / "objects_and_parts", place / "objects_and_parts_catalogue" / "run", place / "ridge"):
+        assert (folder / "part_of.csv").read_text() == PART_OF
+        assert (folder / "isa.csv").read_text() == IS_A
+    tagger = Tagger.load(place / "objects_and_parts")
+    assert tagger.relations == WordRelations(read_part_of(place / "part_of.csv"), tagger.relations.is_a)
+    tags = tagger.vocabulary.index
+    pairs = sorted((tags(part), tags(whole)) for part, whole in tagger.relations.part_of if part != "beak")
+    assert tagger.model.part_of_.tolist() == tagger.model.part_of == [list(pair) for pair in pairs]
+
+
+def test_relations_of_wordnet_bring_parts_kinds_and_a_list_of_senses_to_correct(place, tmp_path):
+    code, _, err = visterm(fit(tmp_path / "first", "--part-of wn", model="ridge"), place)
+    assert code == 0, err
+    # car, bus, wheel and window are nouns of it; "window" has two senses, and no car has windows of programs.
+    assert "2 part-of relations between 3 of 8 tags; 2 tags with siblings; 4 matched with WordNet" in err
+    assert "(1 of several senses by the first), 4 not." in err
+    senses = tmp_path / "first" / "tag_synsets.csv"
+    assert str(senses) in err
+    with senses.open(encoding="utf-8", newline="") as file:
+        rows = {row["tag"]: row for row in csv.DictReader(file)}
+    pane = rows["window"]["other_senses"].split()[0]
+    (tmp_path / "mapping.csv").write_text(f"tag,synset\nwindow,{pane}\n", encoding="utf-8")
+    more = f"--part-of wn --tag-synsets {tmp_path / 'mapping.csv'}"
+    code, _, err = visterm(fit(tmp_path / "second", more, model="ridge"), place)
+    assert code == 0, err
+    assert read_part_of(tmp_path / "second" / "part_of.csv") == [("wheel", "bus"), ("wheel", "car"), ("window", "car")]
+    assert (tmp_path / "second" / "isa.csv").read_text().count(",vehicle [") == 2
+
+
+def test_the_word_wordnet_is_wordnet_at_its_usual_place(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("WNSEARCHDIR", str(place / "wn"))
+    code, _, err = visterm(fit(tmp_path / "run", "--isa wordnet", model="ridge"), place)
+    assert code == 0, err
+    assert "Relations: 2 tags with siblings" in err
+
+
+def test_a_model_of_parts_without_relations_is_told_of(place, tmp_path):
+    code, _, err = visterm(fit(tmp_path / "run"), place)
+    assert code == 0, err
+    assert "'objects_and_parts' is given no relations (--part-of FILE)" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--part-of nothing.csv", "no file or folder nothing.csv of relations (--part-of)"),
+        ("--isa nothing.csv", "no file or folder nothing.csv of relations (--isa)"),
+        ("--part-of tags.csv", "None of the part-of relations"),
+        ("--isa part_of.csv --part-of isa.csv", "None of the part-of relations"),
+        ("--part-of part_of.csv --tag-synsets isa.csv", "no relations come from there"),
+        ("--part-of part_of.csv --inherit 2", "the file part_of.csv, which says all parts itself"),
+        ("--part-of wn --tag-synsets isa.csv", "is no noun's synset"),
+        ("--part-of part_of.csv --set part_of=((0,1),)", "given twice"),
+    ],
+)
+def test_relations_that_cannot_be_used_are_refused_before_anything_is_written(options, message, place, tmp_path):
+    assert message in refusal(fit(tmp_path / "run", options), place)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_second_fit_forgets_the_relations_of_the_first(place):
+    tagger = Tagger.load(place / "objects_and_parts")
+    tagger.fit(place / "images", place / "tags.csv", valid=0, calibrate=False)
+    assert tagger.relations == WordRelations()
+    assert tagger.model.part_of is None
+    assert len(tagger.model.part_of_) == 0
+
+
+# -- search --expand ---------------------------------------------------------------------------------------------------
+
+
+def test_a_search_is_expanded_by_known_parts_where_the_model_has_no_beliefs(place):
+    found = answers("search ridge_catalogue car -k 3 --expand parts --json", place)
+    hits, groups = found[:3], found[3:]
+    assert all(set(hit) == {"image", "score"} for hit in hits)
+    assert [(group["group"], group["why"]) for group in groups] == [
+        ("wheel", "part of car (known)"),
+        ("window", "part of car (known)"),
+    ]
+    assert [len(group["images"]) for group in groups] == [3, 3]
+    assert [shown_things(group) for group in groups] == [{"wheel"}, {"window"}]
+    assert [group["score"] for group in groups] == [None, None]
+
+
+def test_a_search_is_expanded_by_what_the_model_believes_and_says_which_is_known(place):
+    groups = answers("search planted_catalogue bus -k 2 --expand parts --json", place)[2:]
+    assert [(group["group"], group["known"], group["why"]) for group in groups] == [
+        ("window", False, "part of bus (the model thinks so, 0.50)"),
+        ("wheel", True, "part of bus (known)"),
+    ]
+    assert [group["score"] for group in groups] == pytest.approx([0.5, 0.2])
+    # What is known is shown though the model doubts it, and what is of two words once, for that of the higher score.
+    groups = answers("search planted_catalogue 'tree bus car' -k 2 --expand parts --json", place)[2:]
+    assert [(group["group"], group["of"]) for group in groups] == [
+        ("window", "bus"),
+        ("wheel", "car"),
+        ("leaf", "tree"),
+    ]
+    groups = answers("search planted_catalogue 'car -bus' -k 1 --expand parts --groups 1 --json", place)[1:]
+    assert [group["why"] for group in groups] == ["part of car (known)"]
+    # A wheel is part of cars, so that cars are no parts of wheels, though the model scores both ways alike.
+    of_wheel = answers("search planted_catalogue wheel -k 1 --expand parts --json", place)[1:]
+    assert [group["group"] for group in of_wheel] == ["window"]
+
+
+def test_siblings_are_what_has_the_same_parent_and_both_kinds_may_be_asked_for(place):
+    code, out, err = visterm("search ridge_catalogue car -k 1 --expand siblings --expand parts --groups 1", place)
+    assert code == 0, err
+    text = [line for line in out.splitlines() if not line.startswith(" ")]
+    assert text == ["", "bus: like car a kind of vehicle", "", "wheel: part of car (known)"]
+
+
+def test_words_without_relations_have_no_groups(place):
+    code, out, err = visterm("search ridge_catalogue sky -k 2 --expand parts --expand siblings", place)
+    assert code == 0
+    assert len(out.splitlines()) == 2
+    assert "No parts of these words are known" in err
+    assert "No siblings of these words are known" in err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("search plain_catalogue car --expand parts", "knows no part-of relations. Fit it with --part-of FILE"),
+        ("search plain_catalogue car --expand siblings", "knows no is-a relations. Fit it with --isa FILE"),
+        ("search ridge_catalogue car --expand wholes", "'wholes'; expected one of parts, siblings"),
+        ("search ridge_catalogue -car --expand parts", "none to expand"),
+        ("relations ridge", "'ridge' does not learn which tags are parts of which"),
+        ("relations plain --known", "knows no part-of relations"),
+        ("relations ridge --part-of nothing.csv", "no file or folder nothing.csv"),
+        ("pair ridge images/car00.png images/wheel00.png", "Fit one that does, with --part-of FILE: objects_and_parts"),
+        ("pair objects_and_parts images/car00.png nowhere.png", "nowhere.png"),
+        ("pair objects_and_parts images/car00.png images/wheel00.png --part-tag whel", "Did you mean 'wheel'?"),
+        (
+            "pair objects_and_parts images/car00.png images/wheel00.png --part-tag wheel --object-tag car",
+            "nothing to look for",
+        ),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_with_what_to_do(line, message, place):
+    assert message in refusal(line, place)
+
+
+# -- relations and pair ------------------------------------------------------------------------------------------------
+
+
+def test_a_run_tells_the_relations_that_it_found_and_was_not_told(place):
+    found = answers("relations planted -k 0 --json", place)
+    # Of tags that are wholes in as few relations the first is the whole: "wheel" of "window", "bird" of "sky".
+    pairs = [("window", "bus"), ("sky", "bird"), ("window", "wheel")]
+    assert [(item["part"], item["whole"]) for item in found] == pairs
+    assert [item["score"] for item in found] == pytest.approx([0.5, 0.25, 0.1])
+    assert answers("relations planted -k 2 --json", place) == found[:2]
+    code, out, _ = visterm("relations planted -k 1", place)
+    assert code == 0
+    assert [line.split() for line in out.splitlines()] == [["part", "whole", "score"], ["window", "bus", "0.500"]]
+
+
+def test_relations_that_are_given_are_known_too_and_a_list_can_be_written_and_given(place, tmp_path):
+    found = answers("relations planted -k 0 --json", place)
+    code, _, err = visterm(f"relations planted -k 2 --out {tmp_path / 'found.csv'}", place)
+    assert code == 0
+    assert "2 relations written to" in err
+    assert read_part_of(tmp_path / "found.csv") == [(item["part"], item["whole"]) for item in found[:2]]
+    rest = answers(f"relations planted -k 0 --json --part-of {tmp_path / 'found.csv'}", place)
+    assert rest == found[2:]
+
+
+def test_known_relations_are_shown_with_what_the_model_makes_of_them(place):
+    known = answers("relations planted --known --json", place)
+    assert [(item["part"], item["whole"]) for item in known] == [
+        ("wheel", "car"), ("wheel", "bus"), ("window", "car"), ("leaf", "tree"),
+    ]  # fmt: skip
+    assert [item["score"] for item in known] == pytest.approx([0.3, 0.2, 0, -0.1])
+    assert answers("relations planted --known -k 1 --json", place) == known[:1]
+    unscored = answers("relations ridge --known --json", place)
+    assert [item["score"] for item in unscored] == [None] * 4
+    code, out, _ = visterm("relations ridge --known", place)
+    assert code == 0
+    assert out.splitlines()[0].split() == ["part", "whole", "score"]
+    assert len(out.splitlines()) == 5
+
+
+def test_pictures_of_an_object_and_of_its_part_are_tagged_together(place):
+    line = "pair objects_and_parts images/car03.png images/wheel05.png"
+    found = answers(f"{line} -k 3 --json", place)
+    assert (found[0]["object"], found[0]["part"]) == ("car", "wheel")
+    assert [item["score"] for item in found] == sorted((item["score"] for item in found), reverse=True)
+    assert len(found) == 3
+    known = answers(f"{line} -k 0 --object-tag bus --json", place)
+    assert {item["object"] for item in known} == {"bus"}
+    assert len(known) == len(COLOURS)
+    assert known[0]["part"] == "wheel"
+    [best] = answers(f"{line} -k 1 --part-tag wheel --json", place)
+    assert (best["object"], best["part"]) == ("car", "wheel")
+    code, out, _ = visterm(f"{line} -k 1", place)
+    assert code == 0
+    assert out.splitlines()[1].split()[:2] == ["car", "wheel"]
+
+
+def test_a_mapping_without_wordnet_is_refused_in_python_too(place):
+    with pytest.raises(UserError, match="mapping"):
+        WordRelations.read(Tagger.load(place / "plain").vocabulary, part_of=place / "part_of.csv", mapping="x.csv")
