@@ -18,7 +18,8 @@ EXAMPLES = (
     "visterm reproduce wsabie --data corel5k --wordnet /usr/share/wordnet -o wsabie   ·   "
     "visterm reproduce vse-ens --data nuswide --time-budget 60   ·   "
     "visterm reproduce features --data corel5k -o features   ·   "
-    "visterm reproduce pamir --data corel5k -o pamir"
+    "visterm reproduce pamir --data corel5k -o pamir   ·   "
+    "visterm reproduce parts --data corel5k --encoder onnx:mobilenet_v2.onnx -o parts"
 )
 
 
@@ -29,6 +30,7 @@ class Paper(StrEnum):
     VSE_ENS = "vse-ens"
     FEATURES = "features"
     PAMIR = "pamir"
+    PARTS = "parts"
 
 
 def reproduce(
@@ -36,8 +38,8 @@ def reproduce(
         Paper,
         typer.Argument(
             help="Whose comparison: wsabie (losses and rankers), vse-ens (samplers), features (bags of visterms "
-            "against an ensemble of histograms with kernel PCA: the objects-and-parts paper), or pamir (search by "
-            "several words).",
+            "against an ensemble of histograms with kernel PCA: the objects-and-parts paper), pamir (search by several "
+            "words), or parts (objects and their parts: the rest of the objects-and-parts paper).",
             show_default=False,
         ),
     ],
@@ -51,8 +53,8 @@ def reproduce(
         list[Path] | None,
         typer.Option(
             "--data",
-            help="A folder of Corel5k (wsabie, features, pamir), Delicious (wsabie, vse-ens) or NUS-WIDE (vse-ens), or "
-            "their parent; repeat for more [default: drawn data only].",
+            help="A folder of Corel5k (wsabie, features, pamir, parts), Delicious (wsabie, vse-ens), NUS-WIDE "
+            "(vse-ens) or PASCAL-Part's ontology (parts), or their parent; repeat for more [default: drawn data only].",
         ),
     ] = None,
     model: Annotated[
@@ -63,14 +65,16 @@ def reproduce(
         str | None,
         typer.Option(
             help="A name from `visterm encoders`, such as onnx:FILE: the features of photos (wsabie) [default: "
-            "visterms], or one more kind beside the paper's (features, pamir).",
+            "visterms], or one more kind beside the paper's (features, pamir), or beside visterms and for Corel5k "
+            "(parts).",
             show_default=False,
         ),
     ] = None,
     wordnet: Annotated[
         Path | None,
         typer.Option(
-            help="WordNet's database files, for sibling precision on real tags (wsabie) [default: not measured there]."
+            help="WordNet's database files: for sibling precision on real tags (wsabie) [default: not measured there], "
+            "or for parts of Corel5k's tags (parts) [default: at their usual places]."
         ),
     ] = None,
     quick: Annotated[
@@ -87,13 +91,14 @@ def reproduce(
     """Run a paper's comparison again: settings chosen on validation rows, test rows touched once."""
     from visterm.app.parts import DEFAULT_ENCODER, make_encoder
     from visterm.app.reproduce.features_comparison import reproduce_features
+    from visterm.app.reproduce.objects_and_parts import reproduce_parts
     from visterm.app.reproduce.pamir import reproduce_pamir
     from visterm.app.reproduce.run import Outcome
     from visterm.app.reproduce.vse_ens import reproduce_vse_ens
     from visterm.app.reproduce.wsabie import reproduce_wsabie
 
-    if wordnet is not None and paper is not Paper.WSABIE:
-        raise UserError(f"--wordnet is for siblings, which '{paper.value}' does not measure. Leave it out.")
+    if wordnet is not None and paper not in (Paper.WSABIE, Paper.PARTS):
+        raise UserError(f"--wordnet is for siblings and parts, which '{paper.value}' does not measure. Leave it out.")
     if encoder is not None and paper is Paper.VSE_ENS:
         raise UserError(f"--encoder is for photos, and '{paper.value}' knows images by number only. Leave it out.")
     if wordnet is not None and not wordnet.is_dir():
@@ -108,6 +113,19 @@ def reproduce(
             data=data or [],
             models=model or [],
             encoder=encoder or DEFAULT_ENCODER,
+            wordnet=wordnet,
+            quick=quick,
+            minutes=time_budget,
+            seed=seed,
+            n_jobs=jobs,
+            progress=Bars(),
+        )
+    elif paper is Paper.PARTS:
+        outcome = reproduce_parts(
+            folder,
+            data=data or [],
+            models=model or [],
+            encoder=encoder,
             wordnet=wordnet,
             quick=quick,
             minutes=time_budget,

@@ -1,0 +1,117 @@
+"""Part-of relations of real tags by how far they are inherited: WordNet's, and PASCAL-Part's aligned with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import DataError
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.part_of import PartOf, part_pairs, read_part_lists, wordnet_part_of
+from visterm.data.tag_senses import match_tags, read_mapping
+from visterm.data.wordnet import WordNet
+
+DEPTHS = (0, 1, 2)
+"""Steps of is-a over which wholes inherit parts."""
+
+PASCAL_LISTS, PASCAL_SYNSETS = "pascalPartOntology.csv", "WordNet_Yago_alignment.tsv"
+"""Wholes with their parts, and the synsets of both, as PASCAL-Part has them."""
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Relations:
+    """Relations from one source.
+
+    Attributes
+    ----------
+    name : str
+        Short, as it names folders.
+    what : str
+        How tags were matched, in a sentence or two.
+    by_depth : dict of int to ndarray of int64, shape (n, 2)
+        Columns of (part, whole).
+    """
+
+    name: str
+    what: str
+    by_depth: dict[int, Ints]
+
+
+def wordnet_relations(wordnet: WordNet, vocabulary: Vocabulary) -> Relations:
+    """Give WordNet's parts among tags, each tag meant in its first sense."""
+    senses = match_tags(wordnet, vocabulary)
+    by_depth = {depth: part_pairs(wordnet_part_of(wordnet, senses, inherit=depth), vocabulary) for depth in DEPTHS}
+    return Relations("wordnet", f"WordNet's parts. {senses.summary()}", by_depth)
+
+
+def pascal_relations(wordnet: WordNet, vocabulary: Vocabulary, folder: Path) -> Relations:
+    """Give PASCAL-Part's parts among tags of the same synsets; tags inherit them along is-a as they do WordNet's.
+
+    A class of PASCAL-Part is the synset of its alignment if this WordNet has all of those (their numbers are of
+    another version than 3.0); otherwise the first sense of its name, or of the last word of it ("animal wing").
+
+    Raises
+    ------
+    DataError
+        If a file is missing, or not as expected.
+    """
+    lists = read_part_lists(folder / PASCAL_LISTS)
+    mapping = {tag: line.offset for tag, line in read_mapping(folder / PASCAL_SYNSETS).items()}
+    present = sum(offset is not None and wordnet.has(offset) for offset in mapping.values())
+    names = sorted({name for relation in lists for name in relation})
+    by_name = present < len(mapping)
+    classes = {name: _named(wordnet, name) if by_name else mapping.get(name.replace("_", " ")) for name in names}
+    unmatched = [name for name, offset in classes.items() if offset is None]
+    senses = match_tags(wordnet, vocabulary)
+    tags = senses.tags_by_synset()
+    wholes = {offset: name for name, offset in classes.items() if offset is not None}
+    by_depth = {}
+    for depth in DEPTHS:
+        found = []
+        for sense in senses:
+            above = [] if sense.synset is None else kinds_above(wordnet, sense.synset.offset, depth)
+            named = {wholes[offset] for offset in above if offset in wholes}
+            parts = [classes[part] for part, whole in lists if whole in named]
+            found += [PartOf(tag, sense.tag) for part in parts if part is not None for tag in tags.get(part, ())]
+        found = [relation for relation in found if relation.part != relation.whole]
+        by_depth[depth] = part_pairs(found, vocabulary)
+    how = (
+        f"their names' first senses, for this WordNet has {present} of the {len(mapping)} synsets of the alignment"
+        if by_name
+        else "the alignment"
+    )
+    shown = f"; none is known for {', '.join(unmatched)}" if unmatched else ""
+    what = f"PASCAL-Part's ontology, {len(lists)} relations of {len(names)} classes, by synset: {how}{shown}."
+    return Relations("pascal-part", what, by_depth)
+
+
+def kinds_above(wordnet: WordNet, offset: int, depth: int) -> list[int]:
+    """List a synset and what it is a kind of over so many steps."""
+    level, found = [offset], [offset]
+    for _ in range(depth):
+        level = [above for below in level for above in wordnet.synset(below).hypernyms if above not in found]
+        found += dict.fromkeys(level)
+    return found
+
+
+def pascal_folder(data: Sequence[Path], corel: Path) -> Path | None:
+    """Find PASCAL-Part's files: in a folder that was given, one level below, or beside Corel5k."""
+    places = [place for folder in data for place in (folder, folder / "pascal_part")]
+    for place in (*places, corel.resolve().parent / "pascal_part"):
+        if (place / PASCAL_LISTS).is_file():
+            if not (place / PASCAL_SYNSETS).is_file():
+                raise DataError(f"{place} has {PASCAL_LISTS}, but no {PASCAL_SYNSETS}. Put it there.")
+            return place
+    return None
+
+
+def _named(wordnet: WordNet, name: str) -> int | None:
+    words = name.replace("_", " ")
+    senses = wordnet.senses(words) or wordnet.senses(words.rpartition(" ")[2])
+    return senses[0] if senses else None
