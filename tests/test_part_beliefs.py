@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from visterm.app.part_beliefs import PartBeliefs
+from visterm.app.relations import WordRelations
+from visterm.core.vocabulary import Vocabulary
 
 HOUSE, CASTLE, TOWER, ROOF, MOON = range(5)
 KNOWN = [(TOWER, CASTLE), (ROOF, CASTLE), (ROOF, TOWER), (ROOF, HOUSE)]
@@ -14,13 +16,13 @@ KNOWN = [(TOWER, CASTLE), (ROOF, CASTLE), (ROOF, TOWER), (ROOF, HOUSE)]
 class Scored:
     """A model whose beliefs are a table, (whole, part)."""
 
-    def __init__(self, table, directed, part_of=()):
+    def __init__(self, table, directed, part_of=(), shared=True):
         self.table = np.asarray(table, np.float32)
-        self.directed = directed
+        self.settings = {"directed": directed, "shared": shared}
         self.part_of_ = np.array(part_of, np.int64).reshape(-1, 2)
 
     def get_params(self, deep=True):
-        return {"directed": self.directed}
+        return self.settings
 
     def annotate_pairs(self, X_object, X_part, k=5, *, objects=None, parts=None):
         raise NotImplementedError
@@ -40,24 +42,42 @@ def table(**pairs):
 
 
 def test_a_pair_without_direction_is_listed_once_and_the_whole_is_what_is_more_often_one():
-    # Castle: 2 of 2; house: 1 of 1; tower: 1 of 2; moon: nothing known, counts as half; roof: 0 of 3.
+    # Castle and house are always wholes, the tower is one in 1 of 2, the roof never; nothing is known of the moon.
     model = Scored(table(ht=0.9, hc=0.8, rm=0.7, mt=0.6, ct=0.95, mh=-0.5), False, KNOWN[:1])
     found = PartBeliefs(model, KNOWN, 5).unknown(0)
     assert [(pair.part, pair.whole) for pair in found] == [
-        (TOWER, HOUSE),
-        (HOUSE, CASTLE),  # both always wholes; the castle in more relations
+        (TOWER, HOUSE),  # house and castle are no parts, however near they are
         (ROOF, MOON),
         (MOON, TOWER),  # both half; the tower is a whole in one relation more
     ]
-    assert [pair.score for pair in found] == pytest.approx([0.9, 0.8, 0.7, 0.6])
+    assert [pair.score for pair in found] == pytest.approx([0.9, 0.7, 0.6])
     assert PartBeliefs(model, KNOWN, 5).unknown(2) == found[:2]
 
 
-def test_a_model_with_directions_is_taken_at_its_word_but_for_the_reverse_of_what_is_known():
+def test_tags_without_relations_are_left_out_where_only_relations_teach_their_vectors():
+    model = Scored(table(ht=0.9, rm=0.7, mt=0.6), False, KNOWN, shared=False)
+    assert [(pair.part, pair.whole) for pair in PartBeliefs(model, [], 5).unknown(0)] == [(TOWER, HOUSE)]
+
+
+def test_a_model_with_directions_is_taken_at_its_word_among_what_can_be():
     scores = np.full((5, 5), -1.0)
-    scores[MOON, HOUSE], scores[HOUSE, MOON], scores[ROOF, HOUSE], scores[TOWER, TOWER] = 0.5, 0.25, 0.9, 0.9
+    scores[HOUSE, TOWER], scores[TOWER, HOUSE], scores[CASTLE, MOON], scores[MOON, ROOF] = 0.25, 0.5, 0.4, 0.3
+    scores[TOWER, CASTLE], scores[TOWER, TOWER], scores[HOUSE, ROOF] = 0.9, 0.9, 0.9
     found = PartBeliefs(Scored(scores, True, KNOWN), [], 5).unknown(0)
-    assert found == [(HOUSE, MOON, 0.5), (MOON, HOUSE, 0.25)]
+    assert [(pair.part, pair.whole) for pair in found] == [(ROOF, MOON), (TOWER, HOUSE)]
+
+
+def test_nothing_is_part_of_what_it_is_a_kind_of_nor_the_other_way_round():
+    model = Scored(table(ht=0.9, rm=0.7), False, KNOWN)
+    for kinds in ([(TOWER, HOUSE)], [(HOUSE, TOWER)]):
+        found = PartBeliefs(model, [], 5, kinds).unknown(0)
+        assert [(pair.part, pair.whole) for pair in found] == [(ROOF, MOON)]
+
+
+def test_kinds_reach_over_words_that_are_no_tags():
+    is_a = [("oak", "tree"), ("Tree", "plant"), ("plant", "being"), ("being", "tree")]
+    kinds = WordRelations(is_a=is_a).kinds(Vocabulary(["being", "oak", "plant"]))
+    assert kinds.tolist() == [[0, 2], [1, 0], [1, 2], [2, 0]]
 
 
 def test_what_is_known_stays_possible_whatever_the_counts_say():
@@ -69,14 +89,17 @@ def test_what_is_known_stays_possible_whatever_the_counts_say():
 
 
 def test_blocks_of_wholes_give_what_one_block_gives(monkeypatch):
-    rng = np.random.default_rng(0)
-    scores = rng.normal(size=(5, 5)).astype(np.float32)
-    beliefs = PartBeliefs(Scored(scores, True, KNOWN), KNOWN, 5)
+    scores = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
+    told = [(0, 4), (1, 5), (2, 6), (3, 4), (0, 2), (1, 3)]
+    beliefs = PartBeliefs(Scored(scores, True, told), [], 8)
     whole = beliefs.unknown(0)
-    monkeypatch.setattr("visterm.app.part_beliefs.BLOCK", 2)
+    monkeypatch.setattr("visterm.app.part_beliefs.BLOCK", 3)
     assert beliefs.unknown(0) == whole
-    told = {*KNOWN, *((b, a) for a, b in KNOWN)}
+    assert beliefs.unknown(4) == whole[:4]
     expected = [
-        (-scores[w, p], w, p) for w in range(5) for p in range(5) if w != p and (p, w) not in told and scores[w, p] > 0
+        (-scores[w, p], w, p)
+        for p in (0, 1, 2, 3)
+        for w in (2, 3, 4, 5, 6, 7)  # of 7 nothing is known
+        if p != w and not {(p, w), (w, p)} & set(told) and scores[w, p] > 0
     ]
     assert [(pair.whole, pair.part) for pair in whole] == [(w, p) for _, w, p in sorted(expected)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from visterm.app.part_beliefs import PartBeliefs
+from visterm.app.part_beliefs import beliefs_of
 from visterm.core.errors import UserError
 from visterm.core.types import Hit
 from visterm.core.vocabulary import tag_key
@@ -152,7 +152,7 @@ def related_tags(tagger: Tagger, words: str | Sequence[str], how: str) -> list[R
 
 def _parts(tagger: Tagger, wholes: Any) -> list[RelatedTag]:
     vocabulary = tagger.vocabulary
-    beliefs = PartBeliefs(tagger.model, tagger.relations.pairs(vocabulary), len(vocabulary))
+    beliefs = beliefs_of(tagger)
     if not len(beliefs.known):
         raise UserError(_nothing_known("part-of relations", "--part-of FILE"))
     if not beliefs.any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,10 @@ from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.kernels.topk import top_k
 from visterm.models.abilities import LabelsParts
+
+if TYPE_CHECKING:
+    from visterm.app.relations import WordRelations
+    from visterm.app.tagger import Tagger
 
 BLOCK = 256
 """Wholes whose parts are scored at a time."""
@@ -31,10 +35,14 @@ class Believed(NamedTuple):
 class PartBeliefs:
     """The part-of relations that are known among tags, and what a model makes of all others.
 
-    Nothing is part of itself, and of a known relation the reverse is not true either. Where a model says of two tags
-    only that they belong together (``directed=False``: it scores both ways alike), the whole is the one that is a whole
-    in the larger share of its known relations; of equal ones, that which is a whole in more of them, and then the one
-    that comes first.
+    The model's scores say which tags belong together, and two trees that have the same parts do so as well as a tree
+    and its trunk (``directed=False``: it scores both ways alike). So known relations say what a pair can be:
+
+    - the whole is a whole in some known relation, and the part a part; or a tag has no known relation, and its vector
+      was learned from images (``shared=True``);
+    - of two tags that can be either, without a direction, the whole is the one that is a whole in the larger share of
+      its relations; of equal ones, that which is a whole in more of them, and then the one that comes first;
+    - nothing is part of itself, nor of what it is a kind of, nor of its own parts.
 
     Parameters
     ----------
@@ -43,17 +51,25 @@ class PartBeliefs:
     known : array-like of int, shape (n_pairs, 2)
         Columns of (part, whole).
     n_tags : int
+    kinds : array-like of int, shape (n, 2), optional
+        Columns of a tag and another that it is a kind of, over any number of steps.
     """
 
-    def __init__(self, model: Any, known: Any, n_tags: int) -> None:
+    def __init__(self, model: Any, known: Any, n_tags: int, kinds: Any = ()) -> None:
         self.model = model
         self.n_tags = n_tags
-        pairs = np.asarray(known, np.int64).reshape(-1, 2)
+        pairs = _as_pairs(known)
         if labels_parts(model):
             pairs = np.concatenate([pairs, model.part_of_])
         self.known: NDArray[Any] = np.unique(pairs, axis=0)
-        directed = model.get_params(deep=False).get("directed", True)
-        self._place = None if directed else _wholeness(self.known, n_tags)
+        self._kinds = _as_pairs(kinds)
+        params = model.get_params(deep=False)
+        as_part, as_whole = (np.bincount(self.known[:, column], minlength=n_tags) for column in (0, 1))
+        # Vectors that only relations teach are as they were drawn where a tag has none.
+        seen = (as_part + as_whole == 0) & params.get("shared", True)
+        self._can_be_whole = (as_whole > 0) | seen
+        self._can_be_part = (as_part > 0) | (seen & (not params.get("directed", False)))
+        self._place = None if params.get("directed", True) else _wholeness(as_part, as_whole)
 
     @property
     def any(self) -> bool:
@@ -68,7 +84,9 @@ class PartBeliefs:
     def scores(self, wholes: NDArray[Any]) -> NDArray[np.float32]:
         """Give how much each tag is believed to be a part of some wholes, (n_wholes, n_tags); -inf: it cannot be."""
         scores = np.array(self.model.relation_scores(wholes), np.float32)
-        cannot_be = self._among(wholes, self.known[:, ::-1])
+        cannot_be = ~(self._can_be_whole[wholes][:, None] & self._can_be_part[None, :])
+        for pairs in (self.known[:, ::-1], self._kinds, self._kinds[:, ::-1]):
+            cannot_be |= self._among(wholes, pairs)
         if self._place is not None:
             cannot_be |= self._place[None, :] > self._place[wholes][:, None]
         cannot_be &= ~self._among(wholes, self.known)
@@ -110,6 +128,13 @@ class PartBeliefs:
         return found
 
 
+def beliefs_of(tagger: Tagger, more: WordRelations | None = None) -> PartBeliefs:
+    """Give what a tagger knows and believes of its tags, with further known relations if there are some."""
+    tags = tagger.vocabulary
+    known = np.concatenate([told.pairs(tags) for told in (tagger.relations, more) if told is not None])
+    return PartBeliefs(tagger.model, known, len(tags), tagger.relations.kinds(tags))
+
+
 def labels_parts(model: Any) -> bool:
     """Say whether a fitted model knows of parts: it can, and has learned from relations."""
     return isinstance(model, LabelsParts) and len(model.part_of_) > 0
@@ -136,11 +161,14 @@ def check_believes(model: Any) -> None:
     )
 
 
-def _wholeness(known: NDArray[Any], n_tags: int) -> NDArray[np.int64]:
+def _as_pairs(pairs: Any) -> NDArray[np.int64]:
+    return np.asarray(pairs, np.int64).reshape(-1, 2)
+
+
+def _wholeness(as_part: NDArray[Any], as_whole: NDArray[Any]) -> NDArray[np.int64]:
     """Give the place of each tag when all are sorted from those that are parts to those that are wholes."""
-    as_part, as_whole = (np.bincount(known[:, column], minlength=n_tags) for column in (0, 1))
     n_known = as_part + as_whole
     share = np.where(n_known > 0, as_whole / np.maximum(n_known, 1), 0.5)
-    place = np.empty(n_tags, np.int64)
-    place[np.lexsort((-np.arange(n_tags), as_whole, share))] = np.arange(n_tags)
+    place = np.empty(len(share), np.int64)
+    place[np.lexsort((-np.arange(len(share)), as_whole, share))] = np.arange(len(share))
     return place

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from visterm.app.part_beliefs import PartBeliefs
+from visterm.app.part_beliefs import beliefs_of
 from visterm.app.relations import WordRelations
 from visterm.app.tagger import Tagger
 from visterm.core.errors import UserError
@@ -26,8 +26,8 @@ class ScoredRelation(NamedTuple):
 def believed_relations(tagger: Tagger, k: int = 20, more: WordRelations | None = None) -> list[ScoredRelation]:
     """Give the pairs that the model believes in and nobody told it, best first: those with a score above 0.
 
-    A pair that is known the other way round is none of them. A model that is not ``directed`` scores both directions
-    alike: such a pair is listed once, see `PartBeliefs`.
+    A model that is not ``directed`` scores both directions alike: such a pair is listed once, with the direction that
+    known relations make likelier, see `PartBeliefs`.
 
     Parameters
     ----------
@@ -43,7 +43,9 @@ def believed_relations(tagger: Tagger, k: int = 20, more: WordRelations | None =
         If the model knows nothing of parts.
     """
     tags = tagger.vocabulary.tags
-    return [ScoredRelation(tags[pair.part], tags[pair.whole], pair.score) for pair in _beliefs(tagger, more).unknown(k)]
+    return [
+        ScoredRelation(tags[pair.part], tags[pair.whole], pair.score) for pair in beliefs_of(tagger, more).unknown(k)
+    ]
 
 
 def known_relations(tagger: Tagger, k: int = 20, more: WordRelations | None = None) -> list[ScoredRelation]:
@@ -56,7 +58,7 @@ def known_relations(tagger: Tagger, k: int = 20, more: WordRelations | None = No
     UserError
         If none is known.
     """
-    tags, beliefs = tagger.vocabulary.tags, _beliefs(tagger, more)
+    tags, beliefs = tagger.vocabulary.tags, beliefs_of(tagger, more)
     if not len(beliefs.known):
         raise UserError("This run knows no part-of relations. Fit it with --part-of FILE, or give --part-of here.")
     parts, wholes = beliefs.known.T
@@ -74,10 +76,3 @@ def write_relations(path: str | os.PathLike[str], relations: list[ScoredRelation
     header = (*PART_OF_FILE.columns, "score")
     rows = [(r.part, r.whole, "" if r.score is None else f"{r.score:.6f}") for r in relations]
     write_pairs(path, header, rows)
-
-
-def _beliefs(tagger: Tagger, more: WordRelations | None) -> PartBeliefs:
-    known = [tagger.relations.pairs(tagger.vocabulary)]
-    if more is not None:
-        known.append(more.pairs(tagger.vocabulary))
-    return PartBeliefs(tagger.model, np.concatenate(known), len(tagger.vocabulary))

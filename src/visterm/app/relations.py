@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from visterm.app.rows import LEARNED
 from visterm.core.errors import DataError, UserError
-from visterm.core.vocabulary import Vocabulary
+from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.part_of import PartOf, part_pairs, read_part_of, read_part_relations, write_part_of
@@ -108,6 +109,28 @@ class WordRelations(NamedTuple):
     def pairs(self, vocabulary: Vocabulary) -> NDArray[Any]:
         """Give the columns of (part, whole) among the tags, int64 of shape (n_pairs, 2); see `part_pairs`."""
         return part_pairs(self.part_of, vocabulary)
+
+    def kinds(self, vocabulary: Vocabulary) -> NDArray[Any]:
+        """Give the columns of tags and of other tags that they are a kind of, over any number of steps of is-a.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_pairs, 2)
+            Sorted, each pair once; steps may lead over words that are no tags.
+        """
+        above: defaultdict[str, set[str]] = defaultdict(set)
+        for child, parent in self.is_a:
+            above[tag_key(child)].add(tag_key(parent))
+        found = set()
+        for column, tag in enumerate(vocabulary):
+            waiting, seen = [tag_key(tag)], {tag_key(tag)}
+            while waiting:
+                fresh = above.get(waiting.pop(), set()) - seen
+                seen |= fresh
+                waiting.extend(fresh)
+            columns = (vocabulary.get(word) for word in seen)
+            found |= {(column, other) for other in columns if other is not None and other != column}
+        return np.array(sorted(found), np.int64).reshape(-1, 2)
 
     def summary(self, vocabulary: Vocabulary) -> str:
         """Say in a line what they say of the tags."""

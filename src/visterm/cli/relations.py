@@ -39,9 +39,9 @@ def relations(
     """Show which tags a run believes to be parts of which, best first, beside those that it was told.
 
     Known relations are those that the run was fitted with and those of --part-of. The score is f_L of the
-    objects-and-parts paper: how near two tags are, higher is better. By itself that has no direction (unless the run
-    was fitted with --set directed=True): the whole is then the tag that is one in the larger share of its known
-    relations, and of tags without any, the first.
+    objects-and-parts paper: how near two tags are, higher is better. A whole is a tag that is one in some known
+    relation too, or that has none. Where two may be either, it is the one that is a whole in the larger share of its
+    relations.
     """
     from visterm.app.relation_list import believed_relations, known_relations, write_relations
     from visterm.app.tagger import Tagger
