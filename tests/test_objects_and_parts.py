@@ -47,16 +47,17 @@ def test_without_relations_it_is_wsabie_that_minds_the_top_only():
     np.testing.assert_allclose(ours.tag_rows_, other.tag_rows_, atol=1e-5)
 
 
+@pytest.mark.parametrize("negative_weight", [1, 0.25])
 @KINDS
-def test_a_step_follows_the_gradient_of_the_quadruplet_score(shared, directed):
+def test_a_step_follows_the_gradient_of_the_quadruplet_score(shared, directed, negative_weight):
     """One pair, one draw, no norm limit: what changed is rate times the derivative of f(x) - f(x~), by differences."""
     n_tags, dim, alpha, rate = 3, 4, 0.5, 0.01
     X = np.array([[1.0, 2.0, -1.0]], np.float32)
     Y = single([1], n_tags)
     settings = {
         "part_of": [[0, 1]], "shared": shared, "directed": directed, "alpha": alpha, "dim": dim, "max_norm": 1e6,
-        "epochs": 1, "average": 1, "block": 1, "learning_rate": rate, "image_learning_rate": 3 * rate,
-        "row_length": float(np.linalg.norm(X)), "init_scale": 0.3, "max_trials": 1,
+        "negative_weight": negative_weight, "epochs": 1, "average": 1, "block": 1, "learning_rate": rate,
+        "image_learning_rate": 3 * rate, "row_length": float(np.linalg.norm(X)), "init_scale": 0.3, "max_trials": 1,
     }  # fmt: skip
     before = ObjectsAndParts(**settings)
     rng = np.random.default_rng(5)
@@ -71,10 +72,11 @@ def test_a_step_follows_the_gradient_of_the_quadruplet_score(shared, directed):
     part_at = whole_at + dim if directed else whole_at
     part_image = np.array([3.0, -2.0, 5.0])  # whatever it shows, it must not matter
 
-    def score(V, R, whole, part):
+    def score(V, R, whole, part, alpha=alpha):
         f_l = R[whole, whole_at : whole_at + dim] @ R[part, part_at : part_at + dim]
         return X[0] @ V @ R[whole, :dim] + part_image @ V @ R[part, :dim] + alpha * f_l
 
+    near = 2e-6 if negative_weight == 1 else 5e-5  # what is taken back is so from the row as it has moved meanwhile
     as_expected = []
     for other in (0, 2):  # whichever was drawn
         expected = []
@@ -85,10 +87,10 @@ def test_a_step_follows_the_gradient_of_the_quadruplet_score(shared, directed):
                 for sign in (1, -1):
                     weights = [part.copy() for part in start]
                     weights[array][place] += sign * 1e-4
-                    ends.append(score(*weights, 1, 0) - score(*weights, other, 0))
+                    ends.append(score(*weights, 1, 0) - score(*weights, other, 0, alpha * negative_weight))
                 gradient[place] = (ends[0] - ends[1]) / 2e-4
             expected.append(size * gradient)
-        as_expected.append(all(np.allclose(m, e, atol=2e-6) for m, e in zip(moved, expected, strict=True)))
+        as_expected.append(all(np.allclose(m, e, atol=near) for m, e in zip(moved, expected, strict=True)))
     assert max(np.abs(moved[0]).max(), np.abs(moved[1]).max()) > 1e-4
     assert as_expected.count(True) == 1
 
@@ -200,7 +202,10 @@ def test_labels_and_images_that_do_not_fit_are_refused():
         model.annotate_pairs(np.eye(4)[:2], np.eye(4)[:2], parts=[1])
 
 
-@pytest.mark.parametrize("setting", [{"shared": "yes"}, {"alpha": -1}, {"image_learning_rate": 0}, {"weight": "best"}])
+@pytest.mark.parametrize(
+    "setting",
+    [{"shared": "yes"}, {"alpha": -1}, {"negative_weight": 1.5}, {"image_learning_rate": 0}, {"weight": "best"}],
+)
 def test_settings_that_cannot_be_are_refused(setting):
     with pytest.raises(UserError, match=next(iter(setting))):
         ObjectsAndParts(**setting).check_settings()

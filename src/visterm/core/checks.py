@@ -90,13 +90,15 @@ def check_number(
     above: float | None = None,
     least: float | None = None,
     below: float = math.inf,
+    most: float = math.inf,
     otherwise: str = "",
 ) -> None:
-    """Refuse a setting that is not a number above `above` (or from `least` on) and below `below`."""
+    """Refuse a setting that is not a number above `above` (or from `least` on) and below `below` (or up to `most`)."""
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not (number and (above is None or value > above) and (least is None or value >= least) and value < below):
+    high_enough = number and (above is None or value > above) and (least is None or value >= least)
+    if not (high_enough and value < below and value <= most):
         low = f" above {above:g}" if above is not None else f" of {least:g} or more" if least is not None else ""
-        high = f" and below {below:g}" if below < math.inf else ""
+        high = f" and below {below:g}" if below < math.inf else f" and at most {most:g}" if most < math.inf else ""
         choice = f", {otherwise}" if otherwise else ""
         raise UserError(f"{name} is {value!r}; expected a finite number{low}{high}{choice}.")
 

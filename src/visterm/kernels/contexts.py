@@ -70,8 +70,13 @@ def add_contexts(contexts, own_at, context_at, dim, alpha, W, U):
 
 
 @njit(cache=True, nogil=True)
-def move_contexts(contexts, own_at, context_at, tags, violators, steps, dim, factor, max_norm, W):
+def move_contexts(
+    contexts, own_at, context_at, tags, violators, gains, steps, dim, factor, alpha_rate, spare, max_norm, W
+):
     """Take the steps of a block on the contexts' side, then bring the vectors that moved back under the norm limit.
+
+    The step of a tag that outranked the true one has already pushed it away from the context; a share of that is taken
+    back, on both sides: that the two are not known to be related does not say that they are not.
 
     Parameters
     ----------
@@ -79,10 +84,15 @@ def move_contexts(contexts, own_at, context_at, tags, violators, steps, dim, fac
         As for `add_contexts`.
     tags, violators : ndarray of int64, shape (n,)
         The true tag and the one that outranked it, or -1.
+    gains : ndarray of float32, shape (n,)
     steps : ndarray of float32, shape (n, width)
         Steps of the image's side, ``rate · gain · (W_y - W_ȳ)``.
     factor : float
         `alpha` times the learning rate of tags over that of the image's side.
+    alpha_rate : float
+        `alpha` times the learning rate of tags.
+    spare : float
+        Share of the push that is taken back, 0 to 1.
     max_norm : float
         Limit of the norm of each vector of `dim` numbers.
     W : ndarray of float32, shape (n_tags, width)
@@ -91,10 +101,13 @@ def move_contexts(contexts, own_at, context_at, tags, violators, steps, dim, fac
     scale = np.float32(factor)
     for p in range(contexts.shape[0]):
         if violators[p] >= 0 and contexts[p] >= 0:
-            target, step = W[contexts[p]], steps[p]
+            target, step, wrong = W[contexts[p]], steps[p], W[violators[p]]
             own, other = own_at[p], context_at[p]
+            back = np.float32(spare * alpha_rate) * gains[p]
             for c in range(dim):
-                target[other + c] += scale * step[own + c]
+                was = target[other + c]
+                target[other + c] += scale * step[own + c] + back * wrong[own + c]
+                wrong[own + c] += back * was
     for p in range(contexts.shape[0]):
         if violators[p] >= 0:
             for tag in (tags[p], violators[p], contexts[p]):

@@ -33,8 +33,9 @@ def weigh_pairs(
 ):
     """Turn the pairs (y, ȳ) of a block into gains, the tags' side of their steps, and into the steps of the image side.
 
-    After N draws the rank of y is estimated as floor(candidates / N), or as floor(most_trials / N) where that is given. The gain of a pair is L(rank) times the slope of
-    the loss; the step of the image's side is ``rate · gain · (W_y - W_ȳ)``.
+    After N draws the rank of y is estimated as floor(candidates / N), or as floor(most_trials / N) where that is given.
+    The gain of a pair is L(rank) times the slope of the loss; the step of the image's side is
+    ``rate · gain · (W_y - W_ȳ)``.
 
     Parameters
     ----------

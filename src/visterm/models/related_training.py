@@ -111,6 +111,8 @@ class RelatedTraining(PairTraining):
     places : Places
     alpha, rate_factor
         As for `RelatedImages`.
+    negative_weight : float
+        See `ObjectsAndParts`.
     max_norm : float
     """
 
@@ -125,13 +127,14 @@ class RelatedTraining(PairTraining):
         places: Places,
         alpha: float,
         rate_factor: float,
+        negative_weight: float,
         max_norm: float,
         rng: np.random.Generator,
         team: Team,
     ) -> None:
         super().__init__(side, own, tag_rows, recipe, rng=rng, team=team)
         self._related, self._places, self._alpha, self._max_norm = side, places, alpha, max_norm
-        self._rate_factor = rate_factor
+        self._spare = 1.0 - negative_weight
         parts, wholes = pairs[:, 0], pairs[:, 1]
         tags = np.concatenate([parts, wholes])
         order = np.argsort(tags, kind="stable")
@@ -153,9 +156,9 @@ class RelatedTraining(PairTraining):
         context_at = self._context_at[found] if self._context_at.size else found
         self._related.take_contexts(contexts, own_at, context_at)
         sums = super()._run_block(examples)
-        factor = self._alpha * self._rule.rate / self._side.rate
+        alpha_rate = self._alpha * self._rule.rate
         move_contexts(
-            contexts, own_at, context_at, tags, self._violators[:n], self._side.steps[:n], self._places.dim, factor,
-            self._max_norm, self._W,
+            contexts, own_at, context_at, tags, self._violators[:n], self._gains[:n], self._side.steps[:n],
+            self._places.dim, alpha_rate / self._side.rate, alpha_rate, self._spare, self._max_norm, self._W,
         )  # fmt: skip
         return sums
