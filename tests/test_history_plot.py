@@ -69,6 +69,13 @@ def test_what_was_never_measured_has_no_panel():
     assert [panel.name for panel in history_panels([{"epoch": 1, "loss": 0.0, "map": None}])] == ["loss"]
 
 
+def test_the_best_mean_rank_is_the_least():
+    panels = history_panels(
+        [{"epoch": epoch, "map": None, "mean_rank": rank} for epoch, rank in ((1, 9), (2, 4), (3, 6))]
+    )
+    assert [(panel.name, panel.best) for panel in panels] == [("mean_rank", 2)]
+
+
 def test_a_model_that_learns_in_one_go_has_nothing_to_draw(runs, tmp_path):
     with pytest.raises(UserError, match="'prior' learns in one go"):
         training_history(runs / "at_once")

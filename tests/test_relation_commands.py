@@ -15,6 +15,7 @@ from PIL import Image
 
 from tiny_wordnet import write_wordnet
 from visterm import Catalogue, Tagger
+from visterm.app.expansion import RelatedTag
 from visterm.app.relations import WordRelations
 from visterm.cli import main
 from visterm.core.errors import UserError
@@ -253,6 +254,11 @@ def test_siblings_are_what_has_the_same_parent_and_both_kinds_may_be_asked_for(p
     assert code == 0, err
     text = [line for line in out.splitlines() if not line.startswith(" ")]
     assert text == ["", "bus: like car a kind of vehicle", "", "wheel: part of car (known)"]
+
+
+def test_the_number_by_which_wordnet_tells_parents_apart_is_not_shown():
+    sibling = RelatedTag("lion", "tiger", "siblings", known=True, parent="big cat [02127808]")
+    assert sibling.why == "like tiger a kind of big cat"
 
 
 def test_words_without_relations_have_no_groups(place):

@@ -13,6 +13,9 @@ from visterm.cli.tried import show_tried
 
 EXAMPLES = "Examples:  visterm info run   ·   visterm info run --plot history.png"
 
+LONGEST = 20
+"""Entries of a setting that are still shown: relations of tags may be thousands."""
+
 
 def info(
     run: Annotated[Path, typer.Argument(help="A run, a catalogue or a features folder.", show_default=False)],
@@ -48,9 +51,13 @@ def info(
                 if key == TRIED:
                     show_tried(setting)
                 else:
-                    show(f"  {key}: {setting}")
+                    show(f"  {key}: {_setting(setting)}")
         elif not isinstance(value, list):
             show(f"{name}: {_text(value)}")
+
+
+def _setting(value: object) -> str:
+    return f"{len(value):,} of them" if isinstance(value, list) and len(value) > LONGEST else str(value)
 
 
 def _text(value: object) -> str:
