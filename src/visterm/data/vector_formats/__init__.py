@@ -1,0 +1,1 @@
+"""The forms in which files keep word vectors, one reader each."""

@@ -1,0 +1,136 @@
+"""Word vectors as text, a line a word: GloVe; word2vec's text and fastText's ``.vec`` begin with their two counts."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import DataError
+from visterm.data.vector_formats.source import refuse_non_finite
+
+LONGEST_LINE = 2**20
+"""Bytes that are read in search of a line's end: more is no text of vectors."""
+
+
+class TextLine(NamedTuple):
+    """A line that is not yet turned into numbers."""
+
+    number: int
+    numbers: list[bytes]
+
+
+class TextVectors:
+    """A text of word vectors; read line by line, so that memory does not grow with the file.
+
+    The numbers are the last ones of a line, so a word may have spaces in it (GloVe's 840B has such).
+
+    Parameters
+    ----------
+    path : Path
+        May be gzipped, by the ending ``.gz``.
+
+    Raises
+    ------
+    DataError
+        If its first line is neither a word with its numbers, nor the two counts with such a line below.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: IO[bytes] = _opened(path)
+        try:
+            first = self._line(1)
+            self.counts = two_counts(first)
+            self.width = len(first) - 1 if self.counts is None else self.counts[1]
+            if self.width < 1:
+                raise DataError(f"{path}, line 1: {_shown(first)}; expected a word and the numbers of its vector.")
+            self._file.seek(0)
+            self.vector(TextLine(1, first[1:]) if self.counts is None else self._after_counts())
+        except BaseException:
+            self._file.close()
+            raise
+
+    def words(self) -> Iterator[tuple[str, TextLine]]:
+        """Give the words with their lines, from the first on."""
+        self._file.seek(0)
+        number = 0
+        if self.counts is not None:
+            self._line(1)
+            number = 1
+        n_words = 0
+        while True:
+            number += 1
+            cells = self._line(number)
+            if not cells:
+                if self._at_end:
+                    break
+                continue
+            if len(cells) <= self.width:
+                raise DataError(
+                    f"{self.path}, line {number}: {_shown(cells)}; expected a word and {self.width} numbers."
+                )
+            n_words += 1
+            word = b" ".join(cells[: -self.width]).decode("utf-8", "replace")
+            yield word, TextLine(number, cells[-self.width :])
+        if self.counts is not None and n_words < self.counts[0]:
+            raise DataError(
+                f"{self.path} says that it has {self.counts[0]:,} words, but ends after {n_words:,}. Copy it again."
+            )
+
+    def vector(self, at: TextLine) -> NDArray[np.float32]:
+        """Give the numbers of a line."""
+        place = f"{self.path}, line {at.number}"
+        try:
+            vector = np.array(at.numbers).astype(np.float32)
+        except ValueError as error:
+            raise DataError(f"{place}: {_shown(at.numbers)}; expected {self.width} numbers after the word.") from error
+        return refuse_non_finite(vector, place)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _after_counts(self) -> TextLine:
+        """Give the first line below the counts; a file of no words has none, and is read as such."""
+        self._line(1)
+        cells = self._line(2)
+        if not cells:
+            return TextLine(2, [b"0"] * self.width)
+        if len(cells) <= self.width:
+            raise DataError(f"{self.path}, line 2: {_shown(cells)}; expected a word and {self.width} numbers.")
+        return TextLine(2, cells[-self.width :])
+
+    def _line(self, number: int) -> list[bytes]:
+        try:
+            line = self._file.readline(LONGEST_LINE)
+        except (OSError, EOFError) as error:
+            raise DataError(f"{self.path} cannot be unpacked: {error}. Copy it again.") from error
+        self._at_end = not line
+        if len(line) >= LONGEST_LINE:
+            raise DataError(f"{self.path}, line {number} has a million characters; this is no text of word vectors.")
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
+        line = line.rstrip()
+        return (line.replace(b"\t", b" ") if b"\t" in line else line).split(b" ") if line else []
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.GzipFile(path)) if path.suffix == ".gz" else path.open("rb")
+
+
+def two_counts(cells: list[bytes]) -> tuple[int, int] | None:
+    """Give the numbers of words and of columns that stand in the first line of word2vec and fastText, or None."""
+    if len(cells) == 2 and all(cell.isdigit() for cell in cells):
+        return int(cells[0]), int(cells[1])
+    return None
+
+
+def _shown(cells: list[bytes]) -> str:
+    text = b" ".join(cells[:4]).decode("utf-8", "replace")
+    return f"'{text[:40]}{' …' if len(cells) > 4 or len(text) > 40 else ''}'"

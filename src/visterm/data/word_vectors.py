@@ -1,0 +1,230 @@
+"""Word vectors: from the files in which others publish them, and from words to the tags of a vocabulary."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import DataError, ShapeError
+from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.data.vector_formats.source import VectorSource
+from visterm.data.vector_formats.tensors import TensorVectors, save_tensor_vectors
+from visterm.data.vector_formats.text import LONGEST_LINE, TextVectors, two_counts
+from visterm.data.vector_formats.word2vec import BinaryVectors
+
+TENSORS = ".safetensors"
+FASTTEXT_BINARY = b"\xba\x16\x4f\x2f"
+PACKED = {b"PK\x03\x04": "a zip file", b"\x1f\x8b": "gzipped, and not named .gz"}
+
+LEAST_KNOWN = 0.5
+"""Share of a tag's words that must have a vector, so that "the xyzzy" is not what "the" is."""
+
+_PARTS = re.compile(r"[\s\-_/]+")
+
+
+class WordVectors:
+    """Words with a vector each.
+
+    Parameters
+    ----------
+    words : sequence of str
+        As their source spells them; of words that are there twice the first counts.
+    matrix : array, shape (n_words, width)
+        Float32; may be a memory map.
+
+    Raises
+    ------
+    ShapeError
+        If there is not one row a word.
+    """
+
+    def __init__(self, words: Sequence[str], matrix: NDArray[np.float32]) -> None:
+        if matrix.ndim != 2 or len(matrix) != len(words):
+            raise ShapeError(
+                f"There are {len(words)} words, but vectors of shape {matrix.shape}; expected a row a word."
+            )
+        self.words = list(words)
+        self.matrix = matrix
+        self._rows: dict[str, int] = {}
+        for row, word in enumerate(self.words):
+            self._rows.setdefault(word, row)
+
+    @cached_property
+    def _rows_of_keys(self) -> dict[str, int]:
+        """The first row of each key; made when it is first needed, because it takes seconds for millions of words."""
+        rows: dict[str, int] = {}
+        for row, word in enumerate(self.words):
+            rows.setdefault(word_key(word), row)
+        return rows
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and self.find(word) is not None
+
+    @property
+    def width(self) -> int:
+        """Numbers of each vector."""
+        return int(self.matrix.shape[1])
+
+    def find(self, word: str) -> int | None:
+        """Give the row of a word or of words in a row (``New York`` finds ``new_york``), or None.
+
+        Spellings are compared as those of tags are. Of several that are equal so, the one written like `word` counts,
+        then the one in small letters, then the first.
+        """
+        cleaned = clean_tag(word)
+        key = word_key(cleaned)
+        for spelling in (cleaned, cleaned.replace(" ", "_"), key, key.replace(" ", "_")):
+            if spelling in self._rows:
+                return self._rows[spelling]
+        return self._rows_of_keys.get(key)
+
+
+def read_word_vectors(path: str | os.PathLike[str], words: Iterable[str] | None = None) -> WordVectors:
+    """Read word vectors, of all words or only of some.
+
+    Parameters
+    ----------
+    path : path-like
+        GloVe's text, word2vec's text or binary, fastText's ``.vec`` (texts may be gzipped), told apart by what is in
+        them; or a ``.safetensors`` file of a matrix whose words are in it or in a text beside it.
+    words : iterable of str, optional
+        Words or tags to read the vectors of; of tags of several words, those of the words too. Only their rows are
+        kept, and read where the format allows it, so that memory does not grow with the file. None: all; the matrix is
+        then a memory map where a file of float32 has one.
+
+    Returns
+    -------
+    WordVectors
+        In the order of the file. Words that it does not have are left out.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, it is none of these, or a vector is broken; with the line.
+    """
+    path = Path(path)
+    with closing(_open(path)) as source:
+        if words is None and isinstance(source, TensorVectors) and source.matrix.dtype == np.float32:
+            return WordVectors([word for word, _ in source.words()], source.matrix)
+        wanted = None if words is None else wanted_keys(words)
+        kept: list[str] = []
+        rows: list[NDArray[np.float32]] = []
+        for word, at in source.words():
+            if wanted is None or word_key(word) in wanted:
+                kept.append(word)
+                rows.append(source.vector(at))
+        return WordVectors(kept, np.array(rows, np.float32).reshape(len(rows), source.width))
+
+
+def write_word_vectors(path: str | os.PathLike[str], vectors: WordVectors) -> None:
+    """Write word vectors as safetensors, which `read_word_vectors` maps into memory instead of reading.
+
+    Raises
+    ------
+    DataError
+        If the file is not named ``.safetensors``, or a word has a line feed in it.
+    """
+    path = Path(path)
+    if path.suffix != TENSORS:
+        raise DataError(f"Word vectors are written as {TENSORS}, and the file is {path}. Name it so.")
+    save_tensor_vectors(path, vectors.words, vectors.matrix)
+
+
+def vectors_of_tags(vectors: WordVectors, tags: Iterable[str]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Give the vectors of tags: their own, or of tags of several words the mean of their words'.
+
+    Parameters
+    ----------
+    vectors : WordVectors
+    tags : iterable of str
+        What stands between spaces, hyphens or slashes is a word.
+
+    Returns
+    -------
+    rows : ndarray of float32, shape (n_tags, width)
+        Zeros where nothing is found.
+    found : ndarray of bool, shape (n_tags,)
+        Whether the tag, or at least half of its words, has a vector. Words without one do not count in the mean.
+    """
+    tags = list(tags)
+    rows = np.zeros((len(tags), vectors.width), np.float32)
+    found = np.zeros(len(tags), np.bool_)
+    for number, tag in enumerate(tags):
+        known = _rows_of(vectors, tag)
+        if known:
+            rows[number] = np.mean(vectors.matrix[known], axis=0, dtype=np.float64)
+            found[number] = True
+    return rows, found
+
+
+def wanted_keys(words: Iterable[str]) -> set[str]:
+    """Give the keys by which words, tags and the words in tags are found."""
+    return {key for word in words for key in (word_key(word), *map(word_key, parts_of(word)))}
+
+
+def word_key(word: str) -> str:
+    """Give that by which words are compared: as tags are, and with ``_`` for a space."""
+    if word.isascii() and word.isalnum():  # the most, of millions of words
+        return word.lower()
+    return tag_key(word.replace("_", " "))
+
+
+def parts_of(tag: str) -> list[str]:
+    """Give the words of a tag."""
+    return [part for part in _PARTS.split(tag) if part]
+
+
+def _rows_of(vectors: WordVectors, tag: str) -> list[int]:
+    whole = vectors.find(tag)
+    if whole is not None:
+        return [whole]
+    parts = parts_of(tag)
+    known = [row for row in map(vectors.find, parts) if row is not None]
+    return known if len(known) >= LEAST_KNOWN * len(parts) else []
+
+
+def _open(path: Path) -> VectorSource:
+    """Open a file by what is in it."""
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise DataError(f"The file of word vectors {path} {what}; expected GloVe, word2vec, fastText or safetensors.")
+    if path.suffix == TENSORS:
+        return TensorVectors(path)
+    if path.suffix == ".gz":
+        return TextVectors(path)
+    with path.open("rb") as file:
+        start = file.readline(LONGEST_LINE)
+        counts = two_counts(start.split()) if len(start) < 100 else None
+        second = file.read(64 * (counts[1] + 1)) if counts is not None and counts[1] < LONGEST_LINE else b""
+    if not start:
+        raise DataError(f"The file of word vectors {path} is empty.")
+    for packed, what in PACKED.items():
+        if start.startswith(packed):
+            raise DataError(f"{path} is {what}. Unpack it, and give the file that was in it.")
+    if start.startswith(FASTTEXT_BINARY):
+        raise DataError(
+            f"{path} is a model of fastText; expected its vectors as text, in the file that ends with .vec."
+        )
+    return BinaryVectors(path) if counts is not None and not _is_text(second, counts[1]) else TextVectors(path)
+
+
+def _is_text(rows: bytes, width: int) -> bool:
+    """Say whether what follows the counts are words and numbers as text, by its first line."""
+    line, end, _ = rows.partition(b"\n")
+    cells = line.split()
+    if not end:  # the last may be cut off
+        cells = cells[:-1]
+    try:
+        return len(cells) > 1 and bool([float(cell) for cell in cells[1:][-width:]])
+    except ValueError:
+        return False
