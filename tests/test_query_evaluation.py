@@ -117,7 +117,9 @@ def test_graded_relevances_of_a_file_are_measured_by_ndcg_and_shown(library, run
     file.write_text("query,image,relevance\n" + "\n".join(lines), encoding="utf-8")
     found = evaluate_queries([Tagger.load(runs[0])], corpus, file)
     assert (found.values[0]["nDCG10"] <= 1).all()
-    shown = visterm("evaluate", runs[0], "--tags", folder / "tags.csv", "--queries", file, cwd=tmp_path)
+    asked = ("--tags", folder / "tags.csv", "--queries", file, "--report", "report")
+    shown = visterm("evaluate", runs[0], *asked, cwd=tmp_path)
+    assert f"{found.mean('nDCG10'):.3f}" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
     assert shown.stdout.splitlines()[0].split()[:6] == ["queries", "number", "AvgP", "BEP", "P10", "nDCG10"]
     assert f"{found.mean('nDCG10'):.4f}" in shown.stdout.splitlines()[1]
 

@@ -224,3 +224,4 @@ def test_the_command_prints_the_trials_best_first_and_writes_the_run(small_libra
     trials = [json.loads(line) for line in again.stdout.splitlines()]
     assert [trial["settings"]["n_neighbors"] for trial in trials] == [int(first[0]), int(second[0])]
     assert Tagger.load(tmp_path / "run").model.n_neighbors == int(first[0])
+    assert Tagger.load(tmp_path / "run").calibration is not None

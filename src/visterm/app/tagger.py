@@ -252,7 +252,7 @@ class Tagger:
         self.learned(found.rows)
         self.facts |= found.facts
         if calibrate:
-            self._calibrate(found.rows, progress)
+            self.find_confidences(found.rows, progress)
         return self
 
     def take_encoder_of(self, corpus: Corpus) -> None:
@@ -302,7 +302,7 @@ class Tagger:
             self.model.fit(rows.X, rows.Y, valid=rows.valid, monitor=progress)
         self.learned(rows)
         if calibrate:
-            self._calibrate(rows, progress)
+            self.find_confidences(rows, progress)
         return self
 
     def learned(self, rows: TrainingRows) -> Self:
@@ -479,7 +479,8 @@ class Tagger:
         """Give the tags that it learned of the images of rows known by number, shape (n_images, n_tags), else None."""
         return None if self.given is None else sp.csr_array(X @ self.given)
 
-    def _calibrate(self, rows: TrainingRows, progress: Progress) -> None:
+    def find_confidences(self, rows: TrainingRows, progress: Progress = SILENT) -> None:
+        """Fit confidences to scores of images that were not learned from, see `calibrate`."""
         from visterm.app.calibrating import calibrate as fit_confidences
 
         self.calibration = fit_confidences(self.model, rows, progress=progress)

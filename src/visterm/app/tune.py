@@ -177,6 +177,7 @@ class Tuning:
         whole = all_rows(rows, model)
         tagger.model = fit_on_all(model, whole, best.epochs, best.history, last)
         tagger.learned(whole)
+        tagger.find_confidences(whole, Titled(progress, "confidences"))
         summary = _summary(self._metric, rows, parts, trials)
         tagger.facts |= {"tuning": summary, "trials": [trial.as_dict() for trial in trials]}
         tagger.save(self._out)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from visterm.app.evaluation_report.charts import Series, line_chart
 from visterm.app.evaluation_report.differences import add_differences
 from visterm.app.evaluation_report.pictures import THUMBNAIL, add_note_on_pictures
-from visterm.app.evaluation_report.results import QUERY_MEASURES
 from visterm.app.query_evaluation import CURVE_RANKS, RECALLS, QueryEvaluation
 from visterm.app.report import Cell, Report, Shown
 from visterm.core.types import Ranking
@@ -51,28 +50,30 @@ def query_page(found: QueryEvaluation, names: Sequence[str], results: dict[str, 
     report.section(
         "Measures by kind of query",
         "AvgP: average precision. BEP: precision among as many images as are relevant (break-even point). P10: "
-        "precision among the first ten. Below each, the interval in which it lies at 95 % when queries are drawn anew. "
+        "precision among the first ten. nDCG10, where some images are more relevant than others: the discounted gain "
+        "of the first ten as a share of the largest possible. Below each, the interval in which it lies at 95 % when "
+        "queries are drawn anew. "
         + KINDS,
     )
-    _add_measures(report, results)
+    _add_measures(report, results, list(found.values[0]))
     _add_curves(report, found, names)
-    add_differences(report, results, QUERY_MEASURES, "queries")
+    add_differences(report, results, list(found.values[0]), "queries")
     _add_queries(report, found, names)
     return report
 
 
-def _add_measures(report: Report, results: dict[str, Any]) -> None:
+def _add_measures(report: Report, results: dict[str, Any], measures: Sequence[str]) -> None:
     """Add one table of kinds by measures for a run alone, and one of kinds by runs a measure for several."""
     runs = results["runs"]
     kinds = runs[0]["kinds"]
     if len(runs) == 1:
         rows = [
-            [Cell(kind), Cell(f"{found['queries']:,}"), *(_figure(found[measure]) for measure in QUERY_MEASURES)]
+            [Cell(kind), Cell(f"{found['queries']:,}"), *(_figure(found[measure]) for measure in measures)]
             for kind, found in kinds.items()
         ]
-        report.cells(["queries", "number", *QUERY_MEASURES], rows)
+        report.cells(["queries", "number", *measures], rows)
         return
-    for measure in QUERY_MEASURES:
+    for measure in measures:
         rows = []
         for kind in kinds:
             figures = [run["kinds"][kind][measure] for run in runs]

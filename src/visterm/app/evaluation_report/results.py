@@ -13,7 +13,6 @@ from visterm.app.evaluate import AnnotationEvaluation, is_mean
 from visterm.app.query_evaluation import RECALLS, QueryEvaluation
 from visterm.metrics.comparison import Compared
 
-QUERY_MEASURES = ("AvgP", "BEP", "P10")
 CURVE_KS = range(1, 11)
 TAG_K = 5
 PAGE_METRICS = (
@@ -84,7 +83,7 @@ def query_summary(found: QueryEvaluation, names: Sequence[str]) -> dict[str, Any
                     kind: {"queries": int(mask.sum())}
                     | {measure: found.interval(measure, kind, number)._asdict() for measure in found.values[0]}
                     for kind, mask in found.kinds.items()
-                    if not math.isnan(found.mean(QUERY_MEASURES[0], kind, number))
+                    if not math.isnan(found.mean("AvgP", kind, number))
                 },
             }
             for number, name in enumerate(names)
