@@ -1,0 +1,215 @@
+"""Vectors of words that are no tags, moved after those of the tags were learned, so that they keep their relations."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from visterm.core.checks import as_generator, check_count, check_number
+from visterm.core.errors import DataError, ShapeError
+from visterm.core.threads import one_blas_thread
+from visterm.core.types import RandomState
+
+BLOCK_FLOATS = 2**21
+"""Relations that are held at a time: 8 MB of each of the few matrices that they are made from."""
+
+RIDGE = 1e-6
+"""Of the mean square of the partners' coordinates, added to all: directions in which no partner lies stay unmoved."""
+
+HALVINGS = 20
+
+
+class Partners(NamedTuple):
+    """Words to which relations are kept: before and after, and how much each counts."""
+
+    old: NDArray[np.float32]
+    new: NDArray[np.float32]
+    weights: NDArray[np.float32]
+
+
+def move_words(
+    old_words: Any,
+    old_tags: Any,
+    new_tags: Any,
+    *,
+    max_partners: int = 4096,
+    max_iter: int = 100,
+    tol: float = 1e-5,
+    random_state: RandomState = 0,
+) -> NDArray[np.float32]:
+    """Move the vectors of words never seen as tags to where they are to tags and words as they were to both before.
+
+    Maximises equation (4) of "Sampled Image Tagging and Retrieval Methods on User Generated Content": over all words d
+    that are no tags, and all words m, tags or not::
+
+        Σ_d Σ_m  C_dm log σ(v_d · v_m) + (1 - C_dm) log(1 - σ(v_d · v_m)),     C = σ(old products), equation (3)
+
+    C is never held: blocks of it are made from the old vectors when they are needed, as the paper's footnote says. So
+    each sweep takes time in proportion to words × partners × width, and memory for a block.
+
+    What the paper leaves open is done so. C of (4), printed without indices the second time, is C_dm there too. The sum
+    is maximised by steps of Newton's method with the bound σ' ≤ 1/4 in place of σ' (Böhning, Lindsay 1988), which need
+    no learning rate. Words are first moved for their relations to tags alone, which has one best place for each; in the
+    old places the relations among the words hold already, and would hold them there. Then relations among words count
+    too. Where tags and words are more than `max_partners`, as many of both are drawn, each standing for several: the
+    drawn words are moved together, the others each by itself for its relations to the drawn.
+
+    Parameters
+    ----------
+    old_words : array-like, shape (n_words, old_width)
+        Vectors of the words that are no tags.
+    old_tags : array-like, shape (n_tags, old_width)
+        Vectors of the tags before training.
+    new_tags : array-like, shape (n_tags, width)
+        After it; the width may be another.
+    max_partners : int
+        How many tags, and how many words, relations are kept to.
+    max_iter : int
+        Sweeps over the words, at most, in each of the steps.
+    tol : float
+        A step ends when the sum gains less than this share of what it has gained in all.
+    random_state : int, RandomState, Generator or None
+        Draws the partners, where not all are taken.
+
+    Returns
+    -------
+    ndarray of float32, shape (n_words, width)
+
+    Raises
+    ------
+    ShapeError
+        If the matrices do not fit together.
+    DataError
+        If a number is not finite.
+    """
+    old_words, old_tags, new_tags = _checked(old_words, old_tags, new_tags)
+    for name, count in (("max_partners", max_partners), ("max_iter", max_iter)):
+        check_count(count, name)
+    check_number(tol, "tol", least=0)
+    rng = as_generator(random_state)
+    tags, tag_weight = _drawn(len(old_tags), max_partners, rng)
+    words, word_weight = _drawn(len(old_words), max_partners, rng)
+    seen = Partners(old_tags[tags], new_tags[tags], np.full(len(tags), tag_weight, np.float32))
+    moved = np.zeros((len(old_words), new_tags.shape[1]), np.float32)
+    with one_blas_thread():
+        _climb(moved, old_words, seen, np.arange(len(moved)), None, max_iter, tol)
+        if len(words):
+            _climb(moved, old_words, seen, words, word_weight, max_iter, tol)
+            others = np.setdiff1d(np.arange(len(moved)), words)
+            _climb(
+                moved, old_words, _joined(seen, old_words, moved, words, 2 * word_weight), others, None, max_iter, tol
+            )
+    return moved
+
+
+def _climb(
+    moved: NDArray[np.float32],
+    old: NDArray[np.float32],
+    seen: Partners,
+    chosen: NDArray[np.int64],
+    word_weight: float | None,
+    max_iter: int,
+    tol: float,
+) -> None:
+    """Move the chosen words, in place, until the sum of their relations stops growing.
+
+    `word_weight` None: for relations to `seen`, which stays where it is. A number: for relations among themselves too,
+    each of which counts so much.
+    """
+    if not len(chosen):
+        return
+    share, first, before = 1.0, 0.0, -np.inf
+    kept = moved[chosen]
+    step = np.zeros_like(kept)
+    for sweep in range(max_iter + 1):
+        partners = _joined(seen, old, moved, chosen, word_weight) if word_weight is not None else seen
+        moving = slice(len(seen.old), None)
+        total, gradients = _sum_and_gradients(moved[chosen], old[chosen], partners, moving)
+        if total < before:  # possible only where words move together: the bound holds for each alone
+            share /= 2
+            if share < 2.0**-HALVINGS:
+                moved[chosen] = kept
+                return
+            moved[chosen] = kept + np.float32(share) * step
+            continue
+        first = total if sweep == 0 else first
+        if sweep == max_iter or (sweep > 0 and total - before <= tol * (total - first)):
+            return
+        before, kept = total, moved[chosen]
+        step = _newton(gradients, partners, moving)
+        moved[chosen] = kept + np.float32(share) * step
+
+
+def _sum_and_gradients(
+    rows: NDArray[np.float32], old: NDArray[np.float32], partners: Partners, moving: slice
+) -> tuple[float, NDArray[np.float32]]:
+    """Give the sum of equation (4) over some words and all partners, and its gradient for each of the words.
+
+    A relation between two words that both move is in the sum twice, with either as d: so are its gradients.
+    """
+    total, gradients = 0.0, np.empty_like(rows)
+    twice = partners.weights.copy()
+    twice[moving] *= 2
+    step = max(1, BLOCK_FLOATS // len(partners.new))
+    for start in range(0, len(rows), step):
+        some = slice(start, start + step)
+        products = rows[some] @ partners.new.T
+        wanted = expit(old[some] @ partners.old.T)
+        # C log σ(s) + (1 - C) log(1 - σ(s)) = C s - log(1 + e^s)
+        terms = wanted * products - np.logaddexp(np.float32(0), products)
+        total += float(np.sum(terms @ partners.weights, dtype=np.float64))
+        gradients[some] = ((wanted - expit(products)) * twice) @ partners.new
+    return total, gradients
+
+
+def _newton(gradients: NDArray[np.float32], partners: Partners, moving: slice) -> NDArray[np.float32]:
+    """Divide gradients by a bound of the curvature, one matrix for all words.
+
+    σ' ≤ 1/4 bounds that of a relation with a partner that stays. If both move, (a + b)² ≤ 2a² + 2b² doubles it, and it
+    is in the sum twice.
+    """
+    weights = partners.weights.astype(np.float64)
+    weights[moving] *= 4
+    V = partners.new.astype(np.float64)
+    curvature = (V.T * weights) @ V / 4
+    damping = max(RIDGE * np.trace(curvature) / len(curvature), np.finfo(np.float32).tiny)
+    curvature[np.diag_indices_from(curvature)] += damping
+    steps: NDArray[np.float32] = np.linalg.solve(curvature, gradients.T.astype(np.float64)).T.astype(np.float32)
+    return steps
+
+
+def _joined(
+    seen: Partners, old: NDArray[np.float32], moved: NDArray[np.float32], words: NDArray[np.int64], weight: float
+) -> Partners:
+    """Put words beside the tags, as they are now."""
+    return Partners(
+        np.concatenate([seen.old, old[words]]),
+        np.concatenate([seen.new, moved[words]]),
+        np.concatenate([seen.weights, np.full(len(words), weight, np.float32)]),
+    )
+
+
+def _drawn(n: int, at_most: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], float]:
+    """Draw which of n are partners, in order, and give how many each stands for."""
+    if n <= at_most:
+        return np.arange(n), 1.0
+    return np.sort(rng.choice(n, at_most, replace=False)), n / at_most
+
+
+def _checked(old_words: Any, old_tags: Any, new_tags: Any) -> tuple[NDArray[np.float32], ...]:
+    named = {"old_words": old_words, "old_tags": old_tags, "new_tags": new_tags}
+    matrices = {name: np.asarray(matrix, np.float32) for name, matrix in named.items()}
+    for name, matrix in matrices.items():
+        if matrix.ndim != 2:
+            raise ShapeError(f"{name} has {matrix.ndim} dimensions; expected 2, a row a word.")
+        if not np.isfinite(matrix).all():
+            raise DataError(f"{name} has infinite or undefined numbers.")
+    words, old, new = matrices.values()
+    if words.shape[1] != old.shape[1]:
+        raise ShapeError(f"old_words has {words.shape[1]} columns, old_tags {old.shape[1]}; expected as many.")
+    if len(old) != len(new) or not len(old):
+        raise ShapeError(f"old_tags has {len(old)} rows, new_tags {len(new)}; expected one a tag in both, 1 or more.")
+    return words, old, new
