@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -15,20 +17,23 @@ from visterm.data.tag_queries import queries_of_tags
 from visterm.models.abilities import AddsTags, LearnsOn, LearnsQueries
 from visterm.models.base import Annotator
 
+INSTALLED = [entry.name for entry in MODELS if not entry.extra or find_spec(entry.extra)]
+"""Models without an extra, and those whose extra (named as its main package) is there."""
+
 EXPECTED_FAILED_CHECKS: dict[str, str] = {}
 """Checks of scikit-learn that a model may fail for a written reason: check, reason."""
 
-models = pytest.mark.parametrize("name", MODELS.names())
+models = pytest.mark.parametrize("name", INSTALLED)
 models_that_learn_on = pytest.mark.parametrize(
-    "name", [name for name in MODELS.names() if issubclass(MODELS.load(name), LearnsOn)]
+    "name", [name for name in INSTALLED if issubclass(MODELS.load(name), LearnsOn)]
 )
 models_that_add_tags = pytest.mark.parametrize(
-    "name", [name for name in MODELS.names() if issubclass(MODELS.load(name), AddsTags)]
+    "name", [name for name in INSTALLED if issubclass(MODELS.load(name), AddsTags)]
 )
 models_that_learn_queries = pytest.mark.parametrize(
-    "name", [name for name in MODELS.names() if issubclass(MODELS.load(name), LearnsQueries)]
+    "name", [name for name in INSTALLED if issubclass(MODELS.load(name), LearnsQueries)]
 )
-learning_models = pytest.mark.parametrize("name", MODELS.names(learns=True))
+learning_models = pytest.mark.parametrize("name", [name for name in INSTALLED if MODELS.entry(name).learns])
 
 
 def create(name, **params):
@@ -45,7 +50,7 @@ def planted():
 @pytest.fixture(scope="module")
 def fitted(planted):
     """Each model fitted once on the planted corpus, by name; tests must not change them."""
-    return {name: create(name).fit(planted.X_train, planted.Y_train) for name in MODELS.names()}
+    return {name: create(name).fit(planted.X_train, planted.Y_train) for name in INSTALLED}
 
 
 def learned_arrays(model):

@@ -78,6 +78,9 @@ def csr_of_parts(key: str, arrays: dict[str, NDArray[Any]]) -> sp.csr_array:
 def json_params(estimator: Any, registry: Registry | None = None) -> dict[str, Any]:
     """Give an estimator's parameters as JSON holds them.
 
+    Those that only a fit starts from (named in ``start_params`` of its class, such as word vectors) are None: what was
+    made of them is in the arrays.
+
     Parameters
     ----------
     estimator : object
@@ -91,6 +94,8 @@ def json_params(estimator: Any, registry: Registry | None = None) -> dict[str, A
         If JSON cannot hold one.
     """
     params = dict(estimator.get_params(deep=False))
+    for key in getattr(estimator, "start_params", ()):
+        params[key] = None
     for key, value in params.items():
         params[key] = _plain(value, registry)
         try:

@@ -16,6 +16,8 @@ JEC = "Makadia, Pavlovic, Kumar 2008"
 TAGPROP = "Guillaumin, Mensink, Verbeek, Schmid 2009"
 TWO_PASS_KNN = "Verma, Jawahar 2012"
 FASTTAG = "Chen, Zheng, Weinberger 2013"
+SAMPLED_TAGGING = "Ni et al., sampled tagging"
+FAST0TAG = "Zhang, Gong, Shah 2016"
 
 MODELS = Registry(
     "model",
@@ -38,6 +40,41 @@ MODELS = Registry(
             "visterm.models.objects_and_parts:ObjectsAndParts",
             "joint embedding that also learns which tag is part of which",
             OBJECTS_AND_PARTS,
+        ),
+        Entry(
+            "sampled_tagger",
+            "visterm.models.sampled_tagger:SampledTagger",
+            "deep network and word vectors, learned together from drawn tags",
+            SAMPLED_TAGGING,
+            extra="torch",
+        ),
+        Entry(
+            "cross_entropy_tagger",
+            "visterm.models.cross_entropy_tagger:CrossEntropyTagger",
+            "deep network and word vectors, learned together from all tags",
+            SAMPLED_TAGGING,
+            extra="torch",
+        ),
+        Entry(
+            "fast0tag",
+            "visterm.models.fast0tag:Fast0Tag",
+            "deep network whose direction in word space ranks the tags",
+            FAST0TAG,
+            extra="torch",
+        ),
+        Entry(
+            "average_word_vector",
+            "visterm.models.average_word_vector:AverageWordVector",
+            "deep network taught the mean vector of an image's tags",
+            SAMPLED_TAGGING,
+            extra="torch",
+        ),
+        Entry(
+            "correlated_word_vectors",
+            "visterm.models.correlated_word_vectors:CorrelatedWordVectors",
+            "the same mean, of tags that go together most",
+            SAMPLED_TAGGING,
+            extra="torch",
         ),
         Entry("ridge", "visterm.models.ridge:Ridge", "one linear scorer a tag, squared loss"),
         Entry(

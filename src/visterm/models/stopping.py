@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,12 @@ class BestWeights:
         if value > self.value:
             self.epoch, self.value = self._epochs, value
             self.weights = tuple(array.copy() for array in weights)
+
+    def resume(self, epoch: int, value: float, epochs: int, weights: Iterable[NDArray[np.float32]]) -> None:
+        """Take back what was known after so many epochs; with ``epoch=0`` there was no value yet."""
+        self._epochs = epochs
+        if epoch:
+            self.epoch, self.value, self.weights = epoch, value, tuple(weights)
 
     @property
     def exhausted(self) -> bool:

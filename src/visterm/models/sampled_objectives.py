@@ -1,0 +1,55 @@
+"""What is trained for on drawn tags: the sampled cross-entropy of equation (1), and the sampled ranking cost."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from visterm.models.tag_costs import related_tags, sampled_cross_entropy, sampled_rank_cost
+from visterm.models.tag_draws import Draws, Ints, TagDraws
+from visterm.models.word_table import WordTable
+
+
+class SampledObjective:
+    """A cost of the tags drawn for each image.
+
+    Parameters
+    ----------
+    draws : TagDraws
+    rank : bool
+        Equation (5) over drawn pairs, in place of (1).
+    alpha : float
+        Weight of the last two sums of (1); of no effect with `rank`, or where words do not move.
+    printed : bool
+        Those sums as printed, see `related_tags`.
+    """
+
+    def __init__(self, draws: TagDraws, *, rank: bool = False, alpha: float = 0.0, printed: bool = False) -> None:
+        self._draws, self._rank, self._alpha, self._printed = draws, rank, alpha, printed
+
+    def start_epoch(self, rng: np.random.Generator) -> None:
+        """Draw the epoch's subset, if there is one."""
+        self._draws.start_epoch(rng)
+
+    def loss(self, f: torch.Tensor, images: Ints, table: WordTable, rng: np.random.Generator) -> torch.Tensor:
+        """Draw tags, take their rows alone, and give the cost."""
+        drawn = self._draws.draw(images, rng)
+        n_positives = drawn.positives.shape[1]
+        rows = table.take(np.hstack([drawn.positives, drawn.negatives]))
+        rows = rows.view(len(images), -1, f.shape[1])
+        v_p, v_n = rows[:, :n_positives], rows[:, n_positives:]
+        has, counts = (torch.from_numpy(flags.astype(np.float32)).to(f.device) for flags in (drawn.has, drawn.counts))
+        if self._rank:
+            return sampled_rank_cost(f, v_p, v_n, has, counts)
+        cost = sampled_cross_entropy(f, v_p, v_n, has, counts)
+        if table.moving and (self._alpha or self._printed):
+            pairs, apart = (torch.from_numpy(flags).to(f.device) for flags in _pairs(drawn))
+            cost = cost + related_tags(v_p, v_n, pairs, apart, alpha=self._alpha, printed=self._printed)
+        return cost
+
+
+def _pairs(drawn: Draws) -> tuple[np.ndarray, np.ndarray]:
+    """Say which pairs of draws are of two tags that the image has, and which of one that it has and one not."""
+    p, has = drawn.positives, drawn.has
+    two = (p[:, :, None] != p[:, None, :]) & has[:, :, None]
+    return two.astype(np.float32), (has[:, :, None] & drawn.counts[:, None, :]).astype(np.float32)

@@ -1,0 +1,83 @@
+"""The vectors that tags start a training with: given ones at a common length, and random ones for the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import DataError, ShapeError, UserError
+
+Floats = NDArray[np.float32]
+
+DIM = 300
+"""Numbers of a vector where nothing says how many: those of the paper."""
+
+BLOCK_ROWS = 16_384
+
+
+def start_vectors(given: Any, n_tags: int, dim: int | None, rng: np.random.Generator) -> tuple[Floats, float]:
+    """Give the start vectors of tags, and the factor that given ones were taken times.
+
+    Parameters
+    ----------
+    given : array-like, shape (n_tags, dim), or None
+        A memory map is read in blocks. Rows of zeros are tags without a vector; their start values are random, as are
+        all where nothing is given: normal, of length 1 in the mean square.
+    n_tags : int
+    dim : int or None
+        None: that of `given`, or 300.
+    rng : Generator
+
+    Returns
+    -------
+    rows : ndarray of float32, shape (n_tags, dim)
+    factor : float
+        Brings given vectors to length 1 in the mean square.
+    """
+    width = (dim or DIM) if given is None else int(np.shape(given)[1])
+    rows: Floats = np.empty((n_tags, width), np.float32)
+    factor = 1.0
+    if given is not None:
+        squares = sum(float(np.einsum("ij,ij->", block, block, dtype=np.float64)) for _, block in _blocks(given))
+        n_given = sum(int(block.any(axis=1).sum()) for _, block in _blocks(given))
+        factor = math.sqrt(n_given / squares) if squares else 1.0
+    for part in range(0, n_tags, BLOCK_ROWS):
+        block = rows[part : part + BLOCK_ROWS]
+        if given is not None:
+            block[:] = given[part : part + BLOCK_ROWS]
+            block *= np.float32(factor)
+        missing = ~block.any(axis=1) if given is not None else np.ones(len(block), np.bool_)
+        block[missing] = rng.standard_normal((int(missing.sum()), width), np.float32) / np.float32(math.sqrt(width))
+    return rows, factor
+
+
+def check_vectors(given: Any, n_tags: int, dim: int | None) -> None:
+    """Refuse word vectors that do not fit the tags.
+
+    Raises
+    ------
+    ShapeError
+        If there is not a row for each tag.
+    UserError
+        If `dim` says another width.
+    DataError
+        If a number is not finite.
+    """
+    shape = np.shape(given)
+    if len(shape) != 2 or shape[0] != n_tags or shape[1] == 0:
+        raise ShapeError(f"word_vectors has the shape {shape}, but there are {n_tags} tags; expected a row for each.")
+    if dim is not None and dim != shape[1]:
+        raise UserError(f"dim is {dim}, but word_vectors has {shape[1]} numbers a tag. Leave dim out.")
+    for first, block in _blocks(given):
+        bad = np.flatnonzero(~np.isfinite(block).all(axis=1))
+        if bad.size:
+            raise DataError(f"The word vector of tag {first + bad[0]} has infinite numbers or NaN. Give it zeros.")
+
+
+def _blocks(given: Any) -> Iterator[tuple[int, NDArray[Any]]]:
+    for first in range(0, len(given), BLOCK_ROWS):
+        yield first, np.asarray(given[first : first + BLOCK_ROWS], np.float32)

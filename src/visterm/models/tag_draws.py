@@ -1,0 +1,144 @@
+"""Tags drawn for a batch of images: a fixed number that each has, and a fixed number from the background."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import check_count, check_number
+from visterm.core.errors import UserError
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+BACKGROUNDS: Final = ("exact", "subset", "adjacent")
+
+
+class Draws(NamedTuple):
+    """What was drawn for a batch of images.
+
+    Attributes
+    ----------
+    positives : ndarray of int64, shape (n_images, P)
+        Tags that the image has.
+    has : ndarray of bool, shape (n_images, P)
+        False in rows of images that have none: whatever stands there does not count.
+    negatives : ndarray of int64, shape (n_images, N)
+    counts : ndarray of bool, shape (n_images, N)
+        False where the tag is one that the image has, or where there was none to draw.
+    """
+
+    positives: Ints
+    has: Flags
+    negatives: Ints
+    counts: Flags
+
+
+class TagDraws:
+    """Draws P tags that an image has, and N of the background distribution, for batches of images.
+
+    Positives are drawn uniformly, without replacement where an image has enough of them and else with (section 2.2).
+    Of tags that an image explicitly has not, up to half of its negatives are drawn. A negative that the image has is
+    left out of the sums, not drawn again, so that a draw takes the same time for any number of tags.
+
+    Parameters
+    ----------
+    Y : csr_array, shape (n_images, n_tags)
+        1: given; -1: explicitly not.
+    positives, negatives : int
+        P and N.
+    power : float
+        The background distribution is how often tags are given (or denied) to this power: 1, as in the paper, is the
+        tag distribution, 0 takes all tags alike.
+    background : str
+        "exact" draws each negative from the distribution. The two fast ways of section 3.3: "subset" draws
+        `subset_size` tags from it at each epoch, and negatives uniformly from those; "adjacent" takes the tags of the
+        next image in the batch, whatever the power.
+    subset_size : int
+    """
+
+    def __init__(
+        self, Y: sp.csr_array, *, positives: int, negatives: int, power: float, background: str, subset_size: int
+    ) -> None:
+        self._P, self._N = positives, negatives
+        self._given, self._denied = sp.csr_array(Y > 0), sp.csr_array(Y < 0)
+        self._background, self._subset_size = background, subset_size
+        seen = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.float64)
+        weights = np.where(seen > 0, np.maximum(seen, 1) ** power, 0.0)
+        self._cumulated = np.cumsum(weights)
+        self._subset = np.empty(0, np.int64)
+
+    def start_epoch(self, rng: np.random.Generator) -> None:
+        """Draw what is drawn once an epoch."""
+        if self._background == "subset":
+            self._subset = self._from_distribution(rng.random(self._subset_size))
+
+    def draw(self, images: Ints, rng: np.random.Generator) -> Draws:
+        """Draw for these images, in this order."""
+        positives, has = _own_tags(self._given, images, self._P, rng)
+        if self._background == "adjacent":
+            negatives, there = _own_tags(self._given, np.roll(images, -1), self._N, rng)
+        else:
+            chances = rng.random((images.size, self._N))
+            there = np.ones(chances.shape, np.bool_)
+            if self._background == "subset":
+                negatives = self._subset[(chances * self._subset.size).astype(np.int64)]
+            else:
+                negatives = self._from_distribution(chances)
+        if self._denied.nnz:
+            half = (self._N + 1) // 2
+            denied, are = _own_tags(self._denied, images, half, rng)
+            negatives[:, :half] = np.where(are, denied, negatives[:, :half])
+            there[:, :half] |= are
+        return Draws(positives, has, negatives, there & ~_has_tags(self._given, images, negatives))
+
+    def _from_distribution(self, chances: NDArray[np.float64]) -> Ints:
+        total = self._cumulated[-1]
+        found: Ints = np.searchsorted(self._cumulated, chances * total, side="right").astype(np.int64)
+        last: int = int(np.searchsorted(self._cumulated, total))
+        return np.minimum(found, last)  # a chance next to 1 may be rounded up to the total
+
+
+def check_draws(model: object) -> None:
+    """Refuse settings of draws that cannot be."""
+    for name in ("positives", "negatives", "subset_size"):
+        check_count(getattr(model, name), name)
+    check_number(getattr(model, "power"), "power", least=0)  # noqa: B009 (any model that has one)
+    background = getattr(model, "background")  # noqa: B009
+    if background not in BACKGROUNDS:
+        raise UserError(f"background is {background!r}; expected one of: {', '.join(BACKGROUNDS)}.")
+
+
+def _own_tags(own: sp.csr_array, images: Ints, n: int, rng: np.random.Generator) -> tuple[Ints, Flags]:
+    """Draw n stored columns of each row, without replacement where there are as many; say which rows have any."""
+    starts, lengths = own.indptr[images].astype(np.int64), np.diff(own.indptr)[images].astype(np.int64)
+    chances = rng.random((images.size, n))
+    places = (chances * lengths[:, None]).astype(np.int64)
+    many = np.flatnonzero(lengths >= n)
+    if many.size:
+        sizes = lengths[many]
+        firsts = np.cumsum(sizes) - sizes
+        owner = np.repeat(np.arange(many.size), sizes)
+        order = np.lexsort((rng.random(owner.size), owner))
+        places[many] = order[firsts[:, None] + np.arange(n)] - firsts[:, None]
+    there = np.broadcast_to(lengths[:, None] > 0, places.shape).copy()
+    if own.nnz == 0:
+        return np.zeros(places.shape, np.int64), there
+    stored = np.where(there, starts[:, None] + places, 0)
+    return own.indices[stored].astype(np.int64), there
+
+
+def _has_tags(own: sp.csr_array, images: Ints, tags: Ints) -> Flags:
+    """Say of drawn tags (n_images, N) whether their image has them."""
+    rows = own[images]
+    n_tags = np.int64(own.shape[1])
+    keys = np.repeat(np.arange(images.size), np.diff(rows.indptr)) * n_tags + rows.indices
+    asked = np.arange(images.size)[:, None] * n_tags + tags
+    if keys.size == 0:
+        return np.zeros(tags.shape, np.bool_)
+    places = np.minimum(np.searchsorted(keys, asked), keys.size - 1)
+    found: Flags = keys[places] == asked
+    return found
