@@ -29,7 +29,7 @@ from visterm.app.reproduce.objects_and_parts_arms import (
 )
 from visterm.app.reproduce.objects_and_parts_claims import parts_claims
 from visterm.app.reproduce.objects_and_parts_data import KEPT, LEFT_OUT, PartsProblem, related
-from visterm.app.reproduce.objects_and_parts_images import Labelled
+from visterm.app.reproduce.objects_and_parts_images import Labelled, _unlearned
 from visterm.app.reproduce.objects_and_parts_photos import photo_runs, related_photos
 from visterm.app.reproduce.objects_and_parts_plan import QUICK_VISTERMS, Plan
 from visterm.app.reproduce.objects_and_parts_relations import (
@@ -39,6 +39,7 @@ from visterm.app.reproduce.objects_and_parts_relations import (
     wordnet_relations,
 )
 from visterm.app.reproduce.objects_and_parts_run import PartsRun
+from visterm.app.reproduce.objects_and_parts_shares import place_of_left_out
 from visterm.app.reproduce.objects_and_parts_tasks import known_ranks, ranks_of, relation_of_each, task_ranks
 from visterm.app.reproduce.objects_and_parts_trials import KNOWN, Choice, Judged, PartTrials
 from visterm.app.reproduce.problem import Rows
@@ -49,6 +50,8 @@ from visterm.core.progress import SILENT
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.drawn import DrawnLibrary
+from visterm.data.drawn.crops import Crop, DrawnCrops
+from visterm.data.quadruplet_splits import LeftOut
 from visterm.data.quadruplets import QuadrupletBlock
 from visterm.data.wordnet import WordNet
 
@@ -223,6 +226,39 @@ def test_claims_are_judged_over_relations(tmp_path: Path) -> None:
     assert found["Shared (IO)", "among known relations (all relations), p@1"].verdict == "yes"
 
 
+def test_the_place_of_a_left_out_part_is_among_those_that_were_not_learned() -> None:
+    problem = planted(share=0.5)
+    (left_part, left_whole), (kept_part, _) = problem.relations.left_out[0], problem.relations.kept[0]
+
+    class Fixed:
+        def __init__(self, scores: dict[int, float]) -> None:
+            self.scores = np.array([[scores.get(tag, 0.0) for tag in range(4)]], np.float32)
+
+        def relation_scores(self, wholes: list[int]) -> object:
+            assert wholes == [left_whole]
+            return self.scores
+
+    for scores, place in (({left_part: 1}, 0.0), ({kept_part: 1}, 1.0), ({}, 0.5)):
+        assert place_of_left_out(problem, Fixed(scores)) == place
+    # A part that this whole was learned to have is no rival, so that there is none.
+    known = replace(problem, relations=LeftOut(np.array([(kept_part, left_whole)]), problem.relations.left_out))
+    assert np.isnan(place_of_left_out(known, Fixed({kept_part: 1})))
+
+
+def test_only_crops_of_training_scenes_are_left_unlearned(tmp_path: Path) -> None:
+    crops = [
+        Crop(f"{scene:06d}_{crop:02d}.jpg", "car", split)
+        for scene, split in enumerate(["train"] * 10 + ["valid", "test"])
+        for crop in range(3)
+    ]
+    left = _unlearned(DrawnCrops(tmp_path, tuple(crops), ()), 0.2, 0)
+    scenes = {name.partition("_")[0] for name in left}
+    assert len(scenes) == 8
+    assert len(left) == 24
+    assert not scenes & {"000010", "000011"}
+    assert _unlearned(DrawnCrops(tmp_path, tuple(crops), ()), 1.0, 0) == set()
+
+
 def test_every_method_takes_its_settings() -> None:
     for arm in (*PAPER_ARMS, *MORE_ARMS):
         for one in (arm, arm.quick()):
@@ -260,9 +296,12 @@ def test_the_quick_comparison_has_every_table_beside_the_papers_rows(quick: Outc
         "Table 3 on drawn-visterms: test quadruplets of relations that were left out",
         "Table 4 on drawn-visterms: objects with their own parts, relations that were left out",
     ):
-        assert len(tables[caption]) == 8
+        assert len(tables[caption]) == len(PAPER_ARMS) + len(MORE_ARMS) + 1
     fifth = next(rows for caption, rows in tables.items() if caption.startswith("Table 5 on drawn-visterms"))
     assert ["Shared (IO)", "LHI (paper)", "1.43 %", "1.17 %", "0.0483", *["–"] * 9] in fifth
+    again = tables["Left-out relations of drawn-visterms, by how many were left out: test quadruplets"]
+    assert [row[:2] for row in again[:3]] == [["Shared (IW)", share] for share in ("0.1", "0.25", "0.5")]
+    assert len(again) == 3 * sum(arm.words for arm in (*PAPER_ARMS, *MORE_ARMS))
     sixth = tables["Table 6 on drawn-visterms: nearest labels by f_L"]
     assert all(row[0] not in row[2].split(", ") for row in sixth)
     assert len(list((quick.report.parent / "figures").glob("figure-4-drawn-visterms-*.png"))) == 3

@@ -15,10 +15,18 @@ from visterm.app.reproduce.objects_and_parts_arms import MORE_ARMS, PAPER_ARMS, 
 from visterm.app.reproduce.objects_and_parts_data import DRAWN_SHARE
 from visterm.app.reproduce.objects_and_parts_images import drawn_images
 from visterm.app.reproduce.objects_and_parts_photos import photo_runs
-from visterm.app.reproduce.objects_and_parts_plan import QUICK_SCENES, QUICK_VISTERMS, SCENES, Plan
+from visterm.app.reproduce.objects_and_parts_plan import (
+    LEARNED_SCENES,
+    QUICK_LEARNED,
+    QUICK_SCENES,
+    QUICK_VISTERMS,
+    SCENES,
+    Plan,
+)
 from visterm.app.reproduce.objects_and_parts_relations import PASCAL_LISTS, pascal_folder
 from visterm.app.reproduce.objects_and_parts_report import finish
 from visterm.app.reproduce.objects_and_parts_run import PartsRun
+from visterm.app.reproduce.objects_and_parts_shares import shares_part
 from visterm.app.reproduce.objects_and_parts_trials import PartTrials
 from visterm.app.reproduce.place import begin_folder
 from visterm.app.reproduce.run import Comparison, Outcome, deadline
@@ -90,17 +98,19 @@ def reproduce_parts(
 
 
 def _drawn(plan: Plan, features: FeatureSet) -> PartsRun | None:
-    n_scenes = QUICK_SCENES if plan.quick else SCENES
+    n_scenes, learned = (QUICK_SCENES, QUICK_LEARNED) if plan.quick else (SCENES, LEARNED_SCENES)
     made = plan.comparison.while_time(
         f"Drawn objects and parts, {features.label}",
-        partial(drawn_images, plan.cache, n_scenes, features, **plan.shared),
+        partial(drawn_images, plan.cache, n_scenes, features, learned=learned, **plan.shared),
     )
     if made is None:
         return None
     data, pairs = made
     problem = plan.related(data, pairs, DRAWN_SHARE)
     what = f"The relations as they are drawn, a share of {DRAWN_SHARE:g} of them left out of training."
-    return plan.run(replace(problem, what=what))
+    run = plan.run(replace(problem, what=what))
+    shares_part(run, lambda share: plan.related(data, pairs, share))
+    return run
 
 
 def _features(encoder: str | None, quick: bool) -> list[FeatureSet]:

@@ -72,6 +72,7 @@ def drawn_images(
     n_scenes: int,
     features: FeatureSet,
     *,
+    learned: float = 1.0,
     seed: int,
     n_jobs: int | None,
     before_work: Callable[[], None],
@@ -80,14 +81,22 @@ def drawn_images(
     """Draw crops of objects and parts (or take those that were drawn there), and give their true relations, too.
 
     Only tags that are in a relation and have images in every split are kept, with their images.
+
+    Parameters
+    ----------
+    learned : float
+        Share of the training scenes whose crops are learned from.
     """
     crops = _crops(cache / f"crops-{n_scenes}-{seed}", n_scenes, seed, n_jobs, before_work, progress)
-    seen = [{crop.tag for crop in crops.crops if crop.split == split} for split in ("train", "valid", "test")]
+    left = _unlearned(crops, learned, seed)
+    known = [crop for crop in crops.crops if crop.file_name not in left]
+    seen = [{crop.tag for crop in known if crop.split == split} for split in ("train", "valid", "test")]
     everywhere = set.intersection(*seen)
     relations = [(part, whole) for part, whole in PART_OF if part in everywhere and whole in everywhere]
     vocabulary = Vocabulary(sorted({tag for relation in relations for tag in relation}))
     corpus = Corpus.read(crops.images, crops.tags_file)
-    corpus = corpus.subset([row for row, tags in enumerate(corpus.tags) if set(tags) & set(vocabulary.tags)])
+    wanted = [bool(set(tags) & set(vocabulary.tags)) for tags in corpus.tags]
+    corpus = corpus.subset([row for row, name in enumerate(corpus.names) if wanted[row] and name not in left])
     parts = [corpus.select(split) for split in ("train", "valid", "test")]
     rows = _encoded(parts, vocabulary, cache, features, seed, n_jobs, before_work, progress)
     place = {name: row for row, name in enumerate(parts[2].names)}
@@ -97,7 +106,8 @@ def drawn_images(
         if pair.object_image in place and pair.part_image in place
     ]
     true_pairs = QuadrupletBlock(*np.array(shown, np.int64).reshape(-1, 4).T)
-    what = f"{len(corpus):,} crops of {n_scenes:,} drawn scenes, one tag each; features: {features.settings}"
+    fewer = "" if learned == 1 else f", of which a share of {learned:g} of the training scenes is learned from"
+    what = f"{len(corpus):,} crops of {n_scenes:,} drawn scenes{fewer}, one tag each; features: {features.settings}"
     name = f"drawn-{features.slug}"
     labelled = Labelled(name, what, vocabulary.tags, rows[0], rows[1], rows[2], parts[2].images, true_pairs)
     return labelled, part_pairs(relations, vocabulary)
@@ -131,6 +141,14 @@ def _crops(
         return read_drawn_crops(folder)
     before_work()
     return draw_crops(folder, n_scenes=n_scenes, seed=seed, n_jobs=n_jobs, progress=progress)
+
+
+def _unlearned(crops: DrawnCrops, learned: float, seed: int) -> set[str]:
+    """Choose the crops of training scenes that are not learned from; a crop's name begins with its scene's number."""
+    scenes = sorted({crop.file_name.partition("_")[0] for crop in crops.crops if crop.split == "train"})
+    n_left = round((1 - learned) * len(scenes))
+    chosen = {scenes[i] for i in np.random.default_rng(seed).permutation(len(scenes))[:n_left]}
+    return {crop.file_name for crop in crops.crops if crop.file_name.partition("_")[0] in chosen}
 
 
 def _encoded(

@@ -36,7 +36,7 @@ FORMAT = 1
 KNOWN = "among known relations"
 """In place of a task: candidates are the relations alone (Table 5)."""
 
-MODELS_KEPT = 12
+MODELS_KEPT = 64
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,23 @@ class PartTrials:
         named = {name.partition("|"): array for name, array in values.items()}
         ranks = {(sets, task): array.astype(np.int64) for (sets, _, task), array in named.items()}
         return Judged(ranks, record["nearest"], record["images"], record["parts"])
+
+    def once(
+        self, problem: PartsProblem, arm: PartArm, settings: Settings, name: str, work: Callable[[Any], Record]
+    ) -> Record:
+        """Give what some work finds of the fitted model of a setting on the test rows, or found before."""
+        group = f"{problem.name}/derived"
+        key = key_of(FORMAT, self._key(problem, arm, settings), problem.test_fingerprint, name)
+        record = self._records.get(group, key)
+        if record is None:
+            record = work(self._model(problem, arm, settings))
+            self._records.put(group, key, record)
+        return record
+
+    def ranks(self, problem: PartsProblem, model: Any, examples: str, *, words: bool) -> dict[str, Ints]:
+        """Rank the right answers of all tasks, of one set of examples."""
+        S = all_scores(model, problem.data.test.X)
+        return task_ranks(S, pair_terms(model, S.shape[1], words), problem.tests[examples], self._n_jobs)
 
     def _test_ranks(self, model: Any, S: Floats, problem: PartsProblem, arm: PartArm) -> dict[tuple[str, str], Ints]:
         F = pair_terms(model, S.shape[1], arm.words)
