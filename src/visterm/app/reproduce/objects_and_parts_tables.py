@@ -8,7 +8,7 @@ import numpy as np
 
 from visterm.app.reproduce import paper_objects_and_parts as paper
 from visterm.app.reproduce.claims import RESAMPLES, percent
-from visterm.app.reproduce.objects_and_parts_arms import DIRECTED, HARMONIC, OFFSETS
+from visterm.app.reproduce.objects_and_parts_arms import MORE_ARMS, OFFSETS
 from visterm.app.reproduce.objects_and_parts_data import KEPT, LEFT_OUT
 from visterm.app.reproduce.objects_and_parts_run import METRICS, OWN_PARTS, QUADRUPLETS, PartsRun
 from visterm.app.reproduce.objects_and_parts_tasks import TASKS
@@ -132,22 +132,33 @@ def nearest_part(run: PartsRun) -> None:
 
 
 def ours_part(run: PartsRun) -> None:
-    """Say what our own methods change beside the unshared one."""
+    """Say what our own methods change beside the paper's of the same vectors, and beside images alone."""
     lines = []
-    for arm in (DIRECTED, HARMONIC):
+    for arm in MORE_ARMS:
+        words, images = (
+            (paper.SHARED_IW, paper.SHARED_I) if arm.start["shared"] else (paper.UNSHARED_IW, paper.UNSHARED_I)
+        )
         for name, sets in (("learned", QUADRUPLETS[:1]), ("left-out", QUADRUPLETS[1:])):
-            if not (run.has(arm.label, sets) and run.has(paper.UNSHARED_IW, sets)):
-                continue
-            for task in TASKS[1:]:
-                both = [run.by_relation(label, sets, task, "MAP") for label in (arm.label, paper.UNSHARED_IW)]
-                if both[0].size < 2:
-                    continue
-                found = paired_bootstrap(*both, n_resamples=RESAMPLES)
-                lines.append(
-                    f"{arm.label} less {paper.UNSHARED_IW}, {task.lower()}, {name} relations, MAP: {found.mean:+.4f} "
-                    f"(95 %: {found.low:+.4f} to {found.high:+.4f}, of {found.n} relations)."
-                )
-    run.comparison.document.items(lines)
+            lines += [_compared(run, arm.label, words, sets, task, "MAP", name) for task in TASKS[1:]]
+            lines.append(_compared(run, arm.label, images, sets, TASKS[2], "p@1", name))
+    run.comparison.document.items([line for line in lines if line])
+
+
+def _compared(run: PartsRun, first: str, second: str, sets: Sequence[str], task: str, metric: str, name: str) -> str:
+    """Say what one method has beside another, over relations; nothing where one was not judged on two relations."""
+    if not (run.has(first, sets) and run.has(second, sets)):
+        return ""
+    both = [run.by_relation(label, sets, task, metric) for label in (first, second)]
+    if both[0].size < 2:
+        return ""
+    found = paired_bootstrap(*both, n_resamples=RESAMPLES)
+    means = [float(values.mean()) for values in both]
+    times = f", {means[0] / means[1]:.2f} times" if means[1] else ""
+    return (
+        f"{first} beside {second}, {task.lower()}, {name} relations, {metric}: {means[0]:.4f} against "
+        f"{means[1]:.4f}{times} "
+        f"(difference {found.mean:+.4f}, 95 %: {found.low:+.4f} to {found.high:+.4f}, of {found.n} relations)."
+    )
 
 
 def _cells(run: PartsRun, label: str, sets: Sequence[str]) -> list[str]:
