@@ -39,8 +39,9 @@ def queries_from_tags(
     taggers: Sequence[Tagger], tags: list[list[str]], max_words: int | None, min_count: int
 ) -> AskedQueries:
     """Make queries of the tags that all taggers know, each tagger with its own columns."""
-    there = Vocabulary.from_lists(tags, min_count=min_count)
-    shared = Vocabulary([tag for tag in there if all(tag in tagger.vocabulary for tagger in taggers)])
+    there = Vocabulary.from_lists(tags, min_count=min_count, aliases=taggers[0].vocabulary.aliases)
+    known = (column for column, tag in enumerate(there) if all(tag in tagger.vocabulary for tagger in taggers))
+    shared = there.subset(known)
     if len(shared) == 0:
         return AskedQueries([], [], sp.csr_array((0, len(tags))), 0)
     made = queries_of_tags(shared.encode(tags), max_words=max_words)

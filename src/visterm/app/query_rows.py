@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,6 +81,7 @@ def query_rows(
     *,
     of_tags: bool = False,
     min_count: int = 1,
+    aliases: Mapping[str, str] | None = None,
     progress: Progress = SILENT,
 ) -> QueryRows:
     """Collect the words of the queries, fit the encoder on the images, and encode.
@@ -99,6 +100,8 @@ def query_rows(
         each counted in the images that are relevant to a query with it.
     min_count : int
         Words of fewer images are left out.
+    aliases : mapping of str to str, optional
+        Spellings and the words that they mean.
     progress : Progress
 
     Raises
@@ -112,7 +115,7 @@ def query_rows(
     held_out, unknown_held_out = known_part(encoder, held_out)
     judged = judge_images(lines, train.names)
     captions = train.tags if of_tags else _captions(judged.texts, judged.relevant)
-    known = Vocabulary.from_lists(captions, min_count=min_count)
+    known = Vocabulary.from_lists(captions, min_count=min_count, aliases=aliases)
     words, usable = _words_of(judged.texts, known)
     asked = Judged(np.empty((len(train), 0), np.float32), words[usable], judged.relevant[usable])
     counts = known.counts if of_tags else np.bincount(asked.asked_of.indices, minlength=len(known))
@@ -126,7 +129,7 @@ def query_rows(
             f"{'that is a tag' if of_tags else 'of its own'} of at least {min_count} of them. Check that the query "
             "file names images as the folder or the tag file does, or lower --min-count."
         )
-    vocabulary = Vocabulary([known.tags[i] for i in kept], counts[kept])
+    vocabulary = known.subset(kept, counts[kept])
     if corpus.encoded is None:
         encoder.fit(train.images, skip_unreadable=True, progress=progress)
     learned, skipped = _encoded(encoder, train, lines, vocabulary, progress)

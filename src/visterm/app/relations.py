@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -168,10 +168,10 @@ class WordRelations(NamedTuple):
         return cls(read_part_of(part_of) if part_of.exists() else (), read_is_a(is_a) if is_a.exists() else ())
 
 
-def tags_to_learn(corpus: Corpus, min_count: int) -> Vocabulary:
+def tags_to_learn(corpus: Corpus, min_count: int, aliases: Mapping[str, str] | None = None) -> Vocabulary:
     """Give the tags that a corpus will be learned by, before its images are encoded: to match relations with."""
     learned = corpus.select(LEARNED) if any(corpus.splits) else corpus
-    return Vocabulary.from_lists(learned.tags, min_count=min_count)
+    return Vocabulary.from_lists(learned.tags, min_count=min_count, aliases=aliases)
 
 
 def is_wordnet(source: Source | None) -> bool:

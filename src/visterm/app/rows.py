@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -66,12 +66,13 @@ def training_rows(
     corpus: Corpus,
     *,
     min_count: int = 1,
+    aliases: Mapping[str, str] | None = None,
     progress: Progress = SILENT,
 ) -> TrainingRows:
     """Collect the vocabulary of the rows to learn from, fit the encoder on their images, and encode.
 
     A corpus with splits is learned from its rows of "train", with those of "valid" held out; one without, from all. An
-    encoder that encoded the images before is not fitted again.
+    encoder that encoded the images before is not fitted again. `aliases` are spellings and the tags that they mean.
 
     Raises
     ------
@@ -85,7 +86,7 @@ def training_rows(
     _refuse_if_no_row(_match_names(encoder, train), train)
     train, unknown = known_part(encoder, train)
     held_out, unknown_held_out = known_part(encoder, held_out)
-    vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count)
+    vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=aliases)
     if len(vocabulary) == 0:
         raise DataError(
             f"Of {count_of(len(train), 'training image')}, none has a tag that at least {min_count} of them share. "

@@ -65,7 +65,7 @@ def shared_vocabulary(taggers: Sequence[Tagger]) -> Vocabulary:
     """Give the tags that all taggers know, in the order of the first."""
     first = taggers[0].vocabulary
     known = [column for column, tag in enumerate(first) if all(tag in other.vocabulary for other in taggers[1:])]
-    return Vocabulary([first.tags[column] for column in known], first.counts[known])
+    return first.subset(known)
 
 
 def told_of_any(taggers: Sequence[Tagger], rows: Sequence[Matrix], vocabulary: Vocabulary) -> sp.csr_array | None:

@@ -163,6 +163,7 @@ class Tagger:
         valid: float | None = None,
         idf: str | os.PathLike[str] | None = None,
         relations: WordRelations | None = None,
+        aliases: Mapping[str, str] | None = None,
         calibrate: bool = True,
         progress: Progress = SILENT,
     ) -> Self:
@@ -189,6 +190,9 @@ class Tagger:
         relations : WordRelations, optional
             Which tags are parts of which, and kinds of what: kept with the run, and models that learn from parts
             (those with the setting `part_of`) are told them.
+        aliases : mapping of str to str, optional
+            Spellings and the tags that they mean, none of which is an alias itself (`read_aliases`): images with either
+            have the tag, and searches for either find it.
         progress : Progress
             Told of each step.
 
@@ -202,7 +206,7 @@ class Tagger:
         self.check_settings(valid)
         corpus = named_corpus(self.encoder, tags) if images is None else as_corpus(images, tags)
         self.take_encoder_of(corpus)
-        rows = training_rows(self.encoder, corpus, min_count=self.min_count, progress=progress)
+        rows = training_rows(self.encoder, corpus, min_count=self.min_count, aliases=aliases, progress=progress)
         self._refer_to(idf, rows.vocabulary)
         self._relate(relations, rows.vocabulary)
         return self.learn(rows, calibrate=calibrate, progress=progress)
@@ -216,6 +220,7 @@ class Tagger:
         valid: float | None = None,
         idf: str | os.PathLike[str] | None = None,
         relations: WordRelations | None = None,
+        aliases: Mapping[str, str] | None = None,
         calibrate: bool = True,
         progress: Progress = SILENT,
     ) -> Self:
@@ -223,7 +228,7 @@ class Tagger:
 
         Parameters
         ----------
-        images, valid, idf, relations, calibrate, progress
+        images, valid, idf, relations, aliases, calibrate, progress
             As in `fit`. All images are learned from; one that no query names is relevant to none. Without images and
             tags, those that the queries name are meant. Confidences are those of being relevant to a query with a word.
         queries : path-like or sequence of QueryRow
@@ -244,7 +249,13 @@ class Tagger:
         corpus, lines = query_corpus(self.encoder, images, queries, tags)
         self.take_encoder_of(corpus)
         found = query_rows(
-            self.encoder, corpus, lines, of_tags=tags is not None, min_count=self.min_count, progress=progress
+            self.encoder,
+            corpus,
+            lines,
+            of_tags=tags is not None,
+            min_count=self.min_count,
+            aliases=aliases,
+            progress=progress,
         )
         self._refer_to(idf, found.rows.vocabulary)
         self._relate(relations, found.rows.vocabulary)
@@ -321,6 +332,8 @@ class Tagger:
             "features": rows.X.shape[1],
             "encoder fingerprint": self.encoder.fingerprint,
         }
+        if self.vocabulary.aliases:
+            self.facts["aliases"] = len(self.vocabulary.aliases)
         if self.reference is not None:
             self.facts["texts of the reference corpus"] = self.reference.n_texts
         return self

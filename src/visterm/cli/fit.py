@@ -100,6 +100,14 @@ def fit(
     ] = None,
     tag_synsets: TagSynsets = None,
     inherit: Inherit = None,
+    aliases: Annotated[
+        Path | None,
+        typer.Option(
+            help="A CSV of alias,tag: spellings that count as the tag, when learning and in searches; "
+            "`visterm tags RUN --suggest` writes one.",
+            show_default=False,
+        ),
+    ] = None,
     min_count: Annotated[int, typer.Option(min=1, help="Leave out tags of fewer images.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same photos: same run.")] = 0,
     jobs: options.Jobs = None,
@@ -115,6 +123,7 @@ def fit(
     from visterm.app.rows import not_learned, read_corpus
     from visterm.app.tagger import Tagger
     from visterm.core.persist import check_target
+    from visterm.data.aliases import read_aliases
 
     check_target(out, "run")
     model_params = options.settings(set_ or [], "--set")
@@ -131,6 +140,7 @@ def fit(
     )
     tagger.check_settings(valid)
     check_relation_options(part_of, isa, tag_synsets, inherit)
+    meant = read_aliases(aliases) if aliases is not None else None
     columns: dict[str, Any] = {"image_column": image_column, "tags_column": tags_column, "separator": separator}
     of_tags = queries is None or tags != "auto"
     if not of_tags and (part_of is not None or isa is not None):
@@ -155,8 +165,10 @@ def fit(
         corpus = corpus.select(split).without_splits()
     for line in not_learned(corpus):
         say(line)
-    relations = relations_to_learn(tagger, corpus, part_of, isa, tag_synsets, inherit)
-    how: dict[str, Any] = {"valid": valid, "idf": idf, "relations": relations, "calibrate": calibration}
+    relations = relations_to_learn(tagger, corpus, part_of, isa, tag_synsets, inherit, meant)
+    how: dict[str, Any] = {
+        "valid": valid, "idf": idf, "relations": relations, "aliases": meant, "calibrate": calibration
+    }  # fmt: skip
     if queries is None:
         tagger.fit(corpus, **how, progress=Bars())
     else:
@@ -170,6 +182,8 @@ def fit(
         say("Too few images to hold some out (50 are wanted), so nothing chose when to stop: all epochs were run.")
     if hasattr(tagger.model, "report_"):
         show_tried(describe(out)[TRIED])
+    if meant is not None:
+        say(_told_of_aliases(meant, tagger.vocabulary.aliases))
     learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'image')}"
     if queries is not None:
         learned += f" and {queries_learned(facts)}"
@@ -177,6 +191,13 @@ def fit(
             say(line)
     say(f"Learned {learned}; the run is {out}")
     raise typer.Exit(exit_code(tagger.skipped, out / "skipped.jsonl"))
+
+
+def _told_of_aliases(meant: dict[str, str], used: dict[str, str]) -> str:
+    """Say how many spellings count as which tags, and how many lines of the file are of tags that were not learned."""
+    unused = [f"{alias},{tag}" for alias, tag in meant.items() if alias not in used]
+    rest = f"; {count_of(len(unused), 'line')} (such as '{unused[0]}') of no tag that was learned" if unused else ""
+    return f"Aliases: {count_of(len(used), 'spelling')} of {count_of(len(set(used.values())), 'tag')}{rest}."
 
 
 def _with_budget(params: dict[str, Any], model: str, budget: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
 
 
 def relations_to_learn(
-    tagger: Tagger, corpus: Corpus, part_of: str | None, isa: str | None, tag_synsets: Path | None, inherit: int | None
+    tagger: Tagger,
+    corpus: Corpus,
+    part_of: str | None,
+    isa: str | None,
+    tag_synsets: Path | None,
+    inherit: int | None,
+    aliases: Mapping[str, str] | None = None,
 ) -> WordRelations | None:
     """Read the relations among the tags to learn, and say how many there are and what the model makes of them."""
     from visterm.app.parts import takes_part_of
@@ -31,7 +38,7 @@ def relations_to_learn(
     if part_of is None and isa is None:
         return None
     learns = part_of is not None and takes_part_of(tagger.model)
-    vocabulary = tags_to_learn(corpus, tagger.min_count)
+    vocabulary = tags_to_learn(corpus, tagger.min_count, aliases)
     found = read_relations(vocabulary, part_of, isa, tag_synsets, inherit)
     if found is not None:
         say(f"Relations: {found.summary(vocabulary)}")

@@ -6,7 +6,7 @@ import difflib
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -33,6 +33,8 @@ class Vocabulary:
         In the order of their columns.
     counts : sequence of int, optional
         How many images have each tag.
+    aliases : mapping of str to str, optional
+        Other spellings and the tags that they mean; wherever a tag is looked for, they find it.
 
     Attributes
     ----------
@@ -40,14 +42,21 @@ class Vocabulary:
         As they are shown.
     counts : ndarray of int64, shape (n_tags,)
         How many images have each tag; zeros where it was not said.
+    aliases : dict of str to str
+        Other spellings and the tags that they mean.
 
     Raises
     ------
     DataError
-        If a tag is not text, is empty, or is there twice.
+        If a tag is not text, is empty, or is there twice, or an alias is a tag itself or of no tag.
     """
 
-    def __init__(self, tags: Sequence[str], counts: Sequence[int] | NDArray[np.int64] | None = None) -> None:
+    def __init__(
+        self,
+        tags: Sequence[str],
+        counts: Sequence[int] | NDArray[np.int64] | None = None,
+        aliases: Mapping[str, str] | None = None,
+    ) -> None:
         self.tags: list[str] = [clean_tag(tag) for tag in tags]
         self.counts: NDArray[np.int64] = np.array([0] * len(self.tags) if counts is None else counts, np.int64)
         if self.counts.shape != (len(self.tags),):
@@ -59,10 +68,13 @@ class Vocabulary:
             first = self._columns.setdefault(tag_key(tag), column)
             if first != column:
                 raise DataError(f"The tags '{self.tags[first]}' and '{tag}' are one tag: case does not count.")
-        self._longest = max((tag.count(" ") + 1 for tag in self.tags), default=0)
+        self.aliases: dict[str, str] = self._add_aliases(aliases or {})
+        self._longest = max((tag.count(" ") + 1 for tag in (*self.tags, *self.aliases)), default=0)
 
     @classmethod
-    def from_lists(cls, tag_lists: Iterable[Iterable[str]], *, min_count: int = 1) -> Self:
+    def from_lists(
+        cls, tag_lists: Iterable[Iterable[str]], *, min_count: int = 1, aliases: Mapping[str, str] | None = None
+    ) -> Self:
         """Collect the tags of images.
 
         Parameters
@@ -71,25 +83,40 @@ class Vocabulary:
             The tags given to each image; a tag given twice to one image counts once.
         min_count : int
             Leave out the tags that fewer images have.
+        aliases : mapping of str to str, optional
+            Spellings and the tags that they mean, none of which is an alias itself. An image with any of them has the
+            tag; those of tags that are left out are left out.
 
         Returns
         -------
         Vocabulary
             Ordered by case-folded tag. Each tag is shown as it is most often spelled (the first in code-point order
-            among equals).
+            among equals), one with aliases as its aliases say.
         """
         if min_count < 1:
             raise UserError(f"min_count is {min_count!r}; expected a whole number of 1 or more.")
+        meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
+        named = {tag_key(tag): tag for tag in meant.values()}
         counts: Counter[str] = Counter()
         spellings: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for tags in _checked_lists(tag_lists):
-            cleaned = [tag for tag in map(clean_tag, tags) if tag]
+            cleaned = [meant.get(tag_key(tag), tag) for tag in map(clean_tag, tags) if tag]
             for tag in cleaned:
                 spellings[tag_key(tag)][tag] += 1
             counts.update({tag_key(tag) for tag in cleaned})
         keys = sorted(key for key, count in counts.items() if count >= min_count)
-        shown = [min(spellings[key].items(), key=lambda item: (-item[1], item[0]))[0] for key in keys]
-        return cls(shown, [counts[key] for key in keys])
+        shown = [named.get(key) or min(spellings[key].items(), key=lambda item: (-item[1], item[0]))[0] for key in keys]
+        known = set(keys)
+        kept = {alias: tag for alias, tag in (aliases or {}).items() if tag_key(tag) in known}
+        return cls(shown, [counts[key] for key in keys], kept)
+
+    def subset(self, columns: Iterable[int], counts: Sequence[int] | NDArray[np.int64] | None = None) -> Self:
+        """Give some of the tags, with their aliases; and their counts, unless others are given."""
+        columns = np.fromiter(columns, np.int64)
+        tags = [self.tags[column] for column in columns]
+        kept = set(tags)
+        aliases = {alias: tag for alias, tag in self.aliases.items() if tag in kept}
+        return type(self)(tags, self.counts[columns] if counts is None else counts, aliases)
 
     def __len__(self) -> int:
         return len(self.tags)
@@ -103,7 +130,8 @@ class Vocabulary:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Vocabulary):
             return NotImplemented
-        return self.tags == other.tags and np.array_equal(self.counts, other.counts)
+        same = self.tags == other.tags and self.aliases == other.aliases
+        return same and np.array_equal(self.counts, other.counts)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -111,7 +139,7 @@ class Vocabulary:
         return f"Vocabulary of {len(self)} tags: {', '.join(self.tags[:5])}{', …' if len(self) > 5 else ''}"
 
     def get(self, tag: str) -> int | None:
-        """Give the column of a tag, or None."""
+        """Give the column of a tag or of an alias, or None."""
         return self._columns.get(tag_key(tag))
 
     def index(self, tag: str) -> int:
@@ -201,14 +229,29 @@ class Vocabulary:
         known = [self.tags[column] for column in sums]
         return Query(sp.csr_array(parts, shape=(1, len(self))), known, missing)
 
-    def to_json(self) -> dict[str, list[Any]]:
+    def to_json(self) -> dict[str, Any]:
         """Give plain lists, as they are saved with a run."""
-        return {"tags": list(self.tags), "counts": self.counts.tolist()}
+        saved: dict[str, Any] = {"tags": list(self.tags), "counts": self.counts.tolist()}
+        return {**saved, "aliases": dict(self.aliases)} if self.aliases else saved
 
     @classmethod
-    def from_json(cls, saved: dict[str, list[Any]]) -> Self:
+    def from_json(cls, saved: dict[str, Any]) -> Self:
         """Make again what `to_json` gave."""
-        return cls(saved["tags"], saved["counts"])
+        return cls(saved["tags"], saved["counts"], saved.get("aliases"))
+
+    def _add_aliases(self, aliases: Mapping[str, str]) -> dict[str, str]:
+        """Let aliases find their tags, and give them with the tags as they are shown."""
+        added = {}
+        for alias, tag in aliases.items():
+            column = self._columns.get(tag_key(tag))
+            alias = clean_tag(alias)
+            if column is None:
+                raise DataError(f"'{alias}' is said to be an alias of '{tag}', which is no tag.")
+            if self._columns.setdefault(tag_key(alias), column) != column or not alias:
+                raise DataError(f"'{alias}' is said to be an alias of '{tag}', but is a tag itself, or empty.")
+            if tag_key(alias) != tag_key(tag):
+                added[alias] = self.tags[column]
+        return added
 
     def _known(self, tags: Iterable[str]) -> list[int]:
         return [column for column in map(self.get, tags) if column is not None]

@@ -1,0 +1,96 @@
+"""Aliases: other spellings are read from a file, count as their tag when learning, and find it in searches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from visterm import Tagger
+from visterm.core.errors import DataError
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.aliases import Alias, read_aliases, write_aliases
+
+LISTS = [["Segull", "sea"], ["gull"], ["gull", "seagull"], ["Sea", "meer"], ["Meer"]]
+ALIASES = {"segull": "Gull", "Seagull": "Gull", "meer": "sea", "baot": "boat"}
+
+
+@pytest.fixture
+def vocabulary():
+    return Vocabulary.from_lists(LISTS, aliases=ALIASES)
+
+
+def test_images_with_an_alias_have_the_tag_and_are_counted_once(vocabulary):
+    assert vocabulary.tags == ["Gull", "sea"]
+    assert vocabulary.counts.tolist() == [3, 3]
+    assert vocabulary.encode(LISTS).toarray().tolist() == [[1, 1], [1, 0], [1, 0], [0, 1], [0, 1]]
+    assert vocabulary.count_unknown([["SEGULL", "baot"]]) == 1
+
+
+def test_aliases_of_tags_that_are_not_learned_are_left_out(vocabulary):
+    assert vocabulary.aliases == {"segull": "Gull", "Seagull": "Gull", "meer": "sea"}
+    assert Vocabulary.from_lists(LISTS, aliases={"gull": "sea"}, min_count=4).tags == ["sea"]
+
+
+def test_searching_an_alias_finds_its_tag():
+    vocabulary = Vocabulary(["dog", "t-shirt"], aliases={"chien": "dog", "tee shirt": "t-shirt"})
+    query = vocabulary.query("Chien -tee shirt")
+    assert query.known == ["dog", "t-shirt"]
+    assert query.weights.toarray().tolist() == [[1, -1]]
+    assert "CHIEN" in vocabulary
+
+
+def test_a_vocabulary_with_aliases_is_saved_and_parted_whole(vocabulary):
+    assert Vocabulary.from_json(vocabulary.to_json()) == vocabulary
+    assert vocabulary != Vocabulary(["Gull", "sea"], [3, 3])
+    assert "aliases" not in Vocabulary(["Gull"]).to_json()  # as older programs read it
+    sea = vocabulary.subset([1])
+    assert (sea.tags, sea.counts.tolist(), sea.aliases) == (["sea"], [3], {"meer": "sea"})
+
+
+@pytest.mark.parametrize(
+    ("aliases", "message"),
+    [({"sea": "gull"}, "but is a tag itself"), ({"x": "y"}, "which is no tag"), ({" ": "sea"}, "or empty")],
+)
+def test_aliases_that_are_tags_or_of_no_tag_are_refused(aliases, message):
+    with pytest.raises(DataError, match=message):
+        Vocabulary(["gull", "sea"], aliases=aliases)
+
+
+def test_what_is_written_is_read_with_chains_followed(tmp_path):
+    path = tmp_path / "aliases.csv"
+    write_aliases(path, [Alias("segull", "seagull", "misspelling"), Alias("Seagull", "gull", "same images, 0.9")])
+    assert path.read_text() == 'alias,tag,reason\nsegull,seagull,misspelling\nSeagull,gull,"same images, 0.9"\n'
+    assert read_aliases(path) == {"segull": "gull", "Seagull": "gull"}
+    path.write_text("meer,sea\nMeer,Sea\n")
+    assert read_aliases(path) == {"meer": "sea"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("meer,sea\nmeer,lake\n", "line 2: 'meer' means 'lake' here and 'sea' above"),
+        ("a,b\nb,c\nc,a\n", "line 1: these aliases mean each other: a → b → c → a"),
+        ("Sea,sea\n", "line 1: 'Sea' is said to be an alias of itself"),
+        ("sea\n", "line 1: 1 columns; expected 2, alias and tag"),
+        ("alias,tag\n", "such as 'tshirt,t-shirt'"),
+    ],
+)
+def test_alias_files_that_contradict_themselves_are_refused_with_their_line(text, message, tmp_path):
+    path = tmp_path / "aliases.csv"
+    path.write_text(text)
+    with pytest.raises(DataError) as error:
+        read_aliases(path)
+    assert message in str(error.value)
+
+
+def test_a_run_keeps_aliases_for_its_searches(tmp_path):
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 255, (32, 32, 3)).astype(np.uint8) for _ in LISTS]
+    tagger = Tagger(encoder_params={"codebook": 10}, model="knn", n_jobs=1).fit(
+        images, LISTS, aliases=ALIASES, calibrate=False
+    )
+    tagger.save(tmp_path / "run")
+    run = Tagger.load(tmp_path / "run")
+    assert run.vocabulary == Vocabulary.from_lists(LISTS, aliases=ALIASES)
+    assert run.query_weights("segull").known == ["Gull"]
+    assert run.facts["aliases"] == 3
