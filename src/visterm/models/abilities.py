@@ -60,6 +60,14 @@ class LabelsParts(Protocol):
 
 
 @runtime_checkable
+class PlacesWords(Protocol):
+    """Gives rows for words that no image has as a tag, from their vectors."""
+
+    def tag_rows_from(self, vectors: Any) -> Any:
+        """Give rows (n_words, width) for vectors of the kind that the model was fitted with."""
+
+
+@runtime_checkable
 class GivesProbabilities(Protocol):
     """Its scores are P(tag | image), so that a search may multiply those of its words; True says so."""
 

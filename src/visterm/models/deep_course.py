@@ -15,7 +15,7 @@ from visterm.core.types import Matrix
 from visterm.encoders.torch_network import torch_device
 from visterm.metrics.ranking import average_precisions
 from visterm.models.deep_network import DeepNetwork
-from visterm.models.deep_training import DeepTraining, Steps, torch_threads
+from visterm.models.deep_training import DeepTraining, Steps, torch_settings
 from visterm.models.dense_layers import Layer
 from visterm.models.held_out import HeldOutFit
 from visterm.models.recipe import rate_factor
@@ -97,7 +97,7 @@ class DeepCourse:
         """Run epochs from start values, or from the checkpoint, and publish the best weights or the last."""
         model = self._model
         n_jobs, work = resolve_jobs(model.n_jobs), model._work(self._X.shape[1], self._Y.shape[1])
-        with torch_threads(n_jobs, work):
+        with torch_settings(n_jobs, work, half=model.half):
             training = self._training(phase, images)
             best, place = self._enter(phase, training)
             measure = _measure(model, judged)

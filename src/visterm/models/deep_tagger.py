@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.checks import check_count, check_number
-from visterm.core.errors import DataError, MissingExtraError, UserError
+from visterm.core.errors import DataError, MissingExtraError, ShapeError, UserError
 from visterm.core.packing import json_params
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, RandomState
@@ -23,6 +24,7 @@ from visterm.models.base import Annotator
 from visterm.models.dense_layers import Layer, through_layers
 from visterm.models.embedding_ranking import mean_length
 from visterm.models.held_out import HeldOutFit
+from visterm.models.moved_words import move_words
 from visterm.models.recipe import rate_factor
 from visterm.models.start_vectors import check_vectors, start_vectors
 from visterm.models.training_checkpoint import TrainingCheckpoint, matrix_fingerprint
@@ -77,7 +79,8 @@ class DeepTagger(Annotator):
         epochs; then all images are trained on for so many. With 0, or so few images that less than 50 would be held
         out, all `epochs` are run.
     half : bool
-        Mixed precision: the network computes in bfloat16, weights and costs stay float32.
+        Mixed precision: the network computes in bfloat16, weights and costs stay float32. Faster on a GPU, slower on a
+        processor.
     checkpoint : path-like, optional
         A folder to keep the state of the training in. A `fit` of the same data and settings goes on from there, to the
         same bytes on the processor; when it ends, the folder is removed.
@@ -100,8 +103,10 @@ class DeepTagger(Annotator):
     n_layers_ : int
     scale_ : float
         Factor that brings the features' mean square to 1.
-    vector_scale_ : float
-        Factor that `word_vectors` were taken times; 1 without any.
+    vector_scale_ : float or None
+        Factor that `word_vectors` were taken times; None without any.
+    word_vectors_ : ndarray of float32, shape (n_tags, dim)
+        `word_vectors`, where the tags moved away from them; not there otherwise.
     n_epochs_, n_held_out_ : int
         As in `RankingAnnotator`.
     history_ : list of dict
@@ -116,7 +121,8 @@ class DeepTagger(Annotator):
     tag_rows_: Floats
     n_layers_: int
     scale_: float
-    vector_scale_: float
+    vector_scale_: float | None
+    word_vectors_: Floats
     n_epochs_: int
     n_held_out_: int
     history_: list[dict[str, Any]]
@@ -180,6 +186,44 @@ class DeepTagger(Annotator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    def tag_rows_from(self, vectors: Any) -> Floats:
+        """Give rows for words that are no tags, to search with as with those of tags.
+
+        Where the vectors of the tags have moved in training, words follow them (`move_words`).
+
+        Parameters
+        ----------
+        vectors : array-like, shape (n_words, dim)
+            Of the same kind as `word_vectors`.
+
+        Returns
+        -------
+        ndarray of float32, shape (n_words, dim)
+
+        Raises
+        ------
+        UserError
+            If the model was fitted without `word_vectors`: then words have no place among its tags.
+        ShapeError
+            If they have another width.
+        """
+        check_is_fitted(self)
+        if self.vector_scale_ is None:
+            raise UserError(
+                f"This {type(self).__name__} was fitted without word_vectors, so words that are no tags have no place "
+                "among its tags. Fit it with vectors of the tags, and give vectors of the same kind."
+            )
+        words = np.atleast_2d(np.asarray(vectors, np.float32))
+        if words.ndim != 2 or words.shape[1] != self.tag_rows_.shape[1]:
+            raise ShapeError(
+                f"The words' vectors have the shape {words.shape}; expected {self.tag_rows_.shape[1]} numbers a word."
+            )
+        factor = np.float32(self.vector_scale_)
+        if not hasattr(self, "word_vectors_"):
+            return words * factor
+        placed = np.flatnonzero(self.word_vectors_.any(axis=1))
+        return move_words(words * factor, self.word_vectors_[placed] * factor, self.tag_rows_[placed], random_state=0)
+
     def take_held_out(self) -> HeldOutFit | None:
         """Give how the last `fit` scored the images that it held out, before it learned from all; and forget it.
 
@@ -225,6 +269,8 @@ class DeepTagger(Annotator):
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         if self.word_vectors is not None:
             check_vectors(self.word_vectors, Y.shape[1], self.dim)
+            if self._words_move():
+                self.word_vectors_ = np.asarray(self.word_vectors, np.float32)
         from visterm.models.deep_course import DeepCourse  # torch
 
         self._held_out = None

@@ -170,18 +170,22 @@ class DeepTraining:
 
 
 @contextmanager
-def torch_threads(n_jobs: int, work: int) -> Iterator[None]:
+def torch_settings(n_jobs: int, work: int, *, half: bool) -> Iterator[None]:
     """Hold torch to as many threads as are allowed and of use for so many multiplications a batch; all is put back.
 
-    The number is one of the whole process, so that trainings in several threads take turns.
+    With `half` oneDNN, which computes on the processor, is left out: on virtual machines that tell of AMX and do not
+    let it run, its bfloat16 products end the process. These settings are of the whole process, so that trainings in
+    several threads take turns.
     """
     with _TURN:
-        before = torch.get_num_threads()
+        threads, onednn = torch.get_num_threads(), torch.backends.mkldnn.enabled
         torch.set_num_threads(max(1, min(n_jobs, work // WORK_A_THREAD)))
+        torch.backends.mkldnn.enabled = onednn and not half
         try:
             yield
         finally:
-            torch.set_num_threads(before)
+            torch.backends.mkldnn.enabled = onednn
+            torch.set_num_threads(threads)
 
 
 def _array(value: torch.Tensor) -> NDArray[Any]:

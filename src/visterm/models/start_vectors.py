@@ -19,7 +19,7 @@ DIM = 300
 BLOCK_ROWS = 16_384
 
 
-def start_vectors(given: Any, n_tags: int, dim: int | None, rng: np.random.Generator) -> tuple[Floats, float]:
+def start_vectors(given: Any, n_tags: int, dim: int | None, rng: np.random.Generator) -> tuple[Floats, float | None]:
     """Give the start vectors of tags, and the factor that given ones were taken times.
 
     Parameters
@@ -35,12 +35,12 @@ def start_vectors(given: Any, n_tags: int, dim: int | None, rng: np.random.Gener
     Returns
     -------
     rows : ndarray of float32, shape (n_tags, dim)
-    factor : float
-        Brings given vectors to length 1 in the mean square.
+    factor : float or None
+        Brings given vectors to length 1 in the mean square; None without any.
     """
     width = (dim or DIM) if given is None else int(np.shape(given)[1])
     rows: Floats = np.empty((n_tags, width), np.float32)
-    factor = 1.0
+    factor = None
     if given is not None:
         squares = sum(float(np.einsum("ij,ij->", block, block, dtype=np.float64)) for _, block in _blocks(given))
         n_given = sum(int(block.any(axis=1).sum()) for _, block in _blocks(given))

@@ -1,0 +1,106 @@
+"""The costs of deep taggers are the paper's sums, and their gradients those of the sums."""
+
+# ruff: noqa: E402 (what follows the skip needs torch)
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+
+from reference import tag_costs as reference
+from visterm.models import tag_costs
+
+N_IMAGES, P, N, N_TAGS, DIM = 4, 3, 5, 7, 6
+
+
+@pytest.fixture
+def numbers():
+    rng = np.random.default_rng(0)
+    given = rng.random((N_IMAGES, N_TAGS)) < 0.4
+    given[0], given[1] = False, True  # an image without tags, and one with all
+    has = np.ones((N_IMAGES, P))
+    has[0] = 0
+    counts = (rng.random((N_IMAGES, N)) < 0.7).astype(float)
+    counts[1] = 0
+    return {
+        "f": rng.standard_normal((N_IMAGES, DIM)),
+        "v_p": rng.standard_normal((N_IMAGES, P, DIM)),
+        "v_n": rng.standard_normal((N_IMAGES, N, DIM)),
+        "V": rng.standard_normal((N_TAGS, DIM)),
+        "has": has,
+        "counts": counts,
+        "pairs": (rng.random((N_IMAGES, P, P)) < 0.6).astype(float),
+        "apart": (rng.random((N_IMAGES, P, N)) < 0.6).astype(float),
+        "given": given,
+    }
+
+
+SAMPLED = ("f", "v_p", "v_n", "has", "counts")
+RELATED = ("v_p", "v_n", "pairs", "apart")
+FULL = ("f", "V", "given")
+
+COSTS = [
+    ("sampled_cross_entropy", SAMPLED, {}),
+    ("related_tags", RELATED, {"alpha": 0.3, "printed": False}),
+    ("related_tags", RELATED, {"alpha": 0.3, "printed": True}),
+    ("full_cross_entropy", FULL, {}),
+    ("sampled_rank_cost", SAMPLED, {}),
+    ("full_rank_cost", FULL, {}),
+]
+costs = pytest.mark.parametrize(("name", "takes", "params"), COSTS, ids=lambda value: str(value))
+
+
+def as_tensors(numbers, takes):
+    """The arguments as our costs take them: tags of images as pairs; and those of them that learn."""
+    arguments, learning = [], {}
+    for key in takes:
+        if key == "given":
+            arguments.extend(torch.from_numpy(places) for places in np.nonzero(numbers[key]))
+            continue
+        tensor = torch.from_numpy(numbers[key])
+        if key in ("f", "v_p", "v_n", "V"):
+            learning[key] = tensor.requires_grad_()
+        arguments.append(tensor)
+    return arguments, learning
+
+
+@costs
+def test_a_cost_is_the_papers_sum(numbers, name, takes, params):
+    arguments, _ = as_tensors(numbers, takes)
+    found = getattr(tag_costs, name)(*arguments, **params)
+    expected = getattr(reference, name)(*(numbers[key] for key in takes), **params)
+    assert expected > 0 or params.get("printed")
+    np.testing.assert_allclose(found.item(), expected, rtol=1e-10)
+
+
+@costs
+def test_a_gradient_is_that_of_the_sum_by_finite_differences(numbers, name, takes, params):
+    arguments, learning = as_tensors(numbers, takes)
+    getattr(tag_costs, name)(*arguments, **params).backward()
+    step = 1e-6
+    for key, tensor in learning.items():
+        gradient = tensor.grad.numpy()
+        assert np.abs(gradient).max() > 1e-3
+        for place in list(np.ndindex(gradient.shape))[::5]:
+            values = []
+            for sign in (1, -1):
+                moved = {**numbers, key: numbers[key].copy()}
+                moved[key][place] += sign * step
+                values.append(getattr(reference, name)(*(moved[k] for k in takes), **params))
+            np.testing.assert_allclose(gradient[place], (values[0] - values[1]) / (2 * step), rtol=1e-5, atol=1e-8)
+
+
+def test_the_squared_distance_is_half_the_mean_over_images():
+    f = torch.tensor([[1.0, 2.0], [0.0, 0.0]], requires_grad=True)
+    cost = tag_costs.squared_distance(f, torch.tensor([[0.0, 0.0], [0.0, 3.0]]))
+    assert cost.item() == (1 + 4 + 9) / 2 / 2
+    cost.backward()
+    assert f.grad.tolist() == [[0.5, 1.0], [0.0, -1.5]]
+
+
+def test_very_unlikely_tags_cost_what_they_cost_and_are_not_infinite():
+    f, v = torch.tensor([[1000.0]]), torch.tensor([[[-1.0]]])
+    ones = torch.ones((1, 1))
+    assert tag_costs.sampled_cross_entropy(f, v, -v, ones, ones).item() == 2000
+    assert tag_costs.sampled_rank_cost(f, v, -v, ones, ones).item() == 2000
