@@ -1,0 +1,128 @@
+"""Tags that may be one word written in two ways: hyphens and accents, plurals, misspellings; by their letters alone."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, pairwise
+from typing import NamedTuple
+
+SAME_LETTERS = "hyphens, spaces or accents"
+PLURAL = "plural"
+ONE_SLIP = "one letter"
+TWO_SLIPS = "two letters"
+
+SHORTEST = {ONE_SLIP: 3, TWO_SLIPS: 6}
+"""Letters of the shorter word from which on so many slips are looked for: most words of four are two from many."""
+
+_LETTERS = {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l"}
+"""Letters that have no accent by Unicode, and what they are written as where keyboards lack them."""
+
+
+class Alike(NamedTuple):
+    """Two tags, by their numbers with the smaller first, and in what their spellings differ."""
+
+    first: int
+    second: int
+    how: str
+
+
+def alike_spellings(tags: Sequence[str]) -> list[Alike]:
+    """Find pairs of tags whose spellings are alike, without comparing all with all.
+
+    Two words a slip apart, a letter left out, put in, exchanged or two turned round, are equal when a letter is left
+    out of both (Garbe's SymSpell); so only words that share such a remainder are compared. Words two slips apart must
+    begin alike. Tags with digits in them are compared by hyphens and accents only: 2011 is no slip of 2012.
+
+    Parameters
+    ----------
+    tags : sequence of str
+        No two equal but for case.
+
+    Returns
+    -------
+    list of Alike
+        Sorted; each pair once, with the smallest difference.
+    """
+    found: dict[tuple[int, int], str] = {}
+    words = [folded(tag) for tag in tags]
+    worded = [i for i, word in enumerate(words) if word and not any(letter.isdigit() for letter in word)]
+    for pair in _sharing((word, n) for n, word in enumerate(words) if word):
+        found.setdefault(pair, SAME_LETTERS)
+    for i, j in _sharing((form, n) for n in worded for form in {words[n], *singulars(words[n])}):
+        if words[i] in singulars(words[j]) or words[j] in singulars(words[i]):
+            found.setdefault((i, j), PLURAL)
+    for i, j in _sharing((left, n) for n in worded for left in _shortened(words[n], 1)):
+        if min(len(words[i]), len(words[j])) >= SHORTEST[ONE_SLIP] and slips(words[i], words[j]) == 1:
+            found.setdefault((i, j), ONE_SLIP)
+    beginning: defaultdict[str, list[int]] = defaultdict(list)
+    for i in worded:
+        beginning[words[i][0]].append(i)
+    for same in beginning.values():  # one letter after the other, because the remainders are many
+        for i, j in _sharing((left, n) for n in same for left in _shortened(words[n], 2)):
+            if min(len(words[i]), len(words[j])) >= SHORTEST[TWO_SLIPS] and slips(words[i], words[j]) == 2:
+                found.setdefault((i, j), TWO_SLIPS)
+    return [Alike(*pair, how) for pair, how in sorted(found.items())]
+
+
+def folded(tag: str) -> str:
+    """Give the letters and digits of a tag: small, without accents, hyphens and spaces."""
+    text = "".join(_LETTERS.get(letter, letter) for letter in tag.casefold())
+    return "".join(letter for letter in unicodedata.normalize("NFKD", text) if letter.isalnum())
+
+
+def singulars(word: str) -> set[str]:
+    """Give what a word may be the plural of, in English and in languages with plurals in -s."""
+    forms = set()
+    if word.endswith("s") and not word.endswith("ss"):
+        forms.add(word[:-1])
+    if word.endswith("es"):
+        forms.add(word[:-2])
+    if word.endswith("ies"):
+        forms.add(word[:-3] + "y")
+    if word.endswith("ves"):
+        forms |= {word[:-3] + "f", word[:-3] + "fe"}
+    if word.endswith("men"):
+        forms.add(word[:-3] + "man")
+    return {form for form in forms if len(form) >= 3}
+
+
+def slips(one: str, other: str) -> int:
+    """Count the letters to leave out, put in, exchange, or turn round with the next, from one word to another.
+
+    No letter is touched twice (optimal string alignment).
+    """
+    before: list[int] = []
+    last = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        row = [i]
+        for j, against in enumerate(other, 1):
+            best = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (letter != against))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == against:
+                best = min(best, before[j - 2] + 1)
+            row.append(best)
+        before, last = last, row
+    return last[-1]
+
+
+def _shortened(word: str, most: int) -> set[str]:
+    """Give a word with up to so many of its letters left out."""
+    return {
+        "".join(word[start + 1 : stop] for start, stop in pairwise((-1, *out, len(word))))
+        for n in range(most + 1)
+        for out in combinations(range(len(word)), n)
+    }
+
+
+def _sharing(keys: Iterable[tuple[str, int]]) -> Iterator[tuple[int, int]]:
+    """Give the pairs of numbers that share a key, each once, the smaller first."""
+    numbers: defaultdict[str, list[int]] = defaultdict(list)
+    for key, number in keys:
+        numbers[key].append(number)
+    seen: set[tuple[int, int]] = set()
+    for sharing in numbers.values():
+        for pair in combinations(sorted(set(sharing)), 2):
+            if pair not in seen:
+                seen.add(pair)
+                yield pair
