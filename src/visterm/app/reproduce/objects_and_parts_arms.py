@@ -79,9 +79,9 @@ RATES: Stage = [
     {"learning_rate": 0.001, "image_learning_rate": 0.1},
     {"learning_rate": 0.01, "image_learning_rate": 0.01},
     {"learning_rate": 0.03, "image_learning_rate": 0.1},
-    {"learning_rate": 0.03, "image_learning_rate": 0.3},
+    {"learning_rate": 0.001, "image_learning_rate": 0.01},
 ]
-"""The paper's (section 4.3.3), and larger ones, for our images are fewer."""
+"""The paper's (section 4.3.3), and a larger one, for our images are fewer."""
 
 ALPHAS: Stage = [{"alpha": alpha} for alpha in (1.0, 0.1, 3.0, 0.03)]
 NO_ALPHA: Stage = [*ALPHAS, {"alpha": 0.0}]
