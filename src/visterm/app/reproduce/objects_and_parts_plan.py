@@ -19,7 +19,7 @@ from visterm.core.progress import Progress
 
 SCENES, QUICK_SCENES = 2000, 100
 LEARNED_SCENES, QUICK_LEARNED = 0.2, 1.0
-"""Share of the training scenes: by all of them, images alone name 7 of 10 validation crops, and words have little to
+"""Share of the training scenes: by all of them, images alone name 7 of 10 test crops, and words have little to
 add; in the paper they name 1 of 10."""
 
 VALID_QUADRUPLETS, QUICK_VALID = 2000, 200
