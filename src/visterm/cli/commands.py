@@ -21,6 +21,7 @@ from visterm.cli import (
     relations,
     reproduce,
     search,
+    tags,
     tune,
 )
 from visterm.cli.words import WordsCommand
@@ -58,6 +59,7 @@ app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command("index", epilog=index.EXAMPLES)(index.index)
 app.command("search", epilog=search.EXAMPLES, cls=WordsCommand)(search.search)
 app.command("neighbours", epilog=neighbours.EXAMPLES)(neighbours.neighbours)
+app.command("tags", epilog=tags.EXAMPLES)(tags.tags)
 app.command("relations", epilog=relations.EXAMPLES)(relations.relations)
 app.command("info", epilog=info.EXAMPLES)(info.info)
 app.command("models")(lists.models)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations, groupby, pairwise
 from typing import NamedTuple
 
 SAME_LETTERS = "hyphens, spaces or accents"
 PLURAL = "plural"
-ONE_SLIP = "one letter"
+DOUBLED = "letters doubled or turned round"
+LEFT_OUT = "a letter left out"
+EXCHANGED = "a letter exchanged"
 TWO_SLIPS = "two letters"
 
-SHORTEST = {ONE_SLIP: 3, TWO_SLIPS: 6}
-"""Letters of the shorter word from which on so many slips are looked for: most words of four are two from many."""
+HOW = (SAME_LETTERS, PLURAL, DOUBLED, LEFT_OUT, EXCHANGED, TWO_SLIPS)
+"""In what spellings may differ, the surest first."""
+
+SHORTEST = {DOUBLED: 3, LEFT_OUT: 3, EXCHANGED: 4, TWO_SLIPS: 6}
+"""Letters of the shorter word from which on such slips are looked for: most words of four are two from many."""
 
 _LETTERS = {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l"}
 """Letters that have no accent by Unicode, and what they are written as where keyboards lack them."""
@@ -32,8 +37,9 @@ def alike_spellings(tags: Sequence[str]) -> list[Alike]:
     """Find pairs of tags whose spellings are alike, without comparing all with all.
 
     Two words a slip apart, a letter left out, put in, exchanged or two turned round, are equal when a letter is left
-    out of both (Garbe's SymSpell); so only words that share such a remainder are compared. Words two slips apart must
-    begin alike. Tags with digits in them are compared by hyphens and accents only: 2011 is no slip of 2012.
+    out of both (Garbe's SymSpell); so only words that share such a remainder are compared. Both must begin with the
+    same letter, because few slips are in the first: sail and tail are words. Tags with digits in them are compared by
+    hyphens and accents only: 2011 is no slip of 2012.
 
     Parameters
     ----------
@@ -53,16 +59,14 @@ def alike_spellings(tags: Sequence[str]) -> list[Alike]:
     for i, j in _sharing((form, n) for n in worded for form in {words[n], *singulars(words[n])}):
         if words[i] in singulars(words[j]) or words[j] in singulars(words[i]):
             found.setdefault((i, j), PLURAL)
-    for i, j in _sharing((left, n) for n in worded for left in _shortened(words[n], 1)):
-        if min(len(words[i]), len(words[j])) >= SHORTEST[ONE_SLIP] and slips(words[i], words[j]) == 1:
-            found.setdefault((i, j), ONE_SLIP)
     beginning: defaultdict[str, list[int]] = defaultdict(list)
     for i in worded:
         beginning[words[i][0]].append(i)
     for same in beginning.values():  # one letter after the other, because the remainders are many
         for i, j in _sharing((left, n) for n in same for left in _shortened(words[n], 2)):
-            if min(len(words[i]), len(words[j])) >= SHORTEST[TWO_SLIPS] and slips(words[i], words[j]) == 2:
-                found.setdefault((i, j), TWO_SLIPS)
+            how = kind_of_slip(words[i], words[j])
+            if how is not None and min(len(words[i]), len(words[j])) >= SHORTEST[how]:
+                found.setdefault((i, j), how)
     return [Alike(*pair, how) for pair, how in sorted(found.items())]
 
 
@@ -88,6 +92,16 @@ def singulars(word: str) -> set[str]:
     return {form for form in forms if len(form) >= 3}
 
 
+def kind_of_slip(one: str, other: str) -> str | None:
+    """Say by which slip one word is made of another; None where it takes more than two."""
+    n = slips(one, other)
+    if n != 1:
+        return TWO_SLIPS if n == 2 else None
+    if len(one) == len(other):
+        return DOUBLED if sorted(one) == sorted(other) else EXCHANGED
+    return DOUBLED if _without_doubles(one) == _without_doubles(other) else LEFT_OUT
+
+
 def slips(one: str, other: str) -> int:
     """Count the letters to leave out, put in, exchange, or turn round with the next, from one word to another.
 
@@ -104,6 +118,10 @@ def slips(one: str, other: str) -> int:
             row.append(best)
         before, last = last, row
     return last[-1]
+
+
+def _without_doubles(word: str) -> str:
+    return "".join(letter for letter, _ in groupby(word))
 
 
 def _shortened(word: str, most: int) -> set[str]:

@@ -1,0 +1,103 @@
+"""`visterm tags`: the tags of a run, and which of them may mean the same."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from visterm.cli import options
+from visterm.cli.output import emit, say, table
+from visterm.cli.progress import Bars
+from visterm.core.errors import UserError
+from visterm.core.wording import count_of
+
+if TYPE_CHECKING:
+    from visterm.app.tagger import Tagger
+
+EXAMPLES = (
+    "Examples:  visterm tags run   ·   visterm tags run --suggest --out aliases.csv   ·   "
+    "visterm tags run photos --tags tags.csv --suggest --out aliases.csv   ·   "
+    "then, corrected: visterm fit photos --tags tags.csv --aliases aliases.csv -o cleaned"
+)
+
+
+def tags(
+    run: options.Run,
+    images: options.ImagesOrNone = None,
+    suggest: Annotated[
+        bool,
+        typer.Option("--suggest", help="Suggest which tags mean the same, and why, in place of listing the tags."),
+    ] = False,
+    tag_file: options.TagFile = "auto",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Write the suggestions to a CSV of alias,tag,reason: take out what is wrong, then give it to "
+            "`visterm fit --aliases`. The run's aliases are written, too.",
+            show_default=False,
+        ),
+    ] = None,
+    json: options.Json = False,
+    jobs: options.Jobs = None,
+    image_column: options.ImageColumn = None,
+    tags_column: options.TagsColumn = None,
+    separator: options.Separator = None,
+) -> None:
+    """List the tags of a run with their images and aliases, or suggest which of them mean the same.
+
+    Suggestions are by spelling (hyphens, accents, plurals, slips), and where that is not sure by the tags' vectors.
+    With IMAGES and their tags also by these: tags of one meaning are on photos alike, but people write one or the
+    other.
+    """
+    from visterm.app.tagger import Tagger
+
+    if not suggest and (images is not None or tag_file != "auto" or out is not None):
+        raise UserError("IMAGES, --tags and --out are for suggestions. Add --suggest, or leave them out.")
+    tagger = Tagger.load(run, n_jobs=jobs)
+    if not suggest:
+        _list_tags(tagger, json=json)
+        return
+    from visterm.app.rows import read_corpus
+    from visterm.app.tag_groups import suggest_aliases, tag_vectors
+    from visterm.data.aliases import Alias, write_aliases
+
+    corpus = None
+    if images is not None or tag_file != "auto":
+        corpus = read_corpus(
+            tagger.encoder, images, tag_file, image_column=image_column, tags_column=tags_column, separator=separator
+        )
+        for warning in corpus.warnings():
+            say(warning)
+    elif tag_vectors(tagger) is None:
+        say("The model has no vectors of tags, so only sure spellings are suggested. Give IMAGES and --tags for more.")
+    found = suggest_aliases(tagger, corpus, progress=Bars())
+    if out is not None:
+        kept = [Alias(alias, tag, "alias of the run") for alias, tag in tagger.vocabulary.aliases.items()]
+        write_aliases(out, [*kept, *found])
+        n_tags = len({alias.tag for alias in found})
+        say(
+            f"{count_of(len(found), 'spelling')} of {count_of(n_tags, 'tag')} suggested in {out}; "
+            "take out what is wrong."
+        )
+    if json:
+        for alias in found:
+            emit(alias._asdict())
+    elif out is None:
+        table([list(alias) for alias in found], ["alias", "tag", "reason"])
+
+
+def _list_tags(tagger: Tagger, *, json: bool) -> None:
+    vocabulary = tagger.vocabulary
+    aliases: defaultdict[str, list[str]] = defaultdict(list)
+    for alias, tag in vocabulary.aliases.items():
+        aliases[tag].append(alias)
+    if json:
+        for tag, count in zip(vocabulary, vocabulary.counts.tolist(), strict=True):
+            emit({"tag": tag, "images": count, "aliases": aliases[tag]})
+        return
+    rows = zip(vocabulary, vocabulary.counts.tolist(), strict=True)
+    table([[tag, f"{count:,}", ", ".join(aliases[tag])] for tag, count in rows], ["tag", "images", "aliases"])

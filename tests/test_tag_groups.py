@@ -1,0 +1,203 @@
+"""Tags that mean the same are suggested by their spelling, their vectors and their images, for people to correct."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from visterm import Catalogue, Tagger
+from visterm.app.tag_groups import (
+    NEVER_TOGETHER,
+    Evidence,
+    Pair,
+    aliases_of,
+    evidence_of,
+    pairs_by_images,
+    pairs_by_spelling,
+)
+from visterm.cli import main
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.aliases import Alias, read_aliases
+from visterm.data.drawn.words import GROUPS
+from visterm.data.spellings import DOUBLED, EXCHANGED, PLURAL
+
+
+def visterm(line, cwd):
+    """Run the command line: exit code, standard output and standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.chdir(cwd)
+        patch.setattr(sys, "argv", ["visterm", *shlex.split(line)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    return ended.value.code, out.getvalue(), " ".join(err.getvalue().split())
+
+
+# -- pairs -------------------------------------------------------------------------------------------------------------
+
+
+def test_sure_spellings_need_no_vectors_others_do():
+    tags = ["dog", "dogs", "forest", "forrest", "horse", "house"]
+    assert pairs_by_spelling(tags, Evidence(np.ones(6, int))) == [(0, 1, PLURAL, None), (2, 3, DOUBLED, None)]
+    near, far = np.eye(6, 2, dtype=np.float32), np.eye(6, dtype=np.float32)
+    near[4:] = [[0.6, 0.8], [0.8, 0.6]]
+    assert (4, 5) in [pair[:2] for pair in pairs_by_spelling(tags, Evidence(np.ones(6, int), near))]
+    assert (4, 5) not in [pair[:2] for pair in pairs_by_spelling(tags, Evidence(np.ones(6, int), far))]
+
+
+def test_images_tell_more_than_vectors_where_there_are_some():
+    # Vectors say that horse and house are one, images that they are not.
+    alike, apart = np.ones((2, 1), np.float32), np.array([[1], [-1]], np.float32)
+    assert pairs_by_spelling(["horse", "house"], Evidence(np.ones(2, int), alike, apart)) == []
+    (pair,) = pairs_by_spelling(["horse", "house"], Evidence(np.ones(2, int), apart, alike))
+    assert pair == (0, 1, EXCHANGED, 1.0)
+
+
+KINDS = {"sea": 0, "meer": 0, "wave": 0, "cow": 1, "kuh": 1}
+"""What photos of each tag look like: two kinds."""
+
+
+def photos(lists):
+    """Give Y of lists of the tags above, U of their kinds, and V: of each tag its kind."""
+    Y = Vocabulary(list(KINDS)).encode(lists)
+    looks = np.eye(2, dtype=np.float32)
+    U = looks[[KINDS[tags[0]] for tags in lists]]
+    return sp.csr_array(Y, dtype=np.float64), U - U.mean(axis=0), looks[list(KINDS.values())]
+
+
+def test_tags_of_photos_alike_that_nobody_writes_together_are_found():
+    # Half of the photos are of the sea, with "sea" or "meer"; half of these have "wave" as well, beside either.
+    lists = [["sea", "wave"], ["sea"], ["meer", "wave"], ["meer"]] * 5 + [["cow"], ["kuh"]] * 10
+    pairs = pairs_by_images(*photos(lists), [])
+    assert [(pair.first, pair.second, pair.how) for pair in pairs] == [(0, 1, NEVER_TOGETHER), (3, 4, NEVER_TOGETHER)]
+
+
+def test_tags_that_stand_together_or_are_too_rare_to_do_so_are_not():
+    together = [["sea", "meer"], ["sea"], ["meer"]] * 5 + [["cow"]] * 15
+    assert pairs_by_images(*photos(together), []) == []
+    # Of 40 photos 4 have "sea" and 4 "meer": 0.4 should have both by chance, so that none says nothing.
+    rare = [["sea"], ["meer"]] * 4 + [["cow"]] * 32
+    assert pairs_by_images(*photos(rare), []) == []
+
+
+def test_spellings_of_a_word_are_looked_at_together():
+    # "sea" and "wave" never stand together, but "meer" and "wave" do, and "meer" is known to be "sea".
+    lists = [["sea"], ["sea"], ["wave"], ["wave"]] * 5 + [["meer", "wave"]] + [["cow"]] * 20
+    assert [pair[:2] for pair in pairs_by_images(*photos(lists), [])] == [(0, 2)]
+    assert pairs_by_images(*photos(lists), [Pair(0, 1, PLURAL, None)]) == []
+
+
+def test_evidence_counts_images_and_pairs():
+    Y, U, V = photos([["sea", "wave"], ["sea"], ["cow"]])
+    evidence = evidence_of(Y, U, V)
+    assert evidence.counts.tolist() == [2, 0, 1, 1, 0]
+    assert evidence.together.toarray()[0].tolist() == [2, 0, 1, 0, 0]
+    assert evidence.images[0] @ evidence.images[3] == pytest.approx(-1)
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_is_called_by_its_most_frequent_tag():
+    vocabulary = Vocabulary(["gull", "gulls", "segull", "Möwe", "sea"], [5, 9, 1, 2, 30])
+    pairs = [Pair(0, 1, PLURAL, 0.5), Pair(0, 3, NEVER_TOGETHER, 0.456)]
+    assert aliases_of(vocabulary, pairs) == [
+        Alias("gull", "gulls", "plural, 0.50"),
+        Alias("Möwe", "gulls", "images alike, never together (as gull), 0.46"),
+    ]
+    assert aliases_of(vocabulary, []) == []
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, small_library):
+    """A run on the drawn library of 200 scenes, with another whose model has no vectors."""
+    folder = tmp_path_factory.mktemp("tags")
+    (folder / "library").symlink_to(small_library.folder)
+    fast = "--encoder-set codebook=60 --valid 0 --no-calibration --jobs 1"
+    for out, model in (("run", "wsabie --set dim=10 --set epochs=4"), ("voted", "knn")):
+        line = f"fit library/images --tags library/tags.csv -o {out} --model {model} {fast}"
+        code, _, err = visterm(line, folder)
+        assert code == 0, err
+    return folder
+
+
+def test_suggestions_on_a_drawn_library_are_mostly_right(place):
+    code, out, _ = visterm("tags run --suggest --json", place)
+    found = [json.loads(line) for line in out.splitlines()]
+    right = [GROUPS[item["alias"].casefold()] == GROUPS[item["tag"].casefold()] for item in found]
+    assert code == 0
+    assert len(found) >= 20
+    assert np.mean(right) > 0.8
+
+
+def test_suggestions_are_written_corrected_and_learned_by(place):
+    with_images = "tags run library/images --tags library/tags.csv --suggest --jobs 1 --out aliases.csv"
+    code, out, err = visterm(with_images, place)
+    assert (code, out) == (0, "")
+    assert "suggested in aliases.csv; take out what is wrong." in err
+    with (place / "aliases.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if GROUPS[row["alias"].casefold()] == GROUPS[row["tag"].casefold()]]
+    assert rows[0]["reason"]
+    with (place / "corrected.csv").open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, ["alias", "tag", "reason"])
+        table.writeheader()
+        table.writerows([*rows, {"alias": "walruss", "tag": "walrus"}])
+    fast = "--encoder-set codebook=60 --valid 0 --no-calibration --jobs 1 --model wsabie --set dim=10 --set epochs=2"
+    line = f"fit library/images --tags library/tags.csv -o cleaned {fast} --aliases corrected.csv"
+    code, _, err = visterm(line, place)
+    assert code == 0, err
+    n_tags = len({row["tag"] for row in rows})
+    assert f"Aliases: {len(rows)} spellings of {n_tags} tags; 1 line (such as 'walruss,walrus') of no tag" in err
+    before, after = Tagger.load(place / "run"), Tagger.load(place / "cleaned")
+    assert len(after.vocabulary) == len(before.vocabulary) - len(rows)
+    alias, tag = rows[0]["alias"], rows[0]["tag"]
+    assert after.vocabulary.counts[after.vocabulary.index(tag)] > before.vocabulary.counts[before.vocabulary.index(tag)]
+    Catalogue(after).add(place / "library" / "images").save(place / "catalogue")
+    by_alias, by_tag = (visterm(f'search catalogue "{word}" --json', place) for word in (alias, tag))
+    assert by_alias[0] == 0
+    assert by_alias[1] == by_tag[1]
+    again = visterm("tags cleaned --suggest --out again.csv", place)
+    assert again[0] == 0
+    assert set(read_aliases(place / "again.csv")) >= {row["alias"] for row in rows}
+
+
+def test_tags_are_listed_with_their_images_and_aliases(place, tmp_path):
+    tagger = Tagger.load(place / "run")
+    tagger.vocabulary = Vocabulary(["gull", "sea"], [3, 5], {"Möwe": "gull", "seagull": "gull"})
+    tagger.save(tmp_path / "run")
+    assert visterm("tags run", tmp_path)[1].splitlines() == [
+        "tag   images  aliases",
+        "gull       3  Möwe, seagull",
+        "sea        5",
+    ]
+    assert json.loads(visterm("tags run --json", tmp_path)[1].splitlines()[1]) == {
+        "tag": "sea", "images": 5, "aliases": []
+    }  # fmt: skip
+
+
+def test_a_model_without_vectors_suggests_sure_spellings_and_says_so(place):
+    code, out, err = visterm("tags voted --suggest", place)
+    assert code == 0
+    assert "The model has no vectors of tags, so only sure spellings are suggested." in err
+    assert out.splitlines()[0].split() == ["alias", "tag", "reason"]
+    assert "plural" in out
+
+
+@pytest.mark.parametrize("more", ["library/images", "--tags library/tags.csv", "--out a.csv"])
+def test_what_belongs_to_suggestions_wants_them(more, place):
+    code, _, err = visterm(f"tags run {more}", place)
+    assert code == 2
+    assert "Add --suggest, or leave them out." in err
+    assert not Path(place / "a.csv").exists()
