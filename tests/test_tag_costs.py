@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed"
 
 from reference import tag_costs as reference
 from visterm.models import tag_costs
+from visterm.models.drawn_products import DrawnProducts
 
 N_IMAGES, P, N, N_TAGS, DIM = 4, 3, 5, 7, 6
 
@@ -51,24 +52,24 @@ COSTS = [
 costs = pytest.mark.parametrize(("name", "takes", "params"), COSTS, ids=lambda value: str(value))
 
 
-def as_tensors(numbers, takes):
-    """The arguments as our costs take them: tags of images as pairs; and those of them that learn."""
-    arguments, learning = [], {}
-    for key in takes:
-        if key == "given":
-            arguments.extend(torch.from_numpy(places) for places in np.nonzero(numbers[key]))
-            continue
-        tensor = torch.from_numpy(numbers[key])
-        if key in ("f", "v_p", "v_n", "V"):
-            learning[key] = tensor.requires_grad_()
-        arguments.append(tensor)
-    return arguments, learning
+def by_ours(numbers, name, takes, params):
+    """The cost as ours computes it, and the tensors that learn, by name."""
+    tensors = {key: torch.from_numpy(numbers[key]) for key in takes if key != "given"}
+    learning = {key: tensors[key].requires_grad_() for key in ("f", "v_p", "v_n", "V") if key in takes}
+    if takes == FULL:
+        pairs = [torch.from_numpy(places) for places in np.nonzero(numbers["given"])]
+        return getattr(tag_costs, name)(tensors["f"], tensors["V"], *pairs, **params), learning
+    f = tensors.get("f", torch.zeros((N_IMAGES, DIM), dtype=torch.float64))
+    rows = torch.cat([tensors["v_p"], tensors["v_n"]], dim=1)
+    scores, products = DrawnProducts.apply(f, rows, P)
+    drawn = scores if takes == SAMPLED else products
+    masks = [tensors[key] for key in takes[-2:]]
+    return getattr(tag_costs, name)(drawn[..., :P], drawn[..., P:], *masks, **params), learning
 
 
 @costs
 def test_a_cost_is_the_papers_sum(numbers, name, takes, params):
-    arguments, _ = as_tensors(numbers, takes)
-    found = getattr(tag_costs, name)(*arguments, **params)
+    found, _ = by_ours(numbers, name, takes, params)
     expected = getattr(reference, name)(*(numbers[key] for key in takes), **params)
     assert expected > 0 or params.get("printed")
     np.testing.assert_allclose(found.item(), expected, rtol=1e-10)
@@ -76,8 +77,8 @@ def test_a_cost_is_the_papers_sum(numbers, name, takes, params):
 
 @costs
 def test_a_gradient_is_that_of_the_sum_by_finite_differences(numbers, name, takes, params):
-    arguments, learning = as_tensors(numbers, takes)
-    getattr(tag_costs, name)(*arguments, **params).backward()
+    cost, learning = by_ours(numbers, name, takes, params)
+    cost.backward()
     step = 1e-6
     for key, tensor in learning.items():
         gradient = tensor.grad.numpy()
@@ -100,7 +101,28 @@ def test_the_squared_distance_is_half_the_mean_over_images():
 
 
 def test_very_unlikely_tags_cost_what_they_cost_and_are_not_infinite():
-    f, v = torch.tensor([[1000.0]]), torch.tensor([[[-1.0]]])
-    ones = torch.ones((1, 1))
-    assert tag_costs.sampled_cross_entropy(f, v, -v, ones, ones).item() == 2000
-    assert tag_costs.sampled_rank_cost(f, v, -v, ones, ones).item() == 2000
+    score, one = torch.tensor([[-1000.0]]), torch.ones((1, 1))
+    assert tag_costs.sampled_cross_entropy(score, -score, one, one).item() == 2000
+    assert tag_costs.sampled_rank_cost(score, -score, one, one).item() == 2000
+
+
+def test_the_products_of_drawn_rows_and_all_their_gradients_together_are_those_of_torch():
+    rng = np.random.default_rng(0)
+    tensors = [rng.standard_normal(shape) for shape in ((4, 6), (4, 5, 6), (4, 5), (4, 2, 5))]
+    gradients = []
+    for ours in (True, False):
+        f, rows, of_scores, of_products = (torch.from_numpy(array.copy()) for array in tensors)
+        f.requires_grad_()
+        rows.requires_grad_()
+        scores, products = (
+            DrawnProducts.apply(f, rows, 2)
+            if ours
+            else (
+                (rows @ f[:, :, None])[:, :, 0],
+                rows[:, :2] @ rows.mT,
+            )
+        )
+        ((scores.square() * of_scores).sum() + (products.square() * of_products).sum()).backward()
+        gradients.append((f.grad.numpy(), rows.grad.numpy()))
+    for found, expected in zip(*gradients, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)

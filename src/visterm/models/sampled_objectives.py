@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from visterm.models.drawn_products import DrawnProducts, drawn_scores
 from visterm.models.tag_costs import related_tags, sampled_cross_entropy, sampled_rank_cost
 from visterm.models.tag_draws import Draws, Ints, TagDraws
 from visterm.models.word_table import WordTable
@@ -37,15 +38,16 @@ class SampledObjective:
         n_positives = drawn.positives.shape[1]
         rows = table.take(np.hstack([drawn.positives, drawn.negatives]))
         rows = rows.view(len(images), -1, f.shape[1])
-        v_p, v_n = rows[:, :n_positives], rows[:, n_positives:]
         has, counts = (torch.from_numpy(flags.astype(np.float32)).to(f.device) for flags in (drawn.has, drawn.counts))
-        if self._rank:
-            return sampled_rank_cost(f, v_p, v_n, has, counts)
-        cost = sampled_cross_entropy(f, v_p, v_n, has, counts)
-        if table.moving and (self._alpha or self._printed):
-            pairs, apart = (torch.from_numpy(flags).to(f.device) for flags in _pairs(drawn))
-            cost = cost + related_tags(v_p, v_n, pairs, apart, alpha=self._alpha, printed=self._printed)
-        return cost
+        cost = sampled_rank_cost if self._rank else sampled_cross_entropy
+        if self._rank or not table.moving or not (self._alpha or self._printed):
+            scores = drawn_scores(f, rows)
+            return cost(scores[:, :n_positives], scores[:, n_positives:], has, counts)
+        scores, products = DrawnProducts.apply(f, rows, n_positives)
+        pairs, apart = (torch.from_numpy(flags).to(f.device) for flags in _pairs(drawn))
+        alike, unlike = products[:, :, :n_positives], products[:, :, n_positives:]
+        related = related_tags(alike, unlike, pairs, apart, alpha=self._alpha, printed=self._printed)
+        return cost(scores[:, :n_positives], scores[:, n_positives:], has, counts) + related
 
 
 def _pairs(drawn: Draws) -> tuple[np.ndarray, np.ndarray]:

@@ -7,22 +7,20 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 
-def sampled_cross_entropy(f: Tensor, v_p: Tensor, v_n: Tensor, has: Tensor, counts: Tensor) -> Tensor:
+def sampled_cross_entropy(s_p: Tensor, s_n: Tensor, has: Tensor, counts: Tensor) -> Tensor:
     """Give ``- Σ_p log σ(f · v_p) - Σ_n log σ(- f · v_n)``, the first two sums of (1), as the mean over images.
 
     Parameters
     ----------
-    f : Tensor, shape (n_images, dim)
-    v_p, v_n : Tensor, shape (n_images, P, dim) and (n_images, N, dim)
+    s_p, s_n : Tensor, shape (n_images, P) and (n_images, N)
+        Scores ``f · v`` of drawn tags.
     has, counts : Tensor of float, shape (n_images, P) and (n_images, N)
         1 for draws that count, 0 for others.
     """
-    positive = (softplus(-_scores(f, v_p)) * has).sum()
-    negative = (softplus(_scores(f, v_n)) * counts).sum()
-    return (positive + negative) / len(f)
+    return ((softplus(-s_p) * has).sum() + (softplus(s_n) * counts).sum()) / len(s_p)
 
 
-def related_tags(v_p: Tensor, v_n: Tensor, pairs: Tensor, apart: Tensor, *, alpha: float, printed: bool) -> Tensor:
+def related_tags(alike: Tensor, unlike: Tensor, pairs: Tensor, apart: Tensor, *, alpha: float, printed: bool) -> Tensor:
     """Give the last two sums of (1), negative, as the mean over images.
 
     ``- α (Σ_{p,p'} log σ(v_p · v_p') + Σ_{p,n} log σ(- v_p · v_n))``, or as printed, with neither the logarithms
@@ -30,7 +28,8 @@ def related_tags(v_p: Tensor, v_n: Tensor, pairs: Tensor, apart: Tensor, *, alph
 
     Parameters
     ----------
-    v_p, v_n : Tensor, shape (n_images, P, dim) and (n_images, N, dim)
+    alike, unlike : Tensor, shape (n_images, P, P) and (n_images, P, N)
+        Products ``v_p · v_p'`` and ``v_p · v_n`` of drawn tags.
     pairs : Tensor of float, shape (n_images, P, P)
         1 where two draws are two tags; both orders count.
     apart : Tensor of float, shape (n_images, P, N)
@@ -38,12 +37,11 @@ def related_tags(v_p: Tensor, v_n: Tensor, pairs: Tensor, apart: Tensor, *, alph
     alpha : float
     printed : bool
     """
-    alike, unlike = v_p @ v_p.mT, -(v_p @ v_n.mT)
     if printed:
-        gained = alpha * (alike.sigmoid() * pairs).sum() + (unlike.sigmoid() * apart).sum()
+        gained = alpha * (alike.sigmoid() * pairs).sum() + ((-unlike).sigmoid() * apart).sum()
     else:
-        gained = alpha * ((logsigmoid(alike) * pairs).sum() + (logsigmoid(unlike) * apart).sum())
-    return -gained / len(v_p)
+        gained = alpha * ((logsigmoid(alike) * pairs).sum() + (logsigmoid(-unlike) * apart).sum())
+    return -gained / len(alike)
 
 
 def full_cross_entropy(f: Tensor, V: Tensor, images: Tensor, tags: Tensor) -> Tensor:
@@ -62,15 +60,15 @@ def full_cross_entropy(f: Tensor, V: Tensor, images: Tensor, tags: Tensor) -> Te
     return (softplus(S).sum() - S[images, tags].sum()) / len(f)
 
 
-def sampled_rank_cost(f: Tensor, v_p: Tensor, v_n: Tensor, has: Tensor, counts: Tensor) -> Tensor:
+def sampled_rank_cost(s_p: Tensor, s_n: Tensor, has: Tensor, counts: Tensor) -> Tensor:
     """Give ``- β Σ_p Σ_n log σ(f · (v_p - v_n))``, equation (5) over drawn tags; β is one over the number of pairs.
 
     Parameters are those of `sampled_cross_entropy`.
     """
-    above = _scores(f, v_p)[:, :, None] - _scores(f, v_n)[:, None, :]
     pairs = has[:, :, None] * counts[:, None, :]
     n_pairs = pairs.sum((1, 2)).clamp(min=1)
-    return ((softplus(-above) * pairs).sum((1, 2)) / n_pairs).mean()
+    costs = softplus(s_n[:, None, :] - s_p[:, :, None])
+    return ((costs * pairs).sum((1, 2)) / n_pairs).mean()
 
 
 def full_rank_cost(f: Tensor, V: Tensor, images: Tensor, tags: Tensor) -> Tensor:
@@ -91,8 +89,3 @@ def full_rank_cost(f: Tensor, V: Tensor, images: Tensor, tags: Tensor) -> Tensor
 def squared_distance(f: Tensor, targets: Tensor) -> Tensor:
     """Give ``½ |f - target|²``, as the mean over images."""
     return 0.5 * (f - targets).square().sum() / len(f)
-
-
-def _scores(f: Tensor, v: Tensor) -> Tensor:
-    """Give the scores of each image's own drawn tags, shape (n_images, n_draws)."""
-    return (v @ f[:, :, None])[:, :, 0]

@@ -1,0 +1,171 @@
+"""Sampled tagging: a step of few drawn tags beside one of all, an epoch at two sizes of dictionary, and its memory.
+
+Three questions, on drawn data of the shapes of "Sampled image tagging and retrieval methods on user generated content":
+how much faster the output layer, its loss and their updates are with drawn tags than with all (14,000 tags); how much
+longer an epoch takes with 432,213 tags than with 14,000; and how much memory a fit with 432,213 tags takes at its peak,
+beside the bytes of the words' table and of the network.
+
+    python benchmarks/sampled.py --threads 1 --json sampled.json
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from harness.runs import machine, options, parse, ratios, say, spread, write
+
+from visterm.models.full_objectives import FullObjective
+from visterm.models.sampled_objectives import SampledObjective
+from visterm.models.sampled_tagger import SampledTagger
+from visterm.models.tag_draws import TagDraws
+from visterm.models.word_table import WordTable
+
+FEW, MANY = 14_000, 432_213
+DIM, BATCH = 300, 256
+TAGS_AN_IMAGE = 5
+STEPS = 3
+"""Steps timed together."""
+
+
+def drawn_tags(n_images: int, n_tags: int) -> sp.csr_array:
+    """Draw five tags an image, the tag of rank r in proportion to 1/r, and each tag at least once if there is room."""
+    rng = np.random.default_rng(0)
+    n = n_images * TAGS_AN_IMAGE
+    tags = np.minimum(np.exp(rng.random(n) * np.log(n_tags)).astype(np.int64), n_tags - 1)
+    once = min(n_tags, n // 2)
+    tags[rng.choice(n, once, replace=False)] = rng.permutation(n_tags)[:once]
+    rows = np.repeat(np.arange(n_images), TAGS_AN_IMAGE)
+    return sp.csr_array(sp.coo_array((np.ones(n, np.float32), (rows, tags)), shape=(n_images, n_tags)).tocsr() > 0)
+
+
+def seconds_a_step(objective: Any, n_tags: int, n_images: int) -> float:
+    """Time steps of the output layer alone: rows taken, loss, gradients, rows moved."""
+    rng = np.random.default_rng(0)
+    table = WordTable(rng.standard_normal((n_tags, DIM), np.float32) / 17, moving=True, device=torch.device("cpu"))
+    objective.start_epoch(rng)
+    f = torch.from_numpy(rng.standard_normal((BATCH, DIM), np.float32)).requires_grad_()
+
+    def step() -> None:
+        f.grad = None
+        objective.loss(f, rng.integers(n_images, size=BATCH), table, rng).backward()
+        table.step(0.1)
+
+    step()
+    start = time.perf_counter()
+    for _ in range(STEPS):
+        step()
+    return (time.perf_counter() - start) / STEPS
+
+
+def output_layer(n_tags: int, runs: int) -> dict[str, Any]:
+    n_images = 2000
+    Y = drawn_tags(n_images, n_tags)
+    draws = TagDraws(Y, positives=5, negatives=10, power=1.0, background="exact", subset_size=1)
+    times: dict[str, list[float]] = {"full": [], "sampled": []}
+    for _ in range(runs):
+        times["full"].append(seconds_a_step(FullObjective(Y), n_tags, n_images))
+        times["sampled"].append(seconds_a_step(SampledObjective(draws, alpha=0.01), n_tags, n_images))
+    found = {name: spread(values) for name, values in times.items()}
+    found["full / sampled"] = ratios(times["full"], times["sampled"])
+    return found
+
+
+def seconds_an_epoch(n_tags: int, n_images: int, hidden: list[int], threads: int) -> float:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n_images, 1024), np.float32)
+    model = SampledTagger(hidden=hidden, epochs=2, batch_size=BATCH, valid_share=0, device="cpu", n_jobs=threads)
+    return float(model.fit(X, drawn_tags(n_images, n_tags)).history_[-1]["seconds"])
+
+
+def epochs(sizes: tuple[int, int], n_images: int, hidden: list[int], threads: int, runs: int) -> dict[str, Any]:
+    times: dict[int, list[float]] = {size: [] for size in sizes}
+    for _ in range(runs):
+        for size in sizes:
+            times[size].append(seconds_an_epoch(size, n_images, hidden, threads))
+    found: dict[str, Any] = {str(size): spread(values) for size, values in times.items()}
+    found["many / few"] = ratios(times[sizes[1]], times[sizes[0]])
+    return found
+
+
+def memory(n_tags: int, n_images: int, hidden: list[int]) -> dict[str, Any]:
+    """Fit in a process of its own, from memory-mapped vectors, and give its peak beside what it is measured against."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "words.npy"
+        words = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(n_tags, DIM))
+        rng = np.random.default_rng(0)
+        for start in range(0, n_tags, 10_000):
+            words[start : start + 10_000] = rng.standard_normal((len(words[start : start + 10_000]), DIM), np.float32)
+        words.flush()
+        told = json.dumps([n_tags, n_images, hidden, str(path)])
+        ran = subprocess.run([sys.executable, __file__, "--memory-child", told], stdout=subprocess.PIPE, check=True)
+    found: dict[str, Any] = json.loads(ran.stdout)
+    found["allowed"] = 3 * found["table"] + 4 * found["network"] + found["interpreter"]
+    found["peak / allowed"] = found["peak"] / found["allowed"]
+    return found
+
+
+def memory_child(told: str) -> None:
+    n_tags, n_images, hidden, path = json.loads(told)
+    X = np.random.default_rng(0).standard_normal((n_images, 1024), np.float32)
+    Y = drawn_tags(n_images, n_tags)
+    torch.optim.Adam([torch.zeros(1, requires_grad=True)], fused=True).step()  # imports what is imported at first use
+    interpreter = _peak()
+    words = np.load(path, mmap_mode="r")
+    model = SampledTagger(hidden=hidden, epochs=1, batch_size=BATCH, word_vectors=words, valid_share=0, device="cpu")
+    model.fit(X, Y)
+    network = sum(
+        getattr(model, f"{kind}_{i}_").nbytes for kind in ("weights", "offsets") for i in range(model.n_layers_)
+    )
+    print(
+        json.dumps({"peak": _peak(), "interpreter": interpreter, "table": model.tag_rows_.nbytes, "network": network})
+    )
+
+
+def _peak() -> int:
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def main() -> None:
+    if len(sys.argv) == 3 and sys.argv[1] == "--memory-child":
+        memory_child(sys.argv[2])
+        return
+    parser = options(__doc__)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--images", type=int, default=10_000, help="of an epoch")
+    parser.add_argument("--hidden", type=int, nargs="*", default=[4096, 8192, 2048], help="layers of the network")
+    parser.add_argument("--only", choices=["output", "epoch", "memory"], help="one of the three questions")
+    chosen = parse(parser)
+    few, many, images, hidden = FEW, MANY, chosen.images, chosen.hidden
+    if chosen.quick:
+        few, many, images, hidden = 500, 2000, 600, [64]
+    torch.set_num_threads(chosen.threads)
+    result: dict[str, Any] = {"machine": machine(), "threads": chosen.threads, "images": images, "hidden": hidden}
+    if chosen.only in (None, "output"):
+        found = result["output layer"] = output_layer(few, chosen.runs)
+        for side in ("full", "sampled"):
+            say(f"{side}: {1000 * found[side]['median']:.1f} ms a step of {BATCH} images, {few:,} tags")
+        say(f"full / sampled: {found['full / sampled']['median']:.1f} (goal: 10 or more)")
+    if chosen.only in (None, "epoch"):
+        found = result["epoch"] = epochs((few, many), images, hidden, chosen.threads, chosen.runs)
+        for size in (few, many):
+            say(f"{size:,} tags: {found[str(size)]['median']:.2f} s an epoch of {images:,} images, layers {hidden}")
+        say(f"many / few: {found['many / few']['median']:.2f} (goal: under 1.5)")
+    if chosen.only in (None, "memory"):
+        found = result["memory"] = memory(many, min(images, 2000), hidden)
+        megabytes = {name: f"{found[name] / 2**20:,.0f} MiB" for name in ("peak", "allowed", "table", "network")}
+        say(f"{many:,} tags: {megabytes}; peak / allowed {found['peak / allowed']:.2f} (goal: under 1)")
+    write(result, chosen.json)
+
+
+if __name__ == "__main__":
+    main()
