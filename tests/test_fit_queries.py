@@ -166,6 +166,8 @@ def test_texts_are_counted_whatever_their_case_and_stops(tmp_path):
     assert found.n_texts == 4
     assert found.counts.tolist() == [2, 1, 2, 1, 1, 0, 0]
     np.testing.assert_allclose(found.idf, np.log([2, 4, 2, 4, 4, 4, 4]), rtol=1e-6)
+    with_alias = Vocabulary(["snow", "bear"], aliases={"polar bear": "bear", "close-up": "bear"})
+    assert count_texts(file, with_alias).counts.tolist() == [2, 3]
     file.write_text("\n \n", encoding="utf-8")
     with pytest.raises(TagFileError, match="has no text"):
         count_texts(file, vocabulary)

@@ -62,6 +62,23 @@ def test_images_tell_more_than_vectors_where_there_are_some():
     assert pair == (0, 1, EXCHANGED, 1.0)
 
 
+def test_in_a_large_dictionary_slips_must_be_nearer_than_other_words_are():
+    # Words of three of 20 syllables, a quarter of all there are: hundreds differ in a letter. 60 have a misspelling, near
+    # to them in vectors; the others are as near as they come.
+    rng = np.random.default_rng(0)
+    syllables = [one + other for one in "bdgklmnprt" for other in "ae"]
+    words = ["".join(rng.choice(syllables, 3)) for _ in range(3000)]
+    words = list(dict.fromkeys(words))[:2000]
+    slips = {i: words[i][:3] + "u" + words[i][4:] for i in range(60)}
+    V = rng.normal(size=(len(words), 30))
+    V = np.concatenate([V, V[list(slips)] + rng.normal(size=(60, 30)) * 0.8]).astype(np.float32)
+    V /= np.linalg.norm(V, axis=1, keepdims=True)
+    pairs = pairs_by_spelling([*words, *slips.values()], Evidence(np.ones(len(V), int), V))
+    right = [pair.second == len(words) + pair.first for pair in pairs]
+    assert sum(right) > 50
+    assert np.mean(right) > 0.7
+
+
 KINDS = {"sea": 0, "meer": 0, "wave": 0, "cow": 1, "kuh": 1}
 """What photos of each tag look like: two kinds."""
 

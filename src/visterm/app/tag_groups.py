@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,13 @@ SURE_FROM = {DOUBLED: 4, LEFT_OUT: 5}
 NEARNESS = {DOUBLED: 0.2, LEFT_OUT: 0.2, EXCHANGED: 0.2, TWO_SLIPS: 0.0}
 """Cosine that tags must have for other slips to count: of what their images have in common or, without images, of their
 vectors; both of centred rows, so that 0 is that of any two tags. Chosen on a drawn library, as the two below."""
+
+TESTED = (DOUBLED, LEFT_OUT, EXCHANGED, TWO_SLIPS)
+MANY, FALSE_SHARE = 30, 0.2
+"""From so many pairs of one of these kinds on, the cosine is raised until at most this share of those left is expected
+to be of other words: a large dictionary has thousands of words that are a slip or two from another word."""
+
+RANDOM_PAIRS = 20_000
 
 ALIKE = 0.3
 """Least cosine, of images and of vectors, at which tags of other spellings may mean the same."""
@@ -136,7 +143,8 @@ def pairs_by_spelling(tags: Sequence[str], evidence: Evidence) -> list[Pair]:
         Pair(alike.first, alike.second, alike.how, _nearness(alike.first, alike.second, evidence))
         for alike in alike_spellings(tags)
     ]
-    return sorted((pair for pair in spelled if _believed(pair, tags)), key=_surest_first)
+    least = {how: _least_nearness([pair for pair in spelled if pair.how == how], evidence) for how in TESTED}
+    return sorted((pair for pair in spelled if _believed(pair, tags, least)), key=_surest_first)
 
 
 def pairs_by_images(
@@ -198,18 +206,44 @@ def _surest_first(pair: Pair) -> tuple[int, float, int, int]:
     return order.index(pair.how), -(pair.nearness or 0.0), pair.first, pair.second
 
 
-def _believed(pair: Pair, tags: Sequence[str]) -> bool:
+def _least_nearness(pairs: Sequence[Pair], evidence: Evidence) -> float:
+    """Give the cosine from which on few of many pairs of alike spelling are of other words.
+
+    Other words are as near as any two tags: half of them below the median of random pairs, where few spellings of one
+    word are. So twice the number there estimates how many there are in all (Storey 2002), and the random pairs say how
+    many of them are above a cosine.
+    """
+    rows = _compared(evidence)
+    if rows is None or len(pairs) < MANY:
+        return -np.inf
+    rng = np.random.default_rng(0)
+    one, other = rng.integers(len(rows), size=(2, RANDOM_PAIRS))
+    random = np.sort(np.einsum("ij,ij->i", rows[one[one != other]], rows[other[one != other]]))
+    near = np.sort([-(pair.nearness or 0.0) for pair in pairs])
+    n_others = min(len(pairs), 2 * int((-near <= random[len(random) // 2]).sum()))
+    above = 1 - np.searchsorted(random, -near) / len(random)
+    few = np.flatnonzero(n_others * above <= FALSE_SHARE * np.arange(1, len(near) + 1))
+    return float(-near[few[-1]]) if len(few) else np.inf
+
+
+def _believed(pair: Pair, tags: Sequence[str], least: Mapping[str, float]) -> bool:
     """Say whether spellings are alike enough, or the tags near enough besides."""
     if pair.how not in NEARNESS:
         return True
+    if pair.nearness is not None and pair.nearness < least.get(pair.how, -np.inf):
+        return False
     letters = min(len(folded(tags[tag])) for tag in pair[:2])
     if pair.how in SURE_FROM and letters >= SURE_FROM[pair.how]:
         return True
     return pair.nearness is not None and pair.nearness > NEARNESS[pair.how]
 
 
+def _compared(evidence: Evidence) -> NDArray[np.float32] | None:
+    return evidence.vectors if evidence.images is None else evidence.images
+
+
 def _nearness(first: int, second: int, evidence: Evidence) -> float | None:
-    rows = evidence.vectors if evidence.images is None else evidence.images
+    rows = _compared(evidence)
     return None if rows is None else float(rows[first] @ rows[second])
 
 

@@ -62,8 +62,9 @@ def count_texts(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Referen
         If the file cannot be read, or has no text, or none of the tags is in it.
     """
     tags: dict[tuple[str, ...], list[int]] = {}
-    for column, tag in enumerate(vocabulary):
-        tags.setdefault(tuple(_PIECE.findall(tag_key(tag))), []).append(column)
+    spellings = [*enumerate(vocabulary), *((vocabulary.index(alias), alias) for alias in vocabulary.aliases)]
+    for column, spelling in spellings:
+        tags.setdefault(tuple(_PIECE.findall(tag_key(spelling))), []).append(column)
     tags.pop((), None)
     longest = max(map(len, tags), default=0)
     counts = np.zeros(len(vocabulary), np.int64)
