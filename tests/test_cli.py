@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-FAST = ["--set", "dim=8", "--set", "epochs=3", "--encoder-set", "codebook=200", "--valid", "0"]
+FAST = ["--model", "wsabie", "--set", "dim=8", "--set", "epochs=3", "--encoder-set", "codebook=200", "--valid", "0"]
 
 
 def visterm(*arguments, cwd=None):
@@ -172,13 +172,16 @@ def test_broken_files_are_skipped_and_listed_with_exit_code_3(run, library, tmp_
     [
         (["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--model", "wsabi"], "Did you mean 'wsabie'?"),
         (["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--encoder", "visterm"], "Did you mean 'visterms'?"),
-        (["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--set", "dmi=3"], "Did you mean 'dim'?"),
+        (
+            ["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--model", "wsabie", "--set", "dmi=3"],
+            "Did you mean 'dim'?",
+        ),
         (["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--set", "dim"], "expected NAME=VALUE"),
         (["fit", "IMAGES", "--tags", "nothing.csv", "-o", "OUT"], "nothing.csv"),
         (["fit", "nowhere", "--tags", "TAGS", "-o", "OUT"], "nowhere"),
         (["fit", "IMAGES", "--tags", "TAGS", "-o", "IMAGES"], "not a run of visterm"),
         (["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--valid", "1.5"], "--valid is 1.5"),
-        (["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--set", "dim=-3"], "dim is -3"),
+        (["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--model", "wsabie", "--set", "dim=-3"], "dim is -3"),
         (["annotate", "nowhere", "IMAGES"], "visterm fit IMAGES --tags FILE -o RUN"),
         (["annotate", "RUN", "nowhere.jpg"], "nowhere.jpg"),
         (["evaluate", "RUN", "IMAGES", "--tags", "TAGS", "--metric", "p5"], "Did you mean 'p@5'?"),

@@ -17,6 +17,7 @@ from visterm.app.tagger import Tagger
 from visterm.core.errors import ImageError, ShapeError, UnknownNameError, UserError
 from visterm.core.tables import MODELS
 from visterm.data.images import read_image
+from visterm.data.planted import plant_corpus
 from visterm.encoders.blocks import pixel_codes
 from visterm.encoders.visterms import Visterms
 from visterm.models.abilities import Explains
@@ -55,7 +56,7 @@ def sum_of(found):
     return sum(place.share for place in found.places) + sum(found.elsewhere.values())
 
 
-@pytest.mark.parametrize("name", EXPLAINING)
+@pytest.mark.parametrize("name", [name for name in EXPLAINING if name != "auto"])
 @pytest.mark.parametrize("kind", ["sparse", "dense, few features", "dense, many features"])
 def test_the_shares_of_the_features_sum_to_the_score_of_every_model_that_explains(name, kind):
     cls = MODELS.load(name)
@@ -95,6 +96,36 @@ def test_an_ensemble_with_a_member_that_cannot_explain_says_which():
     model = Ensemble(members=[Ridge(alpha=1), Knn(n_neighbors=3, power=1)], weights=[1, 1]).fit(X, Y)
     with pytest.raises(UserError, match="member 'knn'"):
         model.explain(X[:1], 0)
+
+
+@pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"])
+def test_a_blend_is_explained_by_the_models_that_score_by_features_and_names_the_rest(sparse):
+    planted = plant_corpus(n_tags=12, random_state=0)
+    noise = (
+        np.random.default_rng(0).standard_normal(planted.X_train.shape).astype(np.float32)
+    )  # else one model is enough
+    candidates = [["knn", {"n_neighbors": 10, "power": 2}], ["ridge", {"alpha": 1.0}]]
+    model = MODELS.create("auto", candidates=candidates, valid_share=0.3, n_jobs=1)
+    X, X_test = (sp.csr_array(X) if sparse else X for X in (planted.X_train + noise, planted.X_test))
+    model.fit(X, planted.Y_train)
+    assert {MODELS.name_of(member) for member in model.members_} == {"knn", "ridge"}
+    [at] = [i for i, member in enumerate(model.members_) if isinstance(member, Ridge)]
+    row = planted.X_test[7].astype(np.float64)
+    found = model.explain(X_test[[7]], 3)
+    ridge = model.members_[at].explain(X_test[[7]], 3)
+    factor = model.tag_factors_[3] * model.weights_[at] / model.scales_[at]
+    np.testing.assert_allclose(found.shares, row * ridge.weights * factor, rtol=1e-6)
+    score = model.decision_function(X_test)[7, 3]
+    np.testing.assert_allclose(found.shares.sum() + found.constant + found.elsewhere, score, rtol=1e-6)
+    assert found.elsewhere != 0
+
+
+def test_a_blend_of_models_that_compare_whole_images_cannot_be_explained():
+    planted = plant_corpus(n_tags=12, random_state=3)
+    model = MODELS.create("auto", candidates=[["knn", {"n_neighbors": 10, "power": 2}]], valid_share=0.3, n_jobs=1)
+    model.fit(planted.X_train, planted.Y_train)
+    with pytest.raises(UserError, match=r"blend \(knn\) compare whole images"):
+        model.explain(planted.X_test[:1], 0)
 
 
 def test_explaining_two_images_or_an_unknown_tag_is_refused():

@@ -83,7 +83,10 @@ def test_models_of_one_encoder_of_a_chain_are_shown_with_its_name(small_library,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--budget", "2m"], "The model 'wsabie' has no budget of time. Leave --budget out, or fit with --model auto."),
+        (
+            ["--model", "wsabie", "--budget", "2m"],
+            "The model 'wsabie' has no budget of time. Leave --budget out, or fit with --model auto.",
+        ),
         (["--model", "auto", "--budget", "2m", "--set", "budget=3"], "given twice"),
         (["--model", "auto", "--budget", "soon"], "--budget soon is not understood"),
     ],

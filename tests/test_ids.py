@@ -16,7 +16,7 @@ from visterm.app.rows import TrainingRows
 from visterm.core.errors import DataError, UserError
 from visterm.core.identity import identity_rows, is_identity
 from visterm.core.progress import SILENT
-from visterm.core.tables import ENCODERS
+from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.metrics import average_precisions
@@ -237,7 +237,7 @@ def test_new_tags_are_ranked_as_the_model_ranks_them_without_those_known():
 def test_settings_that_are_not_given_suit_images_known_by_number():
     assert Tagger(encoder="ids").model.get_params()["step"] == "adagrad"
     assert Tagger(encoder="ids", model_params={"step": "sgd"}).model.get_params()["step"] == "sgd"
-    assert Tagger().model.get_params()["step"] == "sgd"
+    assert Tagger(model="wsabie").model.get_params()["step"] == "sgd"
     assert Tagger(encoder="ids", model="prior").model.get_params() == Tagger(model="prior").model.get_params()
 
 
@@ -272,3 +272,8 @@ def test_each_image_has_the_row_of_the_identity_with_its_number():
 def test_an_encoder_of_names_is_not_fitted_on_pictures():
     with pytest.raises(DataError, match="does not look at pixels"):
         Tagger(encoder="ids").fit([np.zeros((4, 4, 3), np.uint8)], [["a"]])
+
+
+def test_the_model_is_auto_where_none_is_named_but_wsabie_for_images_known_by_number():
+    assert MODELS.name_of(Tagger().model) == "auto"
+    assert MODELS.name_of(Tagger(encoder="ids").model) == "wsabie"

@@ -92,7 +92,7 @@ def run_demo(
     write_json(folder / MANIFEST, {"kind": KIND, "format": FORMAT, "n_scenes": n_scenes, "seed": seed, "sha256": {}})
     library = draw_library(folder / "library", n_scenes=n_scenes, seed=seed, n_jobs=n_jobs, progress=progress)
     corpus = Corpus.read(library.images, library.tags_file)
-    tagger = Tagger(seed=seed, n_jobs=n_jobs)
+    tagger = Tagger(model="wsabie", seed=seed, n_jobs=n_jobs)
     rows = training_rows(tagger.encoder, corpus, min_count=MIN_COUNT, progress=progress)
     tagger.learn(rows, calibrate=True, progress=progress)
     tagger.save(folder / "run")

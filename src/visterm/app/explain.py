@@ -136,6 +136,8 @@ def explain(tagger: Tagger, image: str | os.PathLike[str] | NDArray[np.uint8], t
     times = np.asarray((seen.rows != 0).sum(axis=0)).ravel()
     order = np.lexsort((np.arange(len(model.shares)), -np.abs(model.shares)))
     elsewhere = {"bias": model.constant}
+    if model.elsewhere:
+        elsewhere["models that compare whole photos"] = model.elsewhere
     if seen.source:
         elsewhere[seen.source] = float(seen.elsewhere @ model.weights)
     return Explanation(

@@ -72,8 +72,8 @@ class Tagger:
     encoder : str, optional
         A name from ``visterm encoders``; what stands after a colon is the encoder's argument
         (``"onnx:network.onnx"``). None: "visterms", or where features are given, the one that made them.
-    model : str
-        A name from ``visterm models``.
+    model : str, optional
+        A name from ``visterm models``. None: "auto", or "wsabie" for images known by number.
     encoder_params, model_params : mapping, optional
         Settings of the encoder and of the model. Those of the model that are not given are its defaults, or, for images
         known by number, those that suit them.
@@ -118,7 +118,7 @@ class Tagger:
         self,
         *,
         encoder: str | None = None,
-        model: str = "wsabie",
+        model: str | None = None,
         encoder_params: Mapping[str, Any] | None = None,
         model_params: Mapping[str, Any] | None = None,
         min_count: int = 1,

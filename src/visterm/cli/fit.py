@@ -51,7 +51,13 @@ def fit(
         ),
     ] = None,
     encoder: options.EncoderName = None,
-    model: Annotated[str, typer.Option(help="What learns: a name from `visterm models`.")] = "wsabie",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="What learns: a name from `visterm models` [default: auto; wsabie for images known by number].",
+            show_default=False,
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the model, NAME=VALUE; repeat for more.")
     ] = None,
@@ -128,7 +134,7 @@ def fit(
     check_target(out, "run")
     model_params = options.settings(set_ or [], "--set")
     if budget is not None:
-        model_params = _with_budget(model_params, model, budget)
+        model_params = _with_budget(model_params, model or "auto", budget)
     tagger = Tagger(
         encoder=encoder,
         model=model,

@@ -10,15 +10,19 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.checks import check_number
+from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, Titled
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, RandomState
+from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
 from visterm.models.budget import Budget
 from visterm.models.candidates import candidates_for
 from visterm.models.columns import Columns, column_sets
+from visterm.models.explaining import FeatureShares
 from visterm.models.feature_blocks import check_blocks
 from visterm.models.held_out import HeldOutFit
 from visterm.models.kernel_columns import learns_from_kernel, own_columns
@@ -153,6 +157,41 @@ class Auto(Annotator):
         if "n_jobs" in params:
             pass_on_jobs(getattr(self, "members_", []), self.n_jobs)
         return self
+
+    def explain(self, x: Any, tag: int) -> FeatureShares:
+        """Say what each feature gave to a tag's score, see `LinearScores.explain`, by members that score by features.
+
+        What the others gave, which compare whole images, is `elsewhere`.
+
+        Raises
+        ------
+        UserError
+            If no member scores by features.
+        """
+        check_is_fitted(self)
+        x = self._check_features(x)
+        weights = np.zeros(self.n_features_in_)
+        row = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)[0]
+        factors = self.tag_factors_[tag] * self.weights_ / self.scales_
+        constant, linear = -float(factors @ self.means_), 0
+        for member, columns, factor in zip(self.members_, self.columns_.tolist(), factors, strict=True):
+            if isinstance(member, Explains):
+                some = Columns(*columns)
+                found = member.explain(some.of(x), tag)
+                weights[slice(some.first, some.stop) if some.block else slice(None)] += factor * found.weights
+                constant += factor * found.constant
+                linear += 1
+        if not linear:
+            names = ", ".join(MODELS.name_of(member) for member in self.members_)
+            raise UserError(
+                f"All models of this blend ({names}) compare whole images, so no feature has a share in the score. "
+                "Fit a model that scores by features, such as wsabie or ridge."
+            )
+        shares = row * weights
+        if linear == len(self.members_):
+            return FeatureShares(shares, weights, constant)
+        score = float(self.decision_function(x)[0, tag])
+        return FeatureShares(shares, weights, constant, score - float(shares.sum()) - constant)
 
     def take_held_out(self) -> HeldOutFit | None:
         """Give how the blend of the first fits scored the images that were judged, and forget it.

@@ -15,7 +15,7 @@ from visterm.models.base import Annotator
 
 
 class FeatureShares(NamedTuple):
-    """A score taken apart: ``Σ shares + constant``.
+    """A score taken apart: ``Σ shares + constant + elsewhere``.
 
     Attributes
     ----------
@@ -25,11 +25,14 @@ class FeatureShares(NamedTuple):
         What the tag's score gains with each feature.
     constant : float
         What the tag scores on an image without any feature: its bias.
+    elsewhere : float
+        What members of a blend gave whose scores are no sums over features, because they compare whole images.
     """
 
     shares: NDArray[np.float64]
     weights: NDArray[np.float64]
     constant: float
+    elsewhere: float = 0.0
 
 
 class LinearScores(Annotator):

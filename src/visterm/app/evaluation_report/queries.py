@@ -52,8 +52,7 @@ def query_page(found: QueryEvaluation, names: Sequence[str], results: dict[str, 
         "AvgP: average precision. BEP: precision among as many images as are relevant (break-even point). P10: "
         "precision among the first ten. nDCG10, where some images are more relevant than others: the discounted gain "
         "of the first ten as a share of the largest possible. Below each, the interval in which it lies at 95 % when "
-        "queries are drawn anew. "
-        + KINDS,
+        "queries are drawn anew. " + KINDS,
     )
     _add_measures(report, results, list(found.values[0]))
     _add_curves(report, found, names)
