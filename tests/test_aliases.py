@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from visterm import Tagger
+from visterm.app.asked_queries import queries_from_tags
+from visterm.app.shared_rows import shared_vocabulary
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.aliases import Alias, read_aliases, write_aliases
+from visterm.data.corpus import Corpus
+from visterm.data.query_files import QueryRow
 
 LISTS = [["Segull", "sea"], ["gull"], ["gull", "seagull"], ["Sea", "meer"], ["Meer"]]
 ALIASES = {"segull": "Gull", "Seagull": "Gull", "meer": "sea", "baot": "boat"}
@@ -94,3 +100,24 @@ def test_a_run_keeps_aliases_for_its_searches(tmp_path):
     assert run.vocabulary == Vocabulary.from_lists(LISTS, aliases=ALIASES)
     assert run.query_weights("segull").known == ["Gull"]
     assert run.facts["aliases"] == 3
+
+
+def test_runs_are_measured_on_tags_whatever_they_are_called():
+    cleaned = SimpleNamespace(vocabulary=Vocabulary.from_lists(LISTS, aliases=ALIASES))
+    raw = SimpleNamespace(vocabulary=Vocabulary(["gull", "sea"]))
+    shared = shared_vocabulary([cleaned, raw])
+    assert shared.encode([["Seagull", "meer"]]).toarray().tolist() == [[1, 1]]
+    asked = queries_from_tags([cleaned, raw], [["segull"], ["Gull", "Meer"], ["sea"]], None, 1)
+    assert asked.texts == ["Gull", "sea", "Gull, sea"]
+    assert asked.relevant.toarray().tolist() == [[1, 1, 0], [0, 1, 1], [0, 1, 0]]
+    assert all(words.toarray().tolist() == [[1, 0], [0, 1], [1, 1]] for words in asked.words)
+
+
+def test_words_of_queries_are_learned_by_what_they_mean():
+    lines = [QueryRow("baot", "a", 1), QueryRow("boat", "b", 1), QueryRow("sea", "a", 1)]
+    images = [np.full((32, 32, 3), value, np.uint8) for value in (40, 200)]
+    corpus = Corpus.of(images, ["a", "b"], [[], []])
+    tagger = Tagger(encoder_params={"codebook": 4}, model="pamir", n_jobs=1).fit_queries(
+        corpus, lines, aliases={"baot": "boat"}, calibrate=False
+    )
+    assert tagger.vocabulary == Vocabulary(["boat", "sea"], [2, 1], {"baot": "boat"})
