@@ -24,6 +24,7 @@ from visterm.models.average_word_vector import AverageWordVector, share_rows
 from visterm.models.correlated_word_vectors import correlation_weights
 from visterm.models.cross_entropy_tagger import CrossEntropyTagger
 from visterm.models.deep_network import DeepNetwork
+from visterm.models.deep_training import WORK_A_THREAD
 from visterm.models.dense_layers import through_layers
 from visterm.models.fast0tag import Fast0Tag
 from visterm.models.sampled_objectives import SampledObjective
@@ -120,6 +121,15 @@ def test_bfloat16_trains_to_other_bytes_and_tags_as_well(planted):
     assert (full.weights_0_ != half.weights_0_).any()
     assert half.weights_0_.dtype == half.tag_rows_.dtype == np.float32
     assert half.history_[-1]["loss"] == pytest.approx(full.history_[-1]["loss"], rel=0.1)
+
+
+def test_two_threads_give_the_same_bytes_each_time(planted):
+    params = {**SMALL, "hidden": [700, 500], "epochs": 2, "batch_size": 240, "n_jobs": 2}
+    model = SampledTagger(**params)
+    assert model._work(40, 12) > 2 * WORK_A_THREAD
+    assert_same(
+        model.fit(planted.X_train, planted.Y_train), SampledTagger(**params).fit(planted.X_train, planted.Y_train)
+    )
 
 
 def test_a_gradient_that_is_too_long_is_scaled_down(planted):

@@ -174,7 +174,7 @@ class DeepCourse:
             return best, Place(1, 0, 0.0, [])
         training.restore(kept.arrays)
         numbers = kept.numbers
-        weights = [kept.arrays[f"best.{place}"] for place in range(numbers["best"]["arrays"])]
+        weights = [np.array(kept.arrays[f"best.{place}"]) for place in range(numbers["best"]["arrays"])]
         best.resume(numbers["best"]["epoch"], numbers["best"]["value"], len(numbers["history"]), weights)
         return best, Place(numbers["epoch"], numbers["batch"], numbers["total"], numbers["history"])
 

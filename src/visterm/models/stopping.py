@@ -49,7 +49,10 @@ class BestWeights:
         self._epochs += 1
         if value > self.value:
             self.epoch, self.value = self._epochs, value
-            self.weights = tuple(array.copy() for array in weights)
+            if [array.shape for array in self.weights] != [array.shape for array in weights]:
+                self.weights = tuple(np.empty_like(array) for array in weights)
+            for kept, array in zip(self.weights, weights, strict=True):
+                np.copyto(kept, array)  # in the memory of the best ones before: a large table is never held twice
 
     def resume(self, epoch: int, value: float, epochs: int, weights: Iterable[NDArray[np.float32]]) -> None:
         """Take back what was known after so many epochs; with ``epoch=0`` there was no value yet."""
