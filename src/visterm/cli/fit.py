@@ -13,7 +13,14 @@ from visterm.cli.asked import queries_learned, queries_left_out
 from visterm.cli.fit_relations import relations_to_learn, tell_where_senses_are
 from visterm.cli.output import exit_code, say
 from visterm.cli.progress import Bars
-from visterm.cli.relation_options import Inherit, PartOf, TagSynsets, check_relation_options
+from visterm.cli.relation_options import (
+    Inherit,
+    PartOf,
+    TagSynsets,
+    WordNetSource,
+    check_relation_options,
+    with_wordnet,
+)
 from visterm.cli.seconds import seconds_of
 from visterm.cli.tried import show_tried
 from visterm.core.errors import UserError
@@ -104,6 +111,7 @@ def fit(
             metavar="SOURCE",
         ),
     ] = None,
+    wordnet: WordNetSource = None,
     tag_synsets: TagSynsets = None,
     inherit: Inherit = None,
     aliases: Annotated[
@@ -145,6 +153,7 @@ def fit(
         n_jobs=jobs,
     )
     tagger.check_settings(valid)
+    part_of, isa = with_wordnet(wordnet, part_of, isa)
     check_relation_options(part_of, isa, tag_synsets, inherit)
     meant = read_aliases(aliases) if aliases is not None else None
     columns: dict[str, Any] = {"image_column": image_column, "tags_column": tags_column, "separator": separator}

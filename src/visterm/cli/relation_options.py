@@ -26,6 +26,15 @@ PartOf = Annotated[
         metavar="SOURCE",
     ),
 ]
+WordNetSource = Annotated[
+    str | None,
+    typer.Option(
+        "--wordnet",
+        help="WordNet's folder, or 'wordnet' where that is at a usual place: short for --part-of and --isa of it.",
+        show_default=False,
+        metavar="FOLDER",
+    ),
+]
 TagSynsets = Annotated[
     Path | None,
     typer.Option(
@@ -45,6 +54,18 @@ Inherit = Annotated[
         show_default=False,
     ),
 ]
+
+
+def with_wordnet(wordnet: str | None, part_of: str | None, isa: str | None) -> tuple[str | None, str | None]:
+    """Give the sources of part-of and of is-a relations, each WordNet where it is given and they are not."""
+    from visterm.app.relations import is_wordnet
+
+    if wordnet is not None and not is_wordnet(wordnet):
+        raise UserError(
+            f"--wordnet {wordnet} is no folder; expected that of WordNet's files, or 'wordnet' for the usual places. A "
+            "CSV of relations is given by --part-of or --isa."
+        )
+    return part_of or wordnet, isa or wordnet
 
 
 def check_relation_options(part_of: str | None, isa: str | None, tag_synsets: Path | None, inherit: int | None) -> None:
