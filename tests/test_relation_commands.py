@@ -177,7 +177,8 @@ def test_relations_of_wordnet_bring_parts_kinds_and_a_list_of_senses_to_correct(
 def test_the_folder_of_wordnet_is_short_for_parts_and_kinds_of_it(place, tmp_path):
     code, _, err = visterm(fit(tmp_path / "run", "--wordnet wn", model="ridge"), place)
     assert code == 0, err
-    code, _, both = visterm(fit(tmp_path / "other", "--part-of wn --isa wn", model="ridge"), place)
+    code, _, err = visterm(fit(tmp_path / "other", "--part-of wn --isa wn", model="ridge"), place)
+    assert code == 0, err
     for name in ("part_of.csv", "isa.csv"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
     code, _, err = visterm(fit(tmp_path / "no", "--wordnet part_of.csv", model="ridge"), place)
