@@ -148,7 +148,9 @@ def test_words_with_spaces_in_them_are_read_from_text(tmp_path):
     [
         ("v.txt", b"a 1 2\nb 1\n", "v.txt, line 2: 'b 1'; expected a word and 2 numbers"),
         ("v.txt", b"a 1 2\nb 1 x\n", "v.txt, line 2: '1 x'; expected 2 numbers after the word"),
+        ("v.txt", b"a 1 2\nb  1\n", "v.txt, line 2: ' 1'; expected 2 numbers after the word"),
         ("v.txt", b"a 1 2\nb 1 nan\n", "v.txt, line 2: the vector has infinite or undefined numbers"),
+        ("v.txt", b"a 1 2\nb 1 1e300\n", "v.txt, line 2: the vector has infinite or undefined numbers"),
         ("v.txt", b"2 2\na 1 2\n", "says that it has 2 words, but ends after 1"),
         ("v.txt", b"hello\n", "line 1: 'hello'; expected a word and the numbers"),
         ("v.txt", b"\x89PNG\r\n\x1a\n", "line 1: "),

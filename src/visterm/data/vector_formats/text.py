@@ -19,10 +19,10 @@ LONGEST_LINE = 2**20
 
 
 class TextLine(NamedTuple):
-    """A line that is not yet turned into numbers."""
+    """What follows the word of a line, not yet turned into numbers."""
 
     number: int
-    numbers: list[bytes]
+    numbers: bytes
 
 
 class TextVectors:
@@ -45,13 +45,15 @@ class TextVectors:
         self.path = path
         self._file: IO[bytes] = _opened(path)
         try:
-            first = self._line(1)
+            first = self._line(1).split()
             self.counts = two_counts(first)
             self.width = len(first) - 1 if self.counts is None else self.counts[1]
             if self.width < 1:
-                raise DataError(f"{path}, line 1: {_shown(first)}; expected a word and the numbers of its vector.")
-            self._file.seek(0)
-            self.vector(TextLine(1, first[1:]) if self.counts is None else self._after_counts())
+                shown = _shown(b" ".join(first))
+                raise DataError(f"{path}, line 1: {shown}; expected a word and the numbers of its vector.")
+            for _, at in self.words():
+                self.vector(at)
+                break
         except BaseException:
             self._file.close()
             raise
@@ -59,25 +61,18 @@ class TextVectors:
     def words(self) -> Iterator[tuple[str, TextLine]]:
         """Give the words with their lines, from the first on."""
         self._file.seek(0)
-        number = 0
+        n_words = number = 0
         if self.counts is not None:
             self._line(1)
             number = 1
-        n_words = 0
         while True:
             number += 1
-            cells = self._line(number)
-            if not cells:
-                if self._at_end:
-                    break
-                continue
-            if len(cells) <= self.width:
-                raise DataError(
-                    f"{self.path}, line {number}: {_shown(cells)}; expected a word and {self.width} numbers."
-                )
-            n_words += 1
-            word = b" ".join(cells[: -self.width]).decode("utf-8", "replace")
-            yield word, TextLine(number, cells[-self.width :])
+            line = self._line(number)
+            if line:
+                n_words += 1
+                yield self._parted(line, number)
+            elif self._at_end:
+                break
         if self.counts is not None and n_words < self.counts[0]:
             raise DataError(
                 f"{self.path} says that it has {self.counts[0]:,} words, but ends after {n_words:,}. Copy it again."
@@ -87,26 +82,33 @@ class TextVectors:
         """Give the numbers of a line."""
         place = f"{self.path}, line {at.number}"
         try:
-            vector = np.array(at.numbers).astype(np.float32)
-        except ValueError as error:
-            raise DataError(f"{place}: {_shown(at.numbers)}; expected {self.width} numbers after the word.") from error
-        return refuse_non_finite(vector, place)
+            numbers = [float(cell) for cell in at.numbers.split()]
+        except ValueError:
+            numbers = []
+        if len(numbers) != self.width:
+            raise DataError(f"{place}: {_shown(at.numbers)}; expected {self.width} numbers after the word.")
+        with np.errstate(over="ignore"):  # too large for float32 is infinite, which is refused
+            return refuse_non_finite(np.array(numbers, np.float32), place)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
-    def _after_counts(self) -> TextLine:
-        """Give the first line below the counts; a file of no words has none, and is read as such."""
-        self._line(1)
-        cells = self._line(2)
-        if not cells:
-            return TextLine(2, [b"0"] * self.width)
-        if len(cells) <= self.width:
-            raise DataError(f"{self.path}, line 2: {_shown(cells)}; expected a word and {self.width} numbers.")
-        return TextLine(2, cells[-self.width :])
+    def _parted(self, line: bytes, number: int) -> tuple[str, TextLine]:
+        """Part the word from its numbers, which are only counted: most words of a file are not wanted."""
+        if line.count(b" ") == self.width:
+            word, _, numbers = line.partition(b" ")
+        else:
+            cells = line.split()
+            if len(cells) <= self.width:
+                raise DataError(
+                    f"{self.path}, line {number}: {_shown(line)}; expected a word and {self.width} numbers."
+                )
+            word, numbers = (b" ".join(part) for part in (cells[: -self.width], cells[-self.width :]))
+        return word.decode("utf-8", "replace"), TextLine(number, numbers)
 
-    def _line(self, number: int) -> list[bytes]:
+    def _line(self, number: int) -> bytes:
+        """Read a line without the white space at its end."""
         try:
             line = self._file.readline(LONGEST_LINE)
         except (OSError, EOFError) as error:
@@ -114,10 +116,7 @@ class TextVectors:
         self._at_end = not line
         if len(line) >= LONGEST_LINE:
             raise DataError(f"{self.path}, line {number} has a million characters; this is no text of word vectors.")
-        if number == 1:
-            line = line.removeprefix(codecs.BOM_UTF8)
-        line = line.rstrip()
-        return (line.replace(b"\t", b" ") if b"\t" in line else line).split(b" ") if line else []
+        return (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).rstrip()
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -131,6 +130,6 @@ def two_counts(cells: list[bytes]) -> tuple[int, int] | None:
     return None
 
 
-def _shown(cells: list[bytes]) -> str:
-    text = b" ".join(cells[:4]).decode("utf-8", "replace")
-    return f"'{text[:40]}{' …' if len(cells) > 4 or len(text) > 40 else ''}'"
+def _shown(line: bytes) -> str:
+    text = line[:200].decode("utf-8", "replace")
+    return f"'{text[:40]}{' …' if len(text) > 40 else ''}'"
