@@ -9,6 +9,7 @@ import pytest
 
 from visterm import Tagger
 from visterm.app.asked_queries import queries_from_tags
+from visterm.app.relations import WordRelations
 from visterm.app.shared_rows import shared_vocabulary
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary
@@ -121,3 +122,9 @@ def test_words_of_queries_are_learned_by_what_they_mean():
         corpus, lines, aliases={"baot": "boat"}, calibrate=False
     )
     assert tagger.vocabulary == Vocabulary(["boat", "sea"], [2, 1], {"baot": "boat"})
+
+
+def test_relations_of_an_alias_are_those_of_its_tag():
+    vocabulary = Vocabulary(["animal", "dog"], aliases={"Hund": "dog", "dogs": "dog"})
+    assert WordRelations((), [("hund", "Tier"), ("tier", "animal")]).kinds(vocabulary).tolist() == [[1, 0]]
+    assert WordRelations((), [("dogs", "dog")]).kinds(vocabulary).tolist() == []

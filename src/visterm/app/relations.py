@@ -121,9 +121,12 @@ class WordRelations(NamedTuple):
         above: defaultdict[str, set[str]] = defaultdict(set)
         for child, parent in self.is_a:
             above[tag_key(child)].add(tag_key(parent))
+        spellings: defaultdict[int, set[str]] = defaultdict(set)
+        for spelling in (*vocabulary, *vocabulary.aliases):
+            spellings[vocabulary.index(spelling)].add(tag_key(spelling))
         found = set()
-        for column, tag in enumerate(vocabulary):
-            waiting, seen = [tag_key(tag)], {tag_key(tag)}
+        for column, own in spellings.items():
+            waiting, seen = list(own), set(own)
             while waiting:
                 fresh = above.get(waiting.pop(), set()) - seen
                 seen |= fresh
