@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from reference import skipgram as reference
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.learned_vectors import learn_word_vectors, ppmi
-from visterm.kernels.skipgram import skipgram_epoch
 
 LISTS = [["boat", "sea"], ["ship", "sea"], ["boat", "harbour"], ["ship", "harbour"], ["cow", "grass"], ["pig", "grass"]]
 """Boat and ship never stand together, but with the same others; as do cow and pig."""
@@ -76,22 +74,6 @@ def test_more_dimensions_than_tags_are_zeros_and_a_lone_tag_has_zeros():
     assert not vectors.matrix[:, 3:].any()
     assert not vectors.matrix[vectors.find("c")].any()
     assert np.isfinite(learn_word_vectors([["c"]], dim=2).matrix).all()
-
-
-@pytest.mark.parametrize("n_contexts", [2, 10])
-def test_an_epoch_of_skipgram_is_that_of_the_reference(n_contexts):
-    lists = [[0, 1, 2, 3], [4], [2, 4], [], [1, 5, 0]]
-    rng = np.random.default_rng(0)
-    words, contexts = rng.normal(size=(2, 6, 9)).astype(np.float32)
-    chances = np.array([3.0, 1, 2, 1, 2, 0.5])
-    starts = np.cumsum([0, *map(len, lists)])
-    tags = np.concatenate(lists).astype(np.int32)
-    expected = words.astype(np.float64), contexts.astype(np.float64)
-    loss = reference.skipgram_epoch(lists, chances, *expected, n_contexts, 3, 0.2, 0.1, 7, 2)
-    got = skipgram_epoch(starts, tags, np.cumsum(chances), words, contexts, n_contexts, 3, 0.2, 0.1, 7, 2)
-    assert got == pytest.approx(loss, rel=1e-5)
-    assert words == pytest.approx(expected[0], abs=1e-5)
-    assert contexts == pytest.approx(expected[1], abs=1e-5)
 
 
 def test_what_cannot_be_learned_is_refused():
