@@ -63,8 +63,8 @@ def test_images_tell_more_than_vectors_where_there_are_some():
 
 
 def test_in_a_large_dictionary_slips_must_be_nearer_than_other_words_are():
-    # Words of three of 20 syllables, a quarter of all there are: hundreds differ in a letter. 60 have a misspelling, near
-    # to them in vectors; the others are as near as they come.
+    # Words of three of 20 syllables, a quarter of all there are: hundreds differ in a letter. 60 have a misspelling,
+    # near to them in vectors; the others are as near as they come.
     rng = np.random.default_rng(0)
     syllables = [one + other for one in "bdgklmnprt" for other in "ae"]
     words = ["".join(rng.choice(syllables, 3)) for _ in range(3000)]
@@ -88,7 +88,7 @@ def photos(lists):
     Y = Vocabulary(list(KINDS)).encode(lists)
     looks = np.eye(2, dtype=np.float32)
     U = looks[[KINDS[tags[0]] for tags in lists]]
-    return sp.csr_array(Y, dtype=np.float64), U - U.mean(axis=0), looks[list(KINDS.values())]
+    return sp.csr_array(Y, dtype=np.float64), U, looks[list(KINDS.values())]
 
 
 def test_tags_of_photos_alike_that_nobody_writes_together_are_found():
@@ -119,6 +119,7 @@ def test_evidence_counts_images_and_pairs():
     assert evidence.counts.tolist() == [2, 0, 1, 1, 0]
     assert evidence.together.toarray()[0].tolist() == [2, 0, 1, 0, 0]
     assert evidence.images[0] @ evidence.images[3] == pytest.approx(-1)
+    assert evidence_of(Y, sp.csr_array(3 * U), V).images == pytest.approx(evidence.images, abs=1e-6)
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def suggest_aliases(tagger: Tagger, corpus: Corpus | None = None, *, progress: P
     X, Y, _ = encode_corpus(tagger.encoder, corpus, tagger.vocabulary, progress)
     if Y.shape[0] == 0:
         raise DataError("None of the images could be read, so tags cannot be compared by them.")
-    U = _centred(tagger.model.image_rows(X))
+    U = tagger.model.image_rows(X)
     Y = sp.csr_array(Y > 0, dtype=np.float64)
     pairs = pairs_by_spelling(tagger.vocabulary.tags, evidence_of(Y, U, V))
     return aliases_of(tagger.vocabulary, [*pairs, *pairs_by_images(Y, U, V, pairs)])
@@ -121,19 +121,26 @@ def tag_vectors(tagger: Tagger) -> NDArray[np.float32] | None:
     return np.asarray(V.toarray() if sp.issparse(V) else V, np.float32)
 
 
-def evidence_of(Y: sp.csr_array, U: NDArray[np.float32], V: NDArray[np.float32] | None) -> Evidence:
+def evidence_of(Y: sp.csr_array, U: Any, V: NDArray[np.float32] | None) -> Evidence:
     """Compare tags by their images.
 
     Parameters
     ----------
     Y : csr_array of float64, shape (n_images, n_tags)
         Ones.
-    U : ndarray, shape (n_images, width)
-        Centred image rows.
+    U : array or CSR, shape (n_images, width)
+        Image rows of the model; each counts by its direction.
     V : ndarray or None, shape (n_tags, width)
     """
-    images = _unit(np.asarray(Y.T @ U, np.float32))
     counts = np.asarray(Y.sum(axis=0), np.int64)
+    if sp.issparse(U):
+        U = sp.csr_array(U)
+        U = sp.diags_array(1 / np.maximum(np.sqrt(U.power(2).sum(axis=1)), np.finfo(np.float32).tiny)) @ U
+    else:
+        U = _unit(U)
+    sums = Y.T @ U  # centred only now, so that sparse rows stay sparse
+    sums = (sums.toarray() if sp.issparse(sums) else sums) - np.outer(counts, U.mean(axis=0))
+    images = _unit(np.asarray(sums, np.float32))
     return Evidence(counts, None if V is None else _directions(V), images, sp.csr_array(Y.T @ Y), Y.shape[0])
 
 
@@ -147,9 +154,7 @@ def pairs_by_spelling(tags: Sequence[str], evidence: Evidence) -> list[Pair]:
     return sorted((pair for pair in spelled if _believed(pair, tags, least)), key=_surest_first)
 
 
-def pairs_by_images(
-    Y: sp.csr_array, U: NDArray[np.float32], V: NDArray[np.float32] | None, known: Sequence[Pair]
-) -> list[Pair]:
+def pairs_by_images(Y: sp.csr_array, U: Any, V: NDArray[np.float32] | None, known: Sequence[Pair]) -> list[Pair]:
     """Find pairs of tags of other spellings on images alike, that no image has both of, though some should.
 
     Spellings of one word, as far as `known` says, are looked at together: they have more images, and are on photos
@@ -287,13 +292,6 @@ def _members(group: NDArray[Any]) -> list[list[int]]:
     for tag, number in enumerate(group.tolist()):
         members[number].append(tag)
     return [tags for tags in members.values() if len(tags) > 1]
-
-
-def _centred(U: Any) -> NDArray[np.float32]:
-    """Give image rows of unit length, less their mean."""
-    rows = _unit(U.toarray() if sp.issparse(U) else np.asarray(U))
-    rows -= rows.mean(axis=0)
-    return rows
 
 
 def _directions(V: NDArray[Any]) -> NDArray[np.float32]:
