@@ -209,3 +209,19 @@ def test_labels_and_images_that_do_not_fit_are_refused():
 def test_settings_that_cannot_be_are_refused(setting):
     with pytest.raises(UserError, match=next(iter(setting))):
         ObjectsAndParts(**setting).check_settings()
+
+
+def test_pairs_that_cannot_be_come_after_all_that_can():
+    rng = np.random.default_rng(1)
+    X, tags = rng.standard_normal((60, 5)), rng.integers(0, 6, 60)
+    model = ObjectsAndParts(part_of=[[0, 1], [2, 3]], **SMALL).fit(X, single(tags, 6))
+    possible = np.zeros((6, 6), bool)
+    possible[1, 0] = possible[3, 2] = possible[3, 0] = True
+    found = model.annotate_pairs(X[:2], X[2:4], 4, possible=possible)
+    free = model.annotate_pairs(X[:2], X[2:4], 0)
+    for row in range(2):
+        kept = [(o, p) for o, p in zip(free.objects[row], free.parts[row], strict=True) if possible[o, p]]
+        assert list(zip(found.objects[row, :3], found.parts[row, :3], strict=True)) == kept
+        assert found.scores[row, 3] < -1e29
+    parts = model.annotate_pairs(X[:1], X[2:3], 6, objects=[3], possible=possible)
+    assert set(parts.parts[0, :2].tolist()) == {0, 2}

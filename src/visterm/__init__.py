@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from visterm.app.catalogue import Catalogue
+    from visterm.app.relations import WordRelations
     from visterm.app.tagger import Tagger
     from visterm.core.errors import VistermError
     from visterm.core.types import Hit, Ranking, Tag
@@ -20,9 +21,10 @@ _EXPORTS = {
     "Tagger": "visterm.app.tagger",
     "VistermError": "visterm.core.errors",
     "Vocabulary": "visterm.core.vocabulary",
+    "WordRelations": "visterm.app.relations",
 }
 
-__all__ = ["Catalogue", "Hit", "Ranking", "Tag", "Tagger", "VistermError", "Vocabulary"]
+__all__ = ["Catalogue", "Hit", "Ranking", "Tag", "Tagger", "VistermError", "Vocabulary", "WordRelations"]
 
 
 def __getattr__(name: str) -> Any:

@@ -98,7 +98,7 @@ def expand(
     how : {"parts", "siblings"}
         See `related_tags`.
     k : int
-        Images a group: the best of a search for its tag alone; 0 means all.
+        Images a group: the best of a search for its tag alone; 0 means all. Groups without any are left out.
     n_groups : int
         0 means all.
     **limits
@@ -110,7 +110,8 @@ def expand(
         If the run knows nothing of the kind, or no word is wanted.
     """
     related = related_tags(catalogue.tagger, words, how)[: n_groups or None]
-    return [Group(item, catalogue.search([item.tag], k, **limits).hits) for item in related]
+    groups = [Group(item, catalogue.search([item.tag], k, **limits).hits) for item in related]
+    return [group for group in groups if group.hits]
 
 
 def related_tags(tagger: Tagger, words: str | Sequence[str], how: str) -> list[RelatedTag]:
@@ -122,10 +123,10 @@ def related_tags(tagger: Tagger, words: str | Sequence[str], how: str) -> list[R
     words : str or sequence of str
         As typed.
     how : {"parts", "siblings"}
-        "parts": of any of the words, by how much the model believes it, known or not, as far as it does (f_L above 0);
-        known ones that it doubts come after these. Of a model without beliefs, the known ones in the order of the
-        tags. "siblings": tags that share a parent with a word, those of the parent with the fewest children first,
-        then the more frequent tag.
+        "parts": of any of the words, first those that are known, then those that the model believes in (a score above
+        0), each by how much it does. Of a model without beliefs, the known ones in the order of the tags. "siblings":
+        tags that share a parent with a word, those of the parent with the fewest children first, then the more frequent
+        tag.
 
     Returns
     -------
@@ -168,8 +169,8 @@ def _parts(tagger: Tagger, wholes: Any) -> list[RelatedTag]:
             how = RelatedTag(
                 vocabulary.tags[part], vocabulary.tags[whole], PARTS, bool(part in known), float(scores[part])
             )
-            found.append((-scores[part], part, how))
-    return [related for *_, related in sorted(found, key=lambda item: item[:2])]
+            found.append((part not in known, -scores[part], part, how))
+    return [related for *_, related in sorted(found, key=lambda item: item[:3])]
 
 
 def _siblings(tagger: Tagger, words: Any) -> list[RelatedTag]:

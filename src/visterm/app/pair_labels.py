@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from visterm.app.part_beliefs import check_believes
+from visterm.app.part_beliefs import beliefs_of, check_believes
 from visterm.app.tagger import Tagger
 from visterm.core.errors import UserError
 
@@ -28,6 +28,8 @@ def label_pair(
 ) -> list[LabelledPair]:
     """Label a picture of an object and one of a part of it together.
 
+    Only pairs are looked at that can be, as `PartBeliefs` says: nothing is part of itself or of its kind.
+
     Parameters
     ----------
     tagger : Tagger
@@ -42,7 +44,7 @@ def label_pair(
     Returns
     -------
     list of LabelledPair
-        Best first.
+        Best first; fewer than `k` where fewer can be.
 
     Raises
     ------
@@ -59,8 +61,10 @@ def label_pair(
     tags = tagger.vocabulary
     known = {name: [tags.index(tag)] for name, tag in (("objects", object_tag), ("parts", part_tag)) if tag is not None}
     X = tagger.encoder.transform([object_image, part_image])
-    found = tagger.model.annotate_pairs(X[:1], X[1:], k, **known)
+    possible = beliefs_of(tagger).possible()
+    found = tagger.model.annotate_pairs(X[:1], X[1:], k, **known, possible=possible)
     return [
         LabelledPair(tags.tags[whole], tags.tags[part], float(score))
         for whole, part, score in zip(found.objects[0], found.parts[0], found.scores[0], strict=True)
+        if possible[whole, part]
     ]

@@ -88,6 +88,15 @@ class PartBeliefs:
         parts: NDArray[Any] = self.known[self.known[:, 1] == whole, 0]
         return parts
 
+    def possible(self) -> NDArray[np.bool_]:
+        """Say which tags can be parts of which, known relations among them, (n_tags, n_tags): whole, part."""
+        every = np.arange(self.n_tags)
+        can_be: NDArray[np.bool_] = np.concatenate(
+            [self.scores(every[start : start + BLOCK]) > NEVER for start in range(0, self.n_tags, BLOCK)]
+        )
+        can_be[self.known[:, 1], self.known[:, 0]] = True
+        return can_be
+
     def scores(self, wholes: NDArray[Any]) -> NDArray[np.float32]:
         """Give how much each tag is believed to be a part of some wholes, (n_wholes, n_tags); -inf: it cannot be."""
         scores = np.array(self.model.relation_scores(wholes), np.float32)

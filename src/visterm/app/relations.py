@@ -25,6 +25,8 @@ from visterm.data.wordnet_files import find_wordnet
 WORDNET = "wordnet"
 """What stands for WordNet's folder: it is then looked for at its usual places."""
 
+N_EXAMPLES = 3
+
 PART_OF, IS_A, SENSES = "part_of.csv", "isa.csv", "tag_synsets.csv"
 """Files in the folder of a run."""
 
@@ -144,6 +146,12 @@ class WordRelations(NamedTuple):
             said.append(
                 f"{count_of(len(pairs), 'part-of relation')} between {n_tags:,} of {count_of(len(vocabulary), 'tag')}"
             )
+            others = sorted({f"'{word}'" for pair in self.part_of for word in pair if word not in vocabulary})
+            if others and self.senses is None:
+                more = ", ..." if len(others) > N_EXAMPLES else ""
+                said.append(
+                    f"{len(others):,} words of the relations are no tags ({', '.join(others[:N_EXAMPLES])}{more})"
+                )
         if self.is_a:
             n_siblings = int((np.diff(sibling_sets(self.is_a, vocabulary).indptr) > 1).sum())
             said.append(f"{count_of(n_siblings, 'tag')} with siblings")
@@ -169,6 +177,15 @@ class WordRelations(NamedTuple):
         """Read what `save` wrote; an older run has no relations."""
         part_of, is_a = folder / PART_OF, folder / IS_A
         return cls(read_part_of(part_of) if part_of.exists() else (), read_is_a(is_a) if is_a.exists() else ())
+
+
+def check_word_relations(relations: Any) -> None:
+    """Refuse what are no word relations; None are none."""
+    if relations is not None and not isinstance(relations, WordRelations):
+        raise UserError(
+            f"relations is of type {type(relations).__name__}; expected WordRelations, such as "
+            "WordRelations.read(vocabulary, part_of=FILE) or WordRelations([(part, whole), ...])."
+        )
 
 
 def tags_to_learn(corpus: Corpus, min_count: int, aliases: Mapping[str, str] | None = None) -> Vocabulary:

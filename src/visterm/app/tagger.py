@@ -18,7 +18,7 @@ from visterm.app.learned_images import LearnedImages
 from visterm.app.parts import make_encoder, make_model, tell_blocks, tell_part_of
 from visterm.app.query_corpus import query_corpus
 from visterm.app.query_rows import check_learns_queries, fit_weighed, query_rows
-from visterm.app.relations import WordRelations
+from visterm.app.relations import WordRelations, check_word_relations
 from visterm.app.rows import Photos, TrainingRows, as_corpus, as_images, is_name, named_corpus, training_rows
 from visterm.app.run_files import read_run, write_run
 from visterm.core.errors import EncoderMismatchError, UserError
@@ -204,6 +204,7 @@ class Tagger:
             If features are given that another encoder made than the one asked for.
         """
         self.check_settings(valid)
+        check_word_relations(relations)
         corpus = named_corpus(self.encoder, tags) if images is None else as_corpus(images, tags)
         self.take_encoder_of(corpus)
         rows = training_rows(self.encoder, corpus, min_count=self.min_count, aliases=aliases, progress=progress)
@@ -246,6 +247,7 @@ class Tagger:
         """
         check_learns_queries(self.model)
         self.check_settings(valid)
+        check_word_relations(relations)
         corpus, lines = query_corpus(self.encoder, images, queries, tags)
         self.take_encoder_of(corpus)
         found = query_rows(

@@ -57,6 +57,8 @@ def relations(
     if json:
         for item in found:
             emit(item._asdict())
+    elif out is None and not found:
+        say("The model believes in no relation that is not known.")
     elif out is None:
         table(
             [[item.part, item.whole, "-" if item.score is None else f"{item.score:.3f}"] for item in found],

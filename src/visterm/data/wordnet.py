@@ -163,6 +163,4 @@ def is_a_relations(wordnet: WordNet, tags: Iterable[str], *, senses: int = 1) ->
 
 def is_a_of_synset(wordnet: WordNet, tag: str, synset: Synset) -> list[IsA]:
     """Say what a tag of one meaning is directly a kind of; parents are named as in `is_a_relations`."""
-    return [
-        IsA(tag, f"{parent.words[0]} [{parent.offset:08d}]") for parent in map(wordnet.synset, synset.hypernyms)
-    ]
+    return [IsA(tag, f"{parent.words[0]} [{parent.offset:08d}]") for parent in map(wordnet.synset, synset.hypernyms)]

@@ -51,7 +51,7 @@ class LabelsParts(Protocol):
     part_of_: Any
 
     def annotate_pairs(
-        self, X_object: Any, X_part: Any, k: int = 5, *, objects: Any = None, parts: Any = None
+        self, X_object: Any, X_part: Any, k: int = 5, *, objects: Any = None, parts: Any = None, possible: Any = None
     ) -> PairRanking:
         """Rank pairs of labels for each pair of images; where one of the two is known, the other."""
 

@@ -23,6 +23,7 @@ from visterm.models.recipe import Recipe, rank_weights
 from visterm.models.related_training import Places, RelatedImages, RelatedTraining
 
 VALIDATION_QUADRUPLETS = 2000
+IMPOSSIBLE = np.float32(-1e30)
 MAX_PAIR_TAGS = 20_000
 """Tags up to which the scores of all pairs of tags are made at once: 1.6 GB."""
 
@@ -159,6 +160,7 @@ class ObjectsAndParts(EmbeddingRanker):
         parts: Any = None,
         words: bool = True,
         offset: float = 0.0,
+        possible: Any = None,
     ) -> PairRanking:
         """Label images of objects and, beside each, an image of a part of it.
 
@@ -175,6 +177,9 @@ class ObjectsAndParts(EmbeddingRanker):
         offset : float
             λ, what is added to the score of pairs whose relation was learned from: much of it leaves only those
             (section 6.5).
+        possible : array-like of bool, shape (n_tags, n_tags), optional
+            Whether a whole (row) can have a part (column); pairs that cannot be come last, with scores of about -1e30.
+            None: all can, each tag with itself too, as in the paper.
 
         Returns
         -------
@@ -193,6 +198,8 @@ class ObjectsAndParts(EmbeddingRanker):
                 f"There are {len(A)} images of objects and {len(B)} of parts; expected one part an object."
             )
         F = self.pair_scores(words=words, offset=offset)
+        if possible is not None:
+            F = np.where(possible, F, IMPOSSIBLE)
         if objects is None and parts is None:
             return best_pairs(A, B, F, k, self.n_jobs)
         if objects is not None and parts is not None:
@@ -331,7 +338,7 @@ class ObjectsAndParts(EmbeddingRanker):
     def _in_words(self, found: float, best: float, best_epoch: int) -> str:
         if not self._by_rank:
             return super()._in_words(found, best, best_epoch)
-        return f"mean rank {-found:,.1f}, best {-best:,.1f} after {best_epoch}"
+        return f"mean rank {-found:,.1f} of {self.n_tags_**2:,} pairs, best {-best:,.1f} after {best_epoch}"
 
     def _measure(self, judged: Validation | None) -> Measure | None:
         """Give what measures the weights: the mean rank of pairs of labels if there are relations, negative."""

@@ -220,7 +220,7 @@ def _write_tables(folder: Path, pictures: Sequence[DrawnPicture], queries: Itera
     columns = ("file_name", "tags", "split")
     write_csv(folder / "tags.csv", columns, ((p.file_name, ";".join(p.given), p.split) for p in pictures))
     write_csv(folder / "true_tags.csv", columns, ((p.file_name, ";".join(p.tags), p.split) for p in pictures))
-    write_csv(folder / "isa.csv", ("kind", "of"), IS_A)
+    write_csv(folder / "isa.csv", ("child", "parent"), IS_A)
     write_csv(folder / "part_of.csv", ("part", "whole"), PART_OF)
     write_csv(folder / "groups.csv", ("spelling", "tag"), sorted(GROUPS.items()))
     rows = ((query.text, ";".join(query.words), query.split, query.n_relevant) for query in queries)
