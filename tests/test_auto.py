@@ -23,6 +23,7 @@ from visterm.models.knn import Knn
 from visterm.models.lifting import best_lift
 from visterm.models.prior import Prior
 from visterm.models.ridge import Ridge
+from visterm.models.side_by_side import tag_vectors
 
 KNN = ("knn", {"n_neighbors": 10, "power": 2})
 RIDGE = ("ridge", {"alpha": 1.0})
@@ -277,3 +278,16 @@ def test_a_budget_counts_down_and_seconds_grow_with_the_rows():
     put_off.extend(100)
     assert 100 < put_off.left() <= 105
     assert Prior().fit([[1.0]], [[1]]).n_tags_ == 1
+
+
+def test_tags_are_compared_by_the_members_that_have_vectors_of_tags():
+    planted = plant_corpus(n_tags=12, random_state=0)
+    noise = np.random.default_rng(0).standard_normal(planted.X_train.shape).astype(np.float32)
+    X = sp.csr_array(planted.X_train + noise)  # sparse: ridge then keeps vectors of tags
+    candidates = [["knn", {"n_neighbors": 10, "power": 2}], ["ridge", {"alpha": 1.0}]]
+    model = MODELS.create("auto", candidates=candidates, valid_share=0.3, n_jobs=1).fit(X, planted.Y_train)
+    knn, ridge = sorted(model.members_, key=MODELS.name_of)
+    at = model.members_.index(ridge)
+    expected = np.float32(model.weights_[at] / model.scales_[at]) * ridge.tag_rows_
+    np.testing.assert_allclose(tag_vectors(model), expected)
+    assert tag_vectors(knn) is None

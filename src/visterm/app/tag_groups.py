@@ -19,6 +19,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.aliases import Alias
 from visterm.data.corpus import Corpus
 from visterm.data.spellings import DOUBLED, EXCHANGED, HOW, LEFT_OUT, TWO_SLIPS, alike_spellings, folded
+from visterm.models import side_by_side
 
 NEVER_TOGETHER = "images alike, never together"
 
@@ -115,10 +116,10 @@ def suggest_aliases(tagger: Tagger, corpus: Corpus | None = None, *, progress: P
 
 def tag_vectors(tagger: Tagger) -> NDArray[np.float32] | None:
     """Give the vectors that a model has of tags; None where it has none, or numbers only, without a direction."""
-    V: Any = getattr(tagger.model, "tag_rows_", None)
+    V = side_by_side.tag_vectors(tagger.model)
     if V is None or V.shape[1] < 2:
         return None
-    return np.asarray(V.toarray() if sp.issparse(V) else V, np.float32)
+    return np.asarray(V, np.float32)
 
 
 def evidence_of(Y: sp.csr_array, U: Any, V: NDArray[np.float32] | None) -> Evidence:

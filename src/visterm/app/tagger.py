@@ -34,6 +34,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow
 from visterm.data.reference_texts import Reference, count_texts
 from visterm.models.calibration import Calibration
+from visterm.models.side_by_side import tag_vectors
 
 CHUNK = 512
 """Images encoded and annotated at a time: bounds the memory of a long `annotate`."""
@@ -406,13 +407,12 @@ class Tagger:
         """
         self._refuse_unfitted()
         index = self.vocabulary.index(tag)
-        V = getattr(self.model, "tag_rows_", None)
+        V = tag_vectors(self.model)
         if V is None:
             raise UserError(
                 f"The model '{MODELS.name_of(self.model)}' keeps no vectors of tags, so tags have no neighbours. "
                 "Fit an embedding model: --model wsabie."
             )
-        V = V.toarray() if sp.issparse(V) else V
         norms = np.linalg.norm(V, axis=1)
         cosine = V @ V[index] / np.maximum(norms * norms[index], np.finfo(np.float32).tiny)
         cosine[index] = -np.inf

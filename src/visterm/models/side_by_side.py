@@ -33,6 +33,23 @@ def joined_image_rows(members: Sequence[Annotator], features: Sequence[Matrix]) 
     return _beside(rows)
 
 
+def tag_vectors(model: Any) -> NDArray[np.float32] | None:
+    """Give the vectors in which tags can be compared, (n_tags, width), of a blend those of its members, weighted.
+
+    None of a model whose space is that of the tags: there each tag has an axis of its own, and is near no other.
+    """
+    if not hasattr(model, "members_"):
+        V: Any = getattr(model, "tag_rows_", None)
+        own: NDArray[np.float32] | None = V.toarray() if sp.issparse(V) else V
+        return own
+    found = [
+        np.float32(factor) * vectors
+        for member, factor in zip(model.members_, model.weights_ / model.scales_, strict=True)
+        if factor and (vectors := tag_vectors(member)) is not None
+    ]
+    return np.hstack(found) if found else None
+
+
 def joined_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64], constant: Any) -> Matrix:
     """Put the members' tag rows side by side, each times its factor, and a constant behind them.
 
