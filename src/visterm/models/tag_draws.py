@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -102,12 +102,12 @@ class TagDraws:
         return np.minimum(found, last)  # a chance next to 1 may be rounded up to the total
 
 
-def check_draws(model: object) -> None:
+def check_draws(model: Any) -> None:
     """Refuse settings of draws that cannot be."""
     for name in ("positives", "negatives", "subset_size"):
         check_count(getattr(model, name), name)
-    check_number(getattr(model, "power"), "power", least=0)  # noqa: B009 (any model that has one)
-    background = getattr(model, "background")  # noqa: B009
+    check_number(model.power, "power", least=0)
+    background = model.background
     if background not in BACKGROUNDS:
         raise UserError(f"background is {background!r}; expected one of: {', '.join(BACKGROUNDS)}.")
 
