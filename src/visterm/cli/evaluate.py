@@ -82,6 +82,14 @@ def evaluate(
             metavar="FOLDER",
         ),
     ] = None,
+    bands: Annotated[
+        bool,
+        typer.Option(
+            "--bands",
+            help="Measure rare and frequent tags apart too, in bands by how many training images a tag has; the report "
+            "always does.",
+        ),
+    ] = False,
     json: options.Json = False,
     jobs: options.Jobs = None,
     image_column: options.ImageColumn = None,
@@ -105,6 +113,8 @@ def evaluate(
     if metric:
         check_metrics(metric, siblings=isa is not None)
     _check_options(queries, metric, combine, isa)
+    if bands and queries is not None:
+        raise UserError("--bands and --queries do not go together: bands are of tags that are put on images.")
     if report is not None:
         check_report_target(report)
     taggers = [Tagger.load(path, n_jobs=jobs) for path in [run, *(against or [])]]
@@ -124,7 +134,7 @@ def evaluate(
         corpus = corpus.select(split or "test")
     names = [str(run), *map(str, against or [])]
     unread = (
-        _measure_annotation(names, taggers, corpus, metric, isa, report, json)
+        _measure_annotation(names, taggers, corpus, metric, isa, report, bands, json)
         if queries is None
         else _measure_queries(names, taggers, everything, corpus, lines, max_words or None, combine, report, json)
     )
@@ -169,32 +179,37 @@ def _measure_annotation(
     metric: list[str] | None,
     isa: Path | None,
     report: Path | None,
+    bands: bool,
     json: bool,
 ) -> list[Skipped]:
     """Measure the tags that runs put on images; give the images that could not be read."""
     from visterm.app.evaluate import evaluate_taggers
     from visterm.app.evaluation_report.annotation import annotation_page
+    from visterm.app.evaluation_report.bands import BAND_METRICS, band_summary
     from visterm.app.evaluation_report.folder import write_report
     from visterm.app.evaluation_report.results import PAGE_METRICS, annotation_results, annotation_summary
-    from visterm.cli.evaluation_tables import show_annotation
+    from visterm.cli.evaluation_tables import show_annotation, show_bands
 
     metrics = _metrics(metric, isa)
-    wanted = list(dict.fromkeys([*metrics, *(PAGE_METRICS if report else ())]))
+    wanted = list(dict.fromkeys([*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if bands else ())]))
     found = evaluate_taggers(taggers, corpus, wanted, optional=() if metric else metrics, isa=isa, progress=Bars())
+    of_bands = {"bands": band_summary(found, names)} if bands else {}
     for reason in found.undefined.values():
         say(f"Left out: {reason}")
     metrics = [name for name in metrics if name not in found.undefined]
     _tell_of_annotation(found, names, len(corpus))
     if json and len(names) == 1:
-        emit({name: found.mean(name) for name in metrics})
+        emit({name: found.mean(name) for name in metrics} | of_bands)
         if report is None:
             return found.skipped  # of a run alone, intervals are for people and for the report
-    summary = annotation_summary(found, names, metrics)
+    summary = annotation_summary(found, names, metrics) | of_bands
     if report is not None:
         results = annotation_results(found, summary)
         write_report(report, annotation_page(found, names, results), results)
     if not json:
         show_annotation(summary, metric or ["map"])
+        if bands:
+            show_bands(summary["bands"])
     elif len(names) > 1:
         emit(summary)
     return found.skipped

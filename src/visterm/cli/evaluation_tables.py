@@ -10,6 +10,9 @@ from visterm.cli.output import show, table
 MEASURES = ("AvgP", "BEP", "P10", "nDCG10")
 """As far as they were measured: nDCG10 only of graded relevances."""
 
+BAND_INTERVAL = "tag_r@5"
+"""The measure whose interval is shown of each band; JSON and the report have all."""
+
 
 def show_annotation(results: dict[str, Any], told: Sequence[str]) -> None:
     """Print a table of metrics with a column a run, and what comparing every two runs says of some of them.
@@ -30,6 +33,32 @@ def show_annotation(results: dict[str, Any], told: Sequence[str]) -> None:
     header = ["value", "95 %"] if len(runs) == 1 else [run["run"] for run in runs]
     table(rows, ["metric", *header])
     _show_pairs(results["pairs"], told)
+
+
+def show_bands(bands: Sequence[dict[str, Any]]) -> None:
+    """Print a table for each run, with a row for each band of tags.
+
+    Parameters
+    ----------
+    bands : sequence of dict
+        As `band_summary` gives them.
+    """
+    from visterm.app.evaluation_report.bands import band_figure, band_metrics
+
+    metrics = band_metrics(bands)
+    several = len(bands[0]["runs"]) > 1
+    for number, run in enumerate(bands[0]["runs"]):
+        if several:
+            show(f"{run['run']}:")
+        rows = []
+        for band in bands:
+            counts = [f"{band[of]:,}" for of in ("tags", "measured_tags", "images")]
+            figures = band["runs"][number]["metrics"]
+            first = figures.get(BAND_INTERVAL)
+            interval = f"{first['low']:.3f} to {first['high']:.3f}" if first else "-"
+            rows.append([band["band"], *counts, *(band_figure(figures, metric) for metric in metrics), interval])
+        header = ["training images", "tags", "measured", "images", *metrics, f"{BAND_INTERVAL}, 95 %"]
+        table(rows, header)
 
 
 def show_queries(results: dict[str, Any]) -> None:

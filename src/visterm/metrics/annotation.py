@@ -60,10 +60,18 @@ class GivenTags:
         """Harmonic mean of the mean precision and the mean recall, shape (1,), as the literature reports it."""
         if not self._n_relevant.any():
             return np.full(1, np.nan)
-        precision, recall = np.nanmean(self.precisions(k)), np.nanmean(self.recalls(k))
-        total = precision + recall
-        return np.full(1, 2 * precision * recall / total if total > 0 else 0.0)
+        return f1_of_means(self.precisions(k), self.recalls(k))
 
     def n_plus(self, k: int) -> NDArray[np.float64]:
         """Count the tags that are right for at least one image, shape (1,)."""
         return np.full(1, np.count_nonzero(self._n_right[k]) if self._n_relevant.any() else np.nan)
+
+
+def f1_of_means(precisions: NDArray[np.float64], recalls: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give the harmonic mean of the mean precision and the mean recall of some tags, shape (1,); NaN ones are left out.
+
+    One of them at least must not be NaN.
+    """
+    precision, recall = np.nanmean(precisions), np.nanmean(recalls)
+    total = precision + recall
+    return np.full(1, 2 * precision * recall / total if total > 0 else 0.0)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.app.evaluate import AnnotationEvaluation, is_mean
+from visterm.app.evaluation_report.bands import add_bands
 from visterm.app.evaluation_report.charts import Series, bar_chart, line_chart
 from visterm.app.evaluation_report.differences import add_differences
 from visterm.app.evaluation_report.pictures import THUMBNAIL, add_note_on_pictures
@@ -56,6 +57,7 @@ def annotation_page(found: AnnotationEvaluation, names: Sequence[str], results: 
     )
     report.cells(["measure", *names], [_metric_row(metric, results) for metric in metrics])
     _add_curves(report, names, results)
+    add_bands(report, names, results["bands"])
     _add_tags(report, found, names, results)
     compared = [metric for metric in metrics if is_mean(metric)]
     told = [metric for metric in MAIN if metric in compared] or compared[: len(MAIN)]

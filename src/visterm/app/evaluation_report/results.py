@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.app.evaluate import AnnotationEvaluation, is_mean
+from visterm.app.evaluation_report.bands import band_summary
 from visterm.app.query_evaluation import RECALLS, QueryEvaluation
 from visterm.metrics.comparison import Compared
 
@@ -50,8 +51,13 @@ def annotation_summary(found: AnnotationEvaluation, names: Sequence[str], metric
 
 
 def annotation_results(found: AnnotationEvaluation, summary: dict[str, Any]) -> dict[str, Any]:
-    """Add to a summary the curves and all values of images and tags; it wants `PAGE_METRICS` to be measured."""
+    """Add to a summary the bands of tags, the curves and all values of images and tags.
+
+    It wants `PAGE_METRICS` to be measured. Bands that the summary has are kept.
+    """
     results = {"measured": "annotation"} | summary | {"runs": [dict(run) for run in summary["runs"]]}
+    names = [run["run"] for run in summary["runs"]]
+    results["bands"] = summary.get("bands") or band_summary(found, names)
     counts = np.bincount(found.Y.indices[found.Y.data > 0], minlength=len(found.vocabulary))
     results["image_names"] = found.corpus.names
     results["tag_names"] = found.vocabulary.tags

@@ -1,0 +1,157 @@
+"""Bands of tags by how many training images they have, to judge rare tags apart from frequent ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import DataError
+from visterm.metrics.annotation import f1_of_means
+
+STARTS = (0, 1, 5, 20, 100)
+"""The least training images of a tag in each band; 0 is for words that were added without images."""
+
+THIRDS = ("rare", "middling", "frequent")
+
+
+class Band(NamedTuple):
+    """Tags with a similar number of training images.
+
+    Attributes
+    ----------
+    name : str
+        Such as "5 to 19", by the training images of its tags; of thirds, such as "rare (1 to 3)".
+    least, most : int
+        Training images of a tag in it, both included; `most` is -1 where there is no end.
+    tags : ndarray of int64
+        Columns, ascending.
+    """
+
+    name: str
+    least: int
+    most: int
+    tags: NDArray[np.int64]
+
+
+def frequency_bands(counts: Any) -> list[Band]:
+    """Part tags by fixed numbers of training images, or, where that leaves them in one band, into thirds.
+
+    Parameters
+    ----------
+    counts : array-like of int, shape (n_tags,)
+        Training images of each tag.
+
+    Returns
+    -------
+    list of Band
+        Those that have tags, the rarest first: as `bands_from` gives them for `STARTS` (1 to 4, 5 to 19, 20 to 99, 100
+        or more), so that runs and libraries can be compared; as `thirds_of` does where all tags are in one of these.
+    """
+    fixed = bands_from(counts, STARTS)
+    return fixed if len(fixed) > 1 else max(fixed, thirds_of(counts), key=len)
+
+
+def bands_from(counts: Any, starts: Sequence[int]) -> list[Band]:
+    """Part tags at given numbers of training images.
+
+    Parameters
+    ----------
+    counts : array-like of int, shape (n_tags,)
+    starts : sequence of int
+        The least number of each band, ascending; the last has no end. Tags below the first are in none.
+
+    Returns
+    -------
+    list of Band
+        Those that have tags, in the order of `starts`.
+    """
+    counts = _checked(counts)
+    ends = [*(start - 1 for start in starts[1:]), -1]
+    found = []
+    for least, most in zip(starts, ends, strict=True):
+        tags = np.flatnonzero((counts >= least) & ((counts <= most) | (most < 0)))
+        if tags.size:
+            found.append(Band(_named(least, most), least, most, tags))
+    return found
+
+
+def thirds_of(counts: Any) -> list[Band]:
+    """Part tags into rare, middling and frequent ones, about as many of each.
+
+    Tags of the same number of training images are in the same third: that of the middle one of them; but those of the
+    fewest are always rare, as where most tags are on one image, and those of the most are frequent.
+
+    Parameters
+    ----------
+    counts : array-like of int, shape (n_tags,)
+
+    Returns
+    -------
+    list of Band
+        Those that have tags, the rarest first.
+    """
+    counts = _checked(counts)
+    _, inverse, ties = np.unique(counts, return_inverse=True, return_counts=True)
+    # In half ranks, so that the middle of an even number of ties is a whole number too.
+    middle = 2 * np.cumsum(ties) - ties
+    thirds = 3 * middle // (2 * max(counts.size, 1))
+    thirds[-1:] = len(THIRDS) - 1
+    thirds[:1] = 0
+    third = thirds[inverse]
+    found = []
+    for number, name in enumerate(THIRDS):
+        tags = np.flatnonzero(third == number)
+        if tags.size:
+            least, most = int(counts[tags].min()), int(counts[tags].max())
+            found.append(Band(f"{name} ({_named(least, most)})", least, most, tags))
+    return found
+
+
+def band_values(values: dict[str, NDArray[np.float64]], band: Band, k: int) -> dict[str, NDArray[np.float64]]:
+    """Give the measures of the tags of a band, of values that `visterm.metrics.measure` gave of all tags.
+
+    Parameters
+    ----------
+    values : dict of str to ndarray of float64
+        With ``tag_p@k`` and ``tag_r@k``; ``word_map`` if it was measured.
+    band : Band
+    k : int
+
+    Returns
+    -------
+    dict of str to ndarray of float64
+        ``tag_p@k``, ``tag_r@k`` and ``word_map`` with one value a tag of the band, NaN where no measured image has it;
+        ``tag_f1@k`` and ``n_plus@k``, shape (1,), of these tags alone. Every image is still given its k best of *all*
+        tags. Nothing where no measured image has a tag of the band.
+    """
+    precisions, recalls = values[f"tag_p@{k}"][band.tags], values[f"tag_r@{k}"][band.tags]
+    if np.isnan(recalls).all():
+        return {}
+    found = {
+        f"tag_p@{k}": precisions,
+        f"tag_r@{k}": recalls,
+        f"tag_f1@{k}": f1_of_means(precisions, recalls),
+        f"n_plus@{k}": np.full(1, np.count_nonzero(recalls > 0), np.float64),
+    }
+    words = values.get("word_map")
+    if words is not None and not np.isnan(words[band.tags]).all():
+        found["word_map"] = words[band.tags]
+    return found
+
+
+def _checked(counts: Any) -> NDArray[np.int64]:
+    found = np.asarray(counts)
+    if found.ndim != 1 or (found.size and (not np.issubdtype(found.dtype, np.integer) or found.min() < 0)):
+        raise DataError(
+            f"counts are {found.dtype} of shape {found.shape}; expected whole numbers of 0 or more, one a tag."
+        )
+    return found.astype(np.int64)
+
+
+def _named(least: int, most: int) -> str:
+    if most < 0:
+        return f"{least:,} or more"
+    return "none" if most == 0 else f"{least:,}" if least == most else f"{least:,} to {most:,}"
