@@ -38,6 +38,14 @@ class Record:
         Hash of the file's bytes, or of the array's.
     tags : tuple of str
         Those that people gave.
+    mtime_ns : int
+        When the file was last changed, in nanoseconds; 0 for an array.
+    file_type : str
+        The ending of its name, in small letters; "jpeg" for .jpg. Empty for an array.
+    taken : str or None
+        ISO 8601, as the camera's clock said; None where that is not known.
+    phash : int or None
+        Perceptual hash: 64 bits as a signed number.
     """
 
     name: str
@@ -47,6 +55,10 @@ class Record:
     height: int
     sha256: str
     tags: tuple[str, ...] = ()
+    mtime_ns: int = 0
+    file_type: str = ""
+    taken: str | None = None
+    phash: int | None = None
 
 
 def read_records(

@@ -1,0 +1,254 @@
+"""The SQLite file of a catalogue: opened safely, migrated, with one connection a thread and transactions that nest."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from visterm.core.errors import CorruptFileError, StorageError
+
+FORMAT = 1
+"""Version of the tables, kept in ``meta``."""
+
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {}
+"""From version n to n + 1, each run in one transaction with the change of the number."""
+
+BUSY_SECONDS = 30.0
+"""How long a statement waits while another process commits."""
+
+
+class Database:
+    """A catalogue's tables, in a file or in memory.
+
+    Of a file each thread has its own connection, so that readers go on while one thread or process writes. In memory
+    there is one, and threads take turns.
+
+    Parameters
+    ----------
+    path : Path or None
+        The file; None: in memory.
+    new : bool
+        Make the tables, in a file that is not there yet.
+
+    Raises
+    ------
+    StorageError
+        If there is no file at `path`, or a newer visterm wrote it.
+    CorruptFileError
+        If the file is no catalogue's database.
+    """
+
+    def __init__(self, path: Path | None = None, *, new: bool = False) -> None:
+        self.path = path
+        self._own = threading.local()
+        self._opened: list[sqlite3.Connection] = []
+        self._opening = threading.Lock()
+        self._turns = threading.RLock()
+        self._shared = self._connect() if path is None else None
+        if path is None or new:
+            with self.transaction() as connection:
+                _run_script(connection, _schema())
+                connection.execute("INSERT INTO meta VALUES ('format', ?)", (str(FORMAT),))
+        else:
+            self._check_format()
+
+    def rows(self, statement: str, values: Any = ()) -> list[Any]:
+        """Run one statement that reads, and give all its rows."""
+        with self._reading() as connection:
+            return connection.execute(statement, values).fetchall()
+
+    def row(self, statement: str, values: Any = ()) -> Any:
+        """Run one statement that reads, and give its first row, or None."""
+        with self._reading() as connection:
+            return connection.execute(statement, values).fetchone()
+
+    def value(self, statement: str, values: Any = ()) -> Any:
+        """Run one statement that reads, and give the first value of its first row, or None."""
+        found = self.row(statement, values)
+        return None if found is None else found[0]
+
+    def write(self, statement: str, values: Any = ()) -> int:
+        """Run one statement that writes, in a transaction, and give how many rows it changed."""
+        with self.transaction() as connection:
+            return connection.execute(statement, values).rowcount
+
+    def write_many(self, statement: str, values: Iterable[Any]) -> None:
+        """Run one statement that writes for each of many values, in a transaction."""
+        with self.transaction() as connection:
+            connection.executemany(statement, values)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Do all that is inside or nothing; it is on disk when this ends. Inside another, it is part of that one.
+
+        Raises
+        ------
+        StorageError
+            If another process has been writing for too long.
+        """
+        with self._turn():
+            connection = self._connection()
+            if connection.in_transaction:
+                yield connection
+                return
+            self._begin(connection, "BEGIN IMMEDIATE")
+            with _ended(connection):
+                yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """See one state of the tables in several statements, whatever others commit in between."""
+        with self._turn():
+            connection = self._connection()
+            if connection.in_transaction:
+                yield connection
+                return
+            self._begin(connection, "BEGIN")
+            with _ended(connection):
+                yield connection
+
+    def check(self) -> list[str]:
+        """Give what SQLite's integrity check and its check of foreign keys find wrong: nothing, of a sound file."""
+        found = [line for (line,) in self.rows("PRAGMA integrity_check") if line != "ok"]
+        return found + [f"foreign key broken: {tuple(line)}" for line in self.rows("PRAGMA foreign_key_check")]
+
+    def copy_to(self, path: Path) -> None:
+        """Write all tables into a file that is not there yet."""
+        with self._turn():
+            target = sqlite3.connect(path)
+            try:
+                self._connection().backup(target)
+                target.execute("PRAGMA journal_mode = WAL")
+            finally:
+                target.close()
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        with self._opening:
+            for connection in self._opened:
+                connection.close()
+            self._opened.clear()
+            self._own = threading.local()
+            self._shared = None
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._turn():
+            yield self._connection()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if self.path is not None:
+            yield
+            return
+        with self._turns:
+            yield
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._shared is not None:
+            return self._shared
+        connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
+        if connection is None:
+            if self.path is None:
+                raise StorageError("This catalogue was closed. Open it again.")
+            connection = self._own.connection = self._connect()
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        if self.path is None:
+            connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        else:
+            try:
+                connection = sqlite3.connect(
+                    self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                )
+            except sqlite3.Error as error:
+                raise StorageError(f"{self.path} cannot be opened: {error}.") from error
+        connection.text_factory = _decoded
+        try:
+            connection.execute("PRAGMA foreign_keys = ON")
+            if self.path is not None:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = FULL")  # committed is on disk, though the power fails
+        except sqlite3.DatabaseError as error:
+            connection.close()
+            raise CorruptFileError(f"{self.path} is not a catalogue's database: {error}.") from error
+        with self._opening:
+            self._opened.append(connection)
+        return connection
+
+    def _begin(self, connection: sqlite3.Connection, how: str) -> None:
+        try:
+            connection.execute(how)
+        except sqlite3.OperationalError as error:
+            raise StorageError(
+                f"{self.path} cannot be written now: {error}. Another process has been writing for {BUSY_SECONDS:g} s; "
+                "try again when it is done."
+            ) from error
+
+    def _check_format(self) -> None:
+        try:
+            found = int(self.value("SELECT value FROM meta WHERE key = 'format'") or 0)
+        except (sqlite3.DatabaseError, ValueError) as error:
+            raise CorruptFileError(f"{self.path} is not a catalogue's database: {error}.") from error
+        if found > FORMAT:
+            raise StorageError(
+                f"{self.path} has format {found}; this visterm reads up to {FORMAT}. Install a newer visterm."
+            )
+        for version in range(found, FORMAT):
+            with self.transaction() as connection:
+                MIGRATIONS[version](connection)
+                connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (str(version + 1),))
+
+
+def as_text(text: str | os.PathLike[str]) -> str | bytes:
+    """Give a file name as a parameter for ``CAST(? AS TEXT)``: those that are not UTF-8 as their bytes."""
+    text = os.fspath(text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape")
+    return text
+
+
+def now() -> str:
+    """Give the time as the tables hold it: UTC, in ISO 8601, to the microsecond."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+@contextmanager
+def _ended(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit, or roll back whatever goes wrong."""
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _decoded(text: bytes) -> str:
+    """Read text, of which file names may be no UTF-8, as Python reads file names."""
+    return text.decode("utf-8", "surrogateescape")
+
+
+def _schema() -> str:
+    return files("visterm.store").joinpath("schema.sql").read_text(encoding="utf-8")
+
+
+def _run_script(connection: sqlite3.Connection, script: str) -> None:
+    """Run statements inside the transaction (`executescript` would commit it first)."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            connection.execute(statement)
+            statement = ""

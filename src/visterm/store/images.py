@@ -1,0 +1,208 @@
+"""The images of a catalogue: what is known of each, whether it is still there, and where it lies now."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from visterm.store.database import Database, as_text, now
+from visterm.store.records import Record
+
+COLUMNS = (
+    "id, path, name, folder, n_bytes, mtime_ns, sha256, width, height, file_type, taken, added, seen, phash, state, "
+    "reviewed"
+)
+AMONG = "id IN (SELECT value FROM json_each(?))"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRecord:
+    """One image of a catalogue, as the tables hold it.
+
+    Attributes
+    ----------
+    id : int
+        Its number, which is never used again: what rows, requests and feedback mean it by.
+    path : str or None
+        The file, in full; None for an image that was given as an array.
+    name : str
+        What searches show.
+    folder : str
+        Of the file, in full.
+    n_bytes, mtime_ns, width, height : int
+    sha256 : str
+    file_type : str
+        As the ending of the name says: "jpeg", "png".
+    taken : str or None
+        ISO 8601, as the camera's clock said.
+    added, seen : str
+        UTC; when it came in, and when it was last found unchanged.
+    phash : int or None
+        Perceptual hash, 64 bits, signed.
+    state : {"here", "gone"}
+    reviewed : str or None
+        When a person last reviewed its tags.
+    """
+
+    id: int
+    path: str | None
+    name: str
+    folder: str
+    n_bytes: int
+    mtime_ns: int
+    sha256: str
+    width: int
+    height: int
+    file_type: str
+    taken: str | None
+    added: str
+    seen: str
+    phash: int | None
+    state: str
+    reviewed: str | None
+
+
+class FileState(NamedTuple):
+    """What tells whether a file has changed."""
+
+    id: int
+    n_bytes: int
+    mtime_ns: int
+    sha256: str
+
+
+class Images:
+    """The table of images. Ids that are not there are left out of what is given back."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, records: Iterable[Record]) -> list[int]:
+        """Take images in, and give their ids: one more than the largest so far, and so on."""
+        at = now()
+        with self._database.transaction() as connection:
+            first = connection.execute("SELECT coalesce(max(id) + 1, 0) FROM images").fetchone()[0]
+            values = [(first + i, *_values(record), at, at) for i, record in enumerate(records)]
+            connection.executemany(
+                "INSERT INTO images (id, path, name, folder, n_bytes, mtime_ns, sha256, width, height, file_type, "
+                "taken, phash, added, seen) VALUES "
+                "(?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                values,
+            )
+        return [value[0] for value in values]
+
+    def update(self, image_id: int, record: Record) -> None:
+        """Put in what is known of a file whose content or place has changed; id, date of entry and tags stay."""
+        self._database.write(
+            "UPDATE images SET path = CAST(? AS TEXT), name = CAST(? AS TEXT), folder = CAST(? AS TEXT), n_bytes = ?, "
+            "mtime_ns = ?, sha256 = ?, width = ?, height = ?, file_type = ?, taken = ?, phash = ?, seen = ?, "
+            "state = 'here' WHERE id = ?",
+            (*_values(record), now(), image_id),
+        )
+
+    def move(self, image_id: int, path: str | os.PathLike[str], name: str, mtime_ns: int) -> None:
+        """Say where an image lies now, and what it is called; it is there (again)."""
+        folder = os.path.dirname(os.fspath(path))
+        self._database.write(
+            "UPDATE images SET path = CAST(? AS TEXT), name = CAST(? AS TEXT), folder = CAST(? AS TEXT), mtime_ns = ?, "
+            "seen = ?, state = 'here' WHERE id = ?",
+            (as_text(path), as_text(name), as_text(folder), mtime_ns, now(), image_id),
+        )
+
+    def mark(self, image_ids: Iterable[int], state: str) -> None:
+        """Say that images are "here" or "gone"; use `StoredCatalogue.mark`, which tells searches too."""
+        self._database.write(f"UPDATE images SET state = ? WHERE {AMONG}", (state, as_list(image_ids)))
+
+    def mark_seen(self, image_ids: Iterable[int]) -> None:
+        """Say that images were found unchanged just now."""
+        self._database.write(f"UPDATE images SET seen = ? WHERE {AMONG}", (now(), as_list(image_ids)))
+
+    def mark_reviewed(self, image_ids: Iterable[int], reviewed: bool = True) -> None:
+        """Say that a person has looked at the tags of images just now, or that it does not count any more."""
+        self._database.write(
+            f"UPDATE images SET reviewed = ? WHERE {AMONG}", (now() if reviewed else None, as_list(image_ids))
+        )
+
+    def set_phashes(self, phashes: Iterable[tuple[int, int]]) -> None:
+        """Keep perceptual hashes, pairs of an image's id and 64 bits as a signed number."""
+        self._database.write_many("UPDATE images SET phash = ? WHERE id = ?", ((h, i) for i, h in phashes))
+
+    def get(self, image_id: int) -> ImageRecord | None:
+        """Give one image, here or gone; None where the id is not known."""
+        found = self.get_many([image_id])
+        return found[0] if found else None
+
+    def get_many(self, image_ids: Iterable[int]) -> list[ImageRecord]:
+        """Give images by id, in the order of the ids given."""
+        wanted = list(image_ids)
+        found = self._select(f"WHERE {AMONG}", as_list(wanted))
+        by_id = {image.id: image for image in found}
+        return [by_id[int(i)] for i in wanted if int(i) in by_id]
+
+    def names(self, image_ids: Sequence[int]) -> list[str]:
+        """Give the names of images, one for each id, in their order: quicker than the records."""
+        if len(image_ids) < 50:
+            one = "SELECT name FROM images WHERE id = ?"
+            return [self._database.value(one, (int(i),)) for i in image_ids]
+        found = self._database.rows(f"SELECT id, name FROM images WHERE {AMONG}", (as_list(image_ids),))
+        by_id: dict[int, str] = {row[0]: row[1] for row in found}
+        return [by_id[int(i)] for i in image_ids]
+
+    def by_path(self, path: str | os.PathLike[str]) -> ImageRecord | None:
+        """Give the image that lies at a path now; None where there is none."""
+        found = self._select("WHERE path = CAST(? AS TEXT) AND state = 'here'", as_text(path))
+        return found[0] if found else None
+
+    def by_hash(self, sha256: str) -> list[ImageRecord]:
+        """Give the images, here or gone, of one content."""
+        return self._select("WHERE sha256 = ? ORDER BY id", sha256)
+
+    def page(self, *, after: int = -1, limit: int = 100, state: str = "here") -> list[ImageRecord]:
+        """Give the next images by id, for paging: `after` is the last id of the page before."""
+        return self._select("WHERE id > ? AND state = ? ORDER BY id LIMIT ?", after, state, limit)
+
+    def files(self) -> dict[str, FileState]:
+        """Give all files that are here, by path: what an update compares folders with."""
+        found = self._database.rows(
+            "SELECT path, id, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'here' AND path IS NOT NULL"
+        )
+        return {path: FileState(*state) for path, *state in found}
+
+    def phashes(self) -> list[tuple[int, int]]:
+        """Give id and perceptual hash of the images that are here and have one, by id."""
+        return self._database.rows(
+            "SELECT id, phash FROM images WHERE state = 'here' AND phash IS NOT NULL ORDER BY id"
+        )
+
+    def without_rows(self, run_id: int) -> list[int]:
+        """Give the ids of images that are here and have no row of a run yet."""
+        found = self._database.rows(
+            "SELECT id FROM images WHERE state = 'here' AND NOT EXISTS "
+            "(SELECT 1 FROM rows WHERE rows.run_id = ? AND rows.image_id = images.id) ORDER BY id",
+            (run_id,),
+        )
+        return [row[0] for row in found]
+
+    def count(self, state: str = "here") -> int:
+        """Count the images of a state."""
+        return int(self._database.value("SELECT count(*) FROM images WHERE state = ?", (state,)))
+
+    def _select(self, where: str, *values: Any) -> list[ImageRecord]:
+        return [ImageRecord(*row) for row in self._database.rows(f"SELECT {COLUMNS} FROM images {where}", values)]
+
+
+def as_list(ids: Iterable[int]) -> str:
+    """Give ids as the one parameter that ``json_each(?)`` takes."""
+    return json.dumps([int(i) for i in ids])
+
+
+def _values(record: Record) -> tuple[Any, ...]:
+    folder = os.path.dirname(record.path) if record.path else ""
+    path = as_text(record.path) if record.path else None
+    return (
+        path, as_text(record.name), as_text(folder), record.n_bytes, record.mtime_ns, record.sha256,
+        record.width, record.height, record.file_type, record.taken, record.phash,
+    )  # fmt: skip

@@ -1,0 +1,170 @@
+"""Jobs of a catalogue and how far they are, and the history of what was done to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from visterm.core.jsonlines import json_text
+from visterm.store.database import Database, now
+
+COLUMNS = "id, kind, state, done, total, message, started, finished, error, pid, host"
+OPEN = "('waiting', 'running', 'cancelling')"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job: "index", "fit", ...
+
+    Attributes
+    ----------
+    id : int
+    kind : str
+    state : {"waiting", "running", "cancelling", "done", "failed", "cancelled", "lost"}
+        "lost": its process was killed.
+    done : int
+    total : int or None
+        None while it is not known.
+    message : str
+        What it is at, or what came of it.
+    started, finished : str or None
+        UTC.
+    error : str or None
+    pid : int
+    host : str
+    """
+
+    id: int
+    kind: str
+    state: str
+    done: int
+    total: int | None
+    message: str
+    started: str
+    finished: str | None
+    error: str | None
+    pid: int
+    host: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self.state not in ("waiting", "running", "cancelling")
+
+
+class Jobs:
+    """The table of jobs. Who works at one asks `asked_to_stop` now and then."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def start(self, kind: str, *, total: int | None = None, waiting: bool = False) -> int:
+        """Write down a job of this process, and give its id."""
+        with self._database.transaction() as connection:
+            made = connection.execute(
+                "INSERT INTO jobs (kind, state, total, started, pid, host) VALUES (?, ?, ?, ?, ?, ?)",
+                (kind, "waiting" if waiting else "running", total, now(), os.getpid(), socket.gethostname()),
+            )
+        return int(made.lastrowid or 0)
+
+    def run(self, job_id: int) -> None:
+        """Say that a waiting job has begun."""
+        self._database.write("UPDATE jobs SET state = 'running' WHERE id = ? AND state = 'waiting'", (job_id,))
+
+    def progress(self, job_id: int, done: int, total: int | None = None, message: str | None = None) -> None:
+        """Say how far a job is; what is None stays as it was."""
+        self._database.write(
+            "UPDATE jobs SET done = ?, total = coalesce(?, total), message = coalesce(?, message) WHERE id = ?",
+            (done, total, message, job_id),
+        )
+
+    def finish(self, job_id: int, *, error: str | None = None, message: str | None = None) -> None:
+        """Say that a job has ended: failed if there is an error, cancelled if that was asked for, else done."""
+        self._database.write(
+            "UPDATE jobs SET state = CASE WHEN ? IS NOT NULL THEN 'failed' WHEN state = 'cancelling' THEN 'cancelled' "
+            "ELSE 'done' END, error = ?, message = coalesce(?, message), finished = ? "
+            "WHERE id = ? AND finished IS NULL",
+            (error, error, message, now(), job_id),
+        )
+
+    def cancel(self, job_id: int) -> bool:
+        """Ask a job to stop; one that waits is cancelled at once. Gives whether there was anything to stop."""
+        changed = self._database.write(
+            "UPDATE jobs SET finished = CASE state WHEN 'waiting' THEN ? END, "
+            "state = CASE state WHEN 'waiting' THEN 'cancelled' ELSE 'cancelling' END "
+            f"WHERE id = ? AND state IN {OPEN}",
+            (now(), job_id),
+        )
+        return changed > 0
+
+    def asked_to_stop(self, job_id: int) -> bool:
+        """Say whether a job shall stop."""
+        state = self._database.value("SELECT state FROM jobs WHERE id = ?", (job_id,))
+        return state in ("cancelling", "cancelled")
+
+    def get(self, job_id: int) -> Job | None:
+        """Give one job; None where the id is not known."""
+        found = self._database.row(f"SELECT {COLUMNS} FROM jobs WHERE id = ?", (job_id,))
+        return None if found is None else Job(*found)
+
+    def latest(self, limit: int = 50, *, before: int | None = None) -> list[Job]:
+        """List jobs, the newest first; `before` is the last id of the page before."""
+        found = self._database.rows(
+            f"SELECT {COLUMNS} FROM jobs WHERE id < coalesce(?, id + 1) ORDER BY id DESC LIMIT ?", (before, limit)
+        )
+        return [Job(*row) for row in found]
+
+    def mark_lost(self) -> list[int]:
+        """Say of jobs whose process on this host is gone that they are lost, and give their ids."""
+        found = self._database.rows(
+            f"SELECT id, pid FROM jobs WHERE state IN {OPEN} AND host = ?", (socket.gethostname(),)
+        )
+        lost = [job_id for job_id, pid in found if not _alive(pid)]
+        self._database.write_many(
+            "UPDATE jobs SET state = 'lost', finished = ?, error = 'its process was killed' WHERE id = ?",
+            [(now(), job_id) for job_id in lost],
+        )
+        return lost
+
+
+class Event(NamedTuple):
+    """One entry of the history: what was done, and whatever belongs to it."""
+
+    id: int
+    at: str
+    what: str
+    details: dict[str, Any]
+
+
+class History:
+    """The table of what was done to a catalogue."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def note(self, what: str, **details: Any) -> None:
+        """Write down what was done."""
+        self._database.write(
+            "INSERT INTO history (at, what, details) VALUES (?, ?, ?)", (now(), what, json_text(details))
+        )
+
+    def latest(self, limit: int = 50, *, before: int | None = None) -> list[Event]:
+        """List what was done, the newest first; `before` is the last id of the page before."""
+        found = self._database.rows(
+            "SELECT id, at, what, details FROM history WHERE id < coalesce(?, id + 1) ORDER BY id DESC LIMIT ?",
+            (before, limit),
+        )
+        return [Event(*row[:3], json.loads(row[3])) for row in found]
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,147 @@
+-- The tables of a catalogue, version 1. Times are UTC in ISO 8601, so that they sort as text.
+
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+
+CREATE TABLE runs (
+  id INTEGER PRIMARY KEY,
+  fingerprint TEXT NOT NULL UNIQUE,        -- of encoder and model: the folder runs/<fingerprint> holds a copy of the run
+  encoder_fingerprint TEXT NOT NULL,
+  folder TEXT NOT NULL,                    -- where it was made; empty if it was never saved
+  rows_of INTEGER REFERENCES runs (id),    -- the run whose image rows serve this one too (only tag rows have moved)
+  added TEXT NOT NULL,
+  facts TEXT NOT NULL CHECK (json_valid(facts)),
+  current INTEGER NOT NULL DEFAULT 0 CHECK (current IN (0, 1))
+) STRICT;
+CREATE UNIQUE INDEX the_current_run ON runs (current) WHERE current = 1;
+
+CREATE TABLE images (
+  id INTEGER PRIMARY KEY CHECK (id >= 0),  -- never used again
+  path TEXT,                               -- in full; NULL for an image that was given as an array
+  name TEXT NOT NULL,
+  folder TEXT NOT NULL DEFAULT '',
+  n_bytes INTEGER NOT NULL,
+  mtime_ns INTEGER NOT NULL DEFAULT 0,
+  sha256 TEXT NOT NULL,
+  width INTEGER NOT NULL,
+  height INTEGER NOT NULL,
+  file_type TEXT NOT NULL DEFAULT '',
+  taken TEXT,                              -- as the camera's clock said
+  added TEXT NOT NULL,
+  seen TEXT NOT NULL,
+  phash INTEGER,                           -- 64 bits, signed
+  state TEXT NOT NULL DEFAULT 'here' CHECK (state IN ('here', 'gone')),
+  reviewed TEXT                            -- when; NULL: never
+) STRICT;
+CREATE UNIQUE INDEX images_here_by_path ON images (path) WHERE state = 'here';
+CREATE INDEX images_by_hash ON images (sha256);
+CREATE INDEX images_gone ON images (id) WHERE state = 'gone';
+
+CREATE TABLE tags (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+
+CREATE TABLE given (
+  image_id INTEGER NOT NULL REFERENCES images (id) ON DELETE CASCADE,
+  tag_id INTEGER NOT NULL REFERENCES tags (id),
+  source TEXT NOT NULL CHECK (source IN ('file', 'person')),
+  PRIMARY KEY (image_id, tag_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX given_by_tag ON given (tag_id, image_id);
+
+CREATE TABLE feedback (                    -- a log: nothing in it is ever changed
+  id INTEGER PRIMARY KEY,
+  image_id INTEGER NOT NULL REFERENCES images (id) ON DELETE CASCADE,
+  tag_id INTEGER NOT NULL REFERENCES tags (id),
+  verdict INTEGER NOT NULL CHECK (verdict IN (-1, 0, 1)),
+  at TEXT NOT NULL,
+  run_id INTEGER REFERENCES runs (id)
+) STRICT;
+CREATE INDEX feedback_by_image ON feedback (image_id, tag_id, id);
+
+CREATE TABLE verdicts (                    -- the latest of each image and tag; 0: taken back
+  image_id INTEGER NOT NULL REFERENCES images (id) ON DELETE CASCADE,
+  tag_id INTEGER NOT NULL REFERENCES tags (id),
+  verdict INTEGER NOT NULL,
+  PRIMARY KEY (image_id, tag_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX verdicts_by_tag ON verdicts (tag_id, verdict, image_id);
+CREATE TRIGGER the_latest_counts AFTER INSERT ON feedback BEGIN
+  INSERT INTO verdicts (image_id, tag_id, verdict) VALUES (new.image_id, new.tag_id, new.verdict)
+    ON CONFLICT (image_id, tag_id) DO UPDATE SET verdict = excluded.verdict;
+END;
+
+CREATE TABLE predictions (                 -- the best few of each image
+  image_id INTEGER NOT NULL REFERENCES images (id) ON DELETE CASCADE,
+  run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  tag_id INTEGER NOT NULL REFERENCES tags (id),
+  score REAL NOT NULL,
+  confidence REAL,
+  PRIMARY KEY (run_id, image_id, tag_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX predictions_by_tag ON predictions (run_id, tag_id, image_id, confidence);
+
+CREATE TABLE segments (
+  id INTEGER PRIMARY KEY,                  -- the folder rows/<id>
+  run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  kind TEXT NOT NULL CHECK (kind IN ('dense', 'csr')),
+  width INTEGER NOT NULL,
+  n_rows INTEGER NOT NULL CHECK (n_rows >= 0)  -- what is committed; files may be longer
+) STRICT;
+
+CREATE TABLE rows (
+  image_id INTEGER NOT NULL REFERENCES images (id) ON DELETE CASCADE,
+  run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  segment_id INTEGER NOT NULL REFERENCES segments (id),
+  row INTEGER NOT NULL,
+  PRIMARY KEY (run_id, image_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE dead_rows (                   -- replaced by a later row of the same image, or its image was forgotten
+  segment_id INTEGER NOT NULL REFERENCES segments (id) ON DELETE CASCADE,
+  row INTEGER NOT NULL,
+  PRIMARY KEY (segment_id, row)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE indexes (                     -- for approximate search of the first n_rows of a segment
+  segment_id INTEGER PRIMARY KEY REFERENCES segments (id) ON DELETE CASCADE,
+  file TEXT NOT NULL,
+  n_rows INTEGER NOT NULL,
+  facts TEXT NOT NULL CHECK (json_valid(facts))
+) STRICT;
+
+CREATE TABLE features (
+  image_id INTEGER NOT NULL REFERENCES images (id) ON DELETE CASCADE,
+  encoder_fingerprint TEXT NOT NULL,       -- the folder features/<fingerprint>
+  shard TEXT NOT NULL,
+  row INTEGER NOT NULL,
+  PRIMARY KEY (encoder_fingerprint, image_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE jobs (
+  id INTEGER PRIMARY KEY,
+  kind TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('waiting', 'running', 'cancelling', 'done', 'failed', 'cancelled', 'lost')),
+  done INTEGER NOT NULL DEFAULT 0,
+  total INTEGER,
+  message TEXT NOT NULL DEFAULT '',
+  started TEXT NOT NULL,
+  finished TEXT,
+  error TEXT,
+  pid INTEGER NOT NULL,
+  host TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE history (
+  id INTEGER PRIMARY KEY,
+  at TEXT NOT NULL,
+  what TEXT NOT NULL,
+  details TEXT NOT NULL CHECK (json_valid(details))
+) STRICT;
+
+CREATE TABLE written_tags (
+  image_id INTEGER NOT NULL REFERENCES images (id) ON DELETE CASCADE,
+  tag_id INTEGER NOT NULL REFERENCES tags (id),
+  target TEXT NOT NULL,
+  at TEXT NOT NULL,
+  PRIMARY KEY (target, image_id, tag_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE skipped (path TEXT PRIMARY KEY, reason TEXT NOT NULL, at TEXT NOT NULL) STRICT, WITHOUT ROWID;

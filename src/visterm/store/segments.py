@@ -1,0 +1,177 @@
+"""Rows of a run, append-only: written past what is committed, and read from memory maps up to there.
+
+A segment is a folder: ``ids.i64`` (the image of each row) beside ``rows.f32``, or for CSR ``data.f32``, ``indices.i32``
+and ``indptr.i64``. How many rows count stands in SQLite alone: what lies beyond was not committed, and is cut.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.errors import CorruptFileError
+from visterm.core.types import Matrix
+from visterm.store.rows import stack_rows
+
+IDS, DENSE, DATA, INDICES, INDPTR = "ids.i64", "rows.f32", "data.f32", "indices.i32", "indptr.i64"
+TYPES = {IDS: np.int64, DENSE: np.float32, DATA: np.float32, INDICES: np.int32, INDPTR: np.int64}
+
+
+class Segment(ABC):
+    """Rows of one kind and width with the id of each one's image.
+
+    Parameters
+    ----------
+    kind : {"dense", "csr"}
+    width : int
+    """
+
+    def __init__(self, kind: str, width: int) -> None:
+        self.kind = kind
+        self.width = width
+
+    @abstractmethod
+    def append(self, n_rows: int, ids: NDArray[np.int64], U: Matrix) -> None:
+        """Write rows after the first `n_rows`, in place of whatever lies there; on disk when this returns."""
+
+    @abstractmethod
+    def read(self, n_rows: int) -> tuple[NDArray[np.int64], Matrix]:
+        """Give the ids and rows of the first `n_rows`, read-only.
+
+        Raises
+        ------
+        CorruptFileError
+            If there are not so many.
+        """
+
+    @abstractmethod
+    def cut(self, n_rows: int) -> None:
+        """Drop what lies after the first `n_rows`."""
+
+
+class SegmentInMemory(Segment):
+    """A segment of a catalogue that was not saved; what is appended stays where it is until it is read."""
+
+    def __init__(self, kind: str, width: int) -> None:
+        super().__init__(kind, width)
+        self._parts: list[tuple[NDArray[np.int64], Matrix]] = []
+
+    def append(self, n_rows: int, ids: NDArray[np.int64], U: Matrix) -> None:
+        """Keep rows."""
+        self.cut(n_rows)
+        self._parts.append((ids, U))
+
+    def read(self, n_rows: int) -> tuple[NDArray[np.int64], Matrix]:
+        """Put the parts together."""
+        self.cut(n_rows)
+        if not self._parts:
+            empty: Matrix = np.empty((0, self.width), np.float32)
+            return np.empty(0, np.int64), sp.csr_array(empty) if self.kind == "csr" else empty
+        ids = np.concatenate([part[0] for part in self._parts])
+        self._parts = [(ids, stack_rows([part[1] for part in self._parts]))]
+        return self._parts[0]
+
+    def cut(self, n_rows: int) -> None:
+        """Drop arrays and ends of arrays."""
+        kept: list[tuple[NDArray[np.int64], Matrix]] = []
+        for ids, U in self._parts:
+            if n_rows > 0:
+                kept.append((ids[:n_rows], U[:n_rows]) if n_rows < len(ids) else (ids, U))
+            n_rows -= len(ids)
+        self._parts = kept
+
+
+class SegmentFolder(Segment):
+    """A segment on disk.
+
+    Parameters
+    ----------
+    folder : Path
+    kind : {"dense", "csr"}
+    width : int
+    """
+
+    def __init__(self, folder: Path, kind: str, width: int) -> None:
+        super().__init__(kind, width)
+        self.folder = folder
+
+    def create(self) -> None:
+        """Make the folder with empty files; one that a kill left is emptied."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for name in [IDS, DENSE] if self.kind == "dense" else [IDS, DATA, INDICES, INDPTR]:
+            (self.folder / name).write_bytes(bytes(8) if name == INDPTR else b"")
+        for folder in (self.folder, self.folder.parent):
+            _sync(folder)
+
+    def append(self, n_rows: int, ids: NDArray[np.int64], U: Matrix) -> None:
+        """Write rows, and wait for the disk."""
+        self._write(IDS, n_rows, ids)
+        if isinstance(U, np.ndarray):
+            self._write(DENSE, n_rows * self.width, U)
+            return
+        n_values = self._n_values(n_rows)
+        self._write(DATA, n_values, U.data)
+        self._write(INDICES, n_values, U.indices)
+        self._write(INDPTR, n_rows + 1, U.indptr[1:].astype(np.int64) + n_values)
+
+    def read(self, n_rows: int) -> tuple[NDArray[np.int64], Matrix]:
+        """Map the files."""
+        ids = self._map(IDS, n_rows)
+        if self.kind == "dense":
+            return ids, self._map(DENSE, n_rows * self.width).reshape(n_rows, self.width)
+        indptr = self._map(INDPTR, n_rows + 1)
+        data, indices = self._map(DATA, int(indptr[-1])), self._map(INDICES, int(indptr[-1]))
+        rows = sp.csr_array((data, indices, indptr), shape=(n_rows, self.width), copy=False)
+        return ids, rows
+
+    def cut(self, n_rows: int) -> None:
+        """Shorten the files."""
+        sizes = {IDS: n_rows}
+        if self.kind == "dense":
+            sizes[DENSE] = n_rows * self.width
+        else:
+            n_values = self._n_values(n_rows)
+            sizes |= {DATA: n_values, INDICES: n_values, INDPTR: n_rows + 1}
+        for name, count in sizes.items():
+            size = count * np.dtype(TYPES[name]).itemsize
+            if (self.folder / name).stat().st_size > size:
+                os.truncate(self.folder / name, size)
+
+    def _n_values(self, n_rows: int) -> int:
+        return int(self._map(INDPTR, n_rows + 1)[-1])
+
+    def _write(self, name: str, place: int, values: NDArray[Any]) -> None:
+        data = memoryview(np.ascontiguousarray(values, TYPES[name])).cast("B")
+        with (self.folder / name).open("r+b") as file:
+            file.seek(place * np.dtype(TYPES[name]).itemsize)
+            file.write(data)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _map(self, name: str, count: int) -> NDArray[Any]:
+        path = self.folder / name
+        try:
+            there = path.stat().st_size // np.dtype(TYPES[name]).itemsize
+            if there < count:
+                raise CorruptFileError(
+                    f"{path} holds {there} numbers where {count} are committed: it was cut off or replaced. "
+                    "Restore it from a backup, or index the images again."
+                )
+            return np.asarray(np.memmap(path, TYPES[name], "r", shape=count)) if count else np.empty(0, TYPES[name])
+        except OSError as error:
+            raise CorruptFileError(f"{path} cannot be read: {error}.") from error
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,259 @@
+"""Tags of a catalogue's images: given by people, accepted and rejected, predicted, and written into files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from visterm.core.errors import UserError
+from visterm.store.database import Database, as_text, now
+from visterm.store.images import as_list
+
+SOURCES = ("file", "person")
+VERDICTS = (-1, 0, 1)
+
+
+class GivenTag(NamedTuple):
+    """A tag that an image has from people: read from a tag file, or given by a "person" in this catalogue."""
+
+    tag: str
+    source: str
+
+
+class Prediction(NamedTuple):
+    """A tag that a run gave to an image; the confidence is None where the run has no calibration."""
+
+    tag: str
+    score: float
+    confidence: float | None
+
+
+class Verdict(NamedTuple):
+    """What a person said of a tag of an image: +1 accepted, -1 rejected, 0 taken back.
+
+    Attributes
+    ----------
+    id : int
+        Its number in the log.
+    image_id : int
+    tag : str
+    verdict : int
+    at : str
+        UTC.
+    run_id : int or None
+        The run whose answer was shown.
+    """
+
+    id: int
+    image_id: int
+    tag: str
+    verdict: int
+    at: str
+    run_id: int | None
+
+
+class WrittenTag(NamedTuple):
+    """A tag that was written back into a file: `target` says which ("xmp", "embedded", "txt", ...)."""
+
+    image_id: int
+    tag: str
+    target: str
+    at: str
+
+
+class Tags:
+    """The tables of tags. An image *has* a tag that was given or accepted, and that was not rejected last."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def ids(self, names: Iterable[str], *, create: bool = False) -> dict[str, int]:
+        """Give the ids of tags by name; those that are not there are left out, or made."""
+        wanted = list(dict.fromkeys(names))
+        with self._database.transaction() if create else self._database.snapshot() as connection:
+            if create:
+                connection.executemany(
+                    "INSERT INTO tags (name) VALUES (CAST(? AS TEXT)) ON CONFLICT DO NOTHING",
+                    ((as_text(name),) for name in wanted),
+                )
+            one = "SELECT id FROM tags WHERE name = CAST(? AS TEXT)"
+            found = {name: connection.execute(one, (as_text(name),)).fetchone() for name in wanted}
+        return {name: row[0] for name, row in found.items() if row is not None}
+
+    def give(self, image_id: int, tags: Iterable[str], source: str) -> None:
+        """Add tags to an image; one that it has from a person keeps that source."""
+        self.give_many([(image_id, tags)], source)
+
+    def give_many(self, given: Iterable[tuple[int, Iterable[str]]], source: str) -> None:
+        """Add tags to images, pairs of an id and tags."""
+        _check_source(source)
+        lists = [(image_id, list(tags)) for image_id, tags in given]
+        with self._database.transaction() as connection:
+            ids = self.ids((tag for _, tags in lists for tag in tags), create=True)
+            connection.executemany(
+                "INSERT INTO given (image_id, tag_id, source) VALUES (?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET source = 'person' WHERE excluded.source = 'person'",
+                ((image_id, ids[tag], source) for image_id, tags in lists for tag in tags),
+            )
+
+    def take(self, image_id: int, tags: Iterable[str], source: str | None = None) -> None:
+        """Remove given tags of an image: of one source, or whatever their source."""
+        ids = self.ids(tags)
+        self._database.write_many(
+            "DELETE FROM given WHERE image_id = ? AND tag_id = ? AND source = coalesce(?, source)",
+            [(image_id, tag_id, source) for tag_id in ids.values()],
+        )
+
+    def set_from_file(self, image_id: int, tags: Iterable[str]) -> None:
+        """Put the tags that a tag file gives now in place of those it gave before; a person's stay."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM given WHERE image_id = ? AND source = 'file'", (image_id,))
+            self.give(image_id, tags, "file")
+
+    def given(self, image_id: int) -> list[GivenTag]:
+        """List the given tags of an image, by name."""
+        found = self._database.rows(
+            "SELECT tags.name, source FROM given JOIN tags ON tags.id = tag_id WHERE image_id = ? ORDER BY tags.name",
+            (image_id,),
+        )
+        return [GivenTag(*row) for row in found]
+
+    def held(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:
+        """Give the tags that images have, by id of the image (None: all that are here); none for those without."""
+        return self._by_image(
+            "SELECT image_id, tag_id FROM given UNION SELECT image_id, tag_id FROM verdicts WHERE verdict = 1 "
+            "EXCEPT SELECT image_id, tag_id FROM verdicts WHERE verdict = -1",
+            image_ids,
+        )
+
+    def rejected(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:
+        """Give the tags that people rejected and did not take back, by id of the image (None: all that are here)."""
+        return self._by_image("SELECT image_id, tag_id FROM verdicts WHERE verdict = -1", image_ids)
+
+    def judge(self, image_id: int, tag: str, verdict: int, *, run_id: int | None = None) -> int:
+        """Write down what a person says of a tag of an image, and give its number in the log; the latest counts.
+
+        Parameters
+        ----------
+        image_id : int
+        tag : str
+        verdict : int
+            +1 accepts, -1 rejects, 0 takes back.
+        run_id : int, optional
+            The run whose answer was shown.
+
+        Raises
+        ------
+        UserError
+            If `verdict` is another number.
+        """
+        if verdict not in VERDICTS or isinstance(verdict, bool):
+            raise UserError(f"verdict is {verdict!r}; expected 1 (accepted), -1 (rejected) or 0 (taken back).")
+        with self._database.transaction() as connection:
+            tag_id = self.ids([tag], create=True)[tag]
+            made = connection.execute(
+                "INSERT INTO feedback (image_id, tag_id, verdict, at, run_id) VALUES (?, ?, ?, ?, ?)",
+                (image_id, tag_id, int(verdict), now(), run_id),
+            )
+        return int(made.lastrowid or 0)
+
+    def verdicts(self, image_id: int) -> dict[str, int]:
+        """Give the latest verdict, +1 or -1, of each tag of an image that has one."""
+        found = self._database.rows(
+            "SELECT tags.name, verdict FROM verdicts JOIN tags ON tags.id = tag_id "
+            "WHERE image_id = ? AND verdict != 0 ORDER BY tags.name",
+            (image_id,),
+        )
+        return dict(found)
+
+    def feedback(self, *, after: int = 0, limit: int = 1000) -> list[Verdict]:
+        """Read the log of feedback from one number on, oldest first."""
+        found = self._database.rows(
+            "SELECT feedback.id, image_id, tags.name, verdict, at, run_id FROM feedback "
+            "JOIN tags ON tags.id = tag_id WHERE feedback.id > ? ORDER BY feedback.id LIMIT ?",
+            (after, limit),
+        )
+        return [Verdict(*row) for row in found]
+
+    def set_predictions(self, run_id: int, predictions: Mapping[int, Iterable[Prediction]]) -> None:
+        """Put the best few tags of images, by id, in place of what the run gave them before."""
+        with self._database.transaction() as connection:
+            lists = {image_id: list(found) for image_id, found in predictions.items()}
+            ids = self.ids((p.tag for found in lists.values() for p in found), create=True)
+            connection.executemany(
+                "DELETE FROM predictions WHERE run_id = ? AND image_id = ?", ((run_id, i) for i in lists)
+            )
+            connection.executemany(
+                "INSERT INTO predictions (run_id, image_id, tag_id, score, confidence) VALUES (?, ?, ?, ?, ?)",
+                ((run_id, i, ids[p.tag], p.score, p.confidence) for i, found in lists.items() for p in found),
+            )
+
+    def predictions(self, image_id: int, run_id: int) -> list[Prediction]:
+        """List what a run gave to an image, best first, without tags that a person rejected there."""
+        found = self._database.rows(
+            "SELECT tags.name, score, confidence FROM predictions JOIN tags ON tags.id = tag_id "
+            "WHERE run_id = ? AND image_id = ? AND NOT EXISTS (SELECT 1 FROM verdicts AS v "
+            "WHERE v.image_id = predictions.image_id AND v.tag_id = predictions.tag_id AND verdict = -1) "
+            "ORDER BY score DESC, tags.name",
+            (run_id, image_id),
+        )
+        return [Prediction(*row) for row in found]
+
+    def counts(self) -> list[dict[str, Any]]:
+        """List all tags by name, with how many images that are here were given, accepted and rejected each."""
+        here = "(SELECT id FROM images WHERE state = 'here')"
+        found = self._database.rows(
+            "SELECT name, "
+            f"(SELECT count(*) FROM given WHERE tag_id = tags.id AND image_id IN {here}), "
+            f"(SELECT count(*) FROM verdicts WHERE tag_id = tags.id AND verdict = 1 AND image_id IN {here}), "
+            f"(SELECT count(*) FROM verdicts WHERE tag_id = tags.id AND verdict = -1 AND image_id IN {here}) "
+            "FROM tags ORDER BY name"
+        )
+        return [dict(zip(("tag", "given", "accepted", "rejected"), row, strict=True)) for row in found]
+
+    def note_written(self, target: str, written: Iterable[tuple[int, str]]) -> None:
+        """Remember tags that were written into files, pairs of an image's id and a tag: they can be taken back."""
+        pairs = list(written)
+        with self._database.transaction() as connection:
+            ids = self.ids((tag for _, tag in pairs), create=True)
+            connection.executemany(
+                "INSERT INTO written_tags (target, image_id, tag_id, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                ((target, image_id, ids[tag], now()) for image_id, tag in pairs),
+            )
+
+    def forget_written(self, target: str, written: Iterable[tuple[int, str]]) -> None:
+        """Forget tags that were taken back out of files."""
+        pairs = list(written)
+        ids = self.ids(tag for _, tag in pairs)
+        self._database.write_many(
+            "DELETE FROM written_tags WHERE target = ? AND image_id = ? AND tag_id = ?",
+            [(target, image_id, ids[tag]) for image_id, tag in pairs if tag in ids],
+        )
+
+    def written(self, target: str) -> list[WrittenTag]:
+        """List the tags that were written into files of one kind, by image and tag."""
+        found = self._database.rows(
+            "SELECT image_id, tags.name, target, at FROM written_tags JOIN tags ON tags.id = tag_id "
+            "WHERE target = ? ORDER BY image_id, tags.name",
+            (target,),
+        )
+        return [WrittenTag(*row) for row in found]
+
+    def _by_image(self, pairs: str, image_ids: Iterable[int] | None) -> dict[int, list[str]]:
+        which = "(SELECT id FROM images WHERE state = 'here')"
+        values: tuple[str, ...] = ()
+        if image_ids is not None:
+            which, values = "(SELECT value FROM json_each(?))", (as_list(image_ids),)
+        lists: dict[int, list[str]] = {}
+        for image_id, name in self._database.rows(
+            f"SELECT image_id, tags.name FROM ({pairs}) JOIN tags ON tags.id = tag_id WHERE image_id IN {which} "
+            "ORDER BY image_id, tags.name",
+            values,
+        ):
+            lists.setdefault(image_id, []).append(name)
+        return lists
+
+
+def _check_source(source: str) -> None:
+    if source not in SOURCES:
+        raise UserError(f"source is {source!r}; expected one of {', '.join(SOURCES)}.")
