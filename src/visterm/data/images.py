@@ -139,7 +139,7 @@ def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
         If the file is missing or not an image.
     """
     try:
-        with pillow_silenced(), Image.open(path, formats=_formats()) as image:
+        with pillow_silenced(), Image.open(path, formats=readable_formats()) as image:
             width, height = image.size
             if isinstance(image, TiffImagePlugin.TiffImageFile):  # some versions of Pillow have turned its size already
                 width, height = image.tag_v2[TiffImagePlugin.IMAGEWIDTH], image.tag_v2[TiffImagePlugin.IMAGELENGTH]
@@ -190,7 +190,7 @@ def _decode(path: str, max_side: int | None) -> NDArray[np.uint8]:
 
 def _opened(path: str, file: BinaryIO) -> Image.Image:
     try:
-        return Image.open(file, formats=_formats())
+        return Image.open(file, formats=readable_formats())
     except UnidentifiedImageError:
         file.seek(0)
         if "HEIF" not in Image.OPEN and is_heic(file.read(64)):
@@ -202,7 +202,8 @@ def _open_without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a named pipe would wait for a writer for ever
 
 
-def _formats() -> tuple[str, ...]:
+def readable_formats() -> tuple[str, ...]:
+    """Give Pillow's names of the formats that are read here."""
     Image.init()
     register_heif()
     return tuple(name for name in FORMATS if name in Image.OPEN)

@@ -9,14 +9,19 @@ from typing import NamedTuple
 from visterm.core.errors import NoTagsError, TagFileError, UserError
 from visterm.core.wording import REPLACEMENT, count_of, is_utf8, printable
 from visterm.data.image_folders import find_images
+from visterm.data.sidecars import Sidecars
 from visterm.data.splits import STANDARD, split_name
 from visterm.data.tag_formats.folders import read_folder_tags
+from visterm.data.tag_formats.keywords import read_keyword_tags
 from visterm.data.tag_formats.record import TagRecord, check_separator, merged
 from visterm.data.tag_formats.tables import read_table
 from visterm.data.tag_formats.texts import read_sidecars, read_text_folder, sidecar
 
 METADATA = ("metadata.jsonl", "metadata.csv")
 """What Hugging Face's image folders call their tables, in the order of preference."""
+
+KEYWORDS = "xmp"
+"""What stands for the keywords in XMP files beside the images and in the images themselves."""
 
 
 class TagsFound(NamedTuple):
@@ -43,22 +48,27 @@ def read_tags(
     *,
     image_column: str | None = None,
     tags_column: str | None = None,
+    user_column: str | None = None,
     separator: str | None = None,
 ) -> list[TagRecord]:
     """Read the tags of a folder of images.
 
     Parameters
     ----------
-    source : "auto" or path-like
-        A CSV, TSV or JSON-lines file; a folder that has a ``.txt`` for each image; or ``"auto"`` to take the
-        first of these that the image folder has:
+    source : "auto", "xmp" or path-like
+        A CSV, TSV or JSON-lines file; a folder that has a ``.txt`` for each image; ``"xmp"`` for the keywords in XMP
+        files beside the images and in the images; or ``"auto"`` to take the first of these that the image folder has:
         ``metadata.jsonl`` or ``metadata.csv`` (or one in each sub-folder: names begin there, and a sub-folder
-        "train" or "test" is a split), a ``.txt`` beside each image, a folder a tag.
+        "train" or "test" is a split), a ``.txt`` beside each image, an ``.xmp`` beside an image (then all keywords),
+        a folder a tag, keywords in the images.
     images : path-like
         The image folder.
     image_column, tags_column : str, optional
         Columns of a table to use instead of "file_name" or "image", and of "tags", "labels" or "tag". With them, "auto"
         looks for tables only.
+    user_column : str, optional
+        The column of a table that says whose an image is, instead of "user", "owner" or "photographer", which need not
+        be there. With it, too, "auto" looks for tables only.
     separator : str, optional
         What stands between tags in a text: by default ``;`` if there is one, else ``,``.
 
@@ -72,7 +82,14 @@ def read_tags(
     TagFileError
         If nothing of the kind is there, or it cannot be understood.
     """
-    found = find_tags(source, images, image_column=image_column, tags_column=tags_column, separator=separator)
+    found = find_tags(
+        source,
+        images,
+        image_column=image_column,
+        tags_column=tags_column,
+        user_column=user_column,
+        separator=separator,
+    )
     return found.records
 
 
@@ -82,6 +99,7 @@ def find_tags(
     *,
     image_column: str | None = None,
     tags_column: str | None = None,
+    user_column: str | None = None,
     separator: str | None = None,
 ) -> TagsFound:
     """Read the tags of a folder of images, and say where they were found.
@@ -90,7 +108,12 @@ def find_tags(
     """
     check_separator(separator)
     folder = Path(images)
-    columns_named = image_column is not None or tags_column is not None
+    columns: dict[str, str | None] = {
+        "image_column": image_column, "tags_column": tags_column, "user_column": user_column
+    }  # fmt: skip
+    columns_named = any(name is not None for name in columns.values())
+    if source == KEYWORDS:
+        return _of_keywords(folder, find_images(folder), columns_named=columns_named)
     if source != "auto" and Path(source).is_dir():
         if columns_named:
             raise UserError(
@@ -98,14 +121,14 @@ def find_tags(
             )
         return _of_text_folder(Path(source), folder, separator)
     if source != "auto":
-        rows = read_tag_table(source, image_column=image_column, tags_column=tags_column, separator=separator)
+        rows = read_tag_table(source, **columns, separator=separator)
         return TagsFound(merged(rows), [])
     tables = _metadata_files(folder)
     if tables:
         records = merged(
             _below(path.parent.relative_to(folder), row)
             for path in tables
-            for row in read_table(path, image_column=image_column, tags_column=tags_column, separator=separator)
+            for row in read_table(path, **columns, separator=separator)
         )
         return TagsFound(records, [_told_of_tables(tables, folder)])
     if not columns_named:
@@ -114,9 +137,15 @@ def find_tags(
             return TagsFound(
                 read_sidecars(folder, files, separator), ["Tags: a .txt beside each image."], "without a .txt"
             )
+        sidecars = Sidecars()
+        if any(sidecars.of(image) for image in files):
+            return _of_keywords(folder, files)
         records = read_folder_tags(folder, files)
         if records:
             return TagsFound(records, _told_of_folders(records), "in no tag's folder, so without a tag")
+        found = read_keyword_tags(folder, files)
+        if found.records:
+            return TagsFound(found.records, ["Tags: keywords in the images.", *found.remarks], "without keywords")
     raise NoTagsError(_nothing_found(folder, tables_only=columns_named))
 
 
@@ -125,6 +154,7 @@ def read_tag_table(
     *,
     image_column: str | None = None,
     tags_column: str | None = None,
+    user_column: str | None = None,
     separator: str | None = None,
 ) -> list[TagRecord]:
     """Read a CSV, TSV or JSON-lines file, a record for each of its rows.
@@ -132,7 +162,7 @@ def read_tag_table(
     Parameters
     ----------
     source : path-like
-    image_column, tags_column, separator : str, optional
+    image_column, tags_column, user_column, separator : str, optional
         As in `read_tags`.
 
     Raises
@@ -148,7 +178,24 @@ def read_tag_table(
             f"The tag file {path} {what}; expected a .csv, .tsv or .jsonl file"
             f"{', which images without a folder need: --tags FILE' if source == 'auto' else ', or auto'}."
         )
-    return read_table(path, image_column=image_column, tags_column=tags_column, separator=separator)
+    return read_table(
+        path, image_column=image_column, tags_column=tags_column, user_column=user_column, separator=separator
+    )
+
+
+def _of_keywords(folder: Path, images: list[Path], *, columns_named: bool = False) -> TagsFound:
+    if columns_named:
+        raise UserError("Keywords of XMP files and of images have no columns; leave the names of columns out.")
+    found = read_keyword_tags(folder, images)
+    if not found.records:
+        told = "".join(f" {remark}" for remark in found.remarks)
+        raise NoTagsError(
+            f"No image in {folder} has keywords of a person, in an XMP file beside it or in itself.{told} If the tags "
+            "are elsewhere, name the file (--tags FILE)."
+        )
+    return TagsFound(
+        found.records, ["Tags: keywords in XMP files and in the images.", *found.remarks], "without keywords"
+    )
 
 
 def _of_text_folder(texts: Path, folder: Path, separator: str | None) -> TagsFound:
@@ -201,7 +248,8 @@ def _below(parent: Path, row: TagRecord) -> TagRecord:
 def _nothing_found(folder: Path, *, tables_only: bool) -> str:
     looked_for = [f"a table ({' or '.join(METADATA)})"]
     if not tables_only:
-        looked_for += ["a .txt beside each image (1.txt for 1.jpg)", "a folder a tag (beach/1.jpg)"]
+        looked_for += ["a .txt beside each image (1.txt for 1.jpg)", "an .xmp beside an image (1.jpg.xmp or 1.xmp)"]
+        looked_for += ["a folder a tag (beach/1.jpg)", "keywords in the images"]
     return (
         f"No tags were found in {folder}. Looked for: {'; '.join(looked_for)}. "
         "If the tags are in another file, name it (--tags FILE)."

@@ -1,0 +1,92 @@
+"""Keywords inside of image files: XMP packets, IPTC keywords and Windows' own, as Pillow reads them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from PIL import Image, IptcImagePlugin
+
+from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.data.images import readable_formats
+from visterm.data.pillow_warnings import pillow_silenced
+from visterm.data.xmp.keywords import Keywords, read_keywords
+
+TIFF_XMP = 700
+XP_KEYWORDS = 0x9C9E
+IPTC_KEYWORDS = (2, 25)
+IPTC_CHARACTERS = (1, 90)
+IPTC_UTF8 = b"\x1b%G"
+
+
+def embedded_keywords(path: str | os.PathLike[str]) -> Keywords:
+    """Read the keywords in an image file, without decoding its pixels.
+
+    Returns
+    -------
+    Keywords
+        The union of those in XMP, IPTC (IIM) and XPKeywords; none of a file that is no image.
+
+    Raises
+    ------
+    DataError
+        If the file's XMP cannot be understood.
+    """
+    try:
+        with pillow_silenced(), Image.open(path, formats=readable_formats()) as image:
+            packet = xmp_packet(image)
+            others = [word for read in (_iptc, _windows) for word in _if_readable(read, image)]
+    except Exception:  # whatever hostile bytes lead Pillow to, as in read_image: what is no image has no keywords
+        return Keywords([], [])
+    inside = read_keywords(packet, f"the XMP in {os.fspath(path)}") if packet else Keywords([], [])
+    return Keywords(union([*inside.tags, *others]), inside.marks)
+
+
+def xmp_packet(image: Image.Image) -> bytes | None:
+    """Give the XMP packet of an image that Pillow has opened, or None."""
+    found: Any = image.info.get("xmp") or image.info.get("XML:com.adobe.xmp")
+    if not found:
+        found = getattr(image, "tag_v2", {}).get(TIFF_XMP)
+    if isinstance(found, tuple):
+        found = bytes(found)
+    return found.encode() if isinstance(found, str) else found or None
+
+
+def union(tags: Iterable[str]) -> list[str]:
+    """Give tags each once, as they are first spelled."""
+    found: dict[str, str] = {}
+    for tag in map(clean_tag, tags):
+        if tag:
+            found.setdefault(tag_key(tag), tag)
+    return list(found.values())
+
+
+def _if_readable(read: Callable[[Image.Image], list[str]], image: Image.Image) -> list[str]:
+    """Read one of the older fields; a broken one, which no program could show either, has no keywords."""
+    try:
+        return read(image)
+    except Exception:  # as above
+        return []
+
+
+def _iptc(image: Image.Image) -> list[str]:
+    found: dict[Any, Any] = IptcImagePlugin.getiptcinfo(image) or {}  # type: ignore[no-untyped-call]
+    keywords = found.get(IPTC_KEYWORDS, [])
+    utf8 = found.get(IPTC_CHARACTERS) == IPTC_UTF8
+    return [_text(word, utf8=utf8) for word in ([keywords] if isinstance(keywords, bytes) else keywords)]
+
+
+def _text(word: bytes, *, utf8: bool) -> str:
+    """Read a text that rarely says its encoding: UTF-8 if it can be that, as most programs write, else Latin 1."""
+    try:
+        return word.decode("utf-8")
+    except UnicodeDecodeError:
+        return word.decode("utf-8", "replace") if utf8 else word.decode("latin-1")
+
+
+def _windows(image: Image.Image) -> list[str]:
+    found: Any = image.getexif().get(XP_KEYWORDS)
+    if not found:
+        return []
+    return bytes(found).decode("utf-16-le", "ignore").rstrip("\0").split(";")

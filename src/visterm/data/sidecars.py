@@ -1,0 +1,134 @@
+"""XMP files beside images: which belong to which, read together with what is in the image, and written in one step."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import defaultdict
+from pathlib import Path
+
+from visterm.core.errors import DataError, StorageError
+from visterm.data.embedded import embedded_keywords, union
+from visterm.data.image_folders import SUFFIXES
+from visterm.data.xmp.keywords import Keywords, read_keywords
+
+SUFFIX = ".xmp"
+RAW = frozenset(
+    {".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dng", ".erf", ".fff", ".iiq", ".kdc", ".mef", ".mos", ".mrw", ".nef"}
+    | {".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f"}
+)
+"""Suffixes of cameras' own files, to which a ``photo.xmp`` may belong."""
+
+
+class Sidecars:
+    """Finds the XMP files of images: ``photo.jpg.xmp`` (darktable, digiKam) and ``photo.xmp`` (Lightroom, Adobe).
+
+    Each folder is listed once, when the first of its images is asked for.
+    """
+
+    def __init__(self) -> None:
+        self._listed: dict[Path, tuple[dict[str, str], dict[str, set[str]]]] = {}
+
+    def of(self, image: Path) -> list[Path]:
+        """Give the XMP files that tell of an image, ``photo.jpg.xmp`` first."""
+        names, _ = self._list(image.parent)
+        found = [names.get(name) for name in (image.name, image.stem)]
+        return [image.with_name(name) for name in dict.fromkeys(found) if name is not None]
+
+    def target(self, image: Path) -> Path:
+        """Give the XMP file to write for an image: the one that is there, else a new ``photo.jpg.xmp``.
+
+        ``photo.xmp`` is not written where two images may mean it (``photo.jpg`` and ``photo.nef``).
+        """
+        _, stems = self._list(image.parent)
+        shared = len(stems.get(image.stem, set()) | {image.suffix}) > 1
+        there = [path for path in self.of(image) if not shared or path.stem == image.name]
+        return there[0] if there else image.with_name(f"{image.name}{SUFFIX}")
+
+    def keywords(self, image: Path) -> Keywords:
+        """Read the keywords of an image: of its XMP files and of what is in it, together.
+
+        Raises
+        ------
+        DataError
+            If a file cannot be read or understood.
+        """
+        read = [*(read_sidecar(path) for path in self.of(image)), embedded_keywords(image)]
+        return Keywords(union(tag for part in read for tag in part.tags), [m for part in read for m in part.marks])
+
+    def _list(self, folder: Path) -> tuple[dict[str, str], dict[str, set[str]]]:
+        if folder not in self._listed:
+            names: dict[str, str] = {}
+            stems: defaultdict[str, set[str]] = defaultdict(set)
+            for name in sorted(os.listdir(folder)) if folder.is_dir() else []:
+                stem, suffix = os.path.splitext(name)
+                if suffix.lower() == SUFFIX:
+                    names[stem] = name
+                elif suffix.lower() in SUFFIXES | RAW:
+                    stems[stem].add(suffix)
+            self._listed[folder] = names, dict(stems)
+        return self._listed[folder]
+
+
+def read_sidecar(path: Path) -> Keywords:
+    """Read the keywords of an XMP file.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read or understood.
+    """
+    return read_keywords(content_of(path) or b"", str(path))
+
+
+def content_of(path: Path) -> bytes | None:
+    """Give the bytes of a file; None where there is none.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def replace_file(path: Path, old: bytes | None, new: bytes | None) -> None:
+    """Write a file in one step, or remove it, if it still is what it was when it was read.
+
+    Parameters
+    ----------
+    path : Path
+        A link is followed.
+    old, new : bytes or None
+        What is in it now, and what shall be; None: no file.
+
+    Raises
+    ------
+    StorageError
+        If another program has changed it since, or it cannot be written. It is then as it was.
+    """
+    path = Path(os.path.realpath(path))
+    if content_of(path) != old:
+        raise StorageError(f"{path} was changed by another program just now; it is left as it is. Export again.")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        if new is None:
+            path.unlink(missing_ok=True)
+            return
+        try:
+            with temporary.open("xb") as file:
+                file.write(new)
+                file.flush()
+                os.fsync(file.fileno())
+            if old is not None:
+                os.chmod(temporary, path.stat().st_mode)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}. It is left as it was.") from error

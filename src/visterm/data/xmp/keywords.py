@@ -1,0 +1,171 @@
+"""The keywords of an XMP text: the union of all fields that programs use, and which of them visterm wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.data.xmp.names import (
+    BOOKKEEPING,
+    CONTAINERS,
+    DESCRIPTION,
+    FIELDS,
+    ITEM,
+    RDF,
+    SUBJECT,
+    VALUE,
+    VISTERM,
+    WRITTEN,
+)
+from visterm.data.xmp.tree import Document, Element, qname
+
+GIVEN, PREDICTED = "given", "predicted"
+"""Where a tag that visterm wrote is from: people, or a run."""
+
+
+class Mark(NamedTuple):
+    """What visterm notes of a tag that it wrote.
+
+    Attributes
+    ----------
+    tag : str
+    source : {"given", "predicted"}
+        Whether a person gave the tag, in the catalogue or a tag file, or a run predicted it.
+    confidence : float or None
+        Of a prediction, where the run has a calibration.
+    run : str or None
+        Fingerprint of the run that predicted it.
+    path : str or None
+        With its parents, as it was written (``animal|dog``).
+    """
+
+    tag: str
+    source: str
+    confidence: float | None = None
+    run: str | None = None
+    path: str | None = None
+
+
+class Keywords(NamedTuple):
+    """The keywords of an image.
+
+    Attributes
+    ----------
+    tags : list of str
+        Of all fields, each once; of a path its last part.
+    marks : list of Mark
+        Of the tags that visterm wrote; those of them that are no more among `tags` were taken out since, by a person.
+    """
+
+    tags: list[str]
+    marks: list[Mark]
+
+    @property
+    def of_people(self) -> list[str]:
+        """The tags without those that a run predicted."""
+        predicted = {tag_key(mark.tag) for mark in self.marks if mark.source == PREDICTED}
+        return [tag for tag in self.tags if tag_key(tag) not in predicted]
+
+
+def read_keywords(content: bytes, where: str) -> Keywords:
+    """Read the keywords of an XMP text.
+
+    Parameters
+    ----------
+    content : bytes
+        A sidecar or a packet; one without metadata has no keywords.
+    where : str
+        What it is called in messages.
+
+    Raises
+    ------
+    DataError
+        If it cannot be understood, see `Document`.
+    """
+    return keywords_of(Document(content, where))
+
+
+def keywords_of(document: Document) -> Keywords:
+    """Give the keywords of a text that was read."""
+    names = [field.name for field in FIELDS]
+    found: list[list[str]] = [[] for _ in FIELDS]
+    marks = []
+    for node in descriptions(document):
+        for name, value in node.attributes.items():
+            if name in names:
+                found[names.index(name)].append(value)
+        for element in node.children:
+            if element.name in names:
+                found[names.index(element.name)] += values(element)
+            elif element.name == WRITTEN:
+                marks += [mark for item in items(element) if (mark := mark_of(item)) is not None]
+    whole = {tag_key(tag) for tag in found[names.index(SUBJECT)]}
+    tags: dict[str, str] = {}
+    for field, texts in zip(FIELDS, found, strict=True):
+        for text in texts:
+            tag = text if tag_key(text) in whole else leaf(text, field.separator)
+            if tag:
+                tags.setdefault(tag_key(tag), clean_tag(tag))
+    return Keywords([tag for key, tag in tags.items() if key], marks)
+
+
+def leaf(text: str, separator: str | None) -> str:
+    """Give the last part of a path of tags; nothing of a program's own notes."""
+    if separator is None:
+        return text
+    parts = [part for part in text.split(separator) if part.strip()]
+    return "" if not parts or parts[0].strip() in BOOKKEEPING else parts[-1]
+
+
+def descriptions(document: Document) -> Iterator[Element]:
+    """Give the elements whose children and attributes are the properties of the image."""
+    for element in document.root.every():
+        if element.name == DESCRIPTION and element.parent is not None and element.parent.name == qname(RDF, "RDF"):
+            yield element
+
+
+def container(element: Element) -> Element | None:
+    """Give the list inside a property, or None."""
+    return next((child for child in element.children if child.name in CONTAINERS), None)
+
+
+def items(element: Element) -> list[Element]:
+    """Give the entries of the list inside a property."""
+    inside = container(element)
+    return [] if inside is None else [child for child in inside.children if child.name == ITEM]
+
+
+def values(element: Element) -> list[str]:
+    """Give the texts of the entries of a property; its own where it is no list."""
+    return [element.text] if container(element) is None else [value(item) for item in items(element)]
+
+
+def value(item: Element) -> str:
+    """Give the text of an entry, with or without qualifiers."""
+    if not item.children and VALUE not in item.attributes:
+        return item.text
+    return fields(item).get(VALUE, item.text)
+
+
+def fields(item: Element) -> dict[str, str]:
+    """Give the fields of a structure, in any of the ways in which RDF writes one."""
+    nodes = [item, *(child for child in item.children if child.name == DESCRIPTION)]
+    found = {}
+    for node in nodes:
+        found |= node.attributes | {child.name: child.text for child in node.children if child.name != DESCRIPTION}
+    return found
+
+
+def mark_of(item: Element) -> Mark | None:
+    """Read a note that visterm made; None where it is no such thing (any more)."""
+    found = fields(item)
+    texts = {name: clean_tag(found.get(qname(VISTERM, name), "")) for name in Mark._fields}
+    if not texts["tag"]:
+        return None
+    try:
+        confidence = float(texts["confidence"])
+    except ValueError:  # none was written
+        confidence = None
+    source = texts["source"] if texts["source"] == GIVEN else PREDICTED
+    return Mark(texts["tag"], source, confidence, texts["run"] or None, texts["path"] or None)

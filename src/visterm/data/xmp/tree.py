@@ -1,0 +1,211 @@
+"""XML with the places of its elements in the text, so that a change can leave every other byte as it is."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from xml.parsers import expat
+
+from visterm.core.errors import DataError
+
+MAX_BYTES = 2**26
+MAX_DEPTH = 200
+
+_SEPARATOR = " "  # in names, between the namespace and the rest: neither can hold one
+_START_TAG = re.compile(rb"""<[^<>"']*(?:"[^"]*"[^<>"']*|'[^']*'[^<>"']*)*>""")
+_DECLARED = re.compile(rb"""\s*<\?xml[^>]*?\bencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_ENCODINGS = ("utf-8", "ascii", "iso8859-1", "cp1252", *(name for _, name in _BOMS))
+
+
+@dataclass(eq=False)
+class Element:
+    """One element and where it stands.
+
+    Attributes
+    ----------
+    name : str
+        Namespace and local name, with a space between.
+    attributes : dict
+        Values by names, which are like `name`.
+    prefixes : dict
+        Namespaces by prefix, as they hold inside.
+    start, inside, inside_end, end : int
+        Where the start tag begins and ends, and where the end tag does; the last three are the same of an empty
+        element (``<a/>``).
+    children : list of Element
+    text : str
+        Without that of children.
+    parent : Element or None
+    """
+
+    name: str
+    attributes: dict[str, str]
+    prefixes: dict[str, str]
+    start: int
+    inside: int
+    inside_end: int
+    end: int
+    parent: Element | None
+    children: list[Element] = field(default_factory=list)
+    text: str = ""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is written ``<a/>``."""
+        return self.inside == self.end
+
+    def every(self) -> Iterator[Element]:
+        """Give it and all that is inside, in the order of the text."""
+        waiting = [self]
+        while waiting:
+            element = waiting.pop()
+            yield element
+            waiting.extend(reversed(element.children))
+
+    def prefix_of(self, namespace: str) -> str | None:
+        """Give the prefix with its colon by which a namespace is named inside; None where there is none."""
+        found = next((prefix for prefix, uri in self.prefixes.items() if uri == namespace), None)
+        return found if not found else f"{found}:"
+
+
+class Edit(NamedTuple):
+    """A piece of the text, and what stands there instead."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Document:
+    """An XML text and its elements.
+
+    Parameters
+    ----------
+    content : bytes
+        In the encoding of its byte-order mark or its declaration, else UTF-8; NUL bytes at the end are padding.
+    where : str
+        What it is called in messages.
+
+    Raises
+    ------
+    DataError
+        If it is not well-formed, in an encoding that is not known, declares a document type (which is where entities
+        that grow without bounds would be defined), or is too deep or too large.
+    """
+
+    def __init__(self, content: bytes, where: str) -> None:
+        if len(content) > MAX_BYTES:
+            raise DataError(f"{where} has {len(content):,} bytes; XMP of at most {MAX_BYTES:,} is read.")
+        body = content.rstrip(b"\0") if not content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF32_LE)) else content
+        self._padding = content[len(body) :]
+        self._bom, self._encoding = next(((b, e) for b, e in _BOMS if body.startswith(b)), (b"", ""))
+        body = body[len(self._bom) :]
+        if not self._encoding:
+            declared = _DECLARED.match(body)
+            self._encoding = declared[1].decode() if declared else "utf-8"
+        try:
+            if codecs.lookup(self._encoding).name not in _ENCODINGS:
+                raise LookupError("no encoding of XMP")
+            self.text = body.decode(self._encoding).encode()
+        except (LookupError, UnicodeError) as error:
+            raise DataError(
+                f"{where} is said to be in {self._encoding}, and cannot be read so ({error}). Save it as UTF-8."
+            ) from error
+        self.root = _parse(self.text, where)
+
+    def edited(self, edits: Sequence[Edit]) -> bytes:
+        """Give the content with some pieces replaced, which do not overlap, in the encoding that it came in."""
+        text = self.text
+        for edit in sorted(edits, reverse=True):
+            text = text[: edit.start] + edit.text.encode() + text[edit.end :]
+        return self._bom + text.decode().encode(self._encoding, "xmlcharrefreplace") + self._padding
+
+    def raw_name(self, element: Element) -> str:
+        """Give the name of an element as it is written, with its prefix."""
+        found = re.match(rb"<([^\s/>]+)", self.text[element.start : element.inside])
+        return found[1].decode() if found else ""
+
+    def with_space_before(self, start: int) -> int:
+        """Give where the white space before a place begins."""
+        return len(self.text[:start].rstrip(b" \t\r\n"))
+
+
+def qname(namespace: str, local: str) -> str:
+    """Give the name of elements and attributes as `Element` has it."""
+    return f"{namespace}{_SEPARATOR}{local}"
+
+
+def _parse(text: bytes, where: str) -> Element:
+    builder = _Builder(text, where)
+    parser = expat.ParserCreate("utf-8", _SEPARATOR)
+    parser.buffer_text = True
+    parser.StartDoctypeDeclHandler = builder.refuse_doctype
+    parser.StartNamespaceDeclHandler = builder.declare
+    parser.StartElementHandler = lambda name, attributes: builder.begin(name, attributes, parser.CurrentByteIndex)
+    parser.EndElementHandler = lambda _: builder.finish(parser.CurrentByteIndex)
+    parser.CharacterDataHandler = builder.add_text
+    try:
+        parser.Parse(text, True)
+    except expat.ExpatError as error:
+        raise DataError(
+            f"{where} is not well-formed XML ({expat.ErrorString(error.code)}, line {error.lineno}, column "
+            f"{error.offset + 1}); it is left as it is. Repair it, or move it away."
+        ) from error
+    assert builder.root is not None
+    return builder.root
+
+
+class _Builder:
+    """Takes what the parser finds."""
+
+    def __init__(self, text: bytes, where: str) -> None:
+        self.root: Element | None = None
+        self._text = text
+        self._where = where
+        self._open: list[Element] = []
+        self._declared: dict[str, str] = {}
+
+    def refuse_doctype(self, *_: object) -> None:
+        raise DataError(
+            f"{self._where} has a document type (<!DOCTYPE ...>), which XMP never has and which can define entities "
+            "that fill the memory. It is not read; take those lines out if you trust it."
+        )
+
+    def declare(self, prefix: str | None, uri: str | None) -> None:
+        self._declared[prefix or ""] = uri or ""
+
+    def begin(self, name: str, attributes: dict[str, str], start: int) -> None:
+        if len(self._open) >= MAX_DEPTH:
+            raise DataError(f"{self._where} has more than {MAX_DEPTH} elements inside each other, so it is no XMP.")
+        parent = self._open[-1] if self._open else None
+        prefixes = parent.prefixes if parent else {}
+        if self._declared:
+            prefixes = {**prefixes, **self._declared}
+            self._declared = {}
+        tag = _START_TAG.match(self._text, start)
+        assert tag is not None
+        element = Element(name, attributes, prefixes, start, tag.end(), tag.end(), tag.end(), parent)
+        if parent:
+            parent.children.append(element)
+        else:
+            self.root = element
+        self._open.append(element)
+
+    def finish(self, place: int) -> None:
+        element = self._open.pop()
+        if not self._text.endswith(b"/>", element.start, element.inside):
+            element.inside_end = place
+            element.end = self._text.index(b">", place) + 1
+
+    def add_text(self, text: str) -> None:
+        self._open[-1].text += text

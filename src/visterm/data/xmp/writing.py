@@ -1,0 +1,249 @@
+"""Tags put into an XMP text and taken back, with every other byte of it left as it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from xml.sax.saxutils import escape, quoteattr
+
+from visterm.core.errors import DataError
+from visterm.core.vocabulary import tag_key
+from visterm.data.xmp.keywords import Mark, container, descriptions, items, keywords_of, leaf, mark_of, value
+from visterm.data.xmp.names import (
+    ABOUT,
+    DC,
+    FIELDS,
+    HIERARCHICAL,
+    LIGHTROOM,
+    RDF,
+    SUBJECT,
+    VISTERM,
+    WRITTEN,
+    XMP_META,
+)
+from visterm.data.xmp.tree import Document, Edit, Element, qname
+
+_EMPTY = (
+    '<x:xmpmeta xmlns:x="adobe:ns:meta/" x:xmptk="visterm">\n'
+    ' <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">\n'
+    " </rdf:RDF>\n"
+    "</x:xmpmeta>\n"
+)
+SIDECAR = f'<?xml version="1.0" encoding="UTF-8"?>\n{_EMPTY}'.encode()
+"""A new file, before anything is in it."""
+
+PACKET = f'<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>\n{_EMPTY}<?xpacket end="w"?>'.encode()
+"""New metadata inside of an image."""
+
+_NAMES = {SUBJECT: ("dc", DC, "subject"), HIERARCHICAL: ("lr", LIGHTROOM, "hierarchicalSubject")}
+_NAMES[WRITTEN] = ("visterm", VISTERM, "written")
+_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def add_tags(content: bytes, marks: Sequence[Mark], where: str) -> bytes:
+    """Add tags that are not there yet, each with a note that visterm wrote it.
+
+    Parameters
+    ----------
+    content : bytes
+        A sidecar or packet; `SIDECAR` or `PACKET` for a new one.
+    marks : sequence of Mark
+        The tags. Those that are there already stay as they are: a person's stays a person's. What a run predicted and
+        now is given is noted so.
+    where : str
+        What it is called in messages.
+
+    Returns
+    -------
+    bytes
+        The content itself if nothing is to be added.
+
+    Raises
+    ------
+    DataError
+        If it is no XMP, has its keywords in no list, or a tag has a character that XML cannot have.
+    """
+    for mark in marks:
+        check_writable(mark.tag)
+    document = Document(content, where)
+    there = keywords_of(document)
+    keys, noted = {tag_key(tag) for tag in there.tags}, {tag_key(mark.tag): mark for mark in there.marks}
+    new = [mark for mark in marks if tag_key(mark.tag) not in keys | set(noted)]
+    other = [mark for mark in marks if (old := noted.get(tag_key(mark.tag))) is not None and old.source != mark.source]
+    if other:
+        changed = {tag_key(mark.tag): noted[tag_key(mark.tag)]._replace(source=mark.source) for mark in other}
+        document = Document(_removed(document, set(changed), only_notes=True), where)
+        document = Document(document.edited(_additions(document, {WRITTEN: list(changed.values())}, where)), where)
+    texts: dict[str, list[Mark]] = {
+        SUBJECT: new,
+        HIERARCHICAL: [mark for mark in new if mark.path],
+        WRITTEN: new,
+    }
+    return document.edited(_additions(document, {name: marks for name, marks in texts.items() if marks}, where))
+
+
+def remove_tags(content: bytes, tags: Collection[str], where: str) -> bytes | None:
+    """Take tags out of all fields of keywords, with what visterm noted of them.
+
+    What is empty then and held nothing else goes too, so that a text is again what it was before tags were added.
+
+    Returns
+    -------
+    bytes or None
+        None where nothing but the tags of visterm was in it.
+
+    Raises
+    ------
+    DataError
+        If it cannot be understood.
+    """
+    content = _removed(Document(content, where), {tag_key(tag) for tag in tags})
+    return None if content in (SIDECAR, PACKET) else content
+
+
+def check_writable(tag: str) -> None:
+    """Refuse a tag that XML cannot hold.
+
+    Raises
+    ------
+    DataError
+        If it has a control character, or half of a character of two parts.
+    """
+    found = _NOT_IN_XML.search(tag)
+    if found:
+        raise DataError(
+            f"The tag {tag!r} has the character U+{ord(found[0]):04X}, which XMP cannot hold. Rename the tag."
+        )
+
+
+def _additions(document: Document, marks: dict[str, list[Mark]], where: str) -> list[Edit]:
+    """Say what to insert where: into the lists that are there, and else into a description of its own."""
+    edits, missing = [], {}
+    for name, new in marks.items():
+        there = [child for node in descriptions(document) for child in node.children if child.name == name]
+        if any(name in node.attributes for node in descriptions(document)) or any(map(_is_text, there)):
+            raise DataError(
+                f"In {where}, {' '.join(_NAMES[name][1:])} is a text; expected a list (rdf:Bag). Write the keywords "
+                "anew with the program that they are from."
+            )
+        if there:
+            edits.append(_into(document, there[0], name, new))
+        else:
+            missing[name] = new
+    if missing:
+        edits.append(_new_description(document, missing, where))
+    return edits
+
+
+def _is_text(element: Element) -> bool:
+    return container(element) is None and bool(element.children or element.text.strip())
+
+
+def _into(document: Document, element: Element, name: str, marks: Sequence[Mark]) -> Edit:
+    """Append entries to the list of a property."""
+    bag = container(element)
+    if bag is None:
+        rdf, declared = _prefix(element, "rdf", RDF)
+        entries = "".join(_entry(mark, name, element) for mark in marks)
+        return _inside(document, element, f"<{rdf}Bag{declared}>{entries}</{rdf}Bag>")
+    there = items(element)
+    if not there:
+        return _inside(document, bag, "".join(_entry(mark, name, bag) for mark in marks))
+    last = there[-1]
+    space = document.text[document.with_space_before(last.start) : last.start].decode()
+    return Edit(last.end, last.end, "".join(space + _entry(mark, name, bag) for mark in marks))
+
+
+def _new_description(document: Document, marks: dict[str, list[Mark]], where: str) -> Edit:
+    rdf_node = next((node for node in document.root.every() if node.name == qname(RDF, "RDF")), None)
+    if rdf_node is None and document.root.name != qname(XMP_META, "xmpmeta"):
+        raise DataError(f"{where} is no XMP: it has no rdf:RDF. It is left as it is; move it away, or choose another.")
+    around = rdf_node or document.root
+    rdf, declared = _prefix(around, "rdf", RDF)
+    about = next((node.attributes.get(ABOUT, "") for node in descriptions(document)), "")
+    spaces = "".join(f"\n    xmlns:{prefix}={quoteattr(uri)}" for prefix, uri, _ in (_NAMES[name] for name in marks))
+    inside = Element("", {}, around.prefixes | {"rdf": RDF} | _prefixes(marks), 0, 0, 0, 0, None)
+    lines = [f"\n  <{rdf}Description {rdf}about={quoteattr(about)}{declared}{spaces}>"]
+    for name, new in marks.items():
+        prefix, _, local = _NAMES[name]
+        lines += [f"\n   <{prefix}:{local}>", f"\n    <{rdf}Bag>"]
+        lines += [f"\n     {_entry(mark, name, inside)}" for mark in new]
+        lines += [f"\n    </{rdf}Bag>", f"\n   </{prefix}:{local}>"]
+    text = "".join([*lines, f"\n  </{rdf}Description>"])
+    if rdf_node is None:
+        text = f'\n <rdf:RDF xmlns:rdf="{RDF}">{text}\n </rdf:RDF>'
+    return _inside(document, around, text)
+
+
+def _prefixes(names: Collection[str]) -> dict[str, str]:
+    return {prefix: uri for prefix, uri, _ in (_NAMES[name] for name in names)}
+
+
+def _inside(document: Document, element: Element, text: str) -> Edit:
+    """Put a text at the end of what is inside an element, before the white space there."""
+    if element.closed:
+        name = document.raw_name(element)
+        slash = element.end - len("/>")
+        return Edit(slash, element.end, f">{text}</{name}>")
+    place = element.children[-1].end if element.children else element.inside
+    return Edit(place, place, text)
+
+
+def _entry(mark: Mark, name: str, around: Element) -> str:
+    rdf, declared = _prefix(around, "rdf", RDF)
+    if name != WRITTEN:
+        text = mark.tag if name == SUBJECT else mark.path or mark.tag
+        return f"<{rdf}li{declared}>{escape(text)}</{rdf}li>"
+    own, own_declared = _prefix(around, "visterm", VISTERM)
+    known = {name: text for name, text in mark._asdict().items() if text is not None}
+    if mark.confidence is not None:
+        known["confidence"] = f"{mark.confidence:.4f}"
+    fields = "".join(f"<{own}{name}>{escape(text)}</{own}{name}>" for name, text in known.items())
+    return f'<{rdf}li{declared}{own_declared} {rdf}parseType="Resource">{fields}</{rdf}li>'
+
+
+def _prefix(around: Element, wanted: str, namespace: str) -> tuple[str, str]:
+    """Give the prefix of a namespace with its colon, and the declaration that it takes."""
+    found = next((prefix for prefix, uri in around.prefixes.items() if prefix and uri == namespace), None)
+    return (f"{found}:", "") if found else (f"{wanted}:", f" xmlns:{wanted}={quoteattr(namespace)}")
+
+
+def _removed(document: Document, keys: Collection[str], *, only_notes: bool = False) -> bytes:
+    """Take entries out, and what they leave empty."""
+    separators = {} if only_notes else {field.name: field.separator for field in FIELDS}
+    gone: set[int] = set()
+    edits = []
+    for node in list(descriptions(document)):
+        for element in node.children:
+            if element.name == WRITTEN:
+                out = [item for item in items(element) if (mark := mark_of(item)) and tag_key(mark.tag) in keys]
+            elif element.name in separators:
+                out = [item for item in items(element) if tag_key(leaf(value(item), separators[element.name])) in keys]
+            else:
+                continue
+            gone |= {id(item) for item in out}
+            if out and _is_empty(document, container(element), gone) and _is_empty(document, element, gone):
+                gone.add(id(element))
+                out = [element]
+            edits += [_without(document, item) for item in out]
+        bare = set(node.attributes) <= {ABOUT}
+        if bare and any(id(child) in gone for child in node.children) and _is_empty(document, node, gone):
+            edits = [edit for edit in edits if not node.start <= edit.start < node.end]
+            edits.append(_without(document, node))
+    return document.edited(edits)
+
+
+def _is_empty(document: Document, element: Element | None, gone: set[int]) -> bool:
+    """Say whether nothing is left inside an element, not even a comment, and if so count it as gone."""
+    if element is None or any(id(child) not in gone for child in element.children):
+        return False
+    places = [element.inside, *(place for child in element.children for place in (child.start, child.end))]
+    ends = [*places[1:], element.inside_end]
+    empty = not any(document.text[a:b].strip() for a, b in list(zip(places, ends, strict=True))[::2])
+    if empty:
+        gone.add(id(element))
+    return empty
+
+
+def _without(document: Document, element: Element) -> Edit:
+    return Edit(document.with_space_before(element.start), element.end, "")
