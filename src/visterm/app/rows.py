@@ -232,6 +232,7 @@ def read_corpus(
     *,
     image_column: str | None = None,
     tags_column: str | None = None,
+    user_column: str | None = None,
     separator: str | None = None,
 ) -> Corpus:
     """Read images and their tags, or the tags alone where the encoder looks only at names.
@@ -241,7 +242,7 @@ def read_corpus(
     encoder : AnyEncoder
     images : path-like or None
         A folder of images, or a features folder in its place.
-    tags, image_column, tags_column, separator
+    tags, image_column, tags_column, user_column, separator
         As `Corpus.read` takes them.
 
     Raises
@@ -253,7 +254,7 @@ def read_corpus(
     """
     name = ENCODERS.name_of(encoder)
     columns: dict[str, Any] = {
-        "image_column": image_column, "tags_column": tags_column, "separator": separator
+        "image_column": image_column, "tags_column": tags_column, "user_column": user_column, "separator": separator
     }  # fmt: skip
     if encoder.by_number and images is not None:
         raise UserError(

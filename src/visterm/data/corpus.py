@@ -20,7 +20,7 @@ from visterm.data.splits import split_name
 from visterm.data.tag_files import TagsFound, find_tags, read_tag_table
 from visterm.data.tag_formats.record import TagRecord, merged, merged_by_split, record
 
-_PER_IMAGE = ("images", "names", "tags", "negatives", "splits")
+_PER_IMAGE = ("images", "names", "tags", "negatives", "splits", "users")
 
 
 class EncodedBefore(Protocol):
@@ -66,6 +66,8 @@ class Corpus:
         What was told when it was read: where the tags were found, and what of them and of the images did not meet.
     encoded : EncodedBefore or None
         Where the rows of the images are, if they were encoded before.
+    users : list of str or None
+        Whose the images are; None where nothing is said. Where it is left out, nothing is said of any.
     """
 
     images: list[ImageLike]
@@ -77,8 +79,11 @@ class Corpus:
     untagged: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     encoded: EncodedBefore | None = None
+    users: list[str | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        if not self.users:
+            object.__setattr__(self, "users", [None] * len(self.images))
         sizes = {name: len(getattr(self, name)) for name in _PER_IMAGE}
         if len(set(sizes.values())) > 1:
             raise ShapeError(f"A corpus needs one entry an image in each list, not {sizes}.")
@@ -91,6 +96,7 @@ class Corpus:
         *,
         image_column: str | None = None,
         tags_column: str | None = None,
+        user_column: str | None = None,
         separator: str | None = None,
     ) -> Self:
         """Read a folder of images and its tags.
@@ -105,7 +111,7 @@ class Corpus:
             The image folder.
         tags : "auto" or path-like
             As in `read_tags`.
-        image_column, tags_column, separator : str, optional
+        image_column, tags_column, user_column, separator : str, optional
             As in `read_tags`.
 
         Returns
@@ -122,7 +128,14 @@ class Corpus:
         """
         folder = Path(images)
         paths = images_in(folder)
-        read = find_tags(tags, folder, image_column=image_column, tags_column=tags_column, separator=separator)
+        read = find_tags(
+            tags,
+            folder,
+            image_column=image_column,
+            tags_column=tags_column,
+            user_column=user_column,
+            separator=separator,
+        )
         return cls.joined(folder, paths, read)
 
     @classmethod
@@ -181,8 +194,9 @@ class Corpus:
         names: Sequence[str],
         tags: Sequence[Iterable[str]],
         splits: Sequence[str | None] | None = None,
+        users: Sequence[str | None] | None = None,
     ) -> Self:
-        """Make a corpus of images and lists of tags side by side; a tag written ``-beach`` is a negative.
+        """Make a corpus of images, lists of tags, and users side by side; a tag written ``-beach`` is a negative.
 
         Raises
         ------
@@ -192,15 +206,19 @@ class Corpus:
             If the tags of an image are not a list of texts.
         """
         splits = [None] * len(images) if splits is None else splits
-        if not len(images) == len(names) == len(tags) == len(splits):
+        users = [None] * len(images) if users is None else users
+        if not len(images) == len(names) == len(tags) == len(splits) == len(users):
             raise ShapeError(
-                f"There are {len(images)} images, {len(names)} names, tags of {len(tags)} and splits of {len(splits)}; "
-                "expected as many of each."
+                f"There are {len(images)} images, {len(names)} names, tags of {len(tags)}, splits of {len(splits)} and "
+                f"users of {len(users)}; expected as many of each."
             )
         for given in tags:
             if isinstance(given, str):
                 raise DataError(f"The tags of an image are the text '{given}'; expected a list, such as ['{given}'].")
-        rows = [record(name, given, split_name(s)) for name, given, s in zip(names, tags, splits, strict=True)]
+        rows = [
+            record(name, given, split_name(split), user)
+            for name, given, split, user in zip(names, tags, splits, users, strict=True)
+        ]
         return cls._of_records(list(images), rows)
 
     @classmethod
@@ -218,6 +236,7 @@ class Corpus:
             tags=[row.tags for row in rows],
             negatives=[row.negatives for row in rows],
             splits=[row.split for row in rows],
+            users=[row.user for row in rows],
             missing=list(missing),
             untagged=list(untagged),
             remarks=list(remarks),
@@ -230,6 +249,7 @@ class Corpus:
         *,
         image_column: str | None = None,
         tags_column: str | None = None,
+        user_column: str | None = None,
         separator: str | None = None,
     ) -> Self:
         """Read a table of tags alone, for images that are known only by name or number; no image is looked for.
@@ -241,7 +261,7 @@ class Corpus:
         ----------
         tags : path-like
             A CSV, TSV or JSON-lines file.
-        image_column, tags_column, separator : str, optional
+        image_column, tags_column, user_column, separator : str, optional
             As in `read_tags`.
 
         Raises
@@ -249,7 +269,9 @@ class Corpus:
         TagFileError
             If there is no such file, or it cannot be understood.
         """
-        table = read_tag_table(tags, image_column=image_column, tags_column=tags_column, separator=separator)
+        table = read_tag_table(
+            tags, image_column=image_column, tags_column=tags_column, user_column=user_column, separator=separator
+        )
         rows = merged_by_split(table)
         return cls._of_records([row.image for row in rows], rows)
 

@@ -131,6 +131,7 @@ class Features:
         *,
         image_column: str | None = None,
         tags_column: str | None = None,
+        user_column: str | None = None,
         separator: str | None = None,
     ) -> Corpus:
         """Join the images with their tags; nothing of the image folder is read, if the tags are in a table.
@@ -139,7 +140,7 @@ class Features:
         ----------
         tags : "auto" or path-like, optional
             As in `Corpus.read`; None: all images, without tags.
-        image_column, tags_column, separator : str, optional
+        image_column, tags_column, user_column, separator : str, optional
             As in `Corpus.read`.
 
         Raises
@@ -147,16 +148,17 @@ class Features:
         TagFileError
             As `Corpus.read` does, and if the tags are to be found in an image folder that is no longer there.
         """
+        columns: dict[str, str | None] = {
+            "image_column": image_column, "tags_column": tags_column, "user_column": user_column, "separator": separator
+        }  # fmt: skip
         names = sorted([*self._stored, *self._skipped])
         if tags is None:
             found = TagsFound([record(name, [], None) for name in names], [])
         elif Path(tags).is_file():
-            rows = read_tag_table(tags, image_column=image_column, tags_column=tags_column, separator=separator)
+            rows = read_tag_table(tags, **columns)
             found = TagsFound(merged(rows), [])
         elif self.images.is_dir():
-            found = find_tags(
-                tags, self.images, image_column=image_column, tags_column=tags_column, separator=separator
-            )
+            found = find_tags(tags, self.images, **columns)
         else:
             raise TagFileError(
                 f"The image folder of {self.path}, {self.images}, is no longer there, so no tags can be found in it. "

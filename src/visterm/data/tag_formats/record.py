@@ -25,20 +25,23 @@ class TagRecord(NamedTuple):
         Explicitly not there: written with ``-`` before the tag.
     split : str or None
         "train", "valid", "test" or another name; None where nothing is said.
+    user : str or None
+        Whose image it is; None where nothing is said, or several are named.
     """
 
     image: str
     tags: list[str]
     negatives: list[str]
     split: str | None
+    user: str | None = None
 
 
-def record(image: str, tags: Iterable[str], split: str | None) -> TagRecord:
+def record(image: str, tags: Iterable[str], split: str | None, user: str | None = None) -> TagRecord:
     """Sort tags into those given and, by their ``-``, those explicitly not; empty ones and repetitions go."""
     cleaned = dict.fromkeys(filter(None, map(clean_tag, tags)))
     given = [tag for tag in cleaned if not tag.startswith("-")]
     negatives = dict.fromkeys(tag.lstrip("- ") for tag in cleaned if tag.startswith("-"))
-    return TagRecord(image, given, [tag for tag in negatives if tag], split)
+    return TagRecord(image, given, [tag for tag in negatives if tag], split, user)
 
 
 def merged(records: Iterable[TagRecord]) -> list[TagRecord]:
@@ -72,7 +75,9 @@ def _joined(image: str, group: list[TagRecord]) -> TagRecord:
         )
     tags = dict.fromkeys(tag for row in group for tag in row.tags)
     negatives = dict.fromkeys(tag for row in group for tag in row.negatives)
-    return TagRecord(image, list(tags), list(negatives), splits[0] if splits else None)
+    users = {row.user for row in group if row.user}
+    user = users.pop() if len(users) == 1 else None
+    return TagRecord(image, list(tags), list(negatives), splits[0] if splits else None, user)
 
 
 def check_separator(separator: str | None) -> None:

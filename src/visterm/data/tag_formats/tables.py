@@ -1,4 +1,4 @@
-"""Tags in tables (CSV, TSV) and JSON lines: a column of file names, a column of tags, and maybe one of splits."""
+"""Tags in tables (CSV, TSV) and JSON lines: columns of file names and of tags, and maybe of splits and of users."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from visterm.data.tag_formats.text import read_text
 
 IMAGE_COLUMNS = ("file_name", "image")
 TAGS_COLUMNS = ("tags", "labels", "tag")
+USER_COLUMNS = ("user", "owner", "photographer")
 SPLIT_COLUMN = "split"
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
@@ -30,7 +31,12 @@ class Row(NamedTuple):
 
 
 def read_table(
-    path: Path, *, image_column: str | None = None, tags_column: str | None = None, separator: str | None = None
+    path: Path,
+    *,
+    image_column: str | None = None,
+    tags_column: str | None = None,
+    user_column: str | None = None,
+    separator: str | None = None,
 ) -> list[TagRecord]:
     """Read a CSV, TSV or JSON-lines file.
 
@@ -40,6 +46,8 @@ def read_table(
         JSON lines are known by their suffix or first character; the delimiter of other tables by the header it makes.
     image_column, tags_column : str, optional
         Columns to use instead of "file_name" or "image", and of "tags", "labels" or "tag" (in either case).
+    user_column : str, optional
+        The column that says whose an image is, instead of "user", "owner" or "photographer", which need not be there.
     separator : str, optional
         What stands between tags in one cell: by default ``;`` if any cell has one, else ``,``. Lists need none.
 
@@ -61,6 +69,7 @@ def read_table(
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
     image_name, tags_name = wanted.image_in(names, path), wanted.tags_in(names, path)
     split_in_file = find_column([SPLIT_COLUMN], names)
+    user_in_file = _user_column(user_column, names, path)
     cells = [_tags_cell(path, row, tags_name) for row in rows]
     separator = choose_separator((cell for cell in cells if isinstance(cell, str)), separator)
     return [
@@ -68,6 +77,7 @@ def read_table(
             _image_cell(path, row, image_name),
             split_text(cell, separator) if isinstance(cell, str) else cell,
             split_name(_text_cell(path, row, split_in_file)) if split_in_file else None,
+            _user_of(row.cells.get(user_in_file)) if user_in_file else None,
         )
         for row, cell in zip(rows, cells, strict=True)
     ]
@@ -139,6 +149,23 @@ def find_column(wanted: Iterable[str], names: Iterable[str]) -> str | None:
     """Find the first of the wanted columns that there is; neither capitals nor white space around count."""
     by_key = {name.strip().casefold(): name for name in reversed(list(names))}
     return next((by_key[key] for key in (name.strip().casefold() for name in wanted) if key in by_key), None)
+
+
+def _user_column(named: str | None, names: list[str], path: Path) -> str | None:
+    """Find the column of users: one that is named must be there."""
+    found = find_column(USER_COLUMNS if named is None else [named], names)
+    if named is not None and found is None:
+        raise TagFileError(
+            f"The tag file {path} has no column of users named {named!r}; its first line or its objects name: "
+            f"{', '.join(map(repr, names))}. Name the column of users (--user-column)."
+        )
+    return found
+
+
+def _user_of(value: Any) -> str | None:
+    """Give what tells a user from others: a text, or whatever else JSON has; None where nothing is said."""
+    text = value if isinstance(value, str) else "" if value is None else json.dumps(value, sort_keys=True)
+    return text.strip() or None
 
 
 def _json_rows(path: Path, text: str, example: str) -> list[Row]:

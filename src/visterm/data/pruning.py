@@ -1,0 +1,229 @@
+"""Pruning a dictionary that people made: stop tags, tags that are on too many images, and one person's bulk uploads."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from visterm.core.checks import check_count, check_number
+from visterm.core.errors import DataError, TagFileError
+from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.core.wording import count_of
+from visterm.data.corpus import Corpus
+from visterm.data.tag_formats.tables import USER_COLUMNS
+from visterm.data.tag_formats.text import read_text
+
+LEARNED = "train"
+"""The split that is learned from, and so may lose images; without splits, all rows are."""
+
+_N_SHOWN = 5
+
+
+class Pruned(NamedTuple):
+    """What is left of a corpus, and what was left out.
+
+    Attributes
+    ----------
+    corpus : Corpus
+    remarks : list of str
+        What was left out, and what could not be: a line each.
+    facts : dict of str to int
+        Counts of the same, to be kept with a run.
+    """
+
+    corpus: Corpus
+    remarks: list[str]
+    facts: dict[str, int]
+
+
+def read_stop_tags(path: str | os.PathLike[str]) -> list[str]:
+    """Read tags that are not to be learned.
+
+    Parameters
+    ----------
+    path : path-like
+        UTF-8, one tag a line; empty lines and those that begin with ``#`` do not count.
+
+    Returns
+    -------
+    list of str
+        Cleaned, in the order of the file, each once: capitals do not count.
+
+    Raises
+    ------
+    TagFileError
+        If it cannot be read, or has no tag.
+    """
+    lines = read_text(Path(path), "stop tags").splitlines()
+    tags = [clean_tag(line) for line in lines if not line.lstrip().startswith("#")]
+    found = list({tag_key(tag): tag for tag in reversed(tags) if tag}.values())[::-1]
+    if not found:
+        raise TagFileError(f"The file of stop tags {path} has no tag; expected one a line.")
+    return found
+
+
+def check_pruning(max_share: float | None = None, per_user: int | None = None) -> None:
+    """Refuse shares and numbers that `prune` cannot use, before anything is read.
+
+    Raises
+    ------
+    UserError
+        If so.
+    """
+    if max_share is not None:
+        check_number(max_share, "max_share", above=0, most=1)
+    if per_user is not None:
+        check_count(per_user, "per_user")
+
+
+def prune(
+    corpus: Corpus,
+    *,
+    stop_tags: Collection[str] = (),
+    max_share: float | None = None,
+    per_user: int | None = None,
+    aliases: Mapping[str, str] | None = None,
+) -> Pruned:
+    """Leave out tags and repeated images of a corpus that a model would learn too much from.
+
+    In this order: stop tags; images of one user above `per_user`; tags that are too frequent among the images left. The
+    tags go from all images, so that they are in no vocabulary. Images go only from those that are learned from (of the
+    split "train", or all, where there are no splits): those of other splits are all kept. No language is preferred.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    stop_tags : collection of str
+        Not learned, in any case. One that is an alias is left out alone, one that has aliases with them.
+    max_share : float, optional
+        Tags of more than this share of the images that are learned from are left out.
+    per_user : int, optional
+        Of the images of one user (`Corpus.users`) with the same tags, at most so many are learned from, so that 500
+        photos that were uploaded and tagged as one do not outweigh the rest. They are taken evenly from all of them in
+        the order of their names. Images whose user is not known are all kept.
+    aliases : mapping of str to str, optional
+        Spellings and the tags that they mean (`visterm.data.aliases.read_aliases`): tags that mean the same are counted
+        together.
+
+    Raises
+    ------
+    UserError
+        If a number cannot be used.
+    DataError
+        If a cap for each user is asked for and no user is known, or if no tag is left.
+    """
+    check_pruning(max_share, per_user)
+    meant = {tag_key(alias): tag_key(tag) for alias, tag in (aliases or {}).items()}
+    pruned = Pruned(corpus, [], {})
+    if stop_tags:
+        pruned = _without_stop_tags(pruned, stop_tags, meant)
+    if per_user is not None:
+        pruned = _capped(pruned, per_user, meant)
+    if max_share is not None:
+        pruned = _without_frequent(pruned, max_share, meant)
+    left = pruned.corpus
+    if pruned.remarks and not any(left.tags[i] for i in _learned(left)) and any(corpus.tags):
+        raise DataError(f"No tag is left to learn. {' '.join(pruned.remarks)}")
+    return pruned
+
+
+def _without_stop_tags(pruned: Pruned, stop_tags: Collection[str], meant: Mapping[str, str]) -> Pruned:
+    corpus = pruned.corpus
+    listed = {tag_key(tag): tag for tag in stop_tags}
+    learned = _learned(corpus)
+    there = {tag_key(tag) for i in learned for tag in corpus.tags[i]}
+    stopped = {key for key in there if key in listed or meant.get(key) in listed}
+    # An alias of a listed tag stands for its line too: the tag itself need not be on an image.
+    used = {key if key in listed else meant[key] for key in stopped}
+    dropped = stopped | listed.keys() | {alias for alias, tag in meant.items() if tag in listed}
+    left = _without(corpus, dropped)
+    n_images = sum(len(left.tags[i]) < len(corpus.tags[i]) for i in learned)
+    remark = (
+        f"Stop tags: {count_of(len(used), 'tag')} of {count_of(n_images, 'image')} "
+        f"{'is' if len(used) == 1 else 'are'} not learned"
+    )
+    unused = [tag for key, tag in listed.items() if key not in used]
+    if unused:
+        remark += f"; {count_of(len(unused), 'line')} (such as '{unused[0]}') of no tag of the images"
+    return Pruned(left, [*pruned.remarks, f"{remark}."], {**pruned.facts, "stop tags": len(used)})
+
+
+def _capped(pruned: Pruned, per_user: int, meant: Mapping[str, str]) -> Pruned:
+    corpus = pruned.corpus
+    learned = _learned(corpus)
+    alike: defaultdict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
+    for i in learned:
+        user = corpus.users[i]
+        if user is not None:
+            alike[user, frozenset(_keys(corpus.tags[i], meant))].append(i)
+    n_unknown = len(learned) - sum(map(len, alike.values()))
+    if not alike:
+        raise DataError(
+            f"At most {count_of(per_user, 'image')} of a user with the same tags are asked for (--per-user), but of no "
+            f"image is it known whose it is. The tags need a column named {' or '.join(map(repr, USER_COLUMNS))}; or "
+            "name it (--user-column)."
+        )
+    dropped: set[int] = set()
+    over = {of: found for of, found in alike.items() if len(found) > per_user}
+    for found in over.values():
+        in_order = sorted(found, key=lambda i: corpus.names[i])
+        dropped.update(set(found) - {in_order[place] for place in _evenly(len(found), per_user)})
+    remark = f"Per user: {len(dropped):,} of {count_of(len(learned), 'image')} left out"
+    if over:
+        (user, _), most = max(over.items(), key=lambda item: (len(item[1]), item[0][0]))
+        n_users = len({user for user, _ in over})
+        shown = "; ".join(corpus.tags[most[0]]) or "no tag"
+        remark += (
+            f", as {count_of(n_users, 'user')} gave more than {count_of(per_user, 'image')} the same tags (such as "
+            f"'{user}', {count_of(len(most), 'image')}: {shown})"
+        )
+    if n_unknown:
+        remark += f"; {count_of(n_unknown, 'image')} of no known user all kept"
+    kept = [i for i in range(len(corpus)) if i not in dropped]
+    facts = {**pruned.facts, "images left out per user": len(dropped)}
+    return Pruned(corpus.subset(kept), [*pruned.remarks, f"{remark}."], facts)
+
+
+def _without_frequent(pruned: Pruned, max_share: float, meant: Mapping[str, str]) -> Pruned:
+    corpus = pruned.corpus
+    learned = _learned(corpus)
+    counts = Counter(key for i in learned for key in _keys(corpus.tags[i], meant))
+    by_count = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    frequent = {key: count for key, count in by_count if count / len(learned) > max_share}
+    left = _without(corpus, frequent.keys() | {alias for alias, tag in meant.items() if tag in frequent})
+    shown = [f"'{key}' ({count:,})" for key, count in frequent.items()][:_N_SHOWN]
+    remark = (
+        f"Too frequent: {count_of(len(frequent), 'tag')} on more than {max_share:.4g} of "
+        f"{count_of(len(learned), 'image')} {'is' if len(frequent) == 1 else 'are'} not learned"
+    )
+    if shown:
+        remark += f": {', '.join(shown)}{', ...' * (len(frequent) > len(shown))}"
+    return Pruned(left, [*pruned.remarks, f"{remark}."], {**pruned.facts, "too frequent tags": len(frequent)})
+
+
+def _learned(corpus: Corpus) -> list[int]:
+    """Give the images that are learned from."""
+    if not any(corpus.splits):
+        return list(range(len(corpus)))
+    return [i for i, split in enumerate(corpus.splits) if split == LEARNED]
+
+
+def _keys(tags: Collection[str], meant: Mapping[str, str]) -> set[str]:
+    keys = map(tag_key, tags)
+    return {meant.get(key, key) for key in keys}
+
+
+def _without(corpus: Corpus, dropped: Collection[str]) -> Corpus:
+    def kept(tags: list[str]) -> list[str]:
+        return [tag for tag in tags if tag_key(tag) not in dropped]
+
+    return replace(corpus, tags=list(map(kept, corpus.tags)), negatives=list(map(kept, corpus.negatives)))
+
+
+def _evenly(n: int, n_kept: int) -> list[int]:
+    """Give places among n, from the first to the last."""
+    return [0] if n_kept == 1 else [i * (n - 1) // (n_kept - 1) for i in range(n_kept)]
