@@ -7,28 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.app.reproduce.problem import Problem, Rows
-from visterm.core.progress import SILENT, Progress
+from visterm.app.reproduce.zero_shot_measures import zero_shot_measures
+from visterm.app.reproduce.zero_shot_split import SHARE, TagSplit, seen_rows, split_tags
+from visterm.core.errors import UserError
+from visterm.core.progress import SILENT, Progress, track
+from visterm.core.tables import MODELS
+from visterm.core.types import Matrix
 
-SHARE = 0.2
-"""Of the tags that is held out."""
-
-
-@dataclass(frozen=True)
-class TagSplit:
-    """Which tags the training images show, and which they do not.
-
-    Attributes
-    ----------
-    seen, held_out : ndarray of int64
-        Numbers of tags, ascending; all tags are in one of them.
-    """
-
-    seen: NDArray[np.int64]
-    held_out: NDArray[np.int64]
+Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -39,7 +28,7 @@ class ZeroShotArm:
     ----------
     label : str
     model : str
-        As in ``visterm models``; one that has `tag_rows_from`.
+        As in ``visterm models``; a network into the words' space.
     source : str
         Of the vectors, as `word_sources` names them: "sentences", "learned" or "random".
     settings : mapping
@@ -47,8 +36,9 @@ class ZeroShotArm:
     moved : bool
         Whether vectors of held-out tags follow those of the others (equations 3 and 4), where those have moved.
     handicap : float
-        What is taken off the scores of seen tags where all tags are ranked together, in standard deviations of the
-        scores (calibrated stacking; Chao et al. 2016): scores of tags that were learned are higher by their learning.
+        What is taken off the scores of seen tags where all tags are ranked together, in standard deviations of their
+        scores on training images (calibrated stacking; Chao et al. 2016): tags that were learned score higher on
+        images like those that they were learned from.
     """
 
     label: str
@@ -80,34 +70,9 @@ class ZeroShot:
     values: dict[str, NDArray[np.float64]] = field(repr=False)
 
 
-def split_tags(n_tags: int, *, share: float = SHARE, seed: int = 0) -> TagSplit:
-    """Draw the tags that are held out: this share of all, rounded."""
-    raise NotImplementedError
-
-
-def word_sources(tags: Sequence[str], Y: sp.csr_array, *, dim: int, seed: int) -> dict[str, NDArray[np.float32]]:
-    """Give the vectors of all tags from each source: "sentences", "learned" and "random", a control that must fail.
-
-    Parameters
-    ----------
-    tags : sequence of str
-        The columns of `Y`.
-    Y : csr_array, shape (n_images, n_tags)
-        The tag lists of the training images, those of held-out tags too: "learned" reads them as text.
-    dim : int
-        Numbers of learned vectors.
-    seed : int
-
-    Returns
-    -------
-    dict of str to ndarray of float32, shape (n_tags, width)
-        Without "sentences" where the extra ``text`` is not installed.
-    """
-    raise NotImplementedError
-
-
 def zero_shot(
     problem: Problem,
+    sources: Mapping[str, Floats],
     arms: Sequence[ZeroShotArm],
     *,
     seeds: Sequence[int] = (0, 1, 2),
@@ -118,13 +83,18 @@ def zero_shot(
 ) -> list[ZeroShot]:
     """Fit each arm once for each draw of held-out tags, on the training rows without these tags, and measure it.
 
+    Arms that differ only in `moved` or `handicap` share a fit.
+
     Parameters
     ----------
     problem : Problem
+    sources : mapping of str to ndarray of float32, shape (n_tags, width)
+        Vectors of the tags, as `word_sources` gives them.
     arms : sequence of ZeroShotArm
     seeds : sequence of int
         A draw of held-out tags each.
     share : float
+        Of the tags that is held out.
     on : {"test", "valid"}
         The rows to measure on: settings are chosen on "valid".
     n_jobs : int, optional
@@ -134,32 +104,68 @@ def zero_shot(
     -------
     list of ZeroShot
         For each seed, all arms in their order.
+
+    Raises
+    ------
+    UserError
+        If `on` is something else, or an arm names a source that is not there.
     """
-    raise NotImplementedError
+    rows = rows_of(problem, on)
+    missing = {arm.source for arm in arms} - set(sources)
+    if missing:
+        raise UserError(f"There are no word vectors '{min(missing)}'; there are: {', '.join(sources)}.")
+    found = []
+    for seed in track(seeds, progress, "Draws of held-out tags", len(seeds)):
+        split = split_tags(len(problem.tags), share=share, seed=seed)
+        train = seen_rows(problem.train, split)
+        fitted: list[tuple[tuple[str, str, Mapping[str, Any]], Any]] = []
+        for arm in arms:
+            key = (arm.model, arm.source, dict(arm.settings))
+            model = next((model for other, model in fitted if other == key), None)
+            if model is None:
+                model = fit_arm(arm, train, sources[arm.source][split.seen], seed=seed, n_jobs=n_jobs)
+                fitted.append((key, model))
+            scores = zero_shot_scores(model, sources[arm.source], split, rows.X, moved=arm.moved)
+            handicap = arm.handicap * float(np.std(model.decision_function(train.X))) if arm.handicap else 0.0
+            values = zero_shot_measures(scores, rows.Y, split, handicap=handicap)
+            metrics = {name: float(np.nanmean(each)) for name, each in values.items()}
+            found.append(ZeroShot(arm, seed, metrics, values))
+    return found
 
 
-def zero_shot_measures(scores: NDArray[np.float32], Y: sp.csr_array, split: TagSplit) -> dict[str, NDArray[np.float64]]:
-    """Give the measures image by image or word by word; NaN where there is nothing to find.
+def fit_arm(arm: ZeroShotArm, train: Rows, vectors: Floats, *, seed: int, n_jobs: int | None) -> Any:
+    """Fit an arm's model on rows, with a vector for each of their tags; all epochs are run."""
+    settings = {"valid_share": 0.0, "random_state": seed, "n_jobs": n_jobs, **arm.settings}
+    return MODELS.create(arm.model, word_vectors=vectors, **settings).fit(train.X, train.Y)
 
-    All but those of words are over images with a held-out tag.
+
+def zero_shot_scores(model: Any, vectors: Floats, split: TagSplit, X: Matrix, *, moved: bool = True) -> Floats:
+    """Score all tags by a model of the seen ones, fitted on `vectors` of these.
 
     Parameters
     ----------
-    scores : ndarray of float32, shape (n_images, n_tags)
-    Y : csr_array, shape (n_images, n_tags)
+    model : DeepTagger
+    vectors : ndarray of float32, shape (n_tags, width)
+        Of all tags.
+    split : TagSplit
+    X : array, shape (n_images, n_features)
+    moved : bool
+        Whether the vectors of held-out tags follow those that moved in training, or are taken as they were.
 
     Returns
     -------
-    dict of str to ndarray of float64
-        ``held-out p@5`` and ``held-out r@5``: held-out tags alone are ranked (925→81 of Table 2). ``held-out chance``:
-        p@5 to be expected of a random ranking of them, the share of the held-out tags that the image has. ``all p@5``
-        and ``all r@5``: all tags are ranked, and all of the image's are right (925→1006). ``all held-out p@5`` and
-        ``all held-out r@5``: all tags are ranked, and its held-out ones alone are right. ``word map`` and
-        ``word p@10``: all images are ranked for each held-out word.
+    ndarray of float32, shape (n_images, n_tags)
     """
-    raise NotImplementedError
+    words = vectors[split.held_out]
+    rows = np.empty(vectors.shape, np.float32)
+    rows[split.seen] = model.tag_rows_
+    rows[split.held_out] = model.tag_rows_from(words) if moved else words * np.float32(model.vector_scale_)
+    scores: Floats = model.image_rows(X) @ rows.T
+    return scores
 
 
-def seen_rows(rows: Rows, split: TagSplit) -> Rows:
-    """Give the images that have a seen tag, with the columns of seen tags alone."""
-    raise NotImplementedError
+def rows_of(problem: Problem, on: str) -> Rows:
+    """Give the rows to measure on, by name."""
+    if on not in ("test", "valid"):
+        raise UserError(f"on is '{on}'; expected 'test' or 'valid'.")
+    return problem.test if on == "test" else problem.valid

@@ -1,0 +1,78 @@
+"""The word vectors of zero-shot tagging: of a sentence network, of the tag lists themselves, and random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.errors import MissingExtraError
+from visterm.data.learned_vectors import learn_word_vectors
+from visterm.data.word_vectors import vectors_of_tags
+from visterm.encoders.sentences import sentence_vectors
+
+Floats = NDArray[np.float32]
+
+SOURCES = ("sentences", "learned", "random")
+
+DIM = 100
+"""Numbers of learned and of random vectors."""
+
+
+def word_sources(tags: Sequence[str], Y: sp.csr_array, *, dim: int = DIM, seed: int = 0) -> dict[str, Floats]:
+    """Give the vectors of all tags from each source, prepared (`prepared`).
+
+    Parameters
+    ----------
+    tags : sequence of str
+        The columns of `Y`.
+    Y : csr_array, shape (n_images, n_tags)
+        The tag lists of the training images, those of held-out tags too: "learned" reads them as text.
+    dim : int
+        Numbers of learned and random vectors.
+    seed : int
+
+    Returns
+    -------
+    dict of str to ndarray of float32, shape (n_tags, width)
+        "sentences" (not where the extra ``text`` is not installed), "learned", and "random", a control that must fail.
+    """
+    given = sp.csr_array(Y > 0)
+    lists = [
+        [tags[tag] for tag in given.indices[start:end]]
+        for start, end in zip(given.indptr[:-1], given.indptr[1:], strict=True)
+    ]
+    learned = vectors_of_tags(learn_word_vectors(lists, "ppmi", dim=dim, random_state=seed), tags)[0]
+    drawn = np.random.default_rng(seed).standard_normal((len(tags), dim)).astype(np.float32)
+    found = {"learned": prepared(learned), "random": prepared(drawn)}
+    with suppress(MissingExtraError):
+        found["sentences"] = prepared(sentence_vectors(list(tags)).matrix)
+    return {name: found[name] for name in SOURCES if name in found}
+
+
+def prepared(vectors: Floats) -> Floats:
+    """Centre vectors, bring them to length 1, and give each one more number, 1.
+
+    Vectors of a sentence network share a large part, which says nothing of a word. Without it, though, a network can
+    no longer score all words low at once, which the cross-entropy asks for since most tags are wrong: then it has to
+    score low those that it was shown, and so the others high. The last number, the same for all words, is for that, and
+    leaves the order of words alone. Rows of zeros are words without a vector and stay.
+
+    Parameters
+    ----------
+    vectors : ndarray of float32, shape (n_words, width)
+
+    Returns
+    -------
+    ndarray of float32, shape (n_words, width + 1)
+    """
+    placed = vectors.any(axis=1)
+    rows = np.zeros((len(vectors), vectors.shape[1] + 1), np.float32)
+    centred = vectors[placed] - vectors[placed].mean(axis=0)
+    lengths = np.linalg.norm(centred, axis=1, keepdims=True)
+    rows[placed, :-1] = centred / np.where(lengths > 0, lengths, 1)
+    rows[placed, -1] = 1
+    return rows
