@@ -96,7 +96,7 @@ def epochs(sizes: tuple[int, int], n_images: int, hidden: list[int], threads: in
     return found
 
 
-def memory(n_tags: int, n_images: int, hidden: list[int]) -> dict[str, Any]:
+def memory(n_tags: int, n_images: int, hidden: list[int], valid_share: float) -> dict[str, Any]:
     """Fit in a process of its own, from memory-mapped vectors, and give its peak beside what it is measured against."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "words.npy"
@@ -105,7 +105,7 @@ def memory(n_tags: int, n_images: int, hidden: list[int]) -> dict[str, Any]:
         for start in range(0, n_tags, 10_000):
             words[start : start + 10_000] = rng.standard_normal((len(words[start : start + 10_000]), DIM), np.float32)
         words.flush()
-        told = json.dumps([n_tags, n_images, hidden, str(path)])
+        told = json.dumps([n_tags, n_images, hidden, valid_share, str(path)])
         ran = subprocess.run([sys.executable, __file__, "--memory-child", told], stdout=subprocess.PIPE, check=True)
     found: dict[str, Any] = json.loads(ran.stdout)
     found["allowed"] = 3 * found["table"] + 4 * found["network"] + found["interpreter"]
@@ -114,14 +114,16 @@ def memory(n_tags: int, n_images: int, hidden: list[int]) -> dict[str, Any]:
 
 
 def memory_child(told: str) -> None:
-    n_tags, n_images, hidden, path = json.loads(told)
+    n_tags, n_images, hidden, valid_share, path = json.loads(told)
     X = np.random.default_rng(0).standard_normal((n_images, 1024), np.float32)
     Y = drawn_tags(n_images, n_tags)
     torch.optim.Adam([torch.zeros(1, requires_grad=True)], fused=True).step()  # imports what is imported at first use
     interpreter = _peak()
     words = np.load(path, mmap_mode="r")
-    model = SampledTagger(hidden=hidden, epochs=1, batch_size=BATCH, word_vectors=words, valid_share=0, device="cpu")
-    model.fit(X, Y)
+    epochs = 2 if valid_share else 1
+    model = SampledTagger(
+        hidden=hidden, epochs=epochs, batch_size=BATCH, word_vectors=words, valid_share=valid_share, device="cpu"
+    ).fit(X, Y)
     network = sum(
         getattr(model, f"{kind}_{i}_").nbytes for kind in ("weights", "offsets") for i in range(model.n_layers_)
     )
@@ -162,10 +164,11 @@ def main() -> None:
             say(f"{size:,} tags: {found[str(size)]['median']:.2f} s an epoch of {images:,} images, layers {hidden}")
         say(f"many / few: {found['many / few']['median']:.2f} (goal: under 1.5)")
     if chosen.only in (None, "memory"):
-        found = result["memory"] = memory(many, min(images, 2000), hidden)
         names = ("peak", "allowed", "table", "network", "interpreter")
-        megabytes = {name: f"{found[name] / 2**20:,.0f} MiB" for name in names}
-        say(f"{many:,} tags: {megabytes}; peak / allowed {found['peak / allowed']:.2f} (goal: under 1)")
+        for kind, share in (("memory", 0.0), ("memory, early stopping", 0.1)):
+            found = result[kind] = memory(many, min(images, 2000), hidden, share)
+            megabytes = {name: f"{found[name] / 2**20:,.0f} MiB" for name in names}
+            say(f"{kind}, {many:,} tags: {megabytes}; peak / allowed {found['peak / allowed']:.2f} (goal: under 1)")
     write(result, chosen.json)
 
 

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, ShapeError, TooLargeError, UserError
 
+BLOCK_ROWS = 2**16
+"""Rows that are looked at together where all are."""
+
 
 def as_csr(matrix: Any) -> sp.csr_array:
     """Give a canonical CSR of float32: sorted columns, no duplicates, no stored zeros; the input stays as it was."""
@@ -149,4 +152,7 @@ def finite_rows(rows: Any) -> NDArray[np.bool_]:
 
 def all_finite(array: NDArray[Any]) -> bool:
     """Say whether an array has only finite numbers (arrays of other things count as finite)."""
-    return not np.issubdtype(array.dtype, np.inexact) or bool(np.isfinite(array).all())
+    if not np.issubdtype(array.dtype, np.inexact):
+        return True
+    rows = np.atleast_1d(array)
+    return all(bool(np.isfinite(rows[first : first + BLOCK_ROWS]).all()) for first in range(0, len(rows), BLOCK_ROWS))

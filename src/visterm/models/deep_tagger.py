@@ -269,8 +269,7 @@ class DeepTagger(Annotator):
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         if self.word_vectors is not None:
             check_vectors(self.word_vectors, Y.shape[1], self.dim)
-            if self._words_move():
-                self.word_vectors_ = np.asarray(self.word_vectors, np.float32)
+        vars(self).pop("word_vectors_", None)
         from visterm.models.deep_course import DeepCourse  # torch
 
         self._held_out = None
@@ -278,6 +277,8 @@ class DeepTagger(Annotator):
         kept = TrainingCheckpoint(self.checkpoint, self._what_is_trained(X, Y, valid) if self.checkpoint else {})
         seed = int(rng.integers(2**63))
         DeepCourse(self, X, Y, seed=seed, checkpoint=kept, monitor=monitor).run(valid)
+        if self.word_vectors is not None and self._words_move():  # a memory map is not read again as epochs are checked
+            self.word_vectors_ = np.asarray(self.word_vectors, np.float32)
 
     def _start_rows(self, n_tags: int, rng: np.random.Generator) -> Floats:
         rows, self.vector_scale_ = start_vectors(self.word_vectors, n_tags, self.dim, rng)

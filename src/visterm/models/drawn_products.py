@@ -37,12 +37,15 @@ class DrawnProducts(torch.autograd.Function):  # type: ignore[misc]
         """Give the gradients of f and the rows."""
         f, rows = ctx.saved_tensors
         of_f = torch.bmm(of_scores[:, None], rows)[:, 0]
-        of_rows = torch.bmm(of_products.mT, rows[:, : ctx.n_positives])
+        n_images, n_drawn, _ = rows.shape
+        of_pairs = rows.new_zeros(n_images, n_drawn, n_drawn)  # a word's gradient, in terms of the other words
+        of_pairs[:, : ctx.n_positives] = of_products
+        of_pairs[:, :, : ctx.n_positives] += of_products.mT
+        of_rows = torch.bmm(of_pairs, rows)
         of_rows.baddbmm_(of_scores[:, :, None], f[:, None])
-        of_rows[:, : ctx.n_positives].baddbmm_(of_products, rows)
         return of_f, of_rows, None
 
 
 def drawn_scores(f: Tensor, rows: Tensor) -> Tensor:
     """Give the scores of each image's own drawn words, shape (n_images, n_drawn)."""
-    return torch.bmm(rows, f[:, :, None])[:, :, 0]
+    return torch.bmm(f[:, None], rows.mT)[:, 0]

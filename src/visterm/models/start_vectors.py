@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Iterator
 from typing import Any
 
@@ -49,6 +50,7 @@ def start_vectors(given: Any, n_tags: int, dim: int | None, rng: np.random.Gener
         block = rows[part : part + BLOCK_ROWS]
         if given is not None:
             block[:] = given[part : part + BLOCK_ROWS]
+            _let_go(given)
             block *= np.float32(factor)
         missing = ~block.any(axis=1) if given is not None else np.ones(len(block), np.bool_)
         block[missing] = rng.standard_normal((int(missing.sum()), width), np.float32) / np.float32(math.sqrt(width))
@@ -81,3 +83,18 @@ def check_vectors(given: Any, n_tags: int, dim: int | None) -> None:
 def _blocks(given: Any) -> Iterator[tuple[int, NDArray[Any]]]:
     for first in range(0, len(given), BLOCK_ROWS):
         yield first, np.asarray(given[first : first + BLOCK_ROWS], np.float32)
+        _let_go(given)
+
+
+def _let_go(given: Any) -> None:
+    """Let go of what was read of a read-only memory map: else all of it stays in this process's memory as it trains.
+
+    A map in another mode may hold changes that are in no file, and is left alone.
+    """
+    if not isinstance(given, np.memmap) or given.mode != "r":
+        return
+    base: Any = given
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, mmap.mmap) and hasattr(base, "madvise"):
+        base.madvise(mmap.MADV_DONTNEED)
