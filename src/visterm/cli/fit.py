@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from visterm.cli import options
+from visterm.cli import cleaning, options
 from visterm.cli.asked import queries_learned, queries_left_out
 from visterm.cli.fit_relations import relations_to_learn, tell_where_senses_are
 from visterm.cli.output import exit_code, say
@@ -114,39 +114,42 @@ def fit(
     wordnet: WordNetSource = None,
     tag_synsets: TagSynsets = None,
     inherit: Inherit = None,
-    aliases: Annotated[
-        Path | None,
-        typer.Option(
-            help="A CSV of alias,tag: spellings that count as the tag, when learning and in searches; "
-            "`visterm tags RUN --suggest` writes one.",
-            show_default=False,
-        ),
-    ] = None,
+    aliases: cleaning.Aliases = None,
+    stop_tags: cleaning.StopTags = None,
     min_count: Annotated[int, typer.Option(min=1, help="Leave out tags of fewer images.")] = 1,
+    max_share: cleaning.MaxShare = None,
+    per_user: cleaning.PerUser = None,
+    device: options.Device = None,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same photos: same run.")] = 0,
     jobs: options.Jobs = None,
     image_column: options.ImageColumn = None,
     tags_column: options.TagsColumn = None,
+    user_column: cleaning.UserColumn = None,
     separator: options.Separator = None,
 ) -> None:
     """Learn a library's tags from photos that have them, and write a run.
 
     With a split column the rows of the split "train" are learned from; the exit code is 3 if images were skipped.
     """
+    from visterm.app.device import with_device
     from visterm.app.info import TRIED, describe
     from visterm.app.rows import not_learned, read_corpus
     from visterm.app.tagger import Tagger
     from visterm.core.persist import check_target
-    from visterm.data.aliases import read_aliases
 
     check_target(out, "run")
     model_params = options.settings(set_ or [], "--set")
     if budget is not None:
         model_params = _with_budget(model_params, model or "auto", budget)
+    encoder_params = options.settings(encoder_set or [], "--encoder-set")
+    if device is not None:
+        model_params, encoder_params = with_device(
+            device, model=model, encoder=encoder, model_params=model_params, encoder_params=encoder_params
+        )
     tagger = Tagger(
         encoder=encoder,
         model=model,
-        encoder_params=options.settings(encoder_set or [], "--encoder-set"),
+        encoder_params=encoder_params,
         model_params=model_params,
         min_count=min_count,
         seed=seed,
@@ -155,8 +158,15 @@ def fit(
     tagger.check_settings(valid)
     part_of, isa = with_wordnet(wordnet, part_of, isa)
     check_relation_options(part_of, isa, tag_synsets, inherit)
-    meant = read_aliases(aliases) if aliases is not None else None
-    columns: dict[str, Any] = {"image_column": image_column, "tags_column": tags_column, "separator": separator}
+    cleaned = cleaning.read_cleaning(aliases, stop_tags, max_share, per_user, user_column)
+    if cleaned.prunes and queries is not None:
+        raise UserError(
+            "--stop-tags, --max-share and --per-user leave out tags, and queries are learned from. Leave them out."
+        )
+    meant = cleaned.aliases
+    columns: dict[str, Any] = {
+        "image_column": image_column, "tags_column": tags_column, "user_column": user_column, "separator": separator
+    }  # fmt: skip
     of_tags = queries is None or tags != "auto"
     if not of_tags and (part_of is not None or isa is not None):
         raise UserError(
@@ -180,6 +190,7 @@ def fit(
         corpus = corpus.select(split).without_splits()
     for line in not_learned(corpus):
         say(line)
+    corpus, pruned = cleaned.prune(corpus)
     relations = relations_to_learn(tagger, corpus, part_of, isa, tag_synsets, inherit, meant)
     how: dict[str, Any] = {
         "valid": valid, "idf": idf, "relations": relations, "aliases": meant, "calibrate": calibration
@@ -188,6 +199,7 @@ def fit(
         tagger.fit(corpus, **how, progress=Bars())
     else:
         tagger.fit_queries(corpus, lines, tags if of_tags else None, **how, progress=Bars())
+    tagger.facts |= pruned
     tagger.save(out)
     tell_where_senses_are(relations, out)
     facts = tagger.facts
@@ -197,8 +209,7 @@ def fit(
         say("Too few images to hold some out (50 are wanted), so nothing chose when to stop: all epochs were run.")
     if hasattr(tagger.model, "report_"):
         show_tried(describe(out)[TRIED])
-    if meant is not None:
-        say(_told_of_aliases(meant, tagger.vocabulary.aliases))
+    cleaned.tell_of_aliases(tagger.vocabulary.aliases)
     learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'image')}"
     if queries is not None:
         learned += f" and {queries_learned(facts)}"
@@ -206,13 +217,6 @@ def fit(
             say(line)
     say(f"Learned {learned}; the run is {out}")
     raise typer.Exit(exit_code(tagger.skipped, out / "skipped.jsonl"))
-
-
-def _told_of_aliases(meant: dict[str, str], used: dict[str, str]) -> str:
-    """Say how many spellings count as which tags, and how many lines of the file are of tags that were not learned."""
-    unused = [f"{alias},{tag}" for alias, tag in meant.items() if alias not in used]
-    rest = f"; {count_of(len(unused), 'line')} (such as '{unused[0]}') of no tag that was learned" if unused else ""
-    return f"Aliases: {count_of(len(used), 'spelling')} of {count_of(len(set(used.values())), 'tag')}{rest}."
 
 
 def _with_budget(params: dict[str, Any], model: str, budget: str) -> dict[str, Any]:

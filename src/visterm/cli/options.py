@@ -80,6 +80,13 @@ EncoderName = Annotated[
         show_default=False,
     ),
 ]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        help="Where networks of torch run: cpu, cuda (a GPU) or auto [default: the parts' own setting, auto].",
+        show_default=False,
+    ),
+]
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", help="Threads [default: all cores].", show_default=False, callback=check_jobs),

@@ -115,7 +115,7 @@ def torch_device(name: Any) -> torch.device:
         torch.empty(1, device=device)
     except (AssertionError, RuntimeError, NotImplementedError, TypeError) as error:
         raise UserError(
-            f"device is {name!r}, and torch {torch.__version__} cannot use that here: {str(error).splitlines()[0]} "
-            "Use 'auto' or 'cpu'."
+            f"device is {name!r}, and torch {torch.__version__} cannot use that here: "
+            f"{str(error).splitlines()[0].rstrip('.')}. Use 'auto' or 'cpu'."
         ) from error
     return device
