@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from harness.runs import machine, options, parse, ratios, say, spread, write
 
+from visterm.app.reproduce.ugc_times_data import drawn_tags
 from visterm.models.full_objectives import FullObjective
 from visterm.models.sampled_objectives import SampledObjective
 from visterm.models.sampled_tagger import SampledTagger
@@ -31,20 +31,8 @@ from visterm.models.word_table import WordTable
 
 FEW, MANY = 14_000, 432_213
 DIM, BATCH = 300, 256
-TAGS_AN_IMAGE = 5
 STEPS = 3
 """Steps timed together."""
-
-
-def drawn_tags(n_images: int, n_tags: int) -> sp.csr_array:
-    """Draw five tags an image, the tag of rank r in proportion to 1/r, and each tag at least once if there is room."""
-    rng = np.random.default_rng(0)
-    n = n_images * TAGS_AN_IMAGE
-    tags = np.minimum(np.exp(rng.random(n) * np.log(n_tags)).astype(np.int64), n_tags - 1)
-    once = min(n_tags, n // 2)
-    tags[rng.choice(n, once, replace=False)] = rng.permutation(n_tags)[:once]
-    rows = np.repeat(np.arange(n_images), TAGS_AN_IMAGE)
-    return sp.csr_array(sp.coo_array((np.ones(n, np.float32), (rows, tags)), shape=(n_images, n_tags)).tocsr() > 0)
 
 
 def seconds_a_step(objective: Any, n_tags: int, n_images: int) -> float:
