@@ -51,6 +51,7 @@ def tune(
     encoder_params: Mapping[str, Any] | None = None,
     model_params: Mapping[str, Any] | None = None,
     min_count: int = 1,
+    aliases: Mapping[str, str] | None = None,
     seed: int = 0,
     n_jobs: int | None = None,
     progress: Progress = SILENT,
@@ -79,6 +80,8 @@ def tune(
         columns for them.
     encoder, model, encoder_params, model_params, min_count, seed, n_jobs
         As `Tagger` takes them; `model_params` holds for all trials.
+    aliases : mapping of str to str, optional
+        As `Tagger.fit` takes them.
     progress : Progress
         Told of each step; each trial is a task.
 
@@ -111,7 +114,7 @@ def tune(
         n_jobs=n_jobs,
     )
     corpus = named_corpus(search.encoder, tags) if images is None else as_corpus(images, tags)
-    return search.run(corpus, progress=progress)
+    return search.run(corpus, aliases=aliases, progress=progress)
 
 
 class Tuning:
@@ -161,11 +164,28 @@ class Tuning:
         """Give the encoder that the photos will be looked at with."""
         return self._tagger.encoder
 
-    def run(self, corpus: Corpus, *, progress: Progress = SILENT) -> Tuned:
-        """Try the settings on validation rows, fit the best on all rows, and write the run."""
+    def run(
+        self,
+        corpus: Corpus,
+        *,
+        aliases: Mapping[str, str] | None = None,
+        facts: Mapping[str, Any] | None = None,
+        progress: Progress = SILENT,
+    ) -> Tuned:
+        """Try the settings on validation rows, fit the best on all rows, and write the run.
+
+        Parameters
+        ----------
+        corpus : Corpus
+        aliases : mapping of str to str, optional
+            As `Tagger.fit` takes them.
+        facts : mapping, optional
+            To be kept with the run beside its own: what was pruned before, say.
+        progress : Progress
+        """
         tagger = self._tagger
         tagger.take_encoder_of(corpus)
-        rows = training_rows(tagger.encoder, corpus, min_count=tagger.min_count, progress=progress)
+        rows = training_rows(tagger.encoder, corpus, min_count=tagger.min_count, aliases=aliases, progress=progress)
         parts = part_rows(rows, self._valid, np.random.default_rng(self._seed))
         tried = self._tried(parts, progress)
         trials = [trial for trial, _ in tried]
@@ -179,7 +199,7 @@ class Tuning:
         tagger.learned(whole)
         tagger.find_confidences(whole, Titled(progress, "confidences"))
         summary = _summary(self._metric, rows, parts, trials)
-        tagger.facts |= {"tuning": summary, "trials": [trial.as_dict() for trial in trials]}
+        tagger.facts |= {**(facts or {}), "tuning": summary, "trials": [trial.as_dict() for trial in trials]}
         tagger.save(self._out)
         return Tuned(tagger, trials)
 

@@ -29,6 +29,7 @@ def annotate(
     new_only: Annotated[
         bool, typer.Option("--new-only", help="Of images known by number: leave out the tags that they had.")
     ] = False,
+    device: options.Device = None,
     json: options.Json = False,
     jobs: options.Jobs = None,
     skipped: options.SkippedFile = Path("skipped.jsonl"),
@@ -37,6 +38,7 @@ def annotate(
 
     The exit code is 3 if images were skipped.
     """
+    from visterm.app.device import move_encoder
     from visterm.app.rows import is_name
     from visterm.app.tagger import Tagger
     from visterm.core.errors import UserError
@@ -46,6 +48,8 @@ def annotate(
     from visterm.data.image_folders import find_images, no_images
 
     tagger = Tagger.load(run, n_jobs=jobs)
+    if device is not None:
+        move_encoder(tagger.encoder, device)
     named = [image for image in images if is_name(tagger.encoder, image)]
     files = [*named, *find_images(image for image in images if image not in named)]
     if not files:

@@ -27,6 +27,7 @@ def index(
             show_default=False,
         ),
     ] = None,
+    device: options.Device = None,
     jobs: options.Jobs = None,
     image_column: options.ImageColumn = None,
     tags_column: options.TagsColumn = None,
@@ -37,12 +38,16 @@ def index(
     The exit code is 3 if images were skipped.
     """
     from visterm.app.catalogue import Catalogue
+    from visterm.app.device import move_encoder
     from visterm.app.rows import read_corpus
     from visterm.app.tagger import Tagger
     from visterm.core.persist import check_target
 
     check_target(out, "catalogue")
-    catalogue = Catalogue(Tagger.load(run, n_jobs=jobs))
+    tagger = Tagger.load(run, n_jobs=jobs)
+    if device is not None:
+        move_encoder(tagger.encoder, device)
+    catalogue = Catalogue(tagger)
     if tags is None:
         catalogue.add(images, progress=Bars())
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from visterm.cli import options
+from visterm.cli import cleaning, options
 from visterm.cli.output import emit, exit_code, say, table
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
@@ -56,12 +56,18 @@ def tune(
     encoder_set: Annotated[
         list[str] | None, typer.Option("--encoder-set", help="A setting of the encoder, NAME=VALUE.")
     ] = None,
+    aliases: cleaning.Aliases = None,
+    stop_tags: cleaning.StopTags = None,
     min_count: Annotated[int, typer.Option(min=1, help="Leave out tags of fewer images.")] = 1,
+    max_share: cleaning.MaxShare = None,
+    per_user: cleaning.PerUser = None,
+    device: options.Device = None,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same photos: same choice and same run.")] = 0,
     json: options.Json = False,
     jobs: options.Jobs = None,
     image_column: options.ImageColumn = None,
     tags_column: options.TagsColumn = None,
+    user_column: cleaning.UserColumn = None,
     separator: options.Separator = None,
 ) -> None:
     """Try settings of a model on validation rows, and fit the best on all rows.
@@ -69,9 +75,16 @@ def tune(
     Finished trials are kept in RUN.tune.jsonl: the same command goes on where it was stopped. The exit code is 3 if
     images were skipped.
     """
+    from visterm.app.device import with_device
     from visterm.app.rows import not_learned, read_corpus
     from visterm.app.tune import Tuning
 
+    model_params = options.settings(set_ or [], "--set")
+    encoder_params = options.settings(encoder_set or [], "--encoder-set")
+    if device is not None:
+        model_params, encoder_params = with_device(
+            device, model=model, encoder=encoder, model_params=model_params, encoder_params=encoder_params
+        )
     search = Tuning(
         out=out,
         grid=read_choices(grid),
@@ -80,18 +93,26 @@ def tune(
         valid=valid,
         encoder=encoder,
         model=model,
-        encoder_params=options.settings(encoder_set or [], "--encoder-set"),
-        model_params=options.settings(set_ or [], "--set"),
+        encoder_params=encoder_params,
+        model_params=model_params,
         min_count=min_count,
         seed=seed,
         n_jobs=jobs,
     )
+    cleaned = cleaning.read_cleaning(aliases, stop_tags, max_share, per_user, user_column)
     corpus = read_corpus(
-        search.encoder, images, tags, image_column=image_column, tags_column=tags_column, separator=separator
+        search.encoder,
+        images,
+        tags,
+        image_column=image_column,
+        tags_column=tags_column,
+        user_column=user_column,
+        separator=separator,
     )
     for warning in [*corpus.warnings(), *not_learned(corpus)]:
         say(warning)
-    tuned = search.run(corpus, progress=Bars())
+    corpus, pruned = cleaned.prune(corpus)
+    tuned = search.run(corpus, aliases=cleaned.aliases, facts=pruned, progress=Bars())
     if json:
         for trial in tuned.trials:
             emit(trial.as_dict())
@@ -107,6 +128,7 @@ def tune(
             for trial in tuned.trials
         ]
         table(rows, [*names, metric, "epochs", "seconds"])
+    cleaned.tell_of_aliases(tuned.tagger.vocabulary.aliases)
     say(f"The run of the best setting, learned from all rows, is {out}")
     raise typer.Exit(exit_code(tuned.tagger.skipped, out / "skipped.jsonl"))
 
