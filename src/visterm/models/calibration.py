@@ -7,11 +7,14 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.models.bending import Bend
+from visterm.models.held_out_chances import HeldOutChances
+
 Doubles = NDArray[np.float64]
 
 
 class Calibration(NamedTuple):
-    """A sigmoid for each tag, ``P(tag | image) = 1 / (1 + exp(-slope · score - offset))``.
+    """A sigmoid for each tag, ``P(tag | image) = σ(bend(slope · score + offset))``, ``σ(x) = 1 / (1 + exp(-x))``.
 
     A search by several words asks for images that have them all, and none of those with ``-``. Its confidence lies
     between that of words that have nothing to do with each other, the product of theirs, and that of words of which
@@ -26,17 +29,27 @@ class Calibration(NamedTuple):
         λ, from 0 to 1: how far wanted words bring each other.
     n_images : int
         Images that it was fitted on.
+    bend : Bend
+        What puts right all confidences together.
+    held_out : HeldOutChances or None
+        What cut-offs are chosen by; None in runs written before any were kept.
     """
 
     slope: Doubles
     offset: Doubles
     together: float
     n_images: int
+    bend: Bend = Bend()
+    held_out: HeldOutChances | None = None
+
+    def odds(self, scores: Any, tags: Any = None) -> Doubles:
+        """Give the log odds of the confidences of scores, with shapes as in `confidences`."""
+        slope, offset = (self.slope, self.offset) if tags is None else (self.slope[tags], self.offset[tags])
+        return self.bend(slope * np.asarray(scores, np.float64) + offset)
 
     def confidences(self, scores: Any, tags: Any = None) -> Doubles:
         """Give P(tag | image) for scores of all tags, shape (..., n_tags), or of those of `tags`, of any shape."""
-        slope, offset = (self.slope, self.offset) if tags is None else (self.slope[tags], self.offset[tags])
-        found: Doubles = np.exp(log_sigmoid(slope * np.asarray(scores, np.float64) + offset))
+        found: Doubles = np.exp(log_sigmoid(self.odds(scores, tags)))
         return found
 
     def log_confidences(self, scores: Any, tags: Any, signs: Any) -> Doubles:
@@ -55,7 +68,7 @@ class Calibration(NamedTuple):
         ndarray of float64, shape (n_images,)
         """
         tags, wanted = np.asarray(tags), np.asarray(signs) > 0
-        odds = self.slope[tags] * np.asarray(scores, np.float64) + self.offset[tags]
+        odds = self.odds(scores, tags)
         logs: Doubles = log_sigmoid(-odds[:, ~wanted]).sum(axis=1)
         if wanted.any():
             own = log_sigmoid(odds[:, wanted])
@@ -64,12 +77,15 @@ class Calibration(NamedTuple):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Give what there is to store."""
-        return {name: np.asarray(value) for name, value in self._asdict().items()}
+        own = {name: np.asarray(value) for name, value in self._asdict().items() if name != "held_out"}
+        return own if self.held_out is None else own | self.held_out.arrays()
 
     @classmethod
     def of_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
-        """Make the calibration that `arrays` took apart."""
-        return cls(arrays["slope"], arrays["offset"], float(arrays["together"]), int(arrays["n_images"]))
+        """Make the calibration that `arrays` took apart; of an older run, without a bend and held-out chances."""
+        bend = Bend(*arrays["bend"].tolist()) if "bend" in arrays else Bend()
+        n_images, together = int(arrays["n_images"]), float(arrays["together"])
+        return cls(arrays["slope"], arrays["offset"], together, n_images, bend, HeldOutChances.of_arrays(arrays))
 
 
 def log_sigmoid(odds: Doubles) -> Doubles:

@@ -12,7 +12,9 @@ from sklearn.linear_model import LogisticRegression
 
 from visterm.core.checks import as_csr
 from visterm.data.tag_queries import queries_of_tags, relevant_images
+from visterm.models.bending import Bend, fit_bend
 from visterm.models.calibration import Calibration, Doubles, log_sigmoid
+from visterm.models.held_out_chances import HeldOutChances
 from visterm.models.tag_sigmoids import Cases, likeliest_curves
 
 MIN_IMAGES = 20
@@ -24,6 +26,10 @@ PRIOR = 3.0
 MAX_CASES = 2**19
 """Scores looked at; past these, of tags that images lack, a sample that weighs as much as all."""
 
+MAX_PART_CASES = 2**16
+"""The same for the curves of parts of the images, which only show how far curves can be trusted."""
+
+N_PARTS = 5
 MAX_SUBSETS = 2**14
 N_QUERIES = 300
 QUERY_IMAGES = 1000
@@ -46,6 +52,9 @@ def fit_calibration(
     the images learned from``, and the more, the fewer held-out images have the tag: there a frequent tag needs
     less of a score than a rare one. A tag whose scores speak against it keeps the common curve. Tags that people left
     out count as absent, so confidences are those of a tag being *given*.
+
+    Then the images are parted in five, and each part gets chances by the curves of the others: all confidences are bent
+    so that these chances hold, and what was right at them is kept, to choose cut-offs by.
 
     Parameters
     ----------
@@ -74,8 +83,10 @@ def fit_calibration(
     if n_tagged < MIN_IMAGES or given.nnz == given.shape[0] * given.shape[1]:
         return None
     rng = np.random.default_rng(seed)
-    slope, offset = _sigmoids(scores, given, _log_odds(others), prior, rng)
-    plain = Calibration(slope, offset, TOGETHER, given.shape[0])
+    log_odds = _log_odds(others)
+    slope, offset = _sigmoids(scores, given, log_odds, prior, rng)
+    bend, held = _judged(scores, given, others, log_odds, prior, seed)
+    plain = Calibration(slope, offset, TOGETHER, given.shape[0], bend, held)
     return plain._replace(together=_together(plain, scores, given, others, rng))
 
 
@@ -86,12 +97,36 @@ def _log_odds(tags: sp.csr_array) -> Doubles:
     return odds
 
 
+def _judged(
+    scores: NDArray[np.float32], given: sp.csr_array, others: sp.csr_array, log_odds: Doubles, prior: float, seed: int
+) -> tuple[Bend, HeldOutChances]:
+    """Judge curves on images that they were not fitted on, part by part: how all bend, and what was right."""
+    rng = np.random.default_rng(seed + 1)
+    odds = np.empty(scores.shape)
+    shuffled = rng.permutation(given.shape[0])
+    for part in np.array_split(shuffled, N_PARTS):
+        learned = np.setdiff1d(shuffled, part)
+        if given[learned].nnz in (0, learned.size * given.shape[1]):
+            learned = shuffled  # nothing to tell apart
+        slope, offset = _sigmoids(scores[learned], given[learned], log_odds, prior, rng, MAX_PART_CASES)
+        odds[part] = slope * scores[part] + offset
+    right = given.toarray() > 0
+    bend = fit_bend(odds.ravel(), right.ravel(), rng)
+    counts = np.bincount(others.indices, minlength=given.shape[1])
+    return bend, HeldOutChances.of(np.exp(log_sigmoid(bend(odds))), right, counts)
+
+
 def _sigmoids(
-    scores: NDArray[np.float32], given: sp.csr_array, log_odds: Doubles, prior: float, rng: np.random.Generator
+    scores: NDArray[np.float32],
+    given: sp.csr_array,
+    log_odds: Doubles,
+    prior: float,
+    rng: np.random.Generator,
+    max_cases: int | None = None,
 ) -> tuple[Doubles, Doubles]:
     """Fit the common curve, then those of the tags, on scores brought to mean 0 and deviation 1."""
     mean, deviation = scores.mean(dtype=np.float64), float(scores.std(dtype=np.float64)) or 1.0
-    cases = _cases(scores, given, rng)
+    cases = _cases(scores, given, rng, MAX_CASES if max_cases is None else max_cases)
     cases = cases._replace(votes=(cases.votes - mean) / deviation)
     centre = _common(cases, log_odds)
     curves = likeliest_curves(cases, centre, prior)
@@ -101,13 +136,13 @@ def _sigmoids(
     return slope, curves[:, 1] - slope * mean
 
 
-def _cases(scores: NDArray[np.float32], given: sp.csr_array, rng: np.random.Generator) -> Cases:
+def _cases(scores: NDArray[np.float32], given: sp.csr_array, rng: np.random.Generator, max_cases: int) -> Cases:
     """Take all scores of tags that images have and, of the others, as many as there is room for."""
     n_tags = given.shape[1]
     has = np.zeros(scores.size, np.bool_)
     has[np.repeat(np.arange(given.shape[0]), np.diff(given.indptr)) * n_tags + given.indices] = True
     absent = np.flatnonzero(~has)
-    n_drawn = min(absent.size, max(MAX_CASES - given.nnz, MAX_CASES // 2))
+    n_drawn = min(absent.size, max(max_cases - given.nnz, max_cases // 2))
     drawn = absent if n_drawn == absent.size else np.sort(rng.choice(absent, n_drawn, replace=False))
     places = np.concatenate([np.flatnonzero(has), drawn])
     signs = np.where(has[places], 1.0, -1.0)
@@ -143,7 +178,7 @@ def _together(
     right = relevant_images(asked, given[images]).toarray() > 0
     if not right.any():
         return plain.together
-    logs = log_sigmoid(plain.slope * scores[images].astype(np.float64) + plain.offset)
+    logs = log_sigmoid(plain.odds(scores[images]))
     words = [asked.indices[asked.indptr[q] : asked.indptr[q + 1]] for q in range(asked.shape[0])]
     product = np.stack([logs[:, of_query].sum(axis=1) for of_query in words])
     least = np.stack([logs[:, of_query].min(axis=1) for of_query in words])
