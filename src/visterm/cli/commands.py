@@ -12,6 +12,7 @@ from visterm.cli import (
     encode,
     evaluate,
     explain,
+    export,
     fit,
     index,
     info,
@@ -58,6 +59,7 @@ app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command("index", epilog=index.EXAMPLES)(index.index)
 app.command("search", epilog=search.EXAMPLES, cls=WordsCommand)(search.search)
+app.command("export", epilog=export.EXAMPLES)(export.export)
 app.command("neighbours", epilog=neighbours.EXAMPLES)(neighbours.neighbours)
 app.command("tags", epilog=tags.EXAMPLES)(tags.tags)
 app.command("relations", epilog=relations.EXAMPLES)(relations.relations)

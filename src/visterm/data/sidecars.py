@@ -40,10 +40,14 @@ class Sidecars:
 
         ``photo.xmp`` is not written where two images may mean it (``photo.jpg`` and ``photo.nef``).
         """
-        _, stems = self._list(image.parent)
-        shared = len(stems.get(image.stem, set()) | {image.suffix}) > 1
+        shared = self.shares_stem(image)
         there = [path for path in self.of(image) if not shared or path.stem == image.name]
         return there[0] if there else image.with_name(f"{image.name}{SUFFIX}")
+
+    def shares_stem(self, image: Path) -> bool:
+        """Say whether another image beside it has the same name with another ending."""
+        _, stems = self._list(image.parent)
+        return len(stems.get(image.stem, set()) | {image.suffix}) > 1
 
     def keywords(self, image: Path) -> Keywords:
         """Read the keywords of an image: of its XMP files and of what is in it, together.

@@ -10,9 +10,11 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from visterm.core.errors import TagFileError
+from visterm.core.vocabulary import tag_key
 from visterm.core.wording import count_of
 from visterm.data.tag_formats.record import TagRecord, choose_separator, record, split_text
 from visterm.data.tag_formats.text import read_text
+from visterm.data.text_notes import TextNotes
 
 SUFFIX = ".txt"
 
@@ -96,11 +98,17 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
 
 
 def _read(folder: Path, pairs: Iterable[tuple[Path, Path]], separator: str | None) -> list[TagRecord]:
+    """Read texts, without what visterm wrote there as a prediction: no run shall learn what another one guessed."""
     records = []
+    notes: dict[Path, TextNotes] = {}
     for image, path in pairs:
         text = read_text(path)
+        if path.parent not in notes:
+            notes[path.parent] = TextNotes(path.parent)
+        predicted = notes[path.parent].predicted(path)
         tags = split_text(text, choose_separator([text], separator))
-        records.append(record(image.relative_to(folder).as_posix(), tags, None))
+        own = [tag for tag in tags if tag_key(tag) not in predicted] if predicted else tags
+        records.append(record(image.relative_to(folder).as_posix(), own, None))
     return records
 
 

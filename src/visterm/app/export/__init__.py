@@ -1,0 +1,1 @@
+"""Tags written back: into XMP files, into images, into texts beside them, and into tables."""

@@ -1,0 +1,95 @@
+"""What there is to write of each image: the tags that people gave, and those that a run predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from visterm.core.vocabulary import tag_key
+from visterm.data.xmp.keywords import GIVEN, PREDICTED, Mark
+
+
+class Predicted(NamedTuple):
+    """A tag that a run gives to an image; the confidence is None where the run has no calibration."""
+
+    tag: str
+    confidence: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExportItem:
+    """One image, with the tags to write.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    given : tuple of str
+        From people: a tag file, the image itself, or accepted.
+    predicted : tuple of Predicted
+        Best first.
+    rejected : tuple of str
+        What a person said is not there: it is not written, and taken back if visterm had written it.
+    name : str
+        As tables call it; empty: by its path.
+    """
+
+    path: Path
+    given: tuple[str, ...] = ()
+    predicted: tuple[Predicted, ...] = ()
+    rejected: tuple[str, ...] = ()
+    name: str = ""
+
+    def wanted(self, run: str | None, parents: Parents) -> list[Mark]:
+        """Give the tags to write, each once, those of people first and none that is rejected."""
+        found: dict[str, Mark] = {tag_key(tag): Mark(tag, GIVEN, path=parents.path(tag)) for tag in self.given}
+        for tag, confidence in self.predicted:
+            found.setdefault(tag_key(tag), Mark(tag, PREDICTED, confidence, run, parents.path(tag)))
+        return [mark for key, mark in found.items() if key not in set(map(tag_key, self.rejected))]
+
+
+class Parents:
+    """The tags above each tag, for hierarchical keywords.
+
+    Parameters
+    ----------
+    is_a : iterable of (child, parent)
+        Of several parents the first counts; steps may lead over words that are no tags, which are left out.
+    tags : iterable of str
+        The tags of the run.
+    """
+
+    def __init__(self, is_a: Iterable[tuple[str, str]] = (), tags: Iterable[str] = ()) -> None:
+        self._shown = {tag_key(tag): tag for tag in tags}
+        self._above: dict[str, list[str]] = {}
+        for child, parent in is_a:
+            self._above.setdefault(tag_key(child), []).append(tag_key(parent))
+
+    @classmethod
+    def of_run(cls, tagger: Any) -> Parents:
+        """Take the relations of a run."""
+        return cls(tagger.relations.is_a, tagger.vocabulary)
+
+    def path(self, tag: str) -> str | None:
+        """Give a tag after its parents, as Lightroom writes it (``animal|dog``); None without parents, or with a |."""
+        parts, seen = [tag], {tag_key(tag)}
+        above = self._nearest(tag_key(tag), seen)
+        while above is not None:
+            parts.append(self._shown[above])
+            above = self._nearest(above, seen)
+        return None if len(parts) == 1 or any("|" in part for part in parts) else "|".join(reversed(parts))
+
+    def _nearest(self, key: str, seen: set[str]) -> str | None:
+        """Give the nearest tag above, and remember where the search has been: relations may go in circles."""
+        waiting = list(self._above.get(key, ()))
+        while waiting:
+            above = waiting.pop(0)
+            if above in seen:
+                continue
+            seen.add(above)
+            if above in self._shown:
+                return above
+            waiting += self._above.get(above, ())
+        return None

@@ -1,0 +1,123 @@
+"""What a run has to write of a folder of photos: the keywords that they have, and the tags that it predicts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.app.export.items import ExportItem, Predicted
+from visterm.app.tagger import CHUNK, Tagger
+from visterm.core.checks import check_number
+from visterm.core.errors import DataError, UserError
+from visterm.core.progress import SILENT, Progress, Steps
+from visterm.core.types import Skipped
+from visterm.data.sidecars import Sidecars
+from visterm.models.calibration import Calibration
+
+MIN_CONFIDENCE = 0.5
+"""Predictions of less are not written, unless another number is given."""
+
+MOST_SCORES = 2**22
+"""Held at a time."""
+
+
+def items_of_run(
+    tagger: Tagger,
+    images: Sequence[Path],
+    *,
+    k: int = 0,
+    min_confidence: float | None = None,
+    folder: Path | None = None,
+    progress: Progress = SILENT,
+) -> Iterator[ExportItem | Skipped]:
+    """Give what there is to write of each image.
+
+    Parameters
+    ----------
+    tagger : Tagger
+    images : sequence of Path
+    k : int
+        At most so many predictions an image, the surest; 0: all that are sure enough.
+    min_confidence : float, optional
+        Predictions of less are left out, see `check_limits`.
+    folder : Path, optional
+        Names in tables are paths inside it.
+    progress : Progress
+        Told of each image.
+
+    Raises
+    ------
+    UserError
+        See `check_limits`.
+    """
+    limit = check_limits(tagger.calibration, k, min_confidence)
+    sidecars = Sidecars()
+    progress.start("export", len(images))
+    try:
+        for start in range(0, len(images), CHUNK):
+            chunk = images[start : start + CHUNK]
+            X, kept, skipped = tagger.encoder.encode(chunk, progress=Steps(progress))
+            yield from skipped
+            if len(kept) == 0:
+                continue
+            scores = scores_of(tagger, tagger.model.image_rows(X))
+            for place, own in zip(kept, scores, strict=True):
+                image = chunk[place]
+                try:
+                    given = tuple(sidecars.keywords(image).of_people)
+                except DataError as error:
+                    yield Skipped(str(image), f"not written: {error}")
+                    continue
+                found = predictions(tagger, own, k, limit)
+                name = os.fspath(image) if folder is None else image.relative_to(folder).as_posix()
+                yield ExportItem(image, given, found, name=name)
+    finally:
+        progress.finish()
+
+
+def check_limits(calibration: Calibration | None, k: int, min_confidence: float | None) -> float:
+    """Give the confidence below which predictions are left out, 0.5 where nothing is said.
+
+    Raises
+    ------
+    UserError
+        If there are no confidences to go by, and `k` does not say how many tags to write either.
+    """
+    if min_confidence is not None:
+        check_number(min_confidence, "min_confidence", least=0, below=1)
+    if calibration is not None:
+        return MIN_CONFIDENCE if min_confidence is None else min_confidence
+    if min_confidence is not None or k == 0:
+        raise UserError(
+            "This run has no calibration, so nothing is known of how sure its predictions are. Say how many tags each "
+            "image gets (-k 3), or fit anew (visterm fit, of 100 or more images with tags, without --no-calibration)."
+        )
+    return 0.0
+
+
+def scores_of(tagger: Tagger, U: Any) -> Iterator[NDArray[np.float32]]:
+    """Give, image by image, the scores of all tags by which confidences go, from image rows."""
+    n_tags = len(tagger.vocabulary)
+    columns = tagger.model.query_rows(sp.eye_array(n_tags, format="csr", dtype=np.float32)).T
+    step = max(1, MOST_SCORES // max(n_tags, 1))
+    for start in range(0, U.shape[0], step):
+        scores: Any = U[start : start + step] @ columns
+        yield from np.asarray(scores.toarray() if sp.issparse(scores) else scores, np.float32)
+
+
+def predictions(tagger: Tagger, scores: NDArray[np.float32], k: int, limit: float) -> tuple[Predicted, ...]:
+    """Choose the tags of one image: the surest, or where nothing is known of that, those of the best scores."""
+    calibration = tagger.calibration
+    if calibration is None:
+        best = np.lexsort((np.arange(len(scores)), -scores))[:k]
+        return tuple(Predicted(tagger.vocabulary.tags[tag]) for tag in best)
+    chances = calibration.confidences(scores)
+    best = np.lexsort((np.arange(len(chances)), -chances))
+    best = best[chances[best] >= limit][: k or None]
+    return tuple(Predicted(tagger.vocabulary.tags[tag], float(chances[tag])) for tag in best)

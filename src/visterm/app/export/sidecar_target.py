@@ -1,0 +1,55 @@
+"""Tags written into XMP files beside the images, which stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from visterm.app.export.changes import Change, Revised, revise, taken_back
+from visterm.app.export.items import ExportItem
+from visterm.core.vocabulary import tag_key
+from visterm.data.sidecars import Sidecars, content_of, replace_file
+from visterm.data.xmp.keywords import Mark
+from visterm.data.xmp.writing import SIDECAR
+
+
+class SidecarTarget:
+    """Writes ``photo.jpg.xmp``, or ``photo.xmp`` where that is there; see `Sidecars`.
+
+    A new file has the tags of people too, as some programs read either the file or the image; but where the image has
+    all tags in itself, no file is made.
+    """
+
+    name = "xmp"
+
+    def __init__(self) -> None:
+        self._sidecars = Sidecars()
+
+    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change | None:
+        """Write the tags of an image; None where there is nothing to change."""
+        path = self._sidecars.target(item.path)
+        old = content_of(path)
+        if old is None:
+            there = {tag_key(tag) for tag in self._sidecars.keywords(item.path).tags}
+            if all(tag_key(mark.tag) in there for mark in wanted):
+                return None
+        return _put(item.path, path, old, revise(old or SIDECAR, wanted, item.rejected, str(path)), dry_run=dry_run)
+
+    def undo(self, image: Path, *, dry_run: bool) -> Change | None:
+        """Take back what visterm wrote; a file that holds nothing else is removed."""
+        path = self._sidecars.target(image)
+        old = content_of(path)
+        return None if old is None else _put(image, path, old, taken_back(old, str(path)), dry_run=dry_run)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _put(image: Path, path: Path, old: bytes | None, new: Revised, *, dry_run: bool) -> Change | None:
+    empty = old is None and not new.added
+    if not dry_run and not empty and new.content != old:
+        replace_file(path, old, new.content)
+    if empty and not new.left_out:
+        return None
+    changed = Change(str(image), str(path), new.added, new.removed, new.left_out)
+    return changed if new.added or new.removed or new.left_out else None

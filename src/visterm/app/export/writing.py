@@ -1,0 +1,117 @@
+"""Writing the tags of many images, and taking them back: what cannot be written is told of, and stops nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from visterm.app.export.changes import Change, Target
+from visterm.app.export.embedded_target import EmbeddedTarget
+from visterm.app.export.items import ExportItem, Parents
+from visterm.app.export.sidecar_target import SidecarTarget
+from visterm.app.export.text_target import TextTarget
+from visterm.core.errors import DataError, StorageError, UserError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.types import Skipped
+
+XMP, EMBED, TXT = SidecarTarget.name, EmbeddedTarget.name, TextTarget.name
+TARGETS = (XMP, EMBED, TXT)
+
+T = TypeVar("T")
+
+
+def make_target(name: str, *, keep_originals: bool = True) -> Target:
+    """Make the target of a name.
+
+    Parameters
+    ----------
+    name : {"xmp", "embed", "txt"}
+    keep_originals : bool
+        Of "embed": leave each image as it was beside it.
+
+    Raises
+    ------
+    UserError
+        If there is no such target.
+    MissingExtraError
+        If it takes a program that is not installed.
+    """
+    if name == XMP:
+        return SidecarTarget()
+    if name == EMBED:
+        return EmbeddedTarget(keep_originals=keep_originals)
+    if name == TXT:
+        return TextTarget()
+    raise UserError(f"'{name}' is nothing that tags are written to image by image; expected {', '.join(TARGETS)}.")
+
+
+def export_tags(
+    items: Iterable[ExportItem],
+    target: Target,
+    *,
+    run: str | None = None,
+    parents: Parents | None = None,
+    dry_run: bool = False,
+    progress: Progress = SILENT,
+) -> Iterator[Change | Skipped]:
+    """Write tags to their images, one after another; tags are only added, and no person's is ever changed.
+
+    Parameters
+    ----------
+    items : iterable of ExportItem
+    target : Target
+        See `make_target`; it is closed at the end.
+    run : str, optional
+        Fingerprint of the run that predicted, noted beside each prediction.
+    parents : Parents, optional
+        Which tags are above which.
+    dry_run : bool
+        Change nothing, and say what would be changed.
+    progress : Progress
+        Told of each image.
+
+    Yields
+    ------
+    Change or Skipped
+        One for each image that has changes, or that cannot be written.
+    """
+    above = parents or Parents()
+
+    def write(item: ExportItem) -> Change | None:
+        return target.export(item, item.wanted(run, above), dry_run=dry_run)
+
+    return _each("export", items, lambda item: item.path, write, target, progress)
+
+
+def undo_tags(
+    images: Iterable[Path], target: Target, *, dry_run: bool = False, progress: Progress = SILENT
+) -> Iterator[Change | Skipped]:
+    """Take back all that visterm wrote to some images; parameters and results are those of `export_tags`."""
+    return _each(
+        "undo", images, lambda image: image, lambda image: target.undo(image, dry_run=dry_run), target, progress
+    )
+
+
+def _each(
+    task: str,
+    things: Iterable[T],
+    image_of: Callable[[T], Path],
+    write: Callable[[T], Change | None],
+    target: Target,
+    progress: Progress,
+) -> Iterator[Change | Skipped]:
+    progress.start(task)
+    try:
+        for thing in things:
+            progress.advance()
+            try:
+                change = write(thing)
+            except (DataError, StorageError, OSError) as error:
+                yield Skipped(str(image_of(thing)), f"not written: {error}")
+            else:
+                if change is not None:
+                    yield change
+    finally:
+        target.close()
+        progress.finish()

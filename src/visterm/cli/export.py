@@ -1,0 +1,174 @@
+"""`visterm export`: write tags back, to XMP files, images, texts or a table, and take them back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from visterm.cli import options
+from visterm.cli.output import emit, exit_code, say, show
+from visterm.cli.progress import Bars
+from visterm.core.errors import UserError
+from visterm.core.wording import count_of
+
+if TYPE_CHECKING:
+    from visterm.app.export.changes import Change
+    from visterm.app.export.items import ExportItem
+    from visterm.core.types import Skipped
+
+EXAMPLES = (
+    "Examples:  visterm export catalogue --to xmp --dry-run   ·   visterm export catalogue --to xmp   ·   "
+    "visterm export catalogue --to xmp --undo   ·   visterm export run photos --to csv -o tags.csv -k 3"
+)
+
+
+def export(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CATALOGUE",
+            help="A catalogue: the folder that `visterm index` wrote; or a run, for the photos of IMAGES.",
+            show_default=False,
+        ),
+    ],
+    images: Annotated[
+        Path | None, typer.Argument(help="With a run: a folder of images, or one image.", show_default=False)
+    ] = None,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help="xmp: a file beside each photo, which stays as it is; embed: into the photos, by exiftool; txt: a "
+            "text beside each; csv or jsonl: one table, -o FILE.",
+        ),
+    ] = "xmp",
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Of csv and jsonl: the file to write.", show_default=False)
+    ] = None,
+    min_confidence: Annotated[
+        float | None,
+        typer.Option(
+            "--min-confidence",
+            help="Write no predictions that are less sure, 0 to 1 [default: 0.5].",
+            show_default=False,
+        ),
+    ] = None,
+    k: Annotated[
+        int, typer.Option("-k", min=0, help="At most so many predictions a photo; 0: all that are sure enough.")
+    ] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes, and change nothing.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take back all tags that visterm wrote.")] = False,
+    keep_originals: Annotated[
+        bool,
+        typer.Option(
+            "--keep-originals/--overwrite", help="Of embed: leave each photo as it was beside it (photo.jpg_original)."
+        ),
+    ] = True,
+    json: options.Json = False,
+    jobs: options.Jobs = None,
+    skipped: options.SkippedFile = Path("skipped.jsonl"),
+) -> None:
+    """Write the tags of photos where other programs find them: those that people gave, and sure predictions.
+
+    Tags are only added, each noted as visterm's with run and confidence; what a person wrote stays. The exit code is 3
+    if photos were skipped.
+    """
+    from visterm.app.export.items import Parents
+    from visterm.app.export.sources import open_source
+    from visterm.app.export.tables import TABLES, table_of
+    from visterm.app.export.writing import TARGETS, export_tags, make_target, undo_tags
+    from visterm.core.jsonlines import write_skipped
+
+    _check(to, TARGETS, TABLES, out, undo=undo, dry_run=dry_run)
+    target = None if to in TABLES else make_target(to, keep_originals=keep_originals)
+    opened = open_source(source, images, jobs)
+    run = opened.tagger.fingerprint
+    bad: list[Skipped] = []
+    if undo and target is not None:
+        changes = undo_tags(opened.images(), target, dry_run=dry_run, progress=Bars())
+    else:
+        items = _readable(opened.items(k, min_confidence, Bars()), bad)
+        if target is None:
+            _put_table(table_of(items, to, run=run), out, dry_run=dry_run)
+            changes = iter(())
+        else:
+            changes = export_tags(items, target, run=run, parents=Parents.of_run(opened.tagger), dry_run=dry_run)
+    if target is not None:
+        _tell(changes if dry_run else opened.noted(changes, to), bad, json=json, dry_run=dry_run)
+    if bad or skipped.exists():
+        write_skipped(skipped, bad)
+    raise typer.Exit(exit_code(bad, skipped))
+
+
+def _check(
+    to: str, targets: Sequence[str], tables: Sequence[str], out: Path | None, *, undo: bool, dry_run: bool
+) -> None:
+    """Refuse options that do not go together, before anything is read."""
+    if to not in (*targets, *tables):
+        raise UserError(f"--to {to} is not known; expected {', '.join((*targets, *tables))}.")
+    if to in tables and undo:
+        raise UserError(
+            f"--undo is for tags in files of photos; a table is one file that you can delete. Leave {to} out."
+        )
+    if to in tables and out is None and not dry_run:
+        raise UserError(f"--to {to} writes one table: say where by -o FILE, or look at it with --dry-run.")
+    if to in targets and out is not None:
+        raise UserError(f"-o is for --to {' and '.join(tables)}; {to} writes beside or into the photos. Leave it out.")
+
+
+def _readable(items: Iterable[ExportItem | Skipped], bad: list[Skipped]) -> Iterator[ExportItem]:
+    from visterm.core.types import Skipped
+
+    for item in items:
+        if isinstance(item, Skipped):
+            bad.append(item)
+        else:
+            yield item
+
+
+def _put_table(text: str, out: Path | None, *, dry_run: bool) -> None:
+    from visterm.app.export.tables import write_table
+
+    if dry_run or out is None:
+        for line in text.splitlines():
+            show(line)
+        return
+    write_table(out, text)
+    say(f"Wrote {out}")
+
+
+def _tell(changes: Iterable[Change | Skipped], bad: list[Skipped], *, json: bool, dry_run: bool) -> None:
+    """Show changes one by one where they are only planned or asked for, and count them."""
+    from visterm.core.types import Skipped
+
+    counts: Counter[str] = Counter()
+    for change in changes:
+        if isinstance(change, Skipped):
+            bad.append(change)
+            continue
+        counts["files"] += bool(change.added or change.removed)
+        counts["added"] += len(change.added)
+        counts["removed"] += len(change.removed)
+        counts["left out"] += len(change.left_out)
+        if json:
+            emit(change.as_dict())
+        elif dry_run:
+            show(f"{change.target}: {', '.join(_words(change))}")
+    would = "Would change" if dry_run else "Changed"
+    told = f"{would} {count_of(counts['files'], 'file')}: {count_of(counts['added'], 'tag')} added"
+    if counts["removed"]:
+        told += f", {counts['removed']:,} taken back"
+    if counts["left out"]:
+        told += f"; {counts['left out']:,} not written (taken out by a person since, or of characters that do not fit)"
+    say(f"{told}.")
+
+
+def _words(change: Change) -> Iterator[str]:
+    for mark in change.added:
+        yield f"+{mark.tag}" if mark.confidence is None else f"+{mark.tag} {mark.confidence:.0%}"
+    yield from (f"-{tag}" for tag in change.removed)
+    yield from (f"({tag})" for tag in change.left_out)

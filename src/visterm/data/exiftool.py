@@ -1,0 +1,161 @@
+"""The program exiftool, which writes metadata into images of any kind: one process for many images."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from visterm.core.errors import DataError, MissingExtraError, StorageError
+
+_READY = b"{ready%d}\n"
+
+
+class ExifTool:
+    """A running exiftool, to be used in a ``with`` statement.
+
+    Arguments go to it line by line, not through a shell; its configuration, which is a program, is not loaded.
+
+    Raises
+    ------
+    MissingExtraError
+        If there is no such program.
+    """
+
+    def __init__(self) -> None:
+        self._program = find_exiftool()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes] | None = None
+        self._said_before = 0
+        self._number = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def read_packet(self, image: Path) -> bytes | None:
+        """Give the XMP of an image as it is; None where it has none.
+
+        Raises
+        ------
+        DataError
+            If the name of the file cannot be told to exiftool.
+        StorageError
+            If exiftool cannot read the file.
+        """
+        packet = self._execute([b"-b", b"-XMP", _argument(image)], image)
+        complaint = self._complaint()
+        if not packet and "Error:" in complaint:
+            raise StorageError(f"exiftool cannot read {image}: {complaint}")
+        return packet or None
+
+    def write_packet(self, image: Path, packet: bytes | None, *, keep_original: bool) -> None:
+        """Put XMP into an image in place of what it has (None: take it out); pixels and all else stay.
+
+        Parameters
+        ----------
+        image : Path
+        packet : bytes or None
+        keep_original : bool
+            Leave the image as it was beside it (``photo.jpg_original``), unless one is there from before.
+
+        Raises
+        ------
+        DataError, StorageError
+            As above; the image is then as it was.
+        """
+        how = [] if keep_original else [b"-overwrite_original"]
+        with tempfile.NamedTemporaryFile(suffix=".xmp") as file:
+            file.write(packet or b"")
+            file.flush()
+            source = os.fsencode(file.name).replace(b"%", b"%%")
+            wanted = b"-XMP<=" + source if packet else b"-XMP="
+            said = self._execute([*how, wanted, _argument(image)], image)
+        if b"1 image files updated" not in said and b"1 image files unchanged" not in said:
+            raise StorageError(f"exiftool did not write {image}: {self._complaint() or 'no reason given'}.")
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(BrokenPipeError):  # it may have ended already
+                self._process.stdin.write(b"-stay_open\nFalse\n")
+                self._process.stdin.close()
+            self._process.wait()
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+        if self._errors is not None:
+            self._errors.close()
+        self._process = self._errors = None
+
+    def _execute(self, arguments: list[bytes], image: Path) -> bytes:
+        process = self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert self._errors is not None
+        self._said_before = os.fstat(self._errors.fileno()).st_size
+        self._number += 1
+        end = _READY % self._number
+        lines = [*arguments, b"-execute%d" % self._number, b""]
+        with suppress(BrokenPipeError):  # where it has ended, what it said of that is read below
+            process.stdin.write(b"\n".join(lines))
+            process.stdin.flush()
+        said = b""
+        while not said.endswith(end):
+            more = os.read(process.stdout.fileno(), 2**16)
+            if not more:
+                complaint = self._complaint() or "no reason given"
+                self.close()  # the next image gets a new one
+                raise StorageError(f"exiftool ended at {image}: {complaint}.")
+            said += more
+        return said[: -len(end)]
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
+            command = [self._program, "-config", "", "-stay_open", "True", "-@", "-"]
+            command += ["-common_args", "-charset", "utf8", "-charset", "filename=utf8"]
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
+            )
+        return self._process
+
+    def _complaint(self) -> str:
+        """Give what it said since the last command."""
+        if self._errors is None:
+            return ""
+        said = os.pread(self._errors.fileno(), 2**12, self._said_before)  # the place in the file is the process's, too
+        return " ".join(said.decode("utf-8", "replace").split())[:300]
+
+
+def find_exiftool() -> str:
+    """Give the path of the program.
+
+    Raises
+    ------
+    MissingExtraError
+        If it is not installed.
+    """
+    found = shutil.which("exiftool")
+    if found is None:
+        raise MissingExtraError(
+            "Writing into images takes the program exiftool, which is not installed. Install it (Debian: "
+            "libimage-exiftool-perl; others: https://exiftool.org), or write XMP files beside the images: --to xmp."
+        )
+    return found
+
+
+def _argument(image: Path) -> bytes:
+    """Give a path as a line of arguments: absolute, so that none is taken for an option or a comment."""
+    path = os.fsencode(os.path.abspath(image))
+    if b"\n" in path or b"\r" in path:
+        raise DataError(f"The name of {str(image)!r} has a line end, which exiftool cannot be told. Rename the file.")
+    return path

@@ -1,0 +1,261 @@
+"""Keywords are read from any program's XMP, and written into it with nothing else changed."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visterm.core.errors import DataError
+from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.data.xmp.keywords import GIVEN, PREDICTED, Mark, read_keywords
+from visterm.data.xmp.tree import MAX_DEPTH, Document
+from visterm.data.xmp.writing import PACKET, SIDECAR, add_tags, remove_tags
+
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+SEA = Mark("sea", PREDICTED, 0.93, "run1")
+DOG = Mark("dog", PREDICTED, 0.6, "run1", "animal|dog")
+
+# As darktable and Lightroom write: comments, attributes, structures, other namespaces, odd white space.
+PERSONS = """<?xml version="1.0" encoding="UTF-8"?>
+<!-- kept -->
+<x:xmpmeta xmlns:x="adobe:ns:meta/" x:xmptk="XMP Core 4.4.0">
+ <rdf:RDF   xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
+  <rdf:Description rdf:about='uuid:1'
+    xmlns:exif="http://ns.adobe.com/exif/1.0/" xmlns:darktable="http://darktable.sf.net/"
+   darktable:raw_params='0' exif:Note="a &gt; b"  >
+   <darktable:history><rdf:Seq><rdf:li darktable:num="0" darktable:params="gz03" /></rdf:Seq></darktable:history>
+   <dc:subject xmlns:dc="http://purl.org/dc/elements/1.1/">
+\t<r:Bag xmlns:r="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
+\t  <r:li>beach &amp; café</r:li>
+\t</r:Bag>
+   </dc:subject>
+  </rdf:Description>
+ </rdf:RDF>
+</x:xmpmeta>
+""".encode()
+
+
+def described(inside, more=""):
+    """A packet with the properties given."""
+    return (
+        f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="{RDF}"><rdf:Description rdf:about="" '
+        'xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:lr="http://ns.adobe.com/lightroom/1.0/" '
+        'xmlns:digiKam="http://www.digikam.org/ns/1.0/" xmlns:MicrosoftPhoto="http://ns.microsoft.com/photo/1.0" '
+        f'xmlns:mediapro="http://ns.iview-multimedia.com/mediapro/1.0/" {more}>{inside}</rdf:Description></rdf:RDF>'
+        "</x:xmpmeta>"
+    ).encode()
+
+
+def listed(name, *entries, kind="Bag"):
+    inside = "".join(f"<rdf:li>{entry}</rdf:li>" for entry in entries)
+    return f"<{name}><rdf:{kind}>{inside}</rdf:{kind}></{name}>"
+
+
+def tags(content):
+    return read_keywords(content, "x.xmp").tags
+
+
+def test_keywords_are_those_of_all_fields_each_once_and_of_paths_the_last_part():
+    content = described(
+        listed("dc:subject", "sea", "AC/DC")
+        + listed("lr:hierarchicalSubject", "water|Sea", "animal|dog", "darktable|exported")
+        + listed("digiKam:TagsList", "People/Ann", "_Digikam_Internal_Tags_/Pick", kind="Seq")
+        + listed("MicrosoftPhoto:LastKeywordXMP", "AC/DC", "places/Rome")
+        + listed("mediapro:CatalogSets", "events|party")
+    )
+    assert tags(content) == ["sea", "AC/DC", "dog", "Ann", "Rome", "party"]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '<rdf:li rdf:parseType="Resource"><rdf:value>sea</rdf:value><lr:note>x</lr:note></rdf:li>',
+        "<rdf:li><rdf:Description><rdf:value>sea</rdf:value></rdf:Description></rdf:li>",
+        '<rdf:li rdf:value="sea" lr:note="x"/>',
+        "<rdf:li><![CDATA[sea]]></rdf:li>",
+        "<rdf:li>\n  sea\n</rdf:li>",
+    ],
+)
+def test_an_entry_is_read_in_every_way_that_rdf_writes_it(entry):
+    assert tags(described(f"<dc:subject><rdf:Bag>{entry}</rdf:Bag></dc:subject>")) == ["sea"]
+
+
+def test_a_keyword_that_is_no_list_is_read_but_not_added_to():
+    content = described("", more='dc:subject="sea"')
+    assert tags(content) == ["sea"]
+    with pytest.raises(DataError, match=r"dc:subject|subject is a text; expected a list"):
+        add_tags(content, [DOG], "x.xmp")
+
+
+def test_a_new_file_says_of_each_tag_whose_it_is():
+    made = add_tags(SIDECAR, [SEA, DOG, Mark("Ann", GIVEN)], "x.xmp")
+    found = read_keywords(made, "x.xmp")
+    assert found.tags == ["sea", "dog", "Ann"]
+    assert found.marks == [SEA, DOG, Mark("Ann", GIVEN)]
+    assert found.of_people == ["Ann"]
+    assert b"<rdf:li>animal|dog</rdf:li>" in made
+
+
+def test_what_a_person_wrote_stays_byte_for_byte_around_what_is_added():
+    made = add_tags(PERSONS, [SEA, DOG], "x.xmp")
+    assert tags(made) == ["beach & café", "sea", "dog"]
+    lines = PERSONS.splitlines(keepends=True)
+    rest = iter(made.splitlines(keepends=True))
+    assert all(line in rest for line in lines)  # each line is there as it was, in the same order
+    assert remove_tags(made, ["sea", "dog"], "x.xmp") == PERSONS
+
+
+def test_a_tag_that_a_person_gave_stays_theirs():
+    assert add_tags(PERSONS, [Mark("Beach  & Café", PREDICTED, 0.9, "run1")], "x.xmp") == PERSONS
+
+
+def test_taking_back_undoes_one_export_after_another():
+    first = add_tags(SIDECAR, [SEA], "x.xmp")
+    second = add_tags(first, [SEA, DOG], "x.xmp")
+    assert remove_tags(second, ["dog"], "x.xmp") == first
+    assert remove_tags(first, ["sea"], "x.xmp") is None
+    assert remove_tags(add_tags(PACKET, [DOG], "x"), ["dog"], "x") is None
+
+
+def test_a_tag_is_taken_back_from_the_fields_to_which_another_program_copied_it():
+    made = add_tags(described(listed("digiKam:TagsList", "places/Rome", "sea")), [DOG], "x.xmp")
+    copied = made.replace(b"<rdf:li>sea</rdf:li>", b"<rdf:li>sea</rdf:li><rdf:li>animal/dog</rdf:li>")
+    assert remove_tags(copied, ["dog"], "x.xmp") == described(listed("digiKam:TagsList", "places/Rome", "sea"))
+
+
+def test_a_prediction_that_a_person_gives_later_is_noted_as_given():
+    made = add_tags(add_tags(SIDECAR, [SEA], "x"), [Mark("sea", GIVEN)], "x")
+    assert read_keywords(made, "x").of_people == ["sea"]
+    assert made.count(b"<rdf:li>sea</rdf:li>") == 1
+
+
+def test_a_comment_beside_a_tag_of_ours_is_kept_when_it_is_taken_back():
+    made = add_tags(SIDECAR, [SEA], "x").replace(b"<rdf:Bag>", b"<rdf:Bag><!-- mine -->", 1)
+    left = remove_tags(made, ["sea"], "x")
+    assert left is not None
+    assert b"<!-- mine -->" in left
+    assert tags(left) == []
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [
+        described("<dc:subject/>"),
+        described("<dc:subject></dc:subject>"),
+        described("<dc:subject><rdf:Bag/></dc:subject>"),
+        described("<dc:subject><rdf:Bag> </rdf:Bag></dc:subject>"),
+        f'<rdf:RDF xmlns:rdf="{RDF}"/>'.encode(),
+        f'<RDF xmlns="{RDF}"><Description xmlns:r="{RDF}" r:about=""/></RDF>'.encode(),
+        b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>',
+    ],
+)
+def test_tags_are_added_where_there_is_nothing_yet_however_it_is_written(empty):
+    made = add_tags(empty, [SEA, DOG], "x.xmp")
+    assert (tags(made), read_keywords(made, "x").marks) == (["sea", "dog"], [SEA, DOG])
+    left = remove_tags(made, ["sea", "dog"], "x.xmp")
+    assert left is not None
+    assert tags(left) == []
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_text_stays_in_its_encoding(encoding):
+    content = PERSONS.decode().replace(' encoding="UTF-8"', "").encode(encoding)
+    made = add_tags(content, [Mark("Öl", GIVEN)], "x.xmp")
+    assert "Öl" in made.decode(encoding)
+    assert remove_tags(made, ["Öl"], "x.xmp") == content
+
+
+@given(st.lists(st.text(min_size=1), min_size=1, max_size=4))
+def test_any_text_comes_back_as_it_was_or_is_refused(texts):
+    marks = list({tag_key(text): Mark(clean_tag(text), PREDICTED, 0.5) for text in texts if clean_tag(text)}.values())
+    try:
+        made = add_tags(PERSONS, marks, "x.xmp")
+    except DataError as error:
+        assert "which XMP cannot hold" in str(error)
+        odd = [c for mark in marks for c in mark.tag if c < " " or c in "\ufffe\uffff" or "\ud800" <= c <= "\udfff"]
+        assert odd
+        return
+    there = {tag_key(mark.tag) for mark in marks} - {tag_key("beach & café")}
+    assert set(map(tag_key, tags(made))) == there | {tag_key("beach & café")}
+    assert remove_tags(made, [mark.tag for mark in marks if tag_key(mark.tag) in there], "x.xmp") == PERSONS
+
+
+@pytest.mark.parametrize("tag", ["<script>alert(1)</script>", "a & b", "]]>", "\"'", "&lt;", "<!--", "😀 \u0301"])
+def test_markup_in_a_tag_is_text(tag):
+    assert tags(add_tags(SIDECAR, [Mark(clean_tag(tag), GIVEN)], "x")) == [clean_tag(tag)]
+
+
+@pytest.mark.parametrize("tag", ["\x00", "a\x1b[31mb", "\x7f\x08"])
+def test_a_tag_with_a_control_character_is_refused(tag):
+    with pytest.raises(DataError, match=r"U\+00.., which XMP cannot hold"):
+        add_tags(SIDECAR, [Mark(tag, GIVEN)], "x")
+
+
+LAUGHS = '<!DOCTYPE l [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;">]><l>&b;</l>'
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (LAUGHS, "document type"),
+        ('<!DOCTYPE l SYSTEM "file:///etc/passwd"><l/>', "document type"),
+        ("<a>&nbsp;</a>", "undefined entity"),
+        ("<a><b></a>", r"not well-formed XML \(mismatched tag, line 1"),
+        ("", "no element found"),
+        ("<a/>trailing", "junk after document element"),
+        ("<a>" * (MAX_DEPTH + 1) + "</a>" * (MAX_DEPTH + 1), "inside each other"),
+        ('<?xml version="1.0" encoding="rot13"?><a/>', "cannot be read so"),
+        (b"\xff\x00<a/>", "cannot be read so"),
+    ],
+)
+def test_what_is_no_xmp_is_refused_with_its_name_and_why(content, message):
+    with pytest.raises(DataError, match=message) as refused:
+        read_keywords(content.encode() if isinstance(content, str) else content, "photo.xmp")
+    assert str(refused.value).startswith("photo.xmp")
+
+
+def test_xml_of_something_else_is_not_added_to():
+    with pytest.raises(DataError, match="is no XMP"):
+        add_tags(b"<svg/>", [SEA], "photo.xmp")
+
+
+def test_places_of_elements_are_those_of_their_bytes():
+    text = "<a q='>\"'><b /><é x=\"1>2\"  >t</é ></a>"
+    document = Document(text.encode(), "x")
+    pieces = [document.text[e.start : e.end].decode() for e in document.root.every()]
+    assert pieces == [text, "<b />", '<é x="1>2"  >t</é >']
+    assert [e.closed for e in document.root.every()] == [False, True, False]
+
+
+@pytest.fixture(scope="module")
+def exiftool():
+    try:
+        subprocess.run(["exiftool", "-ver"], check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("wants exiftool (Debian: libimage-exiftool-perl)")
+
+
+def test_exiftool_reads_what_is_written_as_keywords_paths_and_notes(exiftool, tmp_path):
+    path = tmp_path / "photo.jpg.xmp"
+    path.write_bytes(add_tags(PERSONS, [SEA, DOG, Mark("<script>", GIVEN)], "x"))
+    done = subprocess.run(
+        ["exiftool", "-s3", "-sep", "; ", "-validate", "-XMP-dc:Subject", "-XMP-lr:HierarchicalSubject", path],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["OK", "beach & café; sea; dog; <script>", "animal|dog"]
+
+
+def test_what_exiftool_writes_anew_keeps_our_notes(exiftool, tmp_path):
+    path = tmp_path / "photo.xmp"
+    path.write_bytes(add_tags(SIDECAR, [SEA, DOG], "x"))
+    subprocess.run(
+        ["exiftool", "-q", "-overwrite_original", "-XMP-dc:Subject+=Ann", path], check=True, capture_output=True
+    )
+    found = read_keywords(path.read_bytes(), "x")
+    assert (found.tags, found.of_people, found.marks) == (["sea", "dog", "Ann"], ["Ann"], [SEA, DOG])
+    left = remove_tags(path.read_bytes(), ["sea", "dog"], "x")
+    assert left is not None
+    assert tags(left) == ["Ann"]
