@@ -15,10 +15,11 @@ from visterm.app.features.kind import is_features
 from visterm.app.parts import check_combination
 from visterm.app.rows import Photos, as_corpus, as_images, source_of_rows
 from visterm.app.tagger import CHUNK, Tagger
+from visterm.app.typed_queries import query_row
 from visterm.core.checks import check_k, check_number
 from visterm.core.combining import CONFIDENCE, log_probabilities, part_signs
 from visterm.core.errors import DataError, UserError
-from visterm.core.jsonlines import read_skipped, write_skipped
+from visterm.core.jsonlines import write_skipped
 from visterm.core.persist import new_folder, open_folder
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.tables import ENCODERS
@@ -28,10 +29,10 @@ from visterm.data.corpus import Corpus
 from visterm.kernels.topk import top_k
 from visterm.metrics.cutoff import expected_f1_cutoff
 from visterm.models.calibration import Calibration
-from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.records import Record, read_records
+from visterm.store.catalogue import RUNS, Origin, StoredCatalogue
+from visterm.store.images import ImageRecord
+from visterm.store.records import read_records
 
-RUN = "run"
 SKIPPED = "skipped.jsonl"
 CHANGED = "changed since its features were made"
 
@@ -45,11 +46,14 @@ class Found(NamedTuple):
     unknown : list of str
     n_likely : int or None
         Images of the catalogue above the cut-off, shown or not; None where none was asked for.
+    untrained : sequence of str
+        Words that count without a training image, by their vectors; with such the hits have no confidence.
     """
 
     hits: list[Hit]
     unknown: list[str]
     n_likely: int | None = None
+    untrained: Sequence[str] = ()
 
 
 class Catalogue:
@@ -76,15 +80,15 @@ class Catalogue:
     def __init__(self, tagger: Tagger) -> None:
         self.tagger = tagger
         self.skipped: list[Skipped] = []
-        self._stored = StoredCatalogue(Origin(tagger.path, tagger.fingerprint))
+        self._stored = StoredCatalogue(Origin(tagger.path, tagger.fingerprint, tagger.encoder.fingerprint))
 
     def __len__(self) -> int:
         return len(self._stored)
 
     @property
-    def records(self) -> Sequence[Record]:
-        """What is known of each image: name, path, size, content hash, tags given."""
-        return self._stored.records
+    def records(self) -> Sequence[ImageRecord]:
+        """What is known of each image that is there: name, path, size, content hash."""
+        return self._stored.images.all()
 
     def add(
         self,
@@ -135,7 +139,7 @@ class Catalogue:
             given = [[] for _ in items]
         if source is self.tagger.encoder:
             source.refuse_unknown(items, only_if_all=True)
-        there = {record.path for record in self.records}
+        there = self._stored.images.files()
         fresh = [i for i, item in enumerate(items) if _path_of(item) is None or _path_of(item) not in there]
         items, names, given = [items[i] for i in fresh], [names[i] for i in fresh], [given[i] for i in fresh]
         progress.start("index", len(items))
@@ -156,9 +160,10 @@ class Catalogue:
         cutoff: bool = False,
         min_confidence: float | None = None,
     ) -> Found:
-        """Find photos by tags: those with the largest Σ weight(word) · score(word), or most likely to be meant.
+        """Find photos by words: those with the largest Σ weight(word) · score(word), or most likely to be meant.
 
-        Weights are those of `Tagger.query_weights`: by inverse document frequency; a word with ``-`` subtracts.
+        Weights are those of `Tagger.query_weights`: by inverse document frequency; a word with ``-`` subtracts. A word
+        that is no tag counts by its vector, where the run was fitted with `word_vectors` that have one.
 
         Parameters
         ----------
@@ -170,7 +175,7 @@ class Catalogue:
             None: "confidence" where a word has a ``-`` or a cut-off is asked for and the run has a calibration, else
             "sum", as the PAMIR paper ranks. "confidence": by `Calibration.log_confidences`, where a word with ``-``
             counts by how likely it is there; in a sum the images with the least of it come first, whatever else they
-            show.
+            show. With a word that is no tag, None is always "sum": nothing is known of how likely such a word is.
             "product", of models whose scores are probabilities: the images with the largest
             ``Σ weight(word) · log P(word | image)``, and for a word with ``-`` the log of ``1 - P``. An image has to
             have a little of each word; one word alone cannot bring it up.
@@ -182,23 +187,31 @@ class Catalogue:
         Raises
         ------
         UnknownNameError
-            If no word is a tag of the run.
+            If no word is a tag of the run, or has a place among them.
         UserError
             If the model's scores are no probabilities, but their product is asked for; or the run has no calibration,
-            but confidences are needed.
+            or a word no training images, but confidences are needed.
+        StorageError
+            If a word is no tag, and the file of the run's word vectors is gone or has changed.
         """
         if min_confidence is not None:
             check_number(min_confidence, "min_confidence", least=0, below=1)
         limited = cutoff or min_confidence is not None
         calibration = self._calibration(combine, limited)
         query = self.tagger.query_weights(words)
+        if query.outside is not None:
+            _refuse_confidences(query.outside.words, combine, limited)
+            found = self._stored.search(query_row(self.tagger.model, query), k)
+            names = self._stored.images.names(found.ids[0])
+            hits = [Hit(name, float(s)) for name, s in zip(names, found.scores[0], strict=True)]
+            return Found(hits, query.unknown, untrained=query.outside.words)
         if combine is None:
             uncertain = limited or bool((query.weights.data < 0).any())
             combine = CONFIDENCE if uncertain and calibration is not None else "sum"
         n_likely = None
         if combine == CONFIDENCE and calibration is not None:
             logs = self._log_confidences(calibration, query.weights)
-            found, n_likely = _likeliest(logs, k, cutoff, min_confidence)
+            found, n_likely = _likeliest(self._stored.searchable(), logs, k, cutoff, min_confidence)
         else:
             model_rows = self.tagger.model.query_rows
             found = (
@@ -210,7 +223,8 @@ class Catalogue:
         chances: list[float | None] = [None] * len(ids)
         if calibration is not None:
             chances = np.exp(self._log_confidences(calibration, query.weights, ids)).tolist()
-        hits = [Hit(self._stored.records.name(i), float(s), p) for i, s, p in zip(ids, scores, chances, strict=True)]
+        names = self._stored.images.names(ids)
+        hits = [Hit(name, float(s), p) for name, s, p in zip(names, scores, chances, strict=True)]
         return Found(hits, query.unknown, n_likely if limited else None)
 
     def expand(
@@ -220,11 +234,11 @@ class Catalogue:
         return expand(self, words, how, k, n_groups=n_groups, **limits)
 
     def _log_confidences(
-        self, calibration: Calibration, weights: sp.csr_array, places: NDArray[np.int64] | None = None
+        self, calibration: Calibration, weights: sp.csr_array, ids: NDArray[np.int64] | None = None
     ) -> NDArray[np.float64]:
         """Give the logs of the confidences of images (None: of all) for one query."""
         rows = _one_by_one(weights)
-        scores = self._stored.products(self.tagger.model.query_rows(rows), places)
+        scores = self._stored.products(self.tagger.model.query_rows(rows), ids)
         return calibration.log_confidences(scores, weights.indices, weights.data)
 
     def _calibration(self, combine: str | None, limited: bool) -> Calibration | None:
@@ -246,40 +260,47 @@ class Catalogue:
     def _search_product(self, weights: sp.csr_array, k: int) -> Ranking:
         """Find the images with the largest product of probabilities, from those of each word alone."""
         rows = _one_by_one(weights)
-        ids, found = self._stored.search(self.tagger.model.query_rows(rows), 0)
-        P = np.empty((ids.shape[1], len(ids)), np.float32)
-        np.put_along_axis(P, ids.T, found.T, axis=0)
+        ids = self._stored.searchable()
+        P = np.empty((len(ids), rows.shape[0]), np.float32)
+        for word, found in enumerate(zip(*self._stored.search(self.tagger.model.query_rows(rows), 0), strict=True)):
+            P[np.searchsorted(ids, found[0]), word] = found[1]
         scores = part_signs(weights.data[None, :]) @ log_probabilities(P).T
-        return Ranking(*top_k(np.ascontiguousarray(scores), check_k(k, len(P))))
+        best = Ranking(*top_k(np.ascontiguousarray(scores), check_k(k, len(P))))
+        return Ranking(ids[best.ids], best.scores)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the catalogue as a folder, whole or not there.
+        """Write the catalogue as a folder, whole or not there; where it was loaded from, only its run: rows are there.
 
         Raises
         ------
         StorageError
             If something that is not a catalogue lies at `path`.
         """
-        with new_folder(path, "catalogue") as folder:
+        if self._stored.folder is not None and os.path.realpath(path) == os.path.realpath(self._stored.folder):
+            self.tagger.save(self._stored.run_folder)
+            write_skipped(self._stored.folder / SKIPPED, self.skipped)
+            return
+        with new_folder(path, "catalogue", changing=True) as folder:
             self._stored.write_into(folder)
-            (folder / RUN).mkdir()
-            self.tagger.write_into(folder / RUN)
+            self.tagger.save(folder / RUNS / self.tagger.fingerprint)
             write_skipped(folder / SKIPPED, self.skipped)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Self:
-        """Open a catalogue that `save` wrote; its rows stay on disk, memory-mapped.
+        """Open a catalogue that `save` wrote; its rows stay on disk, memory-mapped, and `add` writes there.
 
         Raises
         ------
         StorageError
             If there is no catalogue at `path`, or it was damaged.
         """
-        folder = open_folder(path, "catalogue")
-        catalogue = cls(Tagger.read_from(folder / RUN, n_jobs=n_jobs))
-        catalogue._stored = StoredCatalogue.read_from(folder)
-        catalogue._stored.check_origin(catalogue.tagger.fingerprint)
-        catalogue.skipped = read_skipped(folder / SKIPPED)
+        stored = StoredCatalogue.open(path)
+        stored_run = open_folder(stored.run_folder, "run")
+        catalogue = cls.__new__(cls)
+        catalogue.tagger = Tagger.read_from(stored_run, n_jobs=n_jobs)
+        catalogue._stored = stored
+        stored.check_origin(catalogue.tagger.fingerprint)
+        catalogue.skipped = stored.skipped.all()
         return catalogue
 
     def _add_chunk(
@@ -292,16 +313,16 @@ class Catalogue:
         steps: Steps,
     ) -> None:
         X, kept, skipped = source.encode(items, progress=steps)
-        self.skipped.extend(skipped)
+        self._skip(skipped)
         if len(kept) == 0:
             return
         read = read_records([items[i] for i in kept], [names[i] for i in kept], [given[i] for i in kept])
         rows, records = [], []
         for row, (i, record) in enumerate(zip(kept, read, strict=True)):
             if isinstance(record, Skipped):
-                self.skipped.append(record)
+                self._skip([record])
             elif sha256_of is not None and record.sha256 != sha256_of(items[i]):
-                self.skipped.append(Skipped(str(items[i]), CHANGED))
+                self._skip([Skipped(str(items[i]), CHANGED)])
             else:
                 rows.append(row)
                 records.append(record)
@@ -310,16 +331,33 @@ class Catalogue:
         U: Matrix = self.tagger.model.image_rows(X if len(rows) == len(kept) else X[rows])
         self._stored.add(records, U)
 
+    def _skip(self, skipped: Sequence[Skipped]) -> None:
+        self.skipped.extend(skipped)
+        self._stored.skipped.add(skipped)
 
-def _likeliest(logs: NDArray[np.float64], k: int, cutoff: bool, min_confidence: float | None) -> tuple[Ranking, int]:
+
+def _likeliest(
+    ids: NDArray[np.int64], logs: NDArray[np.float64], k: int, cutoff: bool, min_confidence: float | None
+) -> tuple[Ranking, int]:
     """Rank images by the logs of their confidences, and say how many of all are above the cut-off."""
-    ids, scores = top_k(np.ascontiguousarray(logs[None, :], np.float32), len(logs))
-    P = np.exp(logs[ids[0]])
+    places, scores = top_k(np.ascontiguousarray(logs[None, :], np.float32), len(logs))
+    P = np.exp(logs[places[0]])
     n_likely = expected_f1_cutoff(P) if cutoff else len(P)
     if min_confidence is not None:
         n_likely = min(n_likely, int(np.count_nonzero(min_confidence <= P)))
     shown = min(check_k(k, len(P)), n_likely)
-    return Ranking(ids[:, :shown], scores[:, :shown]), n_likely
+    return Ranking(ids[places[:, :shown]], scores[:, :shown]), n_likely
+
+
+def _refuse_confidences(untrained: Sequence[str], combine: str | None, limited: bool) -> None:
+    """Refuse a search by what is not known of words without training images."""
+    if limited or combine not in (None, "sum"):
+        listed = ", ".join(f"'{word}'" for word in untrained)
+        asked = f"combine={combine!r}" if combine not in (None, "sum") else "a cut-off"
+        raise UserError(
+            f"No training image has {listed}, so nothing is known of how likely an image is to show it, and {asked} "
+            "cannot be used. Leave it out: images are then ranked by the sum of scores; or leave the word out."
+        )
 
 
 def _refuse_if_all_gone(photos: Sequence[Any]) -> None:

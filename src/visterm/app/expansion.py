@@ -140,8 +140,13 @@ def related_tags(tagger: Tagger, words: str | Sequence[str], how: str) -> list[R
     """
     if how not in EXPANSIONS:
         raise UserError(f"A search is expanded by {how!r}; expected one of {', '.join(EXPANSIONS)}.")
-    weights = tagger.query_weights(words).weights
-    wanted = weights.indices[weights.data > 0]
+    query = tagger.query_weights(words)
+    wanted = query.weights.indices[query.weights.data > 0]
+    if not len(wanted) and query.outside is not None:
+        raise UserError(
+            f"Relations are between tags, and no wanted word of the search is one ({', '.join(query.outside.words)}). "
+            "Leave --expand out, or add a tag."
+        )
     if not len(wanted):
         raise UserError("All words of the search have a '-', so there is none to expand. Add one that is wanted.")
     found = _parts(tagger, wanted) if how == PARTS else _siblings(tagger, wanted)

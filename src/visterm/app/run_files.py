@@ -7,6 +7,7 @@ from typing import Any
 
 from visterm.app.learned_images import LearnedImages
 from visterm.app.relations import WordRelations
+from visterm.app.word_places import WordPlaces
 from visterm.core.jsonlines import read_skipped, write_skipped
 from visterm.core.persist import (
     load_arrays,
@@ -40,6 +41,7 @@ def write_run(tagger: Any, folder: Path) -> None:
     write_skipped(folder / "skipped.jsonl", tagger.skipped)
     tagger.learned_images.save(folder / LEARNED_IMAGES)
     tagger.relations.save(folder)
+    tagger.words.save(folder)
     if tagger.given is not None:
         save_csr(folder / GIVEN, tagger.given)
     if tagger.reference is not None:
@@ -62,6 +64,7 @@ def read_run(kind: Any, folder: Path, n_jobs: int | None) -> Any:
     tagger.skipped = read_skipped(folder / "skipped.jsonl")
     tagger.learned_images = LearnedImages.load(folder / LEARNED_IMAGES)
     tagger.relations = WordRelations.load(folder)
+    tagger.words = WordPlaces.load(folder)
     if (folder / GIVEN).exists():
         tagger.given = load_csr(folder / GIVEN)
     if (folder / REFERENCE).exists():

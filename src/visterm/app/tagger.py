@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -14,13 +13,18 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.app.by_number import learn_by_number, new_tags
+from visterm.app.cutoffs import cutoff_of, tags_above
 from visterm.app.learned_images import LearnedImages
+from visterm.app.neighbours import Neighbour, nearest_tags
 from visterm.app.parts import make_encoder, make_model, tell_blocks, tell_part_of
 from visterm.app.query_corpus import query_corpus
 from visterm.app.query_rows import check_learns_queries, fit_weighed, query_rows
-from visterm.app.relations import WordRelations, check_word_relations
+from visterm.app.relations import WordRelations, check_word_relations, tags_to_learn
 from visterm.app.rows import Photos, TrainingRows, as_corpus, as_images, is_name, named_corpus, training_rows
 from visterm.app.run_files import read_run, write_run
+from visterm.app.start_words import SETTING, StartWords
+from visterm.app.typed_queries import typed_query
+from visterm.app.word_places import Added, WordPlaces, rank_with_added
 from visterm.core.errors import EncoderMismatchError, UserError
 from visterm.core.packing import learned_hash
 from visterm.core.persist import new_folder, open_folder
@@ -33,9 +37,11 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow
 from visterm.data.reference_texts import Reference, count_texts
+from visterm.data.word_vectors import WordVectors
 from visterm.models.calibration import Calibration
-from visterm.models.side_by_side import tag_vectors
+from visterm.models.cutoffs import Cutoff
 
+DEFAULT_K = 5
 CHUNK = 512
 """Images encoded and annotated at a time: bounds the memory of a long `annotate`."""
 
@@ -56,13 +62,6 @@ class Annotations(NamedTuple):
 
     images: list[Annotated]
     skipped: list[Skipped]
-
-
-class Neighbour(NamedTuple):
-    """A tag near another one in the model's space, by cosine."""
-
-    tag: str
-    score: float
 
 
 class Tagger:
@@ -100,6 +99,8 @@ class Tagger:
         How common the tags are in the texts that words were weighed by; None: weighed by the training images.
     relations : WordRelations
         Which tags are parts of which and kinds of what, as far as it was told.
+    words : WordPlaces
+        What it knows of words that are no tags: where their vectors come from, and those that were added.
     path : str
         The run that it was loaded from, in full; empty if it was not.
     facts : dict
@@ -139,6 +140,7 @@ class Tagger:
         self.learned_images = LearnedImages()
         self.reference: Reference | None = None
         self.relations = WordRelations()
+        self.words = WordPlaces()
         self.calibration: Calibration | None = None
 
     @classmethod
@@ -153,6 +155,7 @@ class Tagger:
         tagger.learned_images = LearnedImages()
         tagger.reference = None
         tagger.relations = WordRelations()
+        tagger.words = WordPlaces()
         tagger.calibration = None
         return tagger
 
@@ -165,6 +168,7 @@ class Tagger:
         idf: str | os.PathLike[str] | None = None,
         relations: WordRelations | None = None,
         aliases: Mapping[str, str] | None = None,
+        word_vectors: str | os.PathLike[str] | WordVectors | None = None,
         calibrate: bool = True,
         progress: Progress = SILENT,
     ) -> Self:
@@ -194,13 +198,20 @@ class Tagger:
         aliases : mapping of str to str, optional
             Spellings and the tags that they mean, none of which is an alias itself (`read_aliases`): images with either
             have the tag, and searches for either find it.
+        word_vectors : path-like, "learned", "learned:skipgram", "sentences" or WordVectors, optional
+            Where models with the setting `word_vectors` start from: a file, the tags' own company in the tag lists, a
+            sentence network (extra ``text``), or what is given, which the run then keeps. But for learned ones, words
+            that are no tags then have a place, too: in searches, and by `add_words`.
         progress : Progress
             Told of each step.
 
         Raises
         ------
         DataError
-            If no image or no tag is left to learn from, or no part-of relation is between two of the tags.
+            If no image or no tag is left to learn from, no part-of relation is between two of the tags, or none of
+            the tags has a word vector.
+        UserError
+            If the model does not start from word vectors, but some are given.
         EncoderMismatchError
             If features are given that another encoder made than the one asked for.
         """
@@ -208,9 +219,15 @@ class Tagger:
         check_word_relations(relations)
         corpus = named_corpus(self.encoder, tags) if images is None else as_corpus(images, tags)
         self.take_encoder_of(corpus)
+        self._forget_words()
+        starts = None
+        if word_vectors is not None:  # before the images are encoded, which may take hours
+            starts = StartWords.read(self.model, word_vectors, tags_to_learn(corpus, self.min_count, aliases))
         rows = training_rows(self.encoder, corpus, min_count=self.min_count, aliases=aliases, progress=progress)
         self._refer_to(idf, rows.vocabulary)
         self._relate(relations, rows.vocabulary)
+        if starts is not None:
+            self.words = starts.tell(self.model, rows)
         return self.learn(rows, calibrate=calibrate, progress=progress)
 
     def fit_queries(
@@ -251,6 +268,7 @@ class Tagger:
         check_word_relations(relations)
         corpus, lines = query_corpus(self.encoder, images, queries, tags)
         self.take_encoder_of(corpus)
+        self._forget_words()
         found = query_rows(
             self.encoder,
             corpus,
@@ -339,32 +357,50 @@ class Tagger:
             self.facts["aliases"] = len(self.vocabulary.aliases)
         if self.reference is not None:
             self.facts["texts of the reference corpus"] = self.reference.n_texts
+        self.facts |= self.words.facts
         return self
 
     def annotate(
-        self, images: Photos, k: int = 5, *, new_only: bool = False, progress: Progress = SILENT
+        self,
+        images: Photos,
+        k: int | None = None,
+        *,
+        new_only: bool = False,
+        added: bool = False,
+        precision: float | None = None,
+        best_f1: bool = False,
+        min_confidence: float | None = None,
+        progress: Progress = SILENT,
     ) -> Annotations:
         """Tag images: a file, a folder, or a sequence of paths or arrays; with the encoder ``ids``, names.
 
         Parameters
         ----------
         images : path or sequence of paths or uint8 arrays
-        k : int
-            Tags an image; 0 means all.
+        k : int, optional
+            Tags an image, at most; 0 means all. None: five, or, with a cut-off, all above it.
         new_only : bool
             For images known by number: leave out the tags of an image that were learned from.
+        added : bool
+            Whether words that were added to the dictionary (`add_words`) are given, too. How well is not known: no
+            training image has them, so that nothing has taught the model how large their scores should be.
+        precision, best_f1, min_confidence : float, bool, float, optional
+            Give only the tags above a cut-off, however many an image has of them: down to an expected precision, 0.9
+            say, to the best F1, or to a confidence (`visterm.app.cutoffs.cutoff_of`).
         progress : Progress
             Told of each image.
 
         Raises
         ------
         UserError
-            If only new tags are asked for, and the images of this run are not known by number.
+            If the run does not know what a cut-off takes, or added words are asked for beside one; if
+            only new tags are asked for, and the images of this run are not known by number.
         DataError
             If the encoder reads names, and knows none of the images.
         """
         done = Annotations([], [])
-        for item in self.annotate_each(images, k, new_only=new_only, progress=progress):
+        limits: Any = {"precision": precision, "best_f1": best_f1, "min_confidence": min_confidence}
+        for item in self.annotate_each(images, k, new_only=new_only, added=added, progress=progress, **limits):
             if isinstance(item, Skipped):
                 done.skipped.append(item)
             else:
@@ -372,7 +408,16 @@ class Tagger:
         return done
 
     def annotate_each(
-        self, images: Photos, k: int = 5, *, new_only: bool = False, progress: Progress = SILENT
+        self,
+        images: Photos,
+        k: int | None = None,
+        *,
+        new_only: bool = False,
+        added: bool = False,
+        precision: float | None = None,
+        best_f1: bool = False,
+        min_confidence: float | None = None,
+        progress: Progress = SILENT,
     ) -> Iterator[Annotated | Skipped]:
         """Tag images one after another, in memory that does not grow with their number."""
         self._refuse_unfitted()
@@ -381,6 +426,15 @@ class Tagger:
                 "Only the new tags of an image can be told apart where images are known by number, and this run knows "
                 f"them by '{ENCODERS.name_of(self.encoder)}'. Leave --new-only out, or fit with --encoder ids."
             )
+        limits: Any = {"precision": precision, "best_f1": best_f1, "min_confidence": min_confidence}
+        cutoff = cutoff_of(self.calibration, **limits)
+        if cutoff is not None and added:
+            raise UserError(
+                "Words that were added have no confidence, as no image has them, so that none are above a cut-off. "
+                "Leave --added out, or ask for a number of tags (-k)."
+            )
+        if k is None:
+            k = DEFAULT_K if cutoff is None else 0
         names, items = as_images([images] if is_name(self.encoder, images) else images)
         self.encoder.refuse_unknown(items, only_if_all=True)
         progress.start("annotate", len(items))
@@ -390,7 +444,7 @@ class Tagger:
                 X, kept, skipped = self.encoder.encode(chunk, progress=Steps(progress))
                 yield from skipped
                 if len(kept):
-                    for row, (ids, scores) in enumerate(self._rankings(X, k, new_only)):
+                    for row, (ids, scores) in enumerate(self._rankings(X, k, new_only, added, cutoff)):
                         yield Annotated(names[start + kept[row]], self._tags(ids, scores))
         finally:
             progress.finish()
@@ -406,25 +460,44 @@ class Tagger:
             If the model scores each tag on its own and has no vectors of tags.
         """
         self._refuse_unfitted()
-        index = self.vocabulary.index(tag)
-        V = tag_vectors(self.model)
-        if V is None:
-            raise UserError(
-                f"The model '{MODELS.name_of(self.model)}' keeps no vectors of tags, so tags have no neighbours. "
-                "Fit an embedding model: --model wsabie."
-            )
-        norms = np.linalg.norm(V, axis=1)
-        cosine = V @ V[index] / np.maximum(norms * norms[index], np.finfo(np.float32).tiny)
-        cosine[index] = -np.inf
-        k = len(self.vocabulary) - 1 if k == 0 else min(k, len(self.vocabulary) - 1)
-        best = np.lexsort((np.arange(len(cosine)), -cosine))[:k]
-        return [Neighbour(self.vocabulary.tags[i], float(cosine[i])) for i in best]
+        return nearest_tags(self.model, self.vocabulary, tag, k)
+
+    def add_words(self, words: Iterable[str], *, file: str | os.PathLike[str] | None = None) -> Added:
+        """Add words that no training image has to the dictionary; `save` keeps them with the run.
+
+        Their vectors are read where the fit read those of the tags, and moved as training moved these
+        (`tag_rows_from`). Searches find them without reading vectors again, those of several words without quotes too,
+        and `annotate` gives them where it is asked to.
+
+        Parameters
+        ----------
+        words : iterable of str
+        file : path-like, optional
+            Where the file of word vectors is now, if it has moved.
+
+        Returns
+        -------
+        Added
+            The words that were added, those that were there, and those without a vector.
+
+        Raises
+        ------
+        UserError
+            If the run knows no words but its tags, or the file is another one.
+        StorageError
+            If the file is gone or has changed.
+        """
+        self._refuse_unfitted()
+        self.words, done = self.words.with_words(self.model, self.vocabulary, words, file=file)
+        self.facts["added words"] = len(self.words.added)
+        return done
 
     def query_weights(self, words: str | Sequence[str]) -> Query:
-        """Give what was typed as weights of tags of unit length.
+        """Give what was typed as weights of tags, and of other words that have a place, of unit length together.
 
         Each word weighs by its inverse document frequency among the training images, or in the reference corpus that
-        the run was fitted with (PAMIR, section IV-A); a word with ``-`` weighs below 0.
+        the run was fitted with (PAMIR, section IV-A); a word with ``-`` weighs below 0. A word that is no tag but has a
+        vector where the run's come from (`fit`, `word_vectors`) weighs like a tag of one image, or of one text.
 
         Parameters
         ----------
@@ -434,20 +507,32 @@ class Tagger:
         Raises
         ------
         UnknownNameError
-            If no word is a tag of the run.
+            If no word is a tag of the run, or has a place among them.
+        StorageError
+            If a word is no tag, and the file of the run's word vectors is gone or has changed.
         """
-        query = self.vocabulary.query(words)
-        if query.weights.nnz == 0:
-            raise UserError(f"The words of the search cancel each other out: {', '.join(query.known)}. Leave one out.")
-        return replace(query, weights=self.weighed(query.weights))
+        return typed_query(self, words)
 
     def weighed(self, words: sp.csr_array) -> sp.csr_array:
         """Weigh the words of queries, shape (n_queries, n_tags), by their idf, to unit length."""
+        return weigh_words(words, self.idf)
+
+    @property
+    def idf(self) -> NDArray[np.float32]:
+        """Give what the tags weigh in queries, shape (n_tags,)."""
         of = (self.vocabulary, self.reference, self.facts.get("images", 0))
         if any(now is not then for now, then in zip(of, self._idf_of, strict=True)):
             # Kept, because the logarithms of all tags take longer than a search.
             self._idf_of, self._kept_idf = of, self._idf(self.vocabulary, of[2])
-        return weigh_words(words, self._kept_idf)
+        return self._kept_idf
+
+    @property
+    def idf_of_others(self) -> float:
+        """Give what a word weighs that is no tag: as one that a single image or text has."""
+        if self.reference is not None:
+            return float(inverse_frequencies([1], self.reference.n_texts)[0])
+        n_images = max(self.facts.get("images", 0), int(self.vocabulary.counts.max(initial=1)))
+        return float(inverse_frequencies([1], n_images)[0])
 
     @property
     def fingerprint(self) -> str:
@@ -519,24 +604,43 @@ class Tagger:
         if self.relations.part_of:
             tell_part_of(self.model, self.relations.pairs(vocabulary))
 
+    def _forget_words(self) -> None:
+        """Take back the word vectors of an earlier fit."""
+        if self.words.source is not None and SETTING in self.model.get_params(deep=False):
+            self.model.set_params(**{SETTING: None})
+        self.words = WordPlaces()
+
     def _idf(self, vocabulary: Vocabulary, n_images: int) -> NDArray[np.float32]:
         """Give the idf of the tags in the reference corpus, or among the training images."""
         if self.reference is not None:
             return self.reference.idf
         return inverse_frequencies(vocabulary.counts, max(n_images, int(vocabulary.counts.max(initial=1))))
 
-    def _rankings(self, X: Matrix, k: int, new_only: bool) -> Iterable[tuple[Any, Any]]:
+    def _rankings(
+        self, X: Matrix, k: int, new_only: bool, added: bool, cutoff: Cutoff | None
+    ) -> Iterable[tuple[Any, Any]]:
+        if cutoff is not None and self.calibration is not None:
+            return tags_above(self.model, X, self.calibration, cutoff, k)
         known = self.told(X) if new_only else None
-        if known is not None:
-            return new_tags(self.model, X, k, known)
-        return zip(*self.model.annotate(X, k), strict=True)
+        best: Iterable[tuple[Any, Any]]
+        best = zip(*self.model.annotate(X, k), strict=True) if known is None else new_tags(self.model, X, k, known)
+        return rank_with_added(best, self.model, X, self.words, k) if added and self.words.added else best
 
     def _n_held_out(self, rows: TrainingRows) -> int:
         """Count the images whose tags chose when to stop: of a split "valid", or held out by the model itself."""
         return getattr(self.model, "n_held_out_", 0) if rows.valid is None else rows.valid[0].shape[0]
 
     def _tags(self, ids: Iterable[int], scores: Iterable[float]) -> list[Tag]:
-        return [Tag(self.vocabulary.tags[i], float(s)) for i, s in zip(ids, scores, strict=True)]
+        tags, words, n = self.vocabulary.tags, self.words.added, len(self.vocabulary)
+        places, values = np.asarray(ids, np.int64), np.asarray(scores, np.float64)
+        chances: list[float | None] = [None] * places.size
+        if self.calibration is not None:
+            # An added word has no curve; that of the first tag stands in, and is not looked at.
+            chances = self.calibration.confidences(values, np.where(places < n, places, 0)).tolist()
+        return [
+            Tag(tags[i], s, confidence=chance) if i < n else Tag(words[i - n], s, trained=False)
+            for i, s, chance in zip(places.tolist(), values.tolist(), chances, strict=True)
+        ]
 
     def _refuse_unfitted(self) -> None:
         if len(self.vocabulary) == 0:

@@ -32,7 +32,8 @@ EXAMPLES = (
     "visterm fit photos --tags tags.csv -o run --encoder onnx:net.onnx --encoder-set output=features --model knn   ·   "
     "visterm fit --tags pairs.csv --encoder ids -o run   ·   "
     "visterm fit photos --queries clicks.csv --model pamir -o run   ·   "
-    "visterm fit photos --tags tags.csv --model objects_and_parts --part-of part_of.csv -o run"
+    "visterm fit photos --tags tags.csv --model objects_and_parts --part-of part_of.csv -o run   ·   "
+    "visterm fit photos --tags tags.csv --model sampled_tagger --word-vectors sentences -o run"
 )
 
 
@@ -116,6 +117,17 @@ def fit(
     inherit: Inherit = None,
     aliases: cleaning.Aliases = None,
     stop_tags: cleaning.StopTags = None,
+    word_vectors: Annotated[
+        str | None,
+        typer.Option(
+            "--word-vectors",
+            help="Where sampled_tagger and its kin start from, so that searches find words that are no tags: a file "
+            "(GloVe, word2vec, fastText .vec, safetensors), sentences (extra text), or, for tags only, learned or "
+            "learned:skipgram.",
+            show_default=False,
+            metavar="SOURCE",
+        ),
+    ] = None,
     min_count: Annotated[int, typer.Option(min=1, help="Leave out tags of fewer images.")] = 1,
     max_share: cleaning.MaxShare = None,
     per_user: cleaning.PerUser = None,
@@ -134,6 +146,7 @@ def fit(
     from visterm.app.device import with_device
     from visterm.app.info import TRIED, describe
     from visterm.app.rows import not_learned, read_corpus
+    from visterm.app.start_words import check_start_words, told_of
     from visterm.app.tagger import Tagger
     from visterm.core.persist import check_target
 
@@ -156,6 +169,10 @@ def fit(
         n_jobs=jobs,
     )
     tagger.check_settings(valid)
+    if word_vectors is not None:
+        check_start_words(tagger.model, word_vectors)
+        if queries is not None:
+            raise UserError("Word vectors are of tags, and queries are learned from. Leave --word-vectors out.")
     part_of, isa = with_wordnet(wordnet, part_of, isa)
     check_relation_options(part_of, isa, tag_synsets, inherit)
     cleaned = cleaning.read_cleaning(aliases, stop_tags, max_share, per_user, user_column)
@@ -196,7 +213,7 @@ def fit(
         "valid": valid, "idf": idf, "relations": relations, "aliases": meant, "calibrate": calibration
     }  # fmt: skip
     if queries is None:
-        tagger.fit(corpus, **how, progress=Bars())
+        tagger.fit(corpus, **how, word_vectors=word_vectors, progress=Bars())
     else:
         tagger.fit_queries(corpus, lines, tags if of_tags else None, **how, progress=Bars())
     tagger.facts |= pruned
@@ -209,6 +226,8 @@ def fit(
         say("Too few images to hold some out (50 are wanted), so nothing chose when to stop: all epochs were run.")
     if hasattr(tagger.model, "report_"):
         show_tried(describe(out)[TRIED])
+    if word_vectors is not None:
+        say(told_of(tagger.words, facts["tags"]))
     cleaned.tell_of_aliases(tagger.vocabulary.aliases)
     learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'image')}"
     if queries is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +27,14 @@ def search(
     catalogue: Annotated[
         Path, typer.Argument(help="A catalogue: the folder that `visterm index` wrote.", show_default=False)
     ],
-    words: Annotated[str, typer.Argument(help="Tags to find; -word for what should not be there.", show_default=False)],
+    words: Annotated[
+        str,
+        typer.Argument(
+            help="Tags to find; -word for what should not be there. Any other word, too, of a run fitted with "
+            '--word-vectors that have it; "polar bear" in quotes is one.',
+            show_default=False,
+        ),
+    ],
     k: Annotated[int, typer.Option("-k", min=0, help="Images to show; 0 for all.")] = 10,
     combine: Annotated[
         str | None,
@@ -58,7 +66,10 @@ def search(
     groups: Annotated[int, typer.Option(min=0, help="With --expand: tags to show, of each kind; 0 for all.")] = 5,
     json: options.Json = False,
 ) -> None:
-    """Find photos by words, best first."""
+    """Find photos by words, best first.
+
+    Words that no training image has are named, and in JSON listed as `untrained`; with them there are no confidences.
+    """
     from visterm.app.catalogue import Catalogue
 
     opened = Catalogue.load(catalogue)
@@ -68,8 +79,10 @@ def search(
     found = opened.search(words, k, **limits)
     if found.unknown:
         say(f"Not in the vocabulary, left out of the search: {', '.join(found.unknown)}")
+    if found.untrained:
+        say(f"No training images, found by their vectors and without confidence: {', '.join(found.untrained)}")
     for hit in found.hits:
-        _show_hit(hit, limited=found.n_likely is not None, json=json)
+        _show_hit(hit, limited=found.n_likely is not None, json=json, untrained=found.untrained)
     if found.n_likely is not None:
         more = " (-k 0 shows all)" if len(found.hits) < found.n_likely else ""
         say(f"Above the cut-off: {count_of(found.n_likely, 'image')}{more}")
@@ -86,8 +99,8 @@ def search(
                 _show_hit(hit, limited=found.n_likely is not None, json=False)
 
 
-def _show_hit(hit: Hit, *, limited: bool, json: bool) -> None:
+def _show_hit(hit: Hit, *, limited: bool, json: bool, untrained: Sequence[str] = ()) -> None:
     if json:
-        emit(hit.as_dict())
+        emit(hit.as_dict() | ({"confidence": None, "untrained": list(untrained)} if untrained else {}))
     else:
         show(f"{hit.confidence:6.1%}  {hit.image}" if limited else f"{hit.score:8.3f}  {hit.image}")

@@ -1,4 +1,4 @@
-"""`visterm tags`: the tags of a run, and which of them may mean the same."""
+"""`visterm tags`: the tags of a run, which of them may mean the same, and words that are added to them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,19 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "Examples:  visterm tags run   ·   visterm tags run --suggest --out aliases.csv   ·   "
     "visterm tags run photos --tags tags.csv --suggest --out aliases.csv   ·   "
-    "then, corrected: visterm fit photos --tags tags.csv --aliases aliases.csv -o cleaned"
+    "then, corrected: visterm fit photos --tags tags.csv --aliases aliases.csv -o cleaned   ·   "
+    "visterm tags run --add words.txt"
 )
 
 
 def tags(
-    run: options.Run,
+    run: Annotated[
+        Path,
+        typer.Argument(
+            help="A run: the folder that `visterm fit` wrote; to list tags or add words, a catalogue too.",
+            show_default=False,
+        ),
+    ],
     images: options.ImagesOrNone = None,
     suggest: Annotated[
         bool,
@@ -41,23 +48,47 @@ def tags(
             show_default=False,
         ),
     ] = None,
+    add: Annotated[
+        Path | None,
+        typer.Option(
+            "--add",
+            help="A text file, a word or phrase a line: add them to the dictionary, without training images, of a run "
+            "fitted with --word-vectors. `visterm search` finds them; `visterm annotate --added` gives them.",
+            show_default=False,
+        ),
+    ] = None,
+    word_vectors: Annotated[
+        Path | None,
+        typer.Option(
+            "--word-vectors", help="With --add: where the run's file of word vectors is now.", show_default=False
+        ),
+    ] = None,
     json: options.Json = False,
     jobs: options.Jobs = None,
     image_column: options.ImageColumn = None,
     tags_column: options.TagsColumn = None,
     separator: options.Separator = None,
 ) -> None:
-    """List the tags of a run with their images and aliases, or suggest which of them mean the same.
+    """List the tags of a run with their images and aliases, suggest which of them mean the same, or add words.
 
     Suggestions are by spelling (hyphens, accents, plurals, slips), and where that is not sure by the tags' vectors.
     With IMAGES and their tags also by these: tags of one meaning are on photos alike, but people write one or the
     other.
     """
-    from visterm.app.tagger import Tagger
+    from visterm.app.dictionary import open_dictionary
 
+    if word_vectors is not None and add is None:
+        raise UserError(
+            "--word-vectors says where words to be added have their vectors. Add --add FILE, or leave it out."
+        )
+    if add is not None:
+        if suggest:
+            raise UserError("--add and --suggest are two jobs. Leave one out.")
+        _add(run, add, word_vectors, json=json, jobs=jobs)
+        return
     if not suggest and (images is not None or tag_file != "auto" or out is not None):
         raise UserError("IMAGES, --tags and --out are for suggestions. Add --suggest, or leave them out.")
-    tagger = Tagger.load(run, n_jobs=jobs)
+    tagger = open_dictionary(run, n_jobs=jobs)
     if not suggest:
         _list_tags(tagger, json=json)
         return
@@ -98,6 +129,26 @@ def _list_tags(tagger: Tagger, *, json: bool) -> None:
     if json:
         for tag, count in zip(vocabulary, vocabulary.counts.tolist(), strict=True):
             emit({"tag": tag, "images": count, "aliases": aliases[tag]})
+        for word in tagger.words.added:
+            emit({"tag": word, "images": 0, "aliases": [], "trained": False})
         return
     rows = zip(vocabulary, vocabulary.counts.tolist(), strict=True)
-    table([[tag, f"{count:,}", ", ".join(aliases[tag])] for tag, count in rows], ["tag", "images", "aliases"])
+    table(
+        [[tag, f"{count:,}", ", ".join(aliases[tag])] for tag, count in rows]
+        + [[word, "0", "(no training images)"] for word in tagger.words.added],
+        ["tag", "images", "aliases"],
+    )
+
+
+def _add(run: Path, file: Path, word_vectors: Path | None, *, json: bool, jobs: int | None) -> None:
+    from visterm.app.dictionary import add_to_dictionary
+    from visterm.data.word_lists import read_words
+
+    done = add_to_dictionary(run, read_words(file), file=word_vectors, n_jobs=jobs)
+    if json:
+        emit(done._asdict())
+    if done.there:
+        say(f"In the dictionary already: {', '.join(done.there)}")
+    if done.without:
+        say(f"Without a vector, not added: {', '.join(done.without)}")
+    say(f"Added {count_of(len(done.added), 'word')} without training images to {run}")

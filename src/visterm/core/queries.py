@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
 
@@ -26,6 +28,24 @@ class Word(NamedTuple):
     quoted: bool
 
 
+class OutsideWords(NamedTuple):
+    """The words of a search that are no tags, but have a place among them, made of their vectors.
+
+    Attributes
+    ----------
+    words : list of str
+        Each once, as it was typed or added; those that cancel themselves out are left out.
+    weights : ndarray of float32, shape (n_words,)
+        As those of tags.
+    rows : ndarray of float32, shape (n_words, width)
+        As those of tags, in the model's space.
+    """
+
+    words: list[str]
+    weights: NDArray[np.float32]
+    rows: NDArray[np.float32]
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """A search as weights of tags.
@@ -37,12 +57,15 @@ class Query:
     known : list of str
         The tags found, in the order typed.
     unknown : list of str
-        The words that are no tag.
+        The words that are no tag, and have no place among them.
+    outside : OutsideWords or None
+        Words without training images that count all the same; None where all that count are tags.
     """
 
     weights: sp.csr_array
     known: list[str]
     unknown: list[str]
+    outside: OutsideWords | None = None
 
 
 def quoted(tag: str) -> str:

@@ -50,14 +50,27 @@ class PairRanking(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """One tag given to one image, with the model's score (higher is better)."""
+    """One tag given to one image, with the model's score (higher is better).
+
+    Attributes
+    ----------
+    tag : str
+    score : float
+    trained : bool
+        False for a word that was added to the dictionary: no training image has it.
+    confidence : float or None
+        The chance that people would give it; None where the run has no calibration.
+    """
 
     tag: str
     score: float
+    trained: bool = True
+    confidence: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the tag as it stands in JSON."""
-        return {"tag": self.tag, "score": self.score}
+        """Give the tag as it stands in JSON; ``trained`` only where it is False, no confidence where there is none."""
+        known = {} if self.confidence is None else {"confidence": self.confidence}
+        return {"tag": self.tag, "score": self.score} | known | ({} if self.trained else {"trained": False})
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,23 +211,42 @@ class Vocabulary:
         UnknownNameError
             If no word is a tag; all of them are named, with the nearest tags.
         """
+        found, missing = self.parse(search)
+        if not found:
+            raise UnknownNameError(self.unknown_words(word.text for word in missing))
+        weights, known = self.weights_of(found)
+        return Query(weights, known, [word.text for word in missing])
+
+    def parse(self, search: str | Sequence[str]) -> tuple[list[tuple[int, int]], list[Word]]:
+        """Find the tags in a search: their columns, each with 1 or -1, in the order typed; and the words that are none.
+
+        Raises
+        ------
+        UserError
+            If nothing was typed, or a single quote is within a word.
+        """
         runs = split_query(search) if isinstance(search, str) else [[_as_word(entry)] for entry in search]
         found: list[tuple[int, int]] = []
-        missing: list[str] = []
+        missing: list[Word] = []
         for run in runs:
             self._match(run, found, missing)
         if not found and not missing:
             raise UserError("The search is empty. Type one or more tags, for example: snow tree -people")
-        if not found:
-            raise UnknownNameError(" ".join(self._unknown(word) for word in dict.fromkeys(missing)))
+        return found, missing
+
+    def weights_of(self, found: Iterable[tuple[int, int]]) -> tuple[sp.csr_array, list[str]]:
+        """Sum columns with their signs to a row, shape (1, n_tags), and name the tags, each once."""
         sums: Counter[int] = Counter()
         for column, sign in found:
             sums[column] += sign
         columns = sorted(column for column, total in sums.items() if total)
         values = np.array([sums[column] for column in columns], np.float32)
         parts = (values, np.array(columns, np.int32), np.array([0, len(columns)], np.int32))
-        known = [self.tags[column] for column in sums]
-        return Query(sp.csr_array(parts, shape=(1, len(self))), known, missing)
+        return sp.csr_array(parts, shape=(1, len(self))), [self.tags[column] for column in sums]
+
+    def unknown_words(self, words: Iterable[str]) -> str:
+        """Say of each of some words that it is no tag; and how the nearest tag is typed, where that is not plain."""
+        return " ".join(self._unknown(word) for word in dict.fromkeys(words))
 
     def to_json(self) -> dict[str, Any]:
         """Give plain lists, as they are saved with a run."""
@@ -262,7 +281,7 @@ class Vocabulary:
         how = f" Type it as {quoted(near[0])}." if near and set('",;') & set(near[0]) else ""
         return unknown("tag", word, self.tags) + how
 
-    def _match(self, run: list[Word], found: list[tuple[int, int]], missing: list[str]) -> None:
+    def _match(self, run: list[Word], found: list[tuple[int, int]], missing: list[Word]) -> None:
         """Cut a run of words into tags, the longest first, and add them to `found`, other words to `missing`."""
         start = 0
         while start < len(run):
@@ -274,7 +293,7 @@ class Vocabulary:
                     break
             else:
                 if clean_tag(run[start].text):
-                    missing.append(run[start].text)
+                    missing.append(run[start])
                 start += 1
 
 

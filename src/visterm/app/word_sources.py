@@ -1,0 +1,183 @@
+"""Where the word vectors of a run come from: a file, a sentence network, the tags' own lists, or Python."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Self
+
+from visterm.core.errors import DataError, StorageError, UserError
+from visterm.core.persist import file_hash
+from visterm.data.learned_vectors import METHODS
+from visterm.data.word_vectors import WordVectors, read_word_vectors, write_word_vectors
+
+FILE, SENTENCES, LEARNED, GIVEN = "file", "sentences", "learned", "given"
+
+KEPT = "word_vectors.safetensors"
+"""In a run that was given vectors in Python: these."""
+
+HOW_TO_NAME = f"a file (GloVe, word2vec, fastText .vec, safetensors), {LEARNED}, {LEARNED}:skipgram or {SENTENCES}"
+
+
+@dataclass(frozen=True)
+class WordSource:
+    """What gives words their vectors, at the fit and later.
+
+    Attributes
+    ----------
+    kind : {"file", "sentences", "learned", "given"}
+    method : str
+        Of learned vectors: "ppmi" or "skipgram".
+    path, sha256 : str
+        Of a file: its full path, and what its bytes were when it was read first.
+    vectors : WordVectors or None
+        Those that were given.
+    """
+
+    kind: str
+    method: str = ""
+    path: str = ""
+    sha256: str = ""
+    vectors: WordVectors | None = None
+
+    @classmethod
+    def of(cls, asked: Any) -> Self:
+        """Understand what was asked for; nothing is read yet.
+
+        Parameters
+        ----------
+        asked : str, path-like or WordVectors
+            "learned", "learned:skipgram", "sentences", or a file; one that is named so is given as ``./learned``.
+
+        Raises
+        ------
+        UserError
+            If it is none of these.
+        DataError
+            If there is no such file.
+        """
+        if isinstance(asked, WordVectors):
+            return cls(GIVEN, vectors=asked)
+        if isinstance(asked, str) and asked == SENTENCES:
+            return cls(SENTENCES)
+        if isinstance(asked, str) and asked.partition(":")[0] == LEARNED:
+            method = asked.partition(":")[2] or METHODS[0]
+            if method not in METHODS:
+                known = ", ".join(f"{LEARNED}:{name}" for name in METHODS)
+                raise UserError(f"Word vectors are learned in the ways {known}; expected one of these, not {asked!r}.")
+            return cls(LEARNED, method=method)
+        if not isinstance(asked, str | os.PathLike):
+            raise UserError(
+                f"word_vectors is of type {type(asked).__name__}; expected {HOW_TO_NAME}, or WordVectors. A matrix "
+                "with a row for each tag is a setting of the model."
+            )
+        if not Path(asked).is_file():
+            raise DataError(f"There is no file of word vectors {asked}; expected {HOW_TO_NAME}.")
+        return cls(FILE, path=os.path.abspath(asked))
+
+    @property
+    def name(self) -> str:
+        """Name it as people call it."""
+        method = "" if self.method in ("", METHODS[0]) else f":{self.method}"
+        return self.path if self.kind == FILE else "given in Python" if self.kind == GIVEN else f"{self.kind}{method}"
+
+    @property
+    def gives_others(self) -> bool:
+        """Say whether words that are no tags can have a vector of it."""
+        return self.kind != LEARNED
+
+    def read(self, words: Iterable[str]) -> WordVectors:
+        """Give the vectors of words, as far as it has any.
+
+        Raises
+        ------
+        StorageError
+            If its file is gone or has changed.
+        MissingExtraError
+            If it needs the extra ``text``, and that is not installed.
+        UserError
+            If its vectors were learned from tags, and there are no others.
+        """
+        if self.kind == LEARNED:
+            raise UserError(self.why_not())
+        if self.kind == SENTENCES:
+            from visterm.encoders.sentences import sentence_vectors
+
+            return sentence_vectors(list(words))
+        if self.vectors is not None:
+            return self.vectors
+        self._check_file()
+        return read_word_vectors(self.path, words)
+
+    def marked(self) -> Self:
+        """Give the source with the hash of its file, by which it is known again."""
+        return replace(self, sha256=_hash_now(self.path)) if self.kind == FILE else self
+
+    def moved(self, path: str | os.PathLike[str]) -> Self:
+        """Give the source with its file at another place.
+
+        Raises
+        ------
+        UserError
+            If it has no file, or that is another one.
+        DataError
+            If there is none.
+        """
+        found = WordSource.of(Path(path))
+        if self.kind != FILE:
+            raise UserError(
+                f"The word vectors of this run are '{self.name}', and vectors of a file have no relation to them. "
+                "Leave the file out."
+            )
+        if _hash_now(found.path) != self.sha256:
+            raise UserError(
+                f"{path} is not the file whose word vectors this run started from ({self.path}): words and tags would "
+                "not go together. Give that file, wherever it is now, or fit anew."
+            )
+        return replace(self, path=found.path)
+
+    def why_not(self) -> str:
+        """Say why a word has no vector, and what to do."""
+        if self.kind == LEARNED:
+            return (
+                "The word vectors of this run were learned from its tags alone, so other words have none. Fit with "
+                f"--word-vectors FILE or {SENTENCES}; or in Python with vectors learned from more lists of tags."
+            )
+        return f"Its word vectors ({self.name}) have none of it either."
+
+    def save(self, folder: Path) -> dict[str, str]:
+        """Give what JSON keeps of it; vectors that were given are written into the folder of a run."""
+        if self.vectors is not None:
+            write_word_vectors(folder / KEPT, self.vectors)
+        parts = {"kind": self.kind, "method": self.method, "path": self.path, "sha256": self.sha256}
+        return {name: part for name, part in parts.items() if part}
+
+    @classmethod
+    def load(cls, folder: Path, saved: dict[str, str]) -> Self:
+        """Make again what `save` wrote; vectors that were given stay in the file, memory-mapped."""
+        return cls(**saved, vectors=read_word_vectors(folder / KEPT) if saved["kind"] == GIVEN else None)
+
+    def _check_file(self) -> None:
+        """Refuse a file that is not what it was."""
+        told = "Say where it is now: visterm tags RUN --add WORDS --word-vectors FILE"
+        if not os.path.isfile(self.path):
+            raise StorageError(f"The file of word vectors {self.path} of this run is gone. {told}")
+        if self.sha256 and _hash_now(self.path) != self.sha256:
+            raise StorageError(
+                f"The file of word vectors {self.path} has changed since this run was fitted: words and tags would not "
+                f"go together. {told}"
+            )
+
+
+def _hash_now(path: str) -> str:
+    """Give the hash of a file; not twice, as long as it looks the same."""
+    state = os.stat(path)
+    return _hash_of(path, state.st_size, state.st_mtime_ns)
+
+
+@cache
+def _hash_of(path: str, size: int, changed: int) -> str:
+    return file_hash(path)
