@@ -19,7 +19,8 @@ EXAMPLES = (
     "visterm reproduce vse-ens --data nuswide --time-budget 60   ·   "
     "visterm reproduce features --data corel5k -o features   ·   "
     "visterm reproduce pamir --data corel5k -o pamir   ·   "
-    "visterm reproduce parts --data corel5k --encoder onnx:mobilenet_v2.onnx -o parts"
+    "visterm reproduce parts --data corel5k --encoder onnx:mobilenet_v2.onnx -o parts   ·   "
+    "visterm reproduce ugc --data corel5k --encoder onnx:mobilenet_v2.onnx -o ugc"
 )
 
 
@@ -31,6 +32,7 @@ class Paper(StrEnum):
     FEATURES = "features"
     PAMIR = "pamir"
     PARTS = "parts"
+    UGC = "ugc"
 
 
 def reproduce(
@@ -39,7 +41,8 @@ def reproduce(
         typer.Argument(
             help="Whose comparison: wsabie (losses and rankers), vse-ens (samplers), features (bags of visterms "
             "against an ensemble of histograms with kernel PCA: the objects-and-parts paper), pamir (search by several "
-            "words), or parts (objects and their parts: the rest of the objects-and-parts paper).",
+            "words), parts (objects and their parts: the rest of the objects-and-parts paper), or ugc (tags as people "
+            "write them: sampled taggers and words never seen as tags).",
             show_default=False,
         ),
     ],
@@ -53,8 +56,9 @@ def reproduce(
         list[Path] | None,
         typer.Option(
             "--data",
-            help="A folder of Corel5k (wsabie, features, pamir, parts), Delicious (wsabie, vse-ens), NUS-WIDE "
-            "(vse-ens) or PASCAL-Part's ontology (parts), or their parent; repeat for more [default: drawn data only].",
+            help="A folder of Corel5k (wsabie, features, pamir, parts, ugc), Delicious (wsabie, vse-ens, ugc), "
+            "NUS-WIDE (vse-ens) or PASCAL-Part's ontology (parts), or their parent; repeat for more "
+            "[default: drawn data only].",
         ),
     ] = None,
     model: Annotated[
@@ -64,7 +68,7 @@ def reproduce(
     encoder: Annotated[
         str | None,
         typer.Option(
-            help="A name from `visterm encoders`, such as onnx:FILE: the features of photos (wsabie) [default: "
+            help="A name from `visterm encoders`, such as onnx:FILE: the features of photos (wsabie, ugc) [default: "
             "visterms], or one more kind beside the paper's (features, pamir), or beside visterms and for Corel5k "
             "(parts).",
             show_default=False,
@@ -94,6 +98,7 @@ def reproduce(
     from visterm.app.reproduce.objects_and_parts import reproduce_parts
     from visterm.app.reproduce.pamir import reproduce_pamir
     from visterm.app.reproduce.run import Outcome
+    from visterm.app.reproduce.ugc import reproduce_ugc
     from visterm.app.reproduce.vse_ens import reproduce_vse_ens
     from visterm.app.reproduce.wsabie import reproduce_wsabie
 
@@ -127,6 +132,18 @@ def reproduce(
             models=model or [],
             encoder=encoder,
             wordnet=wordnet,
+            quick=quick,
+            minutes=time_budget,
+            seed=seed,
+            n_jobs=jobs,
+            progress=Bars(),
+        )
+    elif paper is Paper.UGC:
+        outcome = reproduce_ugc(
+            folder,
+            data=data or [],
+            models=model or [],
+            encoder=encoder or DEFAULT_ENCODER,
             quick=quick,
             minutes=time_budget,
             seed=seed,

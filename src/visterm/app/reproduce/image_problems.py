@@ -147,6 +147,7 @@ def photo_problem(
         f"{len(corpus):,} photos; features: {encoder.partition(':')[0]} encoder, fitted on the training photos; "
         f"{'validation photos as the tags say' if given else 'a tenth of the training photos for validation'}"
     )
+    all_encoded = len(parts[2]) == rows[2].Y.shape[0]
     return Problem(
         name,
         what,
@@ -155,7 +156,8 @@ def photo_problem(
         rows[1],
         rows[2],
         siblings=sibling_sets(is_a, vocabulary) if is_a else None,
-        test_names=parts[2].names if len(parts[2]) == rows[2].Y.shape[0] else [],
+        test_names=parts[2].names if all_encoded else [],
+        test_images=parts[2].images if all_encoded else [],
     )
 
 

@@ -51,6 +51,8 @@ class Problem:
         images of `valid` and `test` are among those of `train`.
     test_names : list of str
         What the test images are called, for examples; empty where they have no names.
+    test_images : list of paths
+        Where they lie, for pictures; empty where there are none.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Problem:
     siblings: sp.csr_array | None = None
     by_number: bool = False
     test_names: list[str] = field(default_factory=list)
+    test_images: list[Any] = field(default_factory=list)
 
     @cached_property
     def fingerprint(self) -> str:
