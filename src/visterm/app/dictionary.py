@@ -10,7 +10,7 @@ from pathlib import Path
 from visterm.app.catalogue import Catalogue
 from visterm.app.tagger import Tagger
 from visterm.app.word_places import Added
-from visterm.core.persist import MANIFEST, folder_kind, new_folder, write_json
+from visterm.core.persist import MANIFEST, folder_kind, new_folder, open_folder, write_json
 from visterm.store.catalogue import StoredCatalogue
 
 CATALOGUE = "catalogue"
