@@ -16,7 +16,6 @@ from visterm.core.types import Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of, printable
 from visterm.data.corpus import Corpus
-from visterm.store.records import Record, Records
 
 ODD = os.fsdecode(b"caf\xe9/\xff\n.jpg") if os.name == "posix" else "caf\udce9/\udcff\n.jpg"
 
@@ -31,13 +30,10 @@ def test_a_list_of_skipped_images_is_valid_utf8_and_gives_the_same_names_again(t
     assert read_skipped(tmp_path / "skipped.jsonl") == skipped
 
 
-def test_json_of_runs_and_records_of_catalogues_hold_odd_names(tmp_path):
+def test_json_of_runs_holds_odd_names(tmp_path):
     write_json(tmp_path / "facts.json", {"image": ODD})
     assert read_json(tmp_path / "facts.json") == {"image": ODD}
-    records = Records([Record(ODD, f"/{ODD}", 1, 2, 3, "0", ("sea",))])
-    records.write(tmp_path / "images.jsonl")
-    assert (tmp_path / "images.jsonl").read_text(encoding="utf-8").isascii()
-    assert Records.open(tmp_path / "images.jsonl")[0] == records[0]
+    assert (tmp_path / "facts.json").read_text(encoding="utf-8").isascii()
 
 
 def test_tags_are_text_that_can_be_written(tmp_path):

@@ -7,11 +7,10 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.core.errors import DataError, ShapeError, UserError
-from visterm.store import exact
-from visterm.store.catalogue import Origin, StoredCatalogue, open_catalogue, write_catalogue
+from visterm.store import parts
+from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.exact import ExactStore
 from visterm.store.records import Record
-from visterm.store.rows import open_rows, write_rows
 
 ORIGIN = Origin("/runs/one", "f00d")
 
@@ -32,20 +31,46 @@ def in_pieces(folder, U):
 
 
 def memory_mapped(folder, U):
-    write_rows(folder, "U", U)
-    return in_memory(folder, open_rows(folder, "U"))
+    parts = {"rows": U} if isinstance(U, np.ndarray) else {"data": U.data, "indices": U.indices, "indptr": U.indptr}
+    for name, array in parts.items():
+        np.save(folder / name, array)
+    mapped = [np.load(folder / f"{name}.npy", mmap_mode="r") for name in parts]
+    return in_memory(folder, mapped[0] if len(mapped) == 1 else sp.csr_array(tuple(mapped), shape=U.shape))
 
 
-def catalogue(folder, U):
-    made = StoredCatalogue(ORIGIN)
+def filled(catalogue, U):
     records = [Record(f"{i}.jpeg", None, 1, 2, 3, "0") for i in range(U.shape[0])]
     for rows in (slice(0, 5), slice(5, None)):
-        made.add(records[rows], U[rows])
-    write_catalogue(folder / "catalogue", made)
-    return open_catalogue(folder / "catalogue")
+        catalogue.add(records[rows], U[rows])
+    return catalogue
 
 
-stores = pytest.mark.parametrize("build", [in_memory, in_pieces, memory_mapped, catalogue])
+def catalogue_in_memory(folder, U):
+    return filled(StoredCatalogue(ORIGIN), U)
+
+
+def catalogue_in_a_folder(folder, U):
+    filled(StoredCatalogue.create(folder / "catalogue", ORIGIN), U).close()
+    return StoredCatalogue.open(folder / "catalogue")
+
+
+def catalogue_with_gaps(folder, U):
+    """Images that came and went between those that are there, and a row of each image replaced."""
+    made = StoredCatalogue.create(folder / "catalogue", ORIGIN)
+    n = U.shape[0]
+    image = Record("image", None, 1, 2, 3, "0")
+    made.add([image] * n, 5 * abs(U))
+    if n:
+        gone = made.add([image] * n, 9 * abs(U[::-1]))
+        made.set_rows(range(n), U)
+        made.mark(gone, "gone")
+    return made
+
+
+stores = pytest.mark.parametrize(
+    "build",
+    [in_memory, in_pieces, memory_mapped, catalogue_in_memory, catalogue_in_a_folder, catalogue_with_gaps],
+)
 kinds = pytest.mark.parametrize("kind", [np.asarray, sp.csr_array], ids=["dense", "csr"])
 
 
@@ -64,7 +89,7 @@ def brute_force(q, U, k):
 @kinds
 @pytest.mark.parametrize("k", [1, 7, 100])
 def test_finds_what_brute_force_finds_ties_by_the_smaller_id(tmp_path, build, kind, k, monkeypatch):
-    monkeypatch.setattr(exact, "BLOCK_BYTES", 4 * 64 * 9)  # several blocks of rows, and of queries
+    monkeypatch.setattr(parts, "BLOCK_BYTES", 4 * 64 * 9)  # several blocks of rows, and of queries
     U, Q = whole_numbers(100, 6), whole_numbers(70, 6, seed=1)
     store = build(tmp_path, kind(U))
     for queries in (Q, sp.csr_array(Q)):

@@ -10,6 +10,7 @@ from visterm.app.features.folder import ENCODER, FeatureFolder
 from visterm.app.features.kind import FEATURES, is_features
 from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import MANIFEST, folder_kind, open_folder, read_json
+from visterm.store.catalogue import StoredCatalogue
 
 TRIED = "models tried"
 """What `auto` tried: one entry a model; one that reads a block of a chain of encoders has the encoder's name."""
@@ -31,12 +32,18 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"{path} is neither a run nor a catalogue of visterm, nor a features folder. Make one with visterm fit, "
             "index or encode."
         )
-    folder = open_folder(path, kind)
     if kind == "run":
-        return {"kind": kind} | _run_facts(folder)
-    stored = read_json(folder / "catalogue.json")
-    made_by = stored["origin"]["run"] or "a run that was not saved"
-    return {"kind": kind, "images": stored["n_images"], "made by": made_by, "run": _run_facts(folder / "run")}
+        return {"kind": kind} | _run_facts(open_folder(path, kind))
+    stored = StoredCatalogue.open(path)
+    return {
+        "kind": kind,
+        "images": len(stored),
+        "gone images": stored.images.count("gone"),
+        "skipped images": stored.skipped.count(),
+        "made by": stored.origin.run or "a run that was not saved",
+        "searched": stored.how_it_searches(),
+        "run": _run_facts(open_folder(stored.run_folder, "run")),
+    }
 
 
 def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
@@ -50,7 +57,7 @@ def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
         If the model learns in one go.
     """
     kind = folder_kind(path)
-    folder = open_folder(path, "catalogue") / "run" if kind == "catalogue" else open_folder(path, "run")
+    folder = open_folder(StoredCatalogue.open(path).run_folder if kind == "catalogue" else path, "run")
     model = read_json(folder / "model.json")
     history: list[dict[str, Any]] = _learned(model, "history_") or []
     if not history:

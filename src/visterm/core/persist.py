@@ -26,7 +26,7 @@ FORMAT = 1
 
 
 @contextmanager
-def new_folder(path: str | os.PathLike[str], kind: str) -> Iterator[Path]:
+def new_folder(path: str | os.PathLike[str], kind: str, *, changing: bool = False) -> Iterator[Path]:
     """Write a folder under a temporary name and put it in place at the end, in one step.
 
     Whatever happens inside, `path` is afterwards either what it was, or whole. A folder that is there already is
@@ -38,6 +38,8 @@ def new_folder(path: str | os.PathLike[str], kind: str) -> Iterator[Path]:
         Where the folder shall be.
     kind : str
         "run", "catalogue" or another: written in the manifest, and asked for by `open_folder`.
+    changing : bool
+        Its files will be written to later: no checksums of them are kept.
 
     Yields
     ------
@@ -58,7 +60,7 @@ def new_folder(path: str | os.PathLike[str], kind: str) -> Iterator[Path]:
     try:
         yield temporary
         files = sorted(p for p in temporary.rglob("*") if p.is_file())
-        sums = {p.relative_to(temporary).as_posix(): file_hash(p) for p in files}
+        sums = {} if changing else {p.relative_to(temporary).as_posix(): file_hash(p) for p in files}
         write_json(temporary / MANIFEST, {"kind": kind, "format": FORMAT, "sha256": sums})
         for file in [*files, temporary / MANIFEST]:
             _sync(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,10 +11,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_k
-from visterm.core.errors import ShapeError, UserError
+from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.threads import one_blas_thread, resolve_jobs, standing_team
 from visterm.core.types import Ranking
-from visterm.kernels.select import largest_norm, screen_best, start_heaps, stream_best
+from visterm.kernels.select import best_of_chosen, largest_norm, screen_best, start_heaps, stream_best
 
 Floats: TypeAlias = NDArray[np.float32]
 SelectPart: TypeAlias = Callable[[NDArray[np.float32], NDArray[np.float32], int, int, int], Ranking]
@@ -54,7 +55,7 @@ def product(A: Any, B: Any) -> Any:
     return (A @ np.hstack([B, np.zeros_like(B)]))[:, :1]
 
 
-def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None) -> Ranking:
+def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None, *, among: Any = None) -> Ranking:
     """Rank the rows of `V` for each row of `U` by their product, without ever holding all products.
 
     Exact, and the same bytes for any `n_jobs`, whatever other rows are in `U`, and whichever BLAS is there: a
@@ -71,16 +72,20 @@ def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None) -> Ranking
         How many; 0 means all, more than m means m.
     n_jobs : int or None
         Threads; None or -1 is all cores. Small jobs use fewer.
+    among : array-like of int, shape (m,), optional
+        Rows of V, ascending and none twice: only these are looked at, where they lie.
 
     Returns
     -------
     Ranking
-        Rows of `V` and products, shape (n, min(k, m)), best first, ties by the smaller id.
+        Rows of `V` and products, shape (n, min(k, m)) with m the rows looked at, best first, ties by the smaller id.
 
     Raises
     ------
     ShapeError
         If the two are not matrices of one width.
+    DataError
+        If `among` are not ascending rows of V.
     UserError
         If one is sparse, or `k` or `n_jobs` is no such number.
     """
@@ -90,7 +95,8 @@ def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None) -> Ranking
     U, V = (np.ascontiguousarray(matrix, np.float32) for matrix in (U, V))
     if U.ndim != 2 or V.ndim != 2 or U.shape[1] != V.shape[1]:
         raise ShapeError(f"U has the shape {U.shape}, V {V.shape}; expected two matrices with as many columns each.")
-    n, m = len(U), len(V)
+    chosen = None if among is None else _checked_rows(among, len(V))
+    n, m = len(U), len(V) if chosen is None else len(chosen)
     k = check_k(k, m)
     if n == 0 or k == 0:
         return Ranking(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
@@ -103,11 +109,27 @@ def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None) -> Ranking
         heaps = team.run(lambda part: select_part(rows, V, bounds[part], bounds[part + 1], k), n_parts)
         return _merged(heaps, k)
 
+    if chosen is not None:
+        return select(partial(_chosen, chosen), U)
     if n < SCREEN_FROM:
         return select(_streamed, U)
     with one_blas_thread():
         found = [select(_screened, U[start : start + IMAGES_AT_ONCE]) for start in range(0, n, IMAGES_AT_ONCE)]
     return Ranking(np.concatenate([f.ids for f in found]), np.concatenate([f.scores for f in found]))
+
+
+def _checked_rows(among: Any, n_rows: int) -> NDArray[np.int64]:
+    chosen = np.ascontiguousarray(among, np.int64)
+    if chosen.ndim != 1 or (chosen.size and (chosen[0] < 0 or chosen[-1] >= n_rows or (np.diff(chosen) <= 0).any())):
+        raise DataError(f"among must be ascending rows of V, from 0 to {n_rows - 1}, none of them twice.")
+    return chosen
+
+
+def _chosen(chosen: NDArray[np.int64], U: Floats, V: Floats, first: int, stop: int, k: int) -> Ranking:
+    shape = len(U), min(k, stop - first)
+    heaps = Ranking(np.empty(shape, np.int64), np.empty(shape, np.float32))
+    best_of_chosen(U, V, chosen[first:stop], *heaps)
+    return heaps
 
 
 def _streamed(U: Floats, V: Floats, first: int, stop: int, k: int) -> Ranking:

@@ -105,6 +105,55 @@ def stream_best(U, V, first, stop, ids, scores):
 
 
 @njit(cache=True, nogil=True)
+def score_chosen(u, V, chosen, out):
+    """Fill `out` (float32, shape (m,)) with the products of `u` with the rows `chosen` (int64, shape (m,)) of V."""
+    apart = out.shape[0] // STREAMS
+    for r in range(apart):
+        for stream in range(STREAMS):
+            place = r + stream * apart
+            out[place] = dot(u, V[chosen[place]])
+    for r in range(STREAMS * apart, out.shape[0]):
+        out[r] = dot(u, V[chosen[r]])
+
+
+@njit(cache=True, nogil=True)
+def best_of_chosen(U, V, chosen, ids, scores):
+    """Fill heaps with the best of some rows of V, which are read where they lie, once for all of U.
+
+    Parameters
+    ----------
+    U : ndarray of float32, shape (n, width)
+    V : ndarray of float32, shape (n_rows, width)
+    chosen : ndarray of int64, shape (m,)
+        Rows of V, ascending, so that the smaller of equals stays.
+    ids : ndarray of int64, shape (n, k)
+        Overwritten; k from 1 to m.
+    scores : ndarray of float32, shape (n, k)
+        Overwritten.
+    """
+    m, k = chosen.shape[0], ids.shape[1]
+    if k < 1 or k > m or chosen[0] < 0 or chosen[m - 1] >= V.shape[0] or U.shape[1] != V.shape[1]:
+        raise IndexError("the rows chosen are outside V, fewer than the best that are asked for, or of another width")
+    for i in range(U.shape[0]):
+        score_chosen(U[i], V, chosen[:k], scores[i])
+        for place in range(k):
+            ids[i, place] = chosen[place]
+        for place in range(k // 2 - 1, -1, -1):
+            _sift_down(ids[i], scores[i], place, k)
+    at_once = ROWS if U.shape[0] == 1 else SHARED_ROWS
+    made = np.empty(at_once, np.float32)
+    for start in range(k, m, at_once):
+        rows = chosen[start : min(start + at_once, m)]
+        row_scores = made[: rows.shape[0]]
+        for i in range(U.shape[0]):
+            score_chosen(U[i], V, rows, row_scores)
+            if _any_above(row_scores, scores[i, 0]):
+                for r in range(row_scores.shape[0]):
+                    if row_scores[r] > scores[i, 0]:
+                        _replace_worst(ids[i], scores[i], rows[r], row_scores[r])
+
+
+@njit(cache=True, nogil=True)
 def screen_best(block, U, V, first, slack, ids, scores):
     """Bring the tags of a block of approximate scores into heaps of earlier tags.
 

@@ -1,10 +1,21 @@
-"""The catalogue on disk: records of images, their rows to search, and which run made them, whole or not there."""
+"""A catalogue: what SQLite knows of images, tags, runs and jobs, and rows to search in segments beside it.
+
+CATALOGUE
+├── manifest.json       says that the folder is a catalogue; its files change, so there are no checksums of them
+├── catalogue.sqlite    the truth: a row exists when its transaction has committed
+├── writer.lock         held by the process that writes rows
+├── rows/<segment>/     see `segments`
+├── runs/<fingerprint>/ copies of the runs
+└── features/<encoder fingerprint>/   feature rows, so that models learn again without decoding images
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,17 +23,25 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import CorruptFileError, EncoderMismatchError, ShapeError
-from visterm.core.persist import new_folder, open_folder, read_json, write_json
+from visterm.core.errors import CorruptFileError, DataError, EncoderMismatchError, ShapeError, StorageError
+from visterm.core.persist import check_target, new_folder, open_folder
 from visterm.core.types import Matrix, Ranking
-from visterm.store.base import as_rows
-from visterm.store.exact import ExactStore
-from visterm.store.records import Record, Records
-from visterm.store.rows import open_rows, stack_rows, write_rows
+from visterm.store.base import as_queries, as_rows
+from visterm.store.current_rows import CurrentRows, current_rows
+from visterm.store.database import Database
+from visterm.store.filters import Filter, image_ids
+from visterm.store.images import Images, as_list
+from visterm.store.jobs import History, Jobs
+from visterm.store.lock import WriterLock
+from visterm.store.records import Record
+from visterm.store.runs import Runs
+from visterm.store.segments import Segment, SegmentFolder, SegmentInMemory
+from visterm.store.skipped_files import SkippedFiles
+from visterm.store.tags import Tags
 
-DESCRIPTION = "catalogue.json"
-RECORDS = "images.jsonl"
-ROWS = "rows"
+DATABASE, LOCK, ROWS, RUNS, FEATURES = "catalogue.sqlite", "writer.lock", "rows", "runs", "features"
+OLD_DESCRIPTION = "catalogue.json"
+"""What catalogues had before there was a database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,38 +54,153 @@ class Origin:
         The folder of the run, in full; empty if it was never saved.
     fingerprint : str
         Of the encoder and the model together: rows of another cannot be compared with these.
+    encoder_fingerprint : str
+        Of the encoder alone: features of another cannot be learned from with these.
     """
 
     run: str
     fingerprint: str
+    encoder_fingerprint: str = ""
 
 
 class StoredCatalogue:
-    """Records of images and their rows, numbered from 0 in the order in which they came.
+    """A catalogue in memory, or in a folder; see `create` and `open`.
+
+    All methods may be called from several threads. What is committed is seen by searches from then on, in this and in
+    other processes. Statements on single tables go through the parts below; what changes rows goes through the methods
+    here, which hold the writer's lock.
 
     Parameters
     ----------
     origin : Origin
-        What makes the rows.
+        The run that makes the rows: it becomes the current one.
 
     Attributes
     ----------
-    origin : Origin
-    records : Records
-        A sequence of `Record`, one an image.
+    folder : Path or None
+    database : Database
+    images : Images
+    tags : Tags
+    runs : Runs
+    jobs : Jobs
+    history : History
+    skipped : SkippedFiles
     """
 
     def __init__(self, origin: Origin) -> None:
-        self.origin = origin
-        self.records = Records()
-        self._store = ExactStore()
-        self._parts: list[Matrix] = []
+        self._begin(Database(), None)
+        self._note_origin(origin)
+
+    @classmethod
+    def create(cls, folder: str | os.PathLike[str], origin: Origin) -> Self:
+        """Make an empty catalogue in a folder that is not there or empty.
+
+        Raises
+        ------
+        StorageError
+            If anything lies there.
+        """
+        check_target(folder, "catalogue")
+        if Path(folder).is_dir() and any(Path(folder).iterdir()):
+            raise StorageError(f"{folder} is a catalogue already. Open it, or choose another name.")
+        with new_folder(folder, "catalogue", changing=True) as temporary:
+            cls(origin).write_into(temporary)
+        return cls.open(folder)
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> Self:
+        """Open a catalogue; rows stay on disk, memory-mapped.
+
+        Raises
+        ------
+        StorageError
+            If there is none, or an older visterm (JSON lines) or a newer one wrote it.
+        CorruptFileError
+            If its database or its rows are damaged.
+        """
+        path = open_folder(folder, "catalogue")
+        if (path / OLD_DESCRIPTION).exists() and not (path / DATABASE).exists():
+            raise StorageError(
+                f"{folder} is a catalogue of an older visterm, from before catalogues had a database. Index the "
+                f"images again: visterm index {path / 'run'} IMAGES -o NEW_CATALOGUE"
+            )
+        if not (path / DATABASE).is_file():
+            raise CorruptFileError(
+                f"{path / DATABASE} is missing: restore it from a backup, or index the images again."
+            )
+        catalogue = cls.__new__(cls)
+        catalogue._begin(Database(path / DATABASE), path.absolute())
+        if catalogue.runs.current() is None:
+            raise CorruptFileError(f"{path / DATABASE} names no current run. Index the images again.")
+        catalogue._current()
+        return catalogue
+
+    def _begin(self, database: Database, folder: Path | None) -> None:
+        self.folder = folder
+        self.database = database
+        self.images = Images(database)
+        self.tags = Tags(database)
+        self.runs = Runs(database)
+        self.jobs = Jobs(database)
+        self.history = History(database)
+        self.skipped = SkippedFiles(database)
+        self._lock = WriterLock(folder / LOCK if folder else None)
+        self._in_memory: dict[int, SegmentInMemory] = {}
+        self._rows: CurrentRows | None = None
+
+    def close(self) -> None:
+        """Close the database; arrays that were given out stay valid."""
+        self.database.close()
+
+    @property
+    def origin(self) -> Origin:
+        """The current run, as what made the rows."""
+        run = self.runs.current()
+        assert run is not None
+        return Origin(run.folder, run.fingerprint, run.encoder_fingerprint)
+
+    @property
+    def run_folder(self) -> Path:
+        """Where the copy of the current run lies; of a catalogue on disk."""
+        if self.folder is None:
+            raise StorageError("This catalogue is in memory only and has no copy of its run. Save it first.")
+        return self.folder / RUNS / self.origin.fingerprint
 
     def __len__(self) -> int:
-        return len(self.records)
+        """Give how many images can be searched: here, and with a row of the current run."""
+        return len(self._current())
 
-    def add(self, records: Sequence[Record], U: Any) -> None:
-        """Take images in, with one row each.
+    @property
+    def width(self) -> int | None:
+        """Columns of the current run's rows; None while there are none."""
+        return self._current().width
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the right to write rows, over many transactions; what a killed process left uncommitted is cut first.
+
+        The methods that change rows take it themselves; a job holds it all along.
+
+        Raises
+        ------
+        StorageError
+            If another process holds it: "in use by process PID on HOST since ...".
+        """
+        if not self._lock.is_mine and self.database.in_transaction:
+            raise StorageError("Rows are written inside StoredCatalogue.transaction(), not Database.transaction().")
+        with self._lock.held() as first:
+            if first and self.folder is not None:
+                self._cut_what_is_not_committed()
+            yield
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Change rows and tables together, all or nothing: holds the right to write rows too."""
+        with self.writing(), self.database.transaction():
+            yield
+
+    def add(self, records: Sequence[Record], U: Any) -> list[int]:
+        """Take images in, with their tags and a row of the current run each, and give their ids.
 
         Raises
         ------
@@ -78,42 +212,98 @@ class StoredCatalogue:
         U = as_rows(U, "U")
         if U.shape[0] != len(records):
             raise ShapeError(f"There are {len(records)} records, but {U.shape[0]} rows; expected one each.")
-        if len(records) == 0:
+        with self.transaction():
+            ids = self.images.add(records)
+            self.tags.give_many(((i, record.tags) for i, record in zip(ids, records, strict=True)), "file")
+            self.set_rows(ids, U)
+        return ids
+
+    def set_rows(self, ids: Sequence[int], U: Any, *, run_id: int | None = None) -> None:
+        """Keep a row of a run (None: the current one) for each of some images, in place of any it had.
+
+        Raises
+        ------
+        ShapeError
+            If there is not one row an image, or the rows are not as wide as those that are there.
+        DataError
+            If a row is not finite, or an image is given twice.
+        """
+        U = as_rows(U, "U")
+        numbers = np.asarray(ids, np.int64).ravel()
+        if U.shape[0] != len(numbers):
+            raise ShapeError(f"There are {len(numbers)} images, but {U.shape[0]} rows; expected one each.")
+        if len(np.unique(numbers)) < len(numbers):
+            raise DataError("An image is given twice; expected one row each.")
+        if len(numbers) == 0:
             return
-        self._store.add(np.arange(len(self), len(self) + len(records)), U)
-        self.records.extend(records)
-        self._parts.append(U)
+        with self.transaction():
+            self._append(self._rows_of(run_id), numbers, U)
 
-    def search(self, q: Any, k: int = 10) -> Ranking:
-        """Find the images with the largest dot products: ids are places in `records`, as `Store.search` says."""
-        return self._store.search(q, k)
+    def mark(self, ids: Iterable[int], state: str) -> None:
+        """Say that images are "here" or "gone"; those that are gone are not found any more, but keep their rows."""
+        with self.database.transaction():
+            self.images.mark(ids, state)
+            self._rows_have_changed()
 
-    def products(self, q: Any, places: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
-        """Give the dot products of images with query rows, in the order of `records`, unsorted.
+    def use_run(self, run_id: int) -> None:
+        """Search by the rows of a run from now on."""
+        with self.database.transaction():
+            self.runs.set_current(run_id)
+            self._rows_have_changed()
+
+    def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
+        """Find the images with the largest dot products.
 
         Parameters
         ----------
-        q : array or CSR of float32, shape (n_queries, width)
-        places : ndarray of int64, optional
-            Of some images; None: of all.
+        q : array-like or CSR, shape (width,) or (n_queries, width)
+        k : int
+            How many; 0 means all.
+        among : array-like of int, optional
+            Ids of the images to search (see `find`); those without a row are left out.
+
+        Returns
+        -------
+        Ranking
+            Ids of images and scores, shape (n_queries, min(k, n_searched)), best first.
+        """
+        return self._current().search(q, k, among=among)
+
+    def products(self, q: Any, ids: Any = None) -> NDArray[np.float32]:
+        """Give the dot products of images (None: of `searchable()`) with query rows, in their order, unsorted.
 
         Returns
         -------
         ndarray of float32, shape (n_images, n_queries)
+
+        Raises
+        ------
+        DataError
+            If an image has no row of the current run.
         """
-        Q = as_rows(q, "q")
-        columns = Q.toarray().T if isinstance(Q, sp.csr_array) else Q.T
-        found = np.empty((len(self) if places is None else len(places), Q.shape[0]), np.float32)
-        first = 0
-        for part in self._parts:
-            last = first + part.shape[0]
-            if places is None:
-                found[first:last] = part @ columns
-            else:
-                inside = (places >= first) & (places < last)
-                found[inside] = part[places[inside] - first] @ columns
-            first = last
-        return found
+        return self._current().products(as_queries(q), ids)
+
+    def rows(self, ids: Any) -> Matrix:
+        """Give the current run's rows of some images, array or CSR: what "like this image" searches by.
+
+        Raises
+        ------
+        DataError
+            If an image has no row of the current run.
+        """
+        return self._current().rows(np.asarray(ids, np.int64).ravel())
+
+    def searchable(self) -> NDArray[np.int64]:
+        """Give the ids of the images that can be searched, in order."""
+        return self._current().ids
+
+    def find(self, wanted: Filter) -> NDArray[np.int64]:
+        """Give the ids of the images that pass a filter, in order."""
+        return image_ids(self.database, wanted)
+
+    def how_it_searches(self) -> str:
+        """Say how searches go: exactly, or through an index with what was measured of it."""
+        return "exactly: every row is compared"
 
     def check_origin(self, fingerprint: str) -> None:
         """Refuse queries and rows of anything but what made the rows that are here.
@@ -123,61 +313,167 @@ class StoredCatalogue:
         EncoderMismatchError
             If `fingerprint` is not that of `origin`.
         """
-        if fingerprint != self.origin.fingerprint:
+        origin = self.origin
+        if fingerprint != origin.fingerprint:
             raise EncoderMismatchError(
-                f"This catalogue was made by {self.origin.run or 'an unsaved run'} ({self.origin.fingerprint}), "
+                f"This catalogue was made by {origin.run or 'an unsaved run'} ({origin.fingerprint}), "
                 f"not by this run ({fingerprint}): their rows cannot be compared. Index the images again with this run."
             )
 
-    def write_into(self, folder: Path) -> None:
-        """Write the catalogue's files into a folder that is being made."""
-        write_json(folder / DESCRIPTION, {"origin": asdict(self.origin), "n_images": len(self)})
-        self.records.write(folder / RECORDS)
-        write_rows(folder, ROWS, stack_rows(self._parts))
+    def compact(self, *, least: float = 0.2) -> bool:
+        """Write the rows of each segment anew without the dead ones, where these are at least that share.
 
-    @classmethod
-    def read_from(cls, folder: Path) -> Self:
-        """Open what `write_into` wrote, from a folder whose checksums hold; rows stay on disk, memory-mapped.
-
-        Raises
-        ------
-        CorruptFileError
-            If records and rows do not fit each other.
+        Returns
+        -------
+        bool
+            Whether there was anything to do.
         """
-        description = read_json(folder / DESCRIPTION)
-        catalogue = cls(Origin(**description["origin"]))
-        records = Records.open(folder / RECORDS)
-        U = open_rows(folder, ROWS)
-        if not len(records) == U.shape[0] == description["n_images"]:
-            raise CorruptFileError(
-                f"{folder} should hold {description['n_images']} images, but has {len(records)} records "
-                f"and {U.shape[0]} rows. Index the images again."
+        left = []
+        with self.writing():
+            with self.database.transaction():
+                for segment_id, run_id, kind, width, n_rows in self._segments():
+                    dead = self._dead(segment_id)
+                    if n_rows and len(dead) and len(dead) >= least * n_rows:
+                        self._write_anew(segment_id, run_id, self._segment(segment_id, kind, width), n_rows, dead)
+                        left.append(segment_id)
+            for segment_id in left:
+                self._drop(segment_id)
+        return bool(left)
+
+    def write_into(self, folder: Path) -> None:
+        """Write the catalogue's database and rows into a folder that is being made."""
+        with self.database.snapshot():
+            for segment_id, _, kind, width, n_rows in self._segments():
+                copy = SegmentFolder(folder / ROWS / str(segment_id), kind, width)
+                copy.create()
+                copy.append(0, *self._segment(segment_id, kind, width).read(n_rows))
+            self.database.copy_to(folder / DATABASE)
+        copied = Database(folder / DATABASE)
+        copied.write("DELETE FROM indexes")
+        copied.close()
+
+    def _note_origin(self, origin: Origin) -> None:
+        with self.database.transaction():
+            run_id = self.runs.add(origin.fingerprint, origin.encoder_fingerprint, folder=origin.run)
+            self.runs.set_current(run_id)
+            self._rows_have_changed()
+
+    def _current(self) -> CurrentRows:
+        """Give the rows as they are committed now: the last ones again, while nothing has changed."""
+        version = self.database.value("SELECT value FROM meta WHERE key = 'rows'")
+        rows = self._rows
+        if rows is None or rows.version != version:
+            rows = self._rows = current_rows(self.database, self._segment)
+        return rows
+
+    def _rows_have_changed(self) -> None:
+        """Tell searches, of other processes too; drawn and not counted, so that it is new after a rollback as well."""
+        self.database.write("UPDATE meta SET value = hex(randomblob(8)) WHERE key = 'rows'")
+
+    def _rows_of(self, run_id: int | None) -> int:
+        which = "current = 1" if run_id is None else "id = ?"
+        found = self.database.value(
+            f"SELECT coalesce(rows_of, id) FROM runs WHERE {which}", () if run_id is None else (run_id,)
+        )
+        if found is None:
+            raise StorageError(f"The catalogue has no run {run_id}.")
+        return int(found)
+
+    def _append(self, run_id: int, ids: NDArray[np.int64], U: Matrix) -> None:
+        kind = "csr" if isinstance(U, sp.csr_array) else "dense"
+        segment_id, n_rows = self._segment_for(run_id, kind, U.shape[1])
+        self._segment(segment_id, kind, U.shape[1]).append(n_rows, ids, U)
+        among = "image_id IN (SELECT value FROM json_each(?))"
+        self.database.write(
+            f"INSERT INTO dead_rows SELECT segment_id, row FROM rows WHERE run_id = ? AND {among}",
+            (run_id, as_list(ids)),
+        )
+        self.database.write_many(
+            "INSERT INTO rows (run_id, image_id, segment_id, row) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET segment_id = excluded.segment_id, row = excluded.row",
+            ((run_id, image_id, segment_id, n_rows + i) for i, image_id in enumerate(ids.tolist())),
+        )
+        self.database.write("UPDATE segments SET n_rows = n_rows + ? WHERE id = ?", (len(ids), segment_id))
+        self._rows_have_changed()
+
+    def _segment_for(self, run_id: int, kind: str, width: int) -> tuple[int, int]:
+        """Give id and length of the segment to append to: the last one of the run and kind, or a new one."""
+        found = self.database.rows(
+            "SELECT id, kind, width, n_rows FROM segments WHERE run_id = ? ORDER BY id DESC", (run_id,)
+        )
+        if found and found[0][2] != width:
+            raise ShapeError(
+                f"U has {width} columns, but the rows of this store have {found[0][2]}. "
+                "Rows and queries must come from the same model."
             )
-        if len(records):
-            catalogue._store.add(np.arange(len(records)), U)
-            catalogue._parts = [U]
-            catalogue.records = records
-        return catalogue
+        for segment_id, segment_kind, _, n_rows in found:
+            if segment_kind == kind:
+                return segment_id, n_rows
+        return self._new_segment(run_id, kind, width), 0
+
+    def _new_segment(self, run_id: int, kind: str, width: int) -> int:
+        with self.database.transaction() as connection:
+            made = connection.execute(
+                "INSERT INTO segments (run_id, kind, width, n_rows) VALUES (?, ?, ?, 0)", (run_id, kind, width)
+            )
+        segment_id = int(made.lastrowid or 0)
+        self._in_memory.pop(segment_id, None)  # of a transaction that was rolled back
+        segment = self._segment(segment_id, kind, width)
+        if isinstance(segment, SegmentFolder):
+            segment.create()
+        return segment_id
+
+    def _segment(self, segment_id: int, kind: str, width: int) -> Segment:
+        if self.folder is not None:
+            return SegmentFolder(self.folder / ROWS / str(segment_id), kind, width)
+        return self._in_memory.setdefault(segment_id, SegmentInMemory(kind, width))
+
+    def _segments(self) -> list[Any]:
+        return self.database.rows("SELECT id, run_id, kind, width, n_rows FROM segments ORDER BY id")
+
+    def _dead(self, segment_id: int) -> NDArray[np.int64]:
+        found = self.database.rows("SELECT row FROM dead_rows WHERE segment_id = ? ORDER BY row", (segment_id,))
+        return np.array([row[0] for row in found], np.int64)
+
+    def _write_anew(self, old: int, run_id: int, segment: Segment, n_rows: int, dead: NDArray[np.int64]) -> None:
+        ids, U = segment.read(n_rows)
+        kept = np.delete(np.arange(n_rows), dead)
+        order = kept[np.argsort(ids[kept], kind="stable")]  # by id again, as images that changed were appended
+        new = self._new_segment(run_id, segment.kind, segment.width)
+        self._segment(new, segment.kind, segment.width).append(0, ids[order], U[order])
+        self.database.write("UPDATE segments SET n_rows = ? WHERE id = ?", (len(order), new))
+        self.database.write_many(
+            "UPDATE rows SET segment_id = ?, row = ? WHERE run_id = ? AND image_id = ?",
+            ((new, row, run_id, image_id) for row, image_id in enumerate(ids[order].tolist())),
+        )
+        self.database.write("DELETE FROM segments WHERE id = ?", (old,))
+        self._rows_have_changed()
+
+    def _drop(self, segment_id: int) -> None:
+        """Remove the files of a segment that is in no table any more; searches that read it keep their maps."""
+        self._in_memory.pop(segment_id, None)
+        if self.folder is not None:
+            shutil.rmtree(self.folder / ROWS / str(segment_id), ignore_errors=True)
+
+    def _cut_what_is_not_committed(self) -> None:
+        assert self.folder is not None
+        known = set()
+        for segment_id, _, kind, width, n_rows in self._segments():
+            self._segment(segment_id, kind, width).cut(n_rows)
+            known.add(str(segment_id))
+        rows = self.folder / ROWS
+        for left in rows.iterdir() if rows.is_dir() else ():
+            if left.name not in known:
+                shutil.rmtree(left, ignore_errors=True)
 
 
-def write_catalogue(path: str | os.PathLike[str], catalogue: StoredCatalogue) -> None:
-    """Write a catalogue as a folder: a kill on the way leaves the old one or the new one.
+def save_catalogue(catalogue: StoredCatalogue, path: str | os.PathLike[str]) -> None:
+    """Write a copy of a catalogue as a folder, in place of a catalogue that is there: whole, or what was there stays.
 
     Raises
     ------
     StorageError
         If something that is not a catalogue lies at `path`.
     """
-    with new_folder(path, "catalogue") as folder:
+    with new_folder(path, "catalogue", changing=True) as folder:
         catalogue.write_into(folder)
-
-
-def open_catalogue(path: str | os.PathLike[str]) -> StoredCatalogue:
-    """Open a catalogue, and check that no file has changed since it was written.
-
-    Raises
-    ------
-    StorageError
-        If there is none at `path`, or it was damaged.
-    """
-    return StoredCatalogue.read_from(open_folder(path, "catalogue"))

@@ -55,7 +55,7 @@ class Database:
         if path is None or new:
             with self.transaction() as connection:
                 _run_script(connection, _schema())
-                connection.execute("INSERT INTO meta VALUES ('format', ?)", (str(FORMAT),))
+                connection.execute("INSERT INTO meta VALUES ('format', ?), ('rows', '')", (str(FORMAT),))
         else:
             self._check_format()
 
@@ -83,6 +83,12 @@ class Database:
         """Run one statement that writes for each of many values, in a transaction."""
         with self.transaction() as connection:
             connection.executemany(statement, values)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the calling thread is inside a transaction."""
+        with self._turn():
+            return self._connection().in_transaction
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -177,6 +183,9 @@ class Database:
             if self.path is not None:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")  # committed is on disk, though the power fails
+        except sqlite3.OperationalError as error:
+            connection.close()
+            raise StorageError(f"{self.path} cannot be opened: {error}. Its folder must be one to write in.") from error
         except sqlite3.DatabaseError as error:
             connection.close()
             raise CorruptFileError(f"{self.path} is not a catalogue's database: {error}.") from error

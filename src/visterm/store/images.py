@@ -160,6 +160,10 @@ class Images:
         """Give the images, here or gone, of one content."""
         return self._select("WHERE sha256 = ? ORDER BY id", sha256)
 
+    def all(self, state: str = "here") -> list[ImageRecord]:
+        """Give all images of a state, by id."""
+        return self._select("WHERE state = ? ORDER BY id", state)
+
     def page(self, *, after: int = -1, limit: int = 100, state: str = "here") -> list[ImageRecord]:
         """Give the next images by id, for paging: `after` is the last id of the page before."""
         return self._select("WHERE id > ? AND state = ? ORDER BY id LIMIT ?", after, state, limit)

@@ -29,11 +29,17 @@ class WriterLock:
         self._path = path
         self._thread = threading.RLock()
         self._depth = 0
+        self._holder: int | None = None
         self._descriptor = -1
 
+    @property
+    def is_mine(self) -> bool:
+        """Whether the calling thread holds it."""
+        return self._holder == threading.get_ident()
+
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the lock; threads of this process wait for each other.
+    def held(self) -> Iterator[bool]:
+        """Hold the lock, and say whether this thread did not hold it before; other threads of this process wait.
 
         Raises
         ------
@@ -44,12 +50,15 @@ class WriterLock:
             if self._depth == 0 and self._path is not None:
                 self._descriptor = _locked(self._path)
             self._depth += 1
+            self._holder = threading.get_ident()
             try:
-                yield
+                yield self._depth == 1
             finally:
                 self._depth -= 1
-                if self._depth == 0 and self._path is not None:
-                    os.close(self._descriptor)
+                if self._depth == 0:
+                    self._holder = None
+                    if self._path is not None:
+                        os.close(self._descriptor)
 
 
 def _locked(path: Path) -> int:

@@ -1,19 +1,15 @@
-"""What a catalogue knows of each image besides its row, as JSON lines that are read when they are asked for."""
+"""What is read of an image before a catalogue takes it in: size, content hash, date of the file."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, overload
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from visterm.core.errors import CorruptFileError, ImageError
-from visterm.core.jsonlines import json_text
+from visterm.core.errors import ImageError
 from visterm.core.persist import file_hash
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Skipped
@@ -22,7 +18,7 @@ from visterm.data.images import ImageLike, image_size
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One image of a catalogue.
+    """One image, before it has a number in a catalogue.
 
     Attributes
     ----------
@@ -80,56 +76,10 @@ def read_records(
         return team.run(lambda i: _read_record(*given[i]), len(given))
 
 
-class Records(Sequence[Record]):
-    """The records of a catalogue, each parsed when it is asked for: opening a hundred thousand costs nothing.
-
-    Parameters
-    ----------
-    lines : list of bytes or Record
-        JSON lines, or records that were not written yet.
-    """
-
-    def __init__(self, lines: Iterable[bytes | Record] = ()) -> None:
-        self._lines = list(lines)
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    @overload
-    def __getitem__(self, index: int) -> Record: ...
-    @overload
-    def __getitem__(self, index: slice) -> Records: ...
-    def __getitem__(self, index: int | slice) -> Record | Records:
-        if isinstance(index, slice):
-            return Records(self._lines[index])
-        line = self._lines[index]
-        return line if isinstance(line, Record) else _from_json(line, index)
-
-    def name(self, index: int) -> str:
-        """Give the name of one image: quicker than its record."""
-        line = self._lines[index]
-        return line.name if isinstance(line, Record) else str(_values(line, index)["name"])
-
-    def __iter__(self) -> Iterator[Record]:
-        return (self[i] for i in range(len(self)))
-
-    def extend(self, records: Iterable[Record]) -> None:
-        """Append records."""
-        self._lines.extend(records)
-
-    def write(self, path: Path) -> None:
-        """Write one JSON object a line."""
-        with path.open("wb") as file:
-            for line in self._lines:
-                file.write((line if isinstance(line, bytes) else _to_json(line)) + b"\n")
-
-    @classmethod
-    def open(cls, path: Path) -> Records:
-        """Read the lines that `write` wrote."""
-        try:
-            return cls(path.read_bytes().splitlines())
-        except OSError as error:
-            raise CorruptFileError(f"{path} cannot be read: {error}.") from error
+def file_type_of(path: str | os.PathLike[str]) -> str:
+    """Give the type of a file as the ending of its name says, in small letters: "jpeg" for .jpg."""
+    ending = os.path.splitext(os.fspath(path))[1].removeprefix(".").lower()
+    return {"jpg": "jpeg", "jpe": "jpeg", "tif": "tiff", "heif": "heic"}.get(ending, ending)
 
 
 def _read_record(image: ImageLike, name: str, tags: Iterable[str]) -> Record | Skipped:
@@ -139,33 +89,13 @@ def _read_record(image: ImageLike, name: str, tags: Iterable[str]) -> Record | S
     path = os.path.realpath(image)
     try:
         width, height = image_size(path)
-        return Record(name, path, os.path.getsize(path), width, height, file_hash(path), tuple(tags))
+        status = os.stat(path)
+        sha256 = file_hash(path)
+        return Record(
+            name, path, status.st_size, width, height, sha256, tuple(tags),
+            mtime_ns=status.st_mtime_ns, file_type=file_type_of(path),
+        )  # fmt: skip
     except ImageError as error:
         return Skipped(os.fspath(image), error.reason)
     except OSError as error:
         return Skipped(os.fspath(image), error.strerror or "it cannot be read")
-
-
-def _to_json(record: Record) -> bytes:
-    return json_text(asdict(record)).encode()
-
-
-def _from_json(line: bytes, index: int) -> Record:
-    values = _values(line, index)
-    try:
-        return Record(**{**values, "tags": tuple(values["tags"])})
-    except (KeyError, TypeError) as error:
-        raise _no_record(index, error) from error
-
-
-def _values(line: bytes, index: int) -> dict[str, Any]:
-    try:
-        values: dict[str, Any] = json.loads(line.decode("utf-8", "surrogateescape"))
-        values["name"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise _no_record(index, error) from error
-    return values
-
-
-def _no_record(index: int, error: Exception) -> CorruptFileError:
-    return CorruptFileError(f"Line {index + 1} of the catalogue's records is not a record: {error}.")

@@ -1,0 +1,106 @@
+"""The rows of a catalogue's current run as they were committed at one moment: what a search looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.errors import DataError
+from visterm.core.types import Matrix, Ranking
+from visterm.store.base import SearchedRows
+from visterm.store.database import Database
+from visterm.store.parts import Part, best_of
+from visterm.store.rows import stack_rows
+from visterm.store.segments import Segment
+
+HIDDEN = (
+    "SELECT row FROM dead_rows WHERE segment_id = ? UNION SELECT rows.row FROM images JOIN rows ON rows.run_id = ? "
+    "AND rows.image_id = images.id AND rows.segment_id = ? WHERE images.state = 'gone' ORDER BY row"
+)
+
+
+class CurrentRows(SearchedRows):
+    """Rows to search, under the ids of their images.
+
+    Parameters
+    ----------
+    version : str
+        Of the tables: another one means that rows have changed.
+    parts : list of Part
+        The segments of one run.
+    width : int or None
+    """
+
+    def __init__(self, version: str, parts: list[Part], width: int | None) -> None:
+        self.version = version
+        self.parts = parts
+        self._width = width
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the rows; None where there are none."""
+        return self._width
+
+    @cached_property
+    def ids(self) -> NDArray[np.int64]:
+        """Ids of the images, in order."""
+        if not self.parts:
+            return np.empty(0, np.int64)
+        return np.sort(np.concatenate([part.visible_ids for part in self.parts]))
+
+    def products(self, Q: Matrix, ids: Any = None) -> NDArray[np.float32]:
+        """Give the products of images (None: of all, in order) with query rows, shape (n_images, n_queries)."""
+        queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
+        self._check_width(queries, "q")
+        wanted, back = (self.ids, None) if ids is None else np.unique(np.asarray(ids, np.int64), return_inverse=True)
+        found = np.empty((len(wanted), len(queries)), np.float32)
+        for part, places, at in self._placed(wanted):
+            found[at] = part.products(queries, places)
+        return found if back is None else found[back]
+
+    def rows(self, ids: NDArray[np.int64]) -> Matrix:
+        """Give the rows of images, in the order of their ids."""
+        wanted, back = np.unique(ids, return_inverse=True)
+        placed = self._placed(wanted)
+        if not placed:
+            return np.empty((0, self.width or 0), np.float32)
+        stack = stack_rows([part.rows[places] for part, places, _ in placed])
+        order = np.argsort(np.concatenate([at for _, _, at in placed]))
+        return stack[order[back]]
+
+    def _search(self, Q: Matrix, k: int, among: NDArray[np.int64] | None) -> Ranking:
+        return best_of(self.parts, Q, k, among)
+
+    def _placed(self, wanted: NDArray[np.int64]) -> list[tuple[Part, NDArray[np.int64], NDArray[np.int64]]]:
+        """Give, part by part, the places of images there, and which of those wanted they are."""
+        placed = []
+        for part in self.parts:
+            places = part.places(wanted)
+            placed.append((part, places, np.searchsorted(wanted, part.ids[places])))
+        if sum(len(at) for _, _, at in placed) < len(wanted):
+            missing = np.setdiff1d(wanted, self.ids)
+            raise DataError(f"The image {missing[0]} has no row of the current run ({len(missing)} have none).")
+        return placed
+
+
+def current_rows(database: Database, segment: Callable[[int, str, int], Segment]) -> CurrentRows:
+    """Read which rows the current run has now, and map them."""
+    with database.snapshot():
+        version = database.value("SELECT value FROM meta WHERE key = 'rows'")
+        run_id = database.value("SELECT coalesce(rows_of, id) FROM runs WHERE current = 1")
+        parts, width = [], None
+        for segment_id, kind, width, n_rows in database.rows(
+            "SELECT id, kind, width, n_rows FROM segments WHERE run_id = ? ORDER BY id", (run_id,)
+        ):
+            ids, rows = segment(segment_id, kind, width).read(n_rows)
+            hidden = database.rows(HIDDEN, (segment_id, run_id, segment_id))
+            parts.append(Part(ids, rows, np.array([row[0] for row in hidden], np.int64)))
+    return CurrentRows(version, parts, width)
