@@ -40,8 +40,8 @@ def annotate(
     precision: Annotated[
         float | None,
         typer.Option(
-            help="Give only tags of which so many are expected to be right, 0.9 for nine of ten, by images that the run "
-            "held out; an image may get none.",
+            help="Give only tags of which so many are expected to be right, 0.9 for nine of ten, by images that the "
+            "run held out; an image may get none.",
             show_default=False,
         ),
     ] = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -90,6 +90,14 @@ def evaluate(
             "always does.",
         ),
     ] = False,
+    precision: Annotated[
+        float | None,
+        typer.Option(
+            help="Measure the tags given for a wanted precision too, as `visterm annotate --precision` gives them: "
+            "wanted beside achieved, for all tags and for rare and frequent ones.",
+            show_default=False,
+        ),
+    ] = None,
     json: options.Json = False,
     jobs: options.Jobs = None,
     image_column: options.ImageColumn = None,
@@ -102,6 +110,7 @@ def evaluate(
     Runs are compared on the images that all can read and the tags that all know. Of images known by number, the tags
     that a run learned from are left out of the rankings.
     """
+    from visterm.app.cutoffs import cutoff_of
     from visterm.app.evaluation_report.folder import check_report_target
     from visterm.app.query_corpus import query_corpus
     from visterm.app.rows import read_corpus
@@ -115,9 +124,14 @@ def evaluate(
     _check_options(queries, metric, combine, isa)
     if bands and queries is not None:
         raise UserError("--bands and --queries do not go together: bands are of tags that are put on images.")
+    if precision is not None and queries is not None:
+        raise UserError("--precision and --queries do not go together: it is wanted of tags that are put on images.")
     if report is not None:
         check_report_target(report)
     taggers = [Tagger.load(path, n_jobs=jobs) for path in [run, *(against or [])]]
+    if precision is not None:
+        for tagger in taggers:
+            cutoff_of(tagger.calibration, precision=precision)  # refuses what cannot be before images are read
     lines = None if queries in (None, "tags") else read_query_file(str(queries))
     columns = {"image_column": image_column, "tags_column": tags_column, "separator": separator}
     encoder = taggers[0].encoder
@@ -134,7 +148,7 @@ def evaluate(
         corpus = corpus.select(split or "test")
     names = [str(run), *map(str, against or [])]
     unread = (
-        _measure_annotation(names, taggers, corpus, metric, isa, report, bands, json)
+        _measure_annotation(names, taggers, corpus, metric, isa, report, bands, precision, json)
         if queries is None
         else _measure_queries(names, taggers, everything, corpus, lines, max_words or None, combine, report, json)
     )
@@ -180,6 +194,7 @@ def _measure_annotation(
     isa: Path | None,
     report: Path | None,
     bands: bool,
+    precision: float | None,
     json: bool,
 ) -> list[Skipped]:
     """Measure the tags that runs put on images; give the images that could not be read."""
@@ -187,22 +202,25 @@ def _measure_annotation(
     from visterm.app.evaluation_report.annotation import annotation_page
     from visterm.app.evaluation_report.bands import BAND_METRICS, band_summary
     from visterm.app.evaluation_report.folder import write_report
+    from visterm.app.evaluation_report.precision import precision_summary
     from visterm.app.evaluation_report.results import PAGE_METRICS, annotation_results, annotation_summary
-    from visterm.cli.evaluation_tables import show_annotation, show_bands
+    from visterm.cli.evaluation_tables import show_annotation, show_bands, show_precision
 
     metrics = _metrics(metric, isa)
     wanted = list(dict.fromkeys([*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if bands else ())]))
     found = evaluate_taggers(taggers, corpus, wanted, optional=() if metric else metrics, isa=isa, progress=Bars())
-    of_bands = {"bands": band_summary(found, names)} if bands else {}
+    apart: dict[str, Any] = {"bands": band_summary(found, names)} if bands else {}
+    if precision is not None:
+        apart["wanted_precision"] = precision_summary(found, names, precision)
     for reason in found.undefined.values():
         say(f"Left out: {reason}")
     metrics = [name for name in metrics if name not in found.undefined]
     _tell_of_annotation(found, names, len(corpus))
     if json and len(names) == 1:
-        emit({name: found.mean(name) for name in metrics} | of_bands)
+        emit({name: found.mean(name) for name in metrics} | apart)
         if report is None:
             return found.skipped  # of a run alone, intervals are for people and for the report
-    summary = annotation_summary(found, names, metrics) | of_bands
+    summary = annotation_summary(found, names, metrics) | apart
     if report is not None:
         results = annotation_results(found, summary)
         write_report(report, annotation_page(found, names, results), results)
@@ -210,6 +228,8 @@ def _measure_annotation(
         show_annotation(summary, metric or ["map"])
         if bands:
             show_bands(summary["bands"])
+        if precision is not None:
+            show_precision(summary["wanted_precision"])
     elif len(names) > 1:
         emit(summary)
     return found.skipped

@@ -61,6 +61,20 @@ def show_bands(bands: Sequence[dict[str, Any]]) -> None:
         table(rows, header)
 
 
+def show_precision(found: dict[str, Any]) -> None:
+    """Print a table for each run of wanted and achieved precision, as `precision_summary` gives them."""
+    from visterm.app.evaluation_report.precision import HEADER, precision_cells
+
+    for run in found["runs"]:
+        if len(found["runs"]) > 1:
+            show(f"{run['run']}:")
+        rows = []
+        for row in run["bands"]:
+            cells = precision_cells(row, found["wanted"])
+            rows.append([*(text for text, _ in cells), cells[2][1] or "-"])
+        table(rows, [*HEADER, "achieved, 95 %"])
+
+
 def show_queries(results: dict[str, Any]) -> None:
     """Print a table of means by kind of query for each run, and what comparing every two runs says.
 

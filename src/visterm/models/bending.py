@@ -18,7 +18,7 @@ LEAST_ODDS = -5.0
 """Entries of smaller odds say nothing of the confidences at which tags are given."""
 
 MAX_ENTRIES = 2**19
-FIRMNESS = 1.0
+FIRMNESS = 10.0
 """How firmly few entries hold to no change."""
 
 LEAST_SLOPE = 0.05

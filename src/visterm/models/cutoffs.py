@@ -101,4 +101,5 @@ def expected_cuts(held: HeldOutChances, level: float) -> Doubles:
     cuts = np.full(held.groups.size, level)
     some = n_given > 0
     cuts[some] = np.minimum(level, chances[held.starts[:-1][some] + n_given[some] - 1])
-    return np.maximum(cuts, LEAST_CHANCE)
+    np.maximum(cuts, LEAST_CHANCE, out=cuts)
+    return cuts

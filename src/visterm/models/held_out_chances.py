@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.metrics.bands import STARTS
+from visterm.metrics.bands import frequency_bands
 
 LEAST_CHANCE = 0.02
 """No cut-off lies below; most entries do, and are not kept."""
@@ -24,7 +24,7 @@ class HeldOutChances(NamedTuple):
     right : ndarray of bool, shape (n_entries,)
         Whether the image has the tag.
     groups : ndarray of int8, shape (n_tags,)
-        Tags with about as many training images have the same number.
+        Tags with about as many training images have the same number, the rarest 0.
     n_given : int
         Tags that the images have, of any chance.
     """
@@ -49,13 +49,16 @@ class HeldOutChances(NamedTuple):
         n_tags = chances.shape[1]
         images, tags = np.nonzero(chances >= LEAST_CHANCE)
         values = chances[images, tags]
+        groups = np.zeros(n_tags, np.int8)
+        for number, band in enumerate(frequency_bands(counts)):
+            groups[band.tags] = number
         order = np.lexsort((images, -values, tags))
         starts = np.concatenate([[0], np.cumsum(np.bincount(tags, minlength=n_tags))]).astype(np.int64)
         return cls(
             starts,
             values[order].astype(np.float32),
             given[images, tags][order],
-            (np.searchsorted(STARTS, counts, side="right") - 1).astype(np.int8),
+            groups,
             int(given.sum()),
         )
 

@@ -13,6 +13,7 @@ from visterm.app.evaluation_report.bands import add_bands
 from visterm.app.evaluation_report.charts import Series, bar_chart, line_chart
 from visterm.app.evaluation_report.differences import add_differences
 from visterm.app.evaluation_report.pictures import THUMBNAIL, add_note_on_pictures
+from visterm.app.evaluation_report.precision import add_precision
 from visterm.app.evaluation_report.results import CURVE_KS, OF_A_TAG, TAG_K
 from visterm.app.report import Cell, Report, Shown
 from visterm.core.types import Ranking, Tag
@@ -58,6 +59,8 @@ def annotation_page(found: AnnotationEvaluation, names: Sequence[str], results: 
     report.cells(["measure", *names], [_metric_row(metric, results) for metric in metrics])
     _add_curves(report, names, results)
     add_bands(report, names, results["bands"])
+    if "wanted_precision" in results:
+        add_precision(report, results["wanted_precision"])
     _add_tags(report, found, names, results)
     compared = [metric for metric in metrics if is_mean(metric)]
     told = [metric for metric in MAIN if metric in compared] or compared[: len(MAIN)]
