@@ -402,7 +402,7 @@ def test_added_words_are_given_to_images_only_when_asked_for_and_marked(place):
 def test_the_sentence_network_gives_any_word_a_place(place, tmp_path):
     tagger = new_tagger(place).fit(place / "photos", place / "tags.csv", word_vectors="sentences", calibrate=False)
     Catalogue(tagger).add(place / "photos").save(tmp_path / "catalogue")
-    found = Catalogue.load(tmp_path / "catalogue").search("ocean waves", k=12)
+    found = Catalogue.load(tmp_path / "catalogue").search("ocean waves", k=4)
     assert found.untrained == ["ocean", "waves"]
     assert shown(found) == {"sea"}
     assert tagger.facts["word vectors"] == "sentences"
