@@ -86,6 +86,11 @@ class Catalogue:
         return len(self._stored)
 
     @property
+    def stored(self) -> StoredCatalogue:
+        """The tables and rows themselves: images, tags, runs, jobs."""
+        return self._stored
+
+    @property
     def records(self) -> Sequence[ImageRecord]:
         """What is known of each image that is there: name, path, size, content hash."""
         return self._stored.images.all()

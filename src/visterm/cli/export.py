@@ -57,6 +57,15 @@ def export(
             show_default=False,
         ),
     ] = None,
+    precision: Annotated[
+        float | None,
+        typer.Option(
+            "--precision",
+            help="Write each tag's predictions down to the confidence where this share of them shall be right, such as "
+            "0.9.",
+            show_default=False,
+        ),
+    ] = None,
     k: Annotated[
         int, typer.Option("-k", min=0, help="At most so many predictions a photo; 0: all that are sure enough.")
     ] = 0,
@@ -78,7 +87,7 @@ def export(
     if photos were skipped.
     """
     from visterm.app.export.items import Parents
-    from visterm.app.export.sources import open_source
+    from visterm.app.export.sources import Limits, open_source
     from visterm.app.export.tables import TABLES, table_of
     from visterm.app.export.writing import TARGETS, export_tags, make_target, undo_tags
     from visterm.core.jsonlines import write_skipped
@@ -91,7 +100,7 @@ def export(
     if undo and target is not None:
         changes = undo_tags(opened.images(), target, dry_run=dry_run, progress=Bars())
     else:
-        items = _readable(opened.items(k, min_confidence, Bars()), bad)
+        items = _readable(opened.items(Limits(k, min_confidence, precision), Bars()), bad)
         if target is None:
             _put_table(table_of(items, to, run=run), out, dry_run=dry_run)
             changes = iter(())

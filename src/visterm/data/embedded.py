@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from PIL import Image, IptcImagePlugin
+from PIL import Image, ImageFile, IptcImagePlugin
 
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.data.images import readable_formats
@@ -36,14 +36,14 @@ def embedded_keywords(path: str | os.PathLike[str]) -> Keywords:
     try:
         with pillow_silenced(), Image.open(path, formats=readable_formats()) as image:
             packet = xmp_packet(image)
-            others = [word for read in (_iptc, _windows) for word in _if_readable(read, image)]
+            others = [*_if_readable(_iptc, image), *_if_readable(_windows, image)]
     except Exception:  # whatever hostile bytes lead Pillow to, as in read_image: what is no image has no keywords
         return Keywords([], [])
     inside = read_keywords(packet, f"the XMP in {os.fspath(path)}") if packet else Keywords([], [])
     return Keywords(union([*inside.tags, *others]), inside.marks)
 
 
-def xmp_packet(image: Image.Image) -> bytes | None:
+def xmp_packet(image: ImageFile.ImageFile) -> bytes | None:
     """Give the XMP packet of an image that Pillow has opened, or None."""
     found: Any = image.info.get("xmp") or image.info.get("XML:com.adobe.xmp")
     if not found:
@@ -62,7 +62,7 @@ def union(tags: Iterable[str]) -> list[str]:
     return list(found.values())
 
 
-def _if_readable(read: Callable[[Image.Image], list[str]], image: Image.Image) -> list[str]:
+def _if_readable(read: Callable[[ImageFile.ImageFile], list[str]], image: ImageFile.ImageFile) -> list[str]:
     """Read one of the older fields; a broken one, which no program could show either, has no keywords."""
     try:
         return read(image)
@@ -70,8 +70,8 @@ def _if_readable(read: Callable[[Image.Image], list[str]], image: Image.Image) -
         return []
 
 
-def _iptc(image: Image.Image) -> list[str]:
-    found: dict[Any, Any] = IptcImagePlugin.getiptcinfo(image) or {}  # type: ignore[no-untyped-call]
+def _iptc(image: ImageFile.ImageFile) -> list[str]:
+    found: dict[Any, Any] = IptcImagePlugin.getiptcinfo(image) or {}
     keywords = found.get(IPTC_KEYWORDS, [])
     utf8 = found.get(IPTC_CHARACTERS) == IPTC_UTF8
     return [_text(word, utf8=utf8) for word in ([keywords] if isinstance(keywords, bytes) else keywords)]
@@ -85,7 +85,7 @@ def _text(word: bytes, *, utf8: bool) -> str:
         return word.decode("utf-8", "replace") if utf8 else word.decode("latin-1")
 
 
-def _windows(image: Image.Image) -> list[str]:
+def _windows(image: ImageFile.ImageFile) -> list[str]:
     found: Any = image.getexif().get(XP_KEYWORDS)
     if not found:
         return []

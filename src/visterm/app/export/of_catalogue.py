@@ -7,7 +7,7 @@ from pathlib import Path
 
 from visterm.app.export.changes import Change
 from visterm.app.export.items import ExportItem
-from visterm.app.export.of_run import check_limits, predictions, scores_of
+from visterm.app.export.of_run import least_confidences, predictions, scores_of
 from visterm.app.tagger import CHUNK, Tagger
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Skipped
@@ -22,6 +22,7 @@ def items_of_catalogue(
     *,
     k: int = 0,
     min_confidence: float | None = None,
+    precision: float | None = None,
     progress: Progress = SILENT,
 ) -> Iterator[ExportItem | Skipped]:
     """Give what there is to write of each image that is here; no image is decoded.
@@ -31,15 +32,15 @@ def items_of_catalogue(
     tagger : Tagger
         The catalogue's current run.
     stored : StoredCatalogue
-    k, min_confidence, progress
+    k, min_confidence, precision, progress
         As `items_of_run` takes them.
 
     Raises
     ------
     UserError
-        See `check_limits`.
+        See `least_confidences`.
     """
-    limit = check_limits(tagger.calibration, k, min_confidence)
+    least = least_confidences(tagger.calibration, k, min_confidence, precision)
     held, rejected = stored.tags.held(), stored.tags.rejected()
     ids = stored.searchable()
     progress.start("export", len(ids))
@@ -55,7 +56,7 @@ def items_of_catalogue(
                 yield ExportItem(
                     Path(image.path),
                     tuple(held.get(image.id, ())),
-                    predictions(tagger, scores, k, limit),
+                    predictions(tagger, scores, k, least),
                     tuple(rejected.get(image.id, ())),
                     name=image.path,
                 )

@@ -11,17 +11,17 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.app.cutoffs import cutoff_of
 from visterm.app.export.items import ExportItem, Predicted
 from visterm.app.tagger import CHUNK, Tagger
-from visterm.core.checks import check_number
-from visterm.core.errors import DataError, UserError
+from visterm.core.errors import DataError
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.types import Skipped
 from visterm.data.sidecars import Sidecars
 from visterm.models.calibration import Calibration
 
 MIN_CONFIDENCE = 0.5
-"""Predictions of less are not written, unless another number is given."""
+"""Predictions of less are not written, unless another number or a precision is given."""
 
 MOST_SCORES = 2**22
 """Held at a time."""
@@ -33,6 +33,7 @@ def items_of_run(
     *,
     k: int = 0,
     min_confidence: float | None = None,
+    precision: float | None = None,
     folder: Path | None = None,
     progress: Progress = SILENT,
 ) -> Iterator[ExportItem | Skipped]:
@@ -45,7 +46,9 @@ def items_of_run(
     k : int
         At most so many predictions an image, the surest; 0: all that are sure enough.
     min_confidence : float, optional
-        Predictions of less are left out, see `check_limits`.
+        Predictions of less are left out; 0.5 where neither this nor a precision is given.
+    precision : float, optional
+        Share of the predictions that shall be right, see `cutoff_of`.
     folder : Path, optional
         Names in tables are paths inside it.
     progress : Progress
@@ -54,9 +57,9 @@ def items_of_run(
     Raises
     ------
     UserError
-        See `check_limits`.
+        See `least_confidences`.
     """
-    limit = check_limits(tagger.calibration, k, min_confidence)
+    least = least_confidences(tagger.calibration, k, min_confidence, precision)
     sidecars = Sidecars()
     progress.start("export", len(images))
     try:
@@ -74,31 +77,29 @@ def items_of_run(
                 except DataError as error:
                     yield Skipped(str(image), f"not written: {error}")
                     continue
-                found = predictions(tagger, own, k, limit)
+                found = predictions(tagger, own, k, least)
                 name = os.fspath(image) if folder is None else image.relative_to(folder).as_posix()
                 yield ExportItem(image, given, found, name=name)
     finally:
         progress.finish()
 
 
-def check_limits(calibration: Calibration | None, k: int, min_confidence: float | None) -> float:
-    """Give the confidence below which predictions are left out, 0.5 where nothing is said.
+def least_confidences(
+    calibration: Calibration | None, k: int, min_confidence: float | None, precision: float | None
+) -> NDArray[np.float64] | None:
+    """Give the confidence of each tag below which predictions are left out; None where only `k` counts.
 
     Raises
     ------
     UserError
         If there are no confidences to go by, and `k` does not say how many tags to write either.
     """
-    if min_confidence is not None:
-        check_number(min_confidence, "min_confidence", least=0, below=1)
-    if calibration is not None:
-        return MIN_CONFIDENCE if min_confidence is None else min_confidence
-    if min_confidence is not None or k == 0:
-        raise UserError(
-            "This run has no calibration, so nothing is known of how sure its predictions are. Say how many tags each "
-            "image gets (-k 3), or fit anew (visterm fit, of 100 or more images with tags, without --no-calibration)."
-        )
-    return 0.0
+    if min_confidence is None and precision is None:
+        if calibration is None and k > 0:
+            return None
+        min_confidence = MIN_CONFIDENCE
+    cutoff = cutoff_of(calibration, precision=precision, min_confidence=min_confidence)
+    return None if cutoff is None else cutoff.least
 
 
 def scores_of(tagger: Tagger, U: Any) -> Iterator[NDArray[np.float32]]:
@@ -111,13 +112,15 @@ def scores_of(tagger: Tagger, U: Any) -> Iterator[NDArray[np.float32]]:
         yield from np.asarray(scores.toarray() if sp.issparse(scores) else scores, np.float32)
 
 
-def predictions(tagger: Tagger, scores: NDArray[np.float32], k: int, limit: float) -> tuple[Predicted, ...]:
+def predictions(
+    tagger: Tagger, scores: NDArray[np.float32], k: int, least: NDArray[np.float64] | None
+) -> tuple[Predicted, ...]:
     """Choose the tags of one image: the surest, or where nothing is known of that, those of the best scores."""
     calibration = tagger.calibration
-    if calibration is None:
+    if calibration is None or least is None:
         best = np.lexsort((np.arange(len(scores)), -scores))[:k]
         return tuple(Predicted(tagger.vocabulary.tags[tag]) for tag in best)
     chances = calibration.confidences(scores)
     best = np.lexsort((np.arange(len(chances)), -chances))
-    best = best[chances[best] >= limit][: k or None]
+    best = best[(chances >= least)[best]][: k or None]
     return tuple(Predicted(tagger.vocabulary.tags[tag], float(chances[tag])) for tag in best)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from visterm.app.catalogue import Catalogue
 from visterm.app.export.changes import Change
@@ -19,14 +19,20 @@ from visterm.core.types import Skipped
 from visterm.data.image_folders import find_images, no_images
 
 
+class Limits(NamedTuple):
+    """Which predictions are written; see `items_of_run`."""
+
+    k: int = 0
+    min_confidence: float | None = None
+    precision: float | None = None
+
+
 class Source(Protocol):
     """What an export asks of where its tags come from."""
 
     tagger: Tagger
 
-    def items(
-        self, k: int, min_confidence: float | None, progress: Progress = SILENT
-    ) -> Iterator[ExportItem | Skipped]:
+    def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:
         """Give what there is to write of each image."""
 
     def images(self) -> list[Path]:
@@ -47,13 +53,9 @@ class RunSource:
         if not self._images:
             raise UserError(no_images(images))
 
-    def items(
-        self, k: int, min_confidence: float | None, progress: Progress = SILENT
-    ) -> Iterator[ExportItem | Skipped]:
+    def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:
         """Give the keywords of each image, and what the run predicts."""
-        return items_of_run(
-            self.tagger, self._images, k=k, min_confidence=min_confidence, folder=self._folder, progress=progress
-        )
+        return items_of_run(self.tagger, self._images, folder=self._folder, progress=progress, **limits._asdict())
 
     def images(self) -> list[Path]:
         """List the image files."""
@@ -71,11 +73,9 @@ class CatalogueSource:
         opened = Catalogue.load(catalogue, n_jobs=n_jobs)
         self.tagger, self._stored = opened.tagger, opened.stored
 
-    def items(
-        self, k: int, min_confidence: float | None, progress: Progress = SILENT
-    ) -> Iterator[ExportItem | Skipped]:
+    def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:
         """Give the tags of each image that is here."""
-        return items_of_catalogue(self.tagger, self._stored, k=k, min_confidence=min_confidence, progress=progress)
+        return items_of_catalogue(self.tagger, self._stored, progress=progress, **limits._asdict())
 
     def images(self) -> list[Path]:
         """List the files of the images that are here."""

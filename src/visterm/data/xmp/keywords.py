@@ -151,7 +151,7 @@ def value(item: Element) -> str:
 def fields(item: Element) -> dict[str, str]:
     """Give the fields of a structure, in any of the ways in which RDF writes one."""
     nodes = [item, *(child for child in item.children if child.name == DESCRIPTION)]
-    found = {}
+    found: dict[str, str] = {}
     for node in nodes:
         found |= node.attributes | {child.name: child.text for child in node.children if child.name != DESCRIPTION}
     return found
