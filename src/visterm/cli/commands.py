@@ -9,6 +9,7 @@ import typer
 from visterm.cli import (
     annotate,
     demo,
+    duplicates,
     encode,
     evaluate,
     explain,
@@ -59,6 +60,7 @@ app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command("index", epilog=index.EXAMPLES)(index.index)
 app.command("search", epilog=search.EXAMPLES, cls=WordsCommand)(search.search)
+app.command("duplicates", epilog=duplicates.EXAMPLES)(duplicates.duplicates)
 app.command("export", epilog=export.EXAMPLES)(export.export)
 app.command("neighbours", epilog=neighbours.EXAMPLES)(neighbours.neighbours)
 app.command("tags", epilog=tags.EXAMPLES)(tags.tags)

@@ -1,0 +1,65 @@
+"""`visterm duplicates`: the pictures of a catalogue that look the same, and which of them to keep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from visterm.cli import options
+from visterm.cli.output import emit, say, show
+from visterm.cli.progress import Bars
+from visterm.core.wording import count_of
+
+if TYPE_CHECKING:
+    from visterm.app.duplicates import DuplicateGroup
+
+EXAMPLES = (
+    "Examples:  visterm duplicates catalogue   ·   visterm duplicates catalogue --distance 0   ·   "
+    "visterm duplicates catalogue --json"
+)
+
+
+def duplicates(
+    catalogue: Annotated[
+        Path, typer.Argument(help="A catalogue: the folder that `visterm index` wrote.", show_default=False)
+    ],
+    distance: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=12,
+            help="Bits of 64 in which pictures may differ: 0 for copies that were scaled gently, 10 for shots of a "
+            "series, too.",
+        ),
+    ] = 6,
+    json: options.Json = False,
+    jobs: options.Jobs = None,
+) -> None:
+    """Group the pictures that look the same, scaled or recompressed as they may be, the one to keep first.
+
+    Nothing is deleted, here or anywhere in visterm.
+    """
+    from visterm.app.duplicates import find_duplicates
+    from visterm.store.catalogue import StoredCatalogue
+
+    stored = StoredCatalogue.open(catalogue)
+    groups, skipped = find_duplicates(stored, distance, n_jobs=jobs, progress=Bars())
+    for group in groups:
+        if json:
+            emit(group.as_dict())
+        else:
+            _show(group)
+    n_copies = sum(len(group.copies) for group in groups)
+    say(f"{count_of(len(groups), 'group')}, {n_copies:,} of whose pictures need not be kept; nothing was deleted.")
+    for item in skipped:
+        say(f"Not looked at: {item.image}: {item.reason}")
+    raise typer.Exit(3 if skipped else 0)
+
+
+def _show(group: DuplicateGroup) -> None:
+    show(f"keep  {group.keeper.name}  {group.keeper.width} x {group.keeper.height}")
+    for copy in group.copies:
+        how = "the same bytes" if copy.same_bytes else f"{count_of(copy.distance, 'bit')} apart"
+        show(f"      {copy.image.name}  {copy.image.width} x {copy.image.height}  {how}")

@@ -1,0 +1,80 @@
+"""Perceptual hashes: 64 bits that stay nearly the same when a picture is scaled, recompressed or made lighter."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from scipy.fft import dctn
+
+SIDE, KEPT = 32, 8
+"""The picture is reduced to 32 by 32 grey levels; the 8 by 8 lowest frequencies are kept (Zauner 2010, phash.org)."""
+
+FLAT = 0
+"""The hash of a picture without contrast: it says nothing, so it is like no other."""
+
+LEAST_CONTRAST = 2.0
+"""Standard deviation, in grey levels, below which a picture is flat: its frequencies are noise of the compression."""
+
+
+def perceptual_hash(pixels: NDArray[np.uint8]) -> int:
+    """Give the 64 bits of a picture as a signed number: which low frequencies are above their median.
+
+    Parameters
+    ----------
+    pixels : ndarray of uint8, shape (height, width, 3)
+
+    Returns
+    -------
+    int
+        From -2⁶³ to 2⁶³ - 1; `FLAT` of a picture without contrast.
+    """
+    small = Image.fromarray(pixels).convert("L").resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+    grey = np.asarray(small, dtype=np.float64)
+    if grey.std() < LEAST_CONTRAST:
+        return FLAT
+    low = dctn(grey, norm="ortho")[:KEPT, :KEPT].ravel()
+    low[0] = 0.0  # how light it is on the whole does not matter
+    return int(np.packbits(low > np.median(low)).view(">i8")[0])
+
+
+def near_pairs(hashes: NDArray[np.int64], distance: int) -> list[tuple[tuple[int, int], int]]:
+    """Find all pairs of hashes that differ in at most so many bits.
+
+    Hashes that differ in at most d bits agree in one of d + 1 pieces, so only those that agree in a piece are compared.
+
+    Parameters
+    ----------
+    hashes : ndarray of int64, shape (n,)
+    distance : int
+        From 0 to 63 bits.
+
+    Returns
+    -------
+    list of ((int, int), int)
+        Two places in `hashes`, the smaller first, and the number of bits, in order; flat ones are in no pair.
+    """
+    bits = hashes.view(np.uint64)
+    there = np.flatnonzero(hashes != FLAT)
+    edges = np.linspace(0, 64, distance + 2).astype(np.uint64)
+    found = [np.empty((0, 2), np.int64)]
+    for first, last in pairwise(edges):
+        piece = (bits[there] >> first) & np.uint64((1 << int(last - first)) - 1)
+        order = np.argsort(piece, kind="stable")
+        members, values = there[order], piece[order]
+        # Neighbours 1, 2, 3, ... places on, until none shares its piece any more: no pair of a piece is left out.
+        shift, starts = 1, np.arange(len(members))
+        while True:
+            starts = starts[starts + shift < len(members)]
+            starts = starts[values[starts] == values[starts + shift]]
+            if not len(starts):
+                break
+            a, b = members[starts], members[starts + shift]
+            near = np.bitwise_count(bits[a] ^ bits[b]) <= distance
+            found.append(np.stack([np.minimum(a, b), np.maximum(a, b)], axis=1)[near])
+            shift += 1
+    pairs = np.unique(np.concatenate(found), axis=0)
+    apart = np.bitwise_count(bits[pairs[:, 0]] ^ bits[pairs[:, 1]])
+    return list(zip(map(tuple, pairs.tolist()), apart.tolist(), strict=True))

@@ -1,0 +1,154 @@
+"""Pictures that look the same are found whatever their size and compression, and the best of them is to be kept."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from visterm.app.duplicates import find_duplicates
+from visterm.cli import main
+from visterm.core.errors import UserError
+from visterm.data.perceptual_hash import FLAT, near_pairs, perceptual_hash
+from visterm.store.catalogue import Origin, StoredCatalogue, save_catalogue
+from visterm.store.records import read_records
+
+
+def picture(seed: int, side: int = 96) -> Image.Image:
+    """Draw smooth blotches: neighbours in a photo are alike, too."""
+    rough = np.random.default_rng(seed).integers(0, 256, (12, 12, 3), dtype=np.uint8)
+    return Image.fromarray(rough).resize((side, side), Image.Resampling.BICUBIC)
+
+
+def bits_apart(a: int, b: int) -> int:
+    return ((a ^ b) & (2**64 - 1)).bit_count()
+
+
+def stored(paths) -> StoredCatalogue:
+    catalogue = StoredCatalogue(Origin("", "made"))
+    records = read_records(paths, [path.name for path in paths], [[] for _ in paths])
+    catalogue.add(records, np.ones((len(records), 2), np.float32))
+    return catalogue
+
+
+def names(groups):
+    return [[group.keeper.name, *(copy.image.name for copy in group.copies)] for group in groups]
+
+
+def test_scaled_and_recompressed_copies_have_nearly_the_same_hash_and_other_pictures_have_not():
+    hashes = [perceptual_hash(np.asarray(picture(seed))) for seed in range(12)]
+    for seed, before in enumerate(hashes):
+        small = np.asarray(picture(seed).resize((48, 40)))
+        assert bits_apart(before, perceptual_hash(small)) <= 6
+    apart = [bits_apart(a, b) for a, b in itertools.combinations(hashes, 2)]
+    assert min(apart) > 12
+
+
+def test_lighter_copies_have_the_same_hash():
+    grey = np.asarray(picture(3)) // 2
+    assert perceptual_hash(grey) == perceptual_hash(grey + 40)
+
+
+def test_pictures_without_contrast_are_like_no_other():
+    black, nearly = np.zeros((40, 40, 3), np.uint8), np.full((40, 40, 3), 250, np.uint8)
+    nearly[::2] += 1
+    assert perceptual_hash(black) == perceptual_hash(nearly) == FLAT
+    assert near_pairs(np.array([FLAT, FLAT]), 12) == []
+
+
+@pytest.mark.parametrize("distance", [0, 1, 4, 12])
+def test_near_pairs_are_those_that_comparing_all_with_all_finds(distance):
+    rng = np.random.default_rng(0)
+    centres = rng.integers(-(2**63), 2**63 - 1, 40)
+    hashes = []
+    for centre in centres.tolist():
+        hashes.append(centre)
+        for n_bits in (1, 4, 5, 12):
+            flipped = sum(1 << int(bit) for bit in rng.choice(64, n_bits, replace=False))
+            hashes.append(centre ^ flipped)
+    array = np.array([h & (2**64 - 1) for h in hashes], np.uint64).view(np.int64)
+    slow = [
+        ((a, b), apart)
+        for a, b in itertools.combinations(range(len(array)), 2)
+        if (apart := bits_apart(int(array[a]), int(array[b]))) <= distance
+    ]
+    assert near_pairs(array, distance) == slow
+    assert distance == 0 or slow
+
+
+def test_the_largest_of_a_group_is_kept_and_no_file_is_touched(tmp_path):
+    picture(1).save(tmp_path / "large.png")
+    picture(1).resize((48, 48)).save(tmp_path / "small.jpg", quality=70)
+    picture(1).resize((48, 48)).save(tmp_path / "small copy.jpg", quality=70)
+    picture(2).save(tmp_path / "other.png")
+    paths = sorted(tmp_path.iterdir())
+    before = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
+    groups, skipped = find_duplicates(stored(paths))
+    assert names(groups) == [["large.png", "small copy.jpg", "small.jpg"]]
+    assert [copy.same_bytes for copy in groups[0].copies] == [False, False]
+    assert groups[0].as_dict()["keep"]["width"] == 96
+    assert skipped == []
+    assert [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths] == before
+
+
+def test_files_of_the_same_bytes_are_copies_even_where_nothing_is_to_be_seen(tmp_path):
+    for name in ("a.png", "b.png", "c.png"):
+        Image.new("RGB", (30, 30), "white").save(tmp_path / name)
+    Image.new("RGB", (30, 30), "black").save(tmp_path / "black.png")
+    groups, _ = find_duplicates(stored(sorted(tmp_path.iterdir())))
+    assert names(groups) == [["a.png", "b.png", "c.png"]]
+    assert all(copy.same_bytes and copy.distance == 0 for copy in groups[0].copies)
+
+
+def test_copies_are_near_the_one_to_keep_and_not_only_near_each_other(tmp_path):
+    for seed in range(3):
+        picture(seed).save(tmp_path / f"{seed}.png")
+    catalogue = stored(sorted(tmp_path.iterdir()))
+    ids = [image.id for image in catalogue.images.all()]
+    catalogue.images.set_phashes(zip(ids, [0b1111, 0b111111, 0b11111111], strict=True))  # 2 bits from one to the next
+    groups, _ = find_duplicates(catalogue, 2)
+    assert names(groups) == [["0.png", "1.png"]]
+
+
+def test_hashes_are_kept_and_pictures_that_cannot_be_read_are_listed(tmp_path):
+    for name in ("a.png", "b.png"):
+        picture(5).save(tmp_path / name)
+    catalogue = stored(sorted(tmp_path.iterdir()))
+    find_duplicates(catalogue)
+    (tmp_path / "a.png").unlink()
+    groups, skipped = find_duplicates(catalogue)
+    assert (len(groups), skipped) == (1, [])
+    catalogue.images.set_phashes([(catalogue.images.all()[0].id, None)])
+    groups, skipped = find_duplicates(catalogue)
+    assert len(skipped) == 1
+    assert "a.png" in skipped[0].image
+
+
+def test_a_distance_that_would_call_all_pictures_the_same_is_refused():
+    with pytest.raises(UserError, match="0 to 12"):
+        find_duplicates(StoredCatalogue(Origin("", "made")), 30)
+
+
+def test_the_command_shows_groups_with_the_keeper_first(tmp_path, capsys, monkeypatch):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    picture(1).save(photos / "large.png")
+    picture(1).resize((48, 48)).save(photos / "small.png")
+    save_catalogue(stored(sorted(photos.iterdir())), tmp_path / "catalogue")
+    monkeypatch.setattr(sys, "argv", ["visterm", "duplicates", str(tmp_path / "catalogue"), "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    printed = capsys.readouterr()
+    group = json.loads(printed.out)
+    assert (group["keep"]["image"], group["copies"][0]["image"]) == ("large.png", "small.png")
+    assert "nothing was deleted" in printed.err
+    monkeypatch.setattr(sys, "argv", ["visterm", "duplicates", str(tmp_path / "catalogue")])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().out.startswith("keep  large.png  96 x 96\n      small.png  48 x 48")
