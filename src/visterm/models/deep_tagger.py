@@ -34,6 +34,9 @@ Floats = NDArray[np.float32]
 HIDDEN = (4096, 8192, 2048)
 """Hidden layers of the paper (section 2)."""
 
+PENALTY = 1.0
+"""Of words that follow the tags (`move_words`)."""
+
 NOT_OF_THE_TRAINING = ("checkpoint", "checkpoint_batches", "device", "n_jobs", "random_state", "word_vectors")
 """Settings that a checkpoint may be gone on with whatever they are, or that are compared in another way."""
 
@@ -222,7 +225,8 @@ class DeepTagger(Annotator):
         if not hasattr(self, "word_vectors_"):
             return words * factor
         placed = np.flatnonzero(self.word_vectors_.any(axis=1))
-        return move_words(words * factor, self.word_vectors_[placed] * factor, self.tag_rows_[placed], random_state=0)
+        old_tags = self.word_vectors_[placed] * factor
+        return move_words(words * factor, old_tags, self.tag_rows_[placed], penalty=PENALTY, random_state=0)
 
     def take_held_out(self) -> HeldOutFit | None:
         """Give how the last `fit` scored the images that it held out, before it learned from all; and forget it.
@@ -269,7 +273,8 @@ class DeepTagger(Annotator):
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         if self.word_vectors is not None:
             check_vectors(self.word_vectors, Y.shape[1], self.dim)
-        vars(self).pop("word_vectors_", None)
+        if hasattr(self, "word_vectors_"):  # of an earlier fit
+            del self.word_vectors_
         from visterm.models.deep_course import DeepCourse  # torch
 
         self._held_out = None

@@ -192,8 +192,12 @@ def _notes(
     refused = {record["refused"] for record in found.values() if "refused" in record}
     comparison.document.items([f"Does not fit: {message}" for message in sorted(refused)])
     proposed = ROWS[-1].label
-    seconds = [found.get((shape.n_tags, proposed, SAMPLED), {}).get("image") for shape in shapes[-2:]]
-    if all(seconds) and len(seconds) == 2:
+    seconds = [
+        found[shape.n_tags, proposed, SAMPLED]["image"]
+        for shape in shapes[-2:]
+        if (shape.n_tags, proposed, SAMPLED) in found
+    ]
+    if len(seconds) == 2:
         comparison.document.text(
             f"An image of the sampled tagger takes {seconds[1] / seconds[0]:.2f} times as long with "
             f"{shapes[-1].n_tags:,} tags as with {shapes[-2].n_tags:,}."

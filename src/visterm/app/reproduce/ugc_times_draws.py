@@ -47,17 +47,18 @@ def draws_part(comparison: Comparison, trials: SearchTrials, problem: Problem, *
         f"N = {N}": [(f"P = {p}", TAGGER, {"positives": p, "negatives": N}) for p in positives],
         f"P = {P}": [(f"N = {n}", TAGGER, {"positives": P, "negatives": n}) for n in negatives],
     }
+    settings = QUICK_SETTINGS if quick else SETTINGS
     found: dict[str, dict[str, Record]] = {}
     for title, lines in panels.items():
         found[title] = {}
-        for label, model, settings in [*lines, (EVERY_TAG, FULL, {})]:
+        for label, model, change in [*lines, (EVERY_TAG, FULL, {})]:
             record = comparison.while_time(
                 f"Figure 2 on {problem.name}: {title}, {label}",
-                partial(curve, trials, problem, model, {**(QUICK_SETTINGS if quick else SETTINGS), **settings}),
+                partial(curve, trials, problem, model, {**settings, **change}),
             )
             if record is not None:
                 found[title][label] = record
-    _write(comparison, problem, {title: records for title, records in found.items() if records})
+    _write(comparison, problem, {title: records for title, records in found.items() if records}, settings)
 
 
 def curve(trials: SearchTrials, problem: Problem, model: str, settings: Mapping[str, Any]) -> Record:
@@ -108,7 +109,12 @@ class Judge:
         """Ignore the end."""
 
 
-def _write(comparison: Comparison, problem: Problem, found: Mapping[str, Mapping[str, Record]]) -> None:
+def _write(
+    comparison: Comparison,
+    problem: Problem,
+    found: Mapping[str, Mapping[str, Record]],
+    settings: Mapping[str, Any],
+) -> None:
     if not found:
         return
     drawn: list[tuple[str, dict[str, Line]]] = [
@@ -128,8 +134,8 @@ def _write(comparison: Comparison, problem: Problem, found: Mapping[str, Mapping
     )  # fmt: skip
     comparison.document.table(f"Figure 2 on {problem.name}: validation images, in percent", header, rows)
     comparison.document.text(
-        f"Positives alone (P = 1 to 20, N = {N}) and negatives alone (N = 1 to 100, P = {P}) are changed; the other "
-        f"settings are the same: {_shown()}. Losses of different P and N are sums of different numbers of terms."
+        f"P alone is changed with N = {N}, and N alone with P = {P}; the other settings are the same: "
+        f"{_shown(settings)}. Losses of different P and N are sums of different numbers of terms."
     )
 
 
@@ -147,5 +153,5 @@ def _line(values: Sequence[float]) -> Line:
     return list(range(1, len(values) + 1)), [100 * value for value in values]
 
 
-def _shown() -> str:
-    return ", ".join(f"{name}={value}" for name, value in SETTINGS.items() if name not in ("valid_share", "device"))
+def _shown(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items() if name not in ("valid_share", "device"))
