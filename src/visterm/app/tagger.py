@@ -6,62 +6,40 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.app.by_number import learn_by_number, new_tags
-from visterm.app.cutoffs import cutoff_of, tags_above
+from visterm.app.annotating import CHUNK as CHUNK
+from visterm.app.annotating import Annotated, Annotations, annotate_each
+from visterm.app.by_number import learn_by_number
 from visterm.app.learned_images import LearnedImages
 from visterm.app.neighbours import Neighbour, nearest_tags
 from visterm.app.parts import make_encoder, make_model, tell_blocks, tell_part_of
 from visterm.app.query_corpus import query_corpus
 from visterm.app.query_rows import check_learns_queries, fit_weighed, query_rows
 from visterm.app.relations import WordRelations, check_word_relations, tags_to_learn
-from visterm.app.rows import Photos, TrainingRows, as_corpus, as_images, is_name, named_corpus, training_rows
+from visterm.app.rows import Photos, TrainingRows, as_corpus, named_corpus, training_rows
 from visterm.app.run_files import read_run, write_run
 from visterm.app.start_words import SETTING, StartWords
 from visterm.app.typed_queries import typed_query
-from visterm.app.word_places import Added, WordPlaces, rank_with_added
+from visterm.app.word_places import Added, WordPlaces
 from visterm.core.errors import EncoderMismatchError, UserError
 from visterm.core.packing import learned_hash
 from visterm.core.persist import new_folder, open_folder
-from visterm.core.progress import SILENT, Progress, Steps
+from visterm.core.progress import SILENT, Progress
 from visterm.core.queries import Query
 from visterm.core.query_weights import inverse_frequencies, weigh_words
 from visterm.core.tables import ENCODERS, MODELS
-from visterm.core.types import Matrix, Skipped, Tag
+from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow
 from visterm.data.reference_texts import Reference, count_texts
 from visterm.data.word_vectors import WordVectors
 from visterm.models.calibration import Calibration
-from visterm.models.cutoffs import Cutoff
-
-DEFAULT_K = 5
-CHUNK = 512
-"""Images encoded and annotated at a time: bounds the memory of a long `annotate`."""
-
-
-class Annotated(NamedTuple):
-    """One image with its tags, best first."""
-
-    image: str
-    tags: list[Tag]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Give the image and its tags as they stand in JSON."""
-        return {"image": self.image, "tags": [tag.as_dict() for tag in self.tags]}
-
-
-class Annotations(NamedTuple):
-    """The images that were tagged, and those that could not be read or that the encoder does not know."""
-
-    images: list[Annotated]
-    skipped: list[Skipped]
 
 
 class Tagger:
@@ -408,46 +386,11 @@ class Tagger:
         return done
 
     def annotate_each(
-        self,
-        images: Photos,
-        k: int | None = None,
-        *,
-        new_only: bool = False,
-        added: bool = False,
-        precision: float | None = None,
-        best_f1: bool = False,
-        min_confidence: float | None = None,
-        progress: Progress = SILENT,
+        self, images: Photos, k: int | None = None, *, progress: Progress = SILENT, **how: Any
     ) -> Iterator[Annotated | Skipped]:
-        """Tag images one after another, in memory that does not grow with their number."""
+        """Tag images one after another, in memory that does not grow with their number; `how` as in `annotate`."""
         self._refuse_unfitted()
-        if new_only and self.given is None:
-            raise UserError(
-                "Only the new tags of an image can be told apart where images are known by number, and this run knows "
-                f"them by '{ENCODERS.name_of(self.encoder)}'. Leave --new-only out, or fit with --encoder ids."
-            )
-        limits: Any = {"precision": precision, "best_f1": best_f1, "min_confidence": min_confidence}
-        cutoff = cutoff_of(self.calibration, **limits)
-        if cutoff is not None and added:
-            raise UserError(
-                "Words that were added have no confidence, as no image has them, so that none are above a cut-off. "
-                "Leave --added out, or ask for a number of tags (-k)."
-            )
-        if k is None:
-            k = DEFAULT_K if cutoff is None else 0
-        names, items = as_images([images] if is_name(self.encoder, images) else images)
-        self.encoder.refuse_unknown(items, only_if_all=True)
-        progress.start("annotate", len(items))
-        try:
-            for start in range(0, len(items), CHUNK):
-                chunk = items[start : start + CHUNK]
-                X, kept, skipped = self.encoder.encode(chunk, progress=Steps(progress))
-                yield from skipped
-                if len(kept):
-                    for row, (ids, scores) in enumerate(self._rankings(X, k, new_only, added, cutoff)):
-                        yield Annotated(names[start + kept[row]], self._tags(ids, scores))
-        finally:
-            progress.finish()
+        return annotate_each(self, images, k, progress=progress, **how)
 
     def neighbours(self, tag: str, k: int = 10) -> list[Neighbour]:
         """Find the tags nearest to one in the model's space, by cosine, best first (WSABIE, Table 3).
@@ -616,31 +559,9 @@ class Tagger:
             return self.reference.idf
         return inverse_frequencies(vocabulary.counts, max(n_images, int(vocabulary.counts.max(initial=1))))
 
-    def _rankings(
-        self, X: Matrix, k: int, new_only: bool, added: bool, cutoff: Cutoff | None
-    ) -> Iterable[tuple[Any, Any]]:
-        if cutoff is not None and self.calibration is not None:
-            return tags_above(self.model, X, self.calibration, cutoff, k)
-        known = self.told(X) if new_only else None
-        best: Iterable[tuple[Any, Any]]
-        best = zip(*self.model.annotate(X, k), strict=True) if known is None else new_tags(self.model, X, k, known)
-        return rank_with_added(best, self.model, X, self.words, k) if added and self.words.added else best
-
     def _n_held_out(self, rows: TrainingRows) -> int:
         """Count the images whose tags chose when to stop: of a split "valid", or held out by the model itself."""
         return getattr(self.model, "n_held_out_", 0) if rows.valid is None else rows.valid[0].shape[0]
-
-    def _tags(self, ids: Iterable[int], scores: Iterable[float]) -> list[Tag]:
-        tags, words, n = self.vocabulary.tags, self.words.added, len(self.vocabulary)
-        places, values = np.asarray(ids, np.int64), np.asarray(scores, np.float64)
-        chances: list[float | None] = [None] * places.size
-        if self.calibration is not None:
-            # An added word has no curve; that of the first tag stands in, and is not looked at.
-            chances = self.calibration.confidences(values, np.where(places < n, places, 0)).tolist()
-        return [
-            Tag(tags[i], s, confidence=chance) if i < n else Tag(words[i - n], s, trained=False)
-            for i, s, chance in zip(places.tolist(), values.tolist(), chances, strict=True)
-        ]
 
     def _refuse_unfitted(self) -> None:
         if len(self.vocabulary) == 0:

@@ -1,0 +1,109 @@
+"""Tagging images one after another: encoded in chunks, ranked, and named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from visterm.app.by_number import new_tags
+from visterm.app.cutoffs import cutoff_of, tags_above
+from visterm.app.rows import Photos, as_images, is_name
+from visterm.app.word_places import rank_with_added
+from visterm.core.errors import UserError
+from visterm.core.progress import SILENT, Progress, Steps
+from visterm.core.tables import ENCODERS
+from visterm.core.types import Matrix, Skipped, Tag
+from visterm.models.cutoffs import Cutoff
+
+if TYPE_CHECKING:
+    from visterm.app.tagger import Tagger
+
+DEFAULT_K = 5
+CHUNK = 512
+"""Images encoded and annotated at a time: bounds the memory of a long `annotate`."""
+
+
+class Annotated(NamedTuple):
+    """One image with its tags, best first."""
+
+    image: str
+    tags: list[Tag]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the image and its tags as they stand in JSON."""
+        return {"image": self.image, "tags": [tag.as_dict() for tag in self.tags]}
+
+
+class Annotations(NamedTuple):
+    """The images that were tagged, and those that could not be read or that the encoder does not know."""
+
+    images: list[Annotated]
+    skipped: list[Skipped]
+
+
+def annotate_each(
+    tagger: Tagger,
+    images: Photos,
+    k: int | None = None,
+    *,
+    new_only: bool = False,
+    added: bool = False,
+    precision: float | None = None,
+    best_f1: bool = False,
+    min_confidence: float | None = None,
+    progress: Progress = SILENT,
+) -> Iterator[Annotated | Skipped]:
+    """Tag images one after another, in memory that does not grow with their number, see `Tagger.annotate`."""
+    if new_only and tagger.given is None:
+        raise UserError(
+            "Only the new tags of an image can be told apart where images are known by number, and this run knows "
+            f"them by '{ENCODERS.name_of(tagger.encoder)}'. Leave --new-only out, or fit with --encoder ids."
+        )
+    limits: Any = {"precision": precision, "best_f1": best_f1, "min_confidence": min_confidence}
+    cutoff = cutoff_of(tagger.calibration, **limits)
+    if cutoff is not None and added:
+        raise UserError(
+            "Words that were added have no confidence, as no image has them, so that none are above a cut-off. "
+            "Leave --added out, or ask for a number of tags (-k)."
+        )
+    if k is None:
+        k = DEFAULT_K if cutoff is None else 0
+    names, items = as_images([images] if is_name(tagger.encoder, images) else images)
+    tagger.encoder.refuse_unknown(items, only_if_all=True)
+    progress.start("annotate", len(items))
+    try:
+        for start in range(0, len(items), CHUNK):
+            chunk = items[start : start + CHUNK]
+            X, kept, skipped = tagger.encoder.encode(chunk, progress=Steps(progress))
+            yield from skipped
+            if len(kept):
+                for row, (ids, scores) in enumerate(_rankings(tagger, X, k, new_only, added, cutoff)):
+                    yield Annotated(names[start + kept[row]], _named(tagger, ids, scores))
+    finally:
+        progress.finish()
+
+
+def _rankings(
+    tagger: Tagger, X: Matrix, k: int, new_only: bool, added: bool, cutoff: Cutoff | None
+) -> Iterable[tuple[Any, Any]]:
+    if cutoff is not None and tagger.calibration is not None:
+        return tags_above(tagger.model, X, tagger.calibration, cutoff, k)
+    known = tagger.told(X) if new_only else None
+    best: Iterable[tuple[Any, Any]]
+    best = zip(*tagger.model.annotate(X, k), strict=True) if known is None else new_tags(tagger.model, X, k, known)
+    return rank_with_added(best, tagger.model, X, tagger.words, k) if added and tagger.words.added else best
+
+
+def _named(tagger: Tagger, ids: Iterable[int], scores: Iterable[float]) -> list[Tag]:
+    tags, words, n = tagger.vocabulary.tags, tagger.words.added, len(tagger.vocabulary)
+    places, values = np.asarray(ids, np.int64), np.asarray(scores, np.float64)
+    chances: list[float | None] = [None] * places.size
+    if tagger.calibration is not None:
+        # An added word has no curve; that of the first tag stands in, and is not looked at.
+        chances = tagger.calibration.confidences(values, np.where(places < n, places, 0)).tolist()
+    return [
+        Tag(tags[i], s, confidence=chance) if i < n else Tag(words[i - n], s, trained=False)
+        for i, s, chance in zip(places.tolist(), values.tolist(), chances, strict=True)
+    ]
