@@ -58,8 +58,9 @@ TagFile = Annotated[
     str,
     typer.Option(
         "--tags",
-        help="CSV, TSV or JSON lines with a file-name column and a tags column; a folder of `.txt` files; "
-        "or 'auto': metadata.jsonl, metadata.csv, a .txt beside each image, or a folder a tag, as found in IMAGES.",
+        help="CSV, TSV or JSON lines with a file-name column and a tags column; a folder of `.txt` files; 'xmp': "
+        "keywords in .xmp files beside the images and in the images; or 'auto': metadata.jsonl, metadata.csv, a .txt "
+        "or .xmp beside each image, a folder a tag, or keywords in the images, as found in IMAGES.",
     ),
 ]
 ImageColumn = Annotated[

@@ -1,0 +1,434 @@
+"""Tags are written to photos without touching them, told apart from those of people, and taken back."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+import shlex
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from visterm.app.catalogue import Catalogue
+from visterm.app.export.changes import Change
+from visterm.app.export.items import ExportItem, Parents, Predicted
+from visterm.app.export.tables import table_of
+from visterm.app.export.writing import export_tags, make_target, undo_tags
+from visterm.app.relations import WordRelations
+from visterm.app.tagger import Tagger
+from visterm.cli import main
+from visterm.core.errors import MissingExtraError, StorageError
+from visterm.core.types import Skipped
+from visterm.data.sidecars import Sidecars, replace_file
+from visterm.data.tag_files import find_tags
+from visterm.data.text_notes import NOTES
+from visterm.data.xmp.keywords import Keywords, read_keywords
+from visterm.data.xmp.writing import SIDECAR
+
+SEA, DOG = Predicted("sea", 0.9), Predicted("dog", 0.6)
+
+
+def photo(path, **how):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    seed = sum(path.name.encode())
+    Image.fromarray(np.random.default_rng(seed).integers(0, 255, (32, 40, 3), np.uint8)).save(path, **how)
+    return path
+
+
+def packet(*tags):
+    """Keywords as another program writes them."""
+    entries = "".join(f"<rdf:li>{tag}</rdf:li>" for tag in tags)
+    return (
+        '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
+        '<rdf:Description rdf:about="" xmlns:dc="http://purl.org/dc/elements/1.1/">'
+        f"<dc:subject><rdf:Bag>{entries}</rdf:Bag></dc:subject></rdf:Description></rdf:RDF></x:xmpmeta>"
+    ).encode()
+
+
+def export(*items, to="xmp", parents=None, **how):
+    return list(export_tags(items, make_target(to), run="run1", parents=parents, **how))
+
+
+def undo(*images, to="xmp", **how):
+    return list(undo_tags(images, make_target(to), **how))
+
+
+def files(folder):
+    """Hashes of all files, by name."""
+    return {p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.rglob("*.*")}
+
+
+def keywords(path):
+    return read_keywords(path.read_bytes(), str(path))
+
+
+def test_a_sidecar_is_made_beside_a_photo_and_removed_again(tmp_path):
+    image = photo(tmp_path / "1.jpg")
+    before = files(tmp_path)
+    changes = export(ExportItem(image, ("Ann",), (SEA,)))
+    assert [(c.target, [m.tag for m in c.added]) for c in changes] == [(f"{image}.xmp", ["Ann", "sea"])]
+    assert keywords(tmp_path / "1.jpg.xmp").of_people == ["Ann"]
+    assert files(tmp_path)["1.jpg"] == before["1.jpg"]
+    assert export(ExportItem(image, ("Ann",), (SEA,))) == []
+    assert [c.removed for c in undo(image)] == [("Ann", "sea")]
+    assert files(tmp_path) == before
+    assert undo(image) == []
+
+
+@pytest.mark.parametrize("to", ["xmp", "txt"])
+def test_a_dry_run_says_the_same_and_changes_nothing(to, tmp_path):
+    item = ExportItem(photo(tmp_path / "1.jpg"), ("Ann",), (SEA,))
+    before = files(tmp_path)
+    planned = export(item, to=to, dry_run=True)
+    assert files(tmp_path) == before
+    assert export(item, to=to) == planned
+    written = files(tmp_path)
+    assert undo(item.path, to=to, dry_run=True) == [Change(str(item.path), planned[0].target, removed=("Ann", "sea"))]
+    assert files(tmp_path) == written
+
+
+def test_a_sidecar_of_another_program_is_added_to_and_given_back_to_the_byte(tmp_path):
+    image = photo(tmp_path / "1.jpg")
+    (tmp_path / "1.xmp").write_bytes(packet("beach"))
+    before = files(tmp_path)
+    changes = export(ExportItem(image, ("Beach",), (SEA,)))
+    assert [(c.target, [m.tag for m in c.added]) for c in changes] == [(str(tmp_path / "1.xmp"), ["sea"])]
+    undo(image)
+    assert files(tmp_path) == before
+
+
+def test_the_sidecar_of_two_images_is_read_for_both_and_written_for_neither(tmp_path):
+    image, _ = photo(tmp_path / "1.jpg"), photo(tmp_path / "1.png")
+    shared = tmp_path / "1.xmp"
+    shared.write_bytes(packet("beach"))
+    assert Sidecars().of(image) == [shared]
+    assert [c.target for c in export(ExportItem(image, (), (SEA,)))] == [f"{image}.xmp"]
+    assert Sidecars().keywords(image).tags == ["sea", "beach"]
+
+
+def test_the_sidecar_of_a_raw_file_is_not_written_for_the_jpeg(tmp_path):
+    image = photo(tmp_path / "1.jpg")
+    (tmp_path / "1.NEF").write_bytes(b"raw")
+    (tmp_path / "1.xmp").write_bytes(SIDECAR)
+    assert [c.target for c in export(ExportItem(image, (), (SEA,)))] == [f"{image}.xmp"]
+
+
+def test_a_photo_that_has_all_its_tags_in_itself_gets_no_sidecar_and_else_all(tmp_path):
+    image = photo(tmp_path / "1.jpg", xmp=packet("beach"))
+    assert export(ExportItem(image, ("beach",))) == []
+    export(ExportItem(image, ("beach",), (SEA,)))
+    assert keywords(tmp_path / "1.jpg.xmp").tags == ["beach", "sea"]
+
+
+@pytest.mark.parametrize("to", ["xmp", "txt"])
+def test_a_tag_that_a_person_took_out_is_not_written_again(to, tmp_path):
+    image = photo(tmp_path / "1.jpg")
+    (change,) = export(ExportItem(image, (), (SEA, DOG)), to=to)
+    path = image.parent / os.path.basename(change.target)
+    path.write_bytes(path.read_bytes().replace(b"<rdf:li>sea</rdf:li>", b"").replace(b"sea\n", b""))
+    (change,) = export(ExportItem(image, (), (SEA, DOG)), to=to)
+    assert (change.added, change.left_out) == ((), ("sea",))
+
+
+@pytest.mark.parametrize("to", ["xmp", "txt"])
+def test_a_tag_that_is_rejected_later_is_taken_back(to, tmp_path):
+    image = photo(tmp_path / "1.jpg")
+    export(ExportItem(image, ("Ann",), (SEA, DOG)), to=to)
+    (change,) = export(ExportItem(image, ("Ann",), (SEA, DOG), rejected=("Sea",)), to=to)
+    assert (change.added, change.removed) == ((), ("sea",))
+    assert [c.removed for c in undo(image, to=to)] == [("Ann", "dog")]
+    assert list(files(tmp_path)) == ["1.jpg"]
+
+
+def test_a_broken_sidecar_is_told_of_and_left_as_it_is(tmp_path):
+    good, bad = photo(tmp_path / "1.jpg"), photo(tmp_path / "2.jpg")
+    (tmp_path / "2.jpg.xmp").write_bytes(b"<x:xmpmeta>")
+    first, second = export(ExportItem(bad, (), (SEA,)), ExportItem(good, (), (SEA,)))
+    assert isinstance(first, Skipped)
+    assert "2.jpg.xmp is not well-formed XML" in first.reason
+    assert isinstance(second, Change)
+    assert (tmp_path / "2.jpg.xmp").read_bytes() == b"<x:xmpmeta>"
+
+
+def test_a_file_that_changed_meanwhile_is_left_alone(tmp_path):
+    path = tmp_path / "1.xmp"
+    path.write_bytes(b"theirs")
+    with pytest.raises(StorageError, match="changed by another program"):
+        replace_file(path, b"what was read", b"ours")
+    assert files(tmp_path) == {"1.xmp": hashlib.sha256(b"theirs").hexdigest()}
+
+
+def test_mode_and_link_of_a_sidecar_stay(tmp_path):
+    real, link = tmp_path / "real.xmp", tmp_path / "1.xmp"
+    real.write_bytes(b"old")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    replace_file(link, b"old", b"new")
+    assert link.is_symlink()
+    assert (real.read_bytes(), real.stat().st_mode & 0o777) == (b"new", 0o640)
+
+
+def test_paths_lead_over_words_that_are_no_tags_and_end_in_circles():
+    parents = Parents(
+        [("poodle", "dog"), ("dog", "canine"), ("canine", "animal"), ("animal", "dog")], ["Dog", "animal"]
+    )
+    assert parents.path("Poodle") == "animal|Dog|Poodle"
+    assert parents.path("dog") == "animal|dog"
+    assert parents.path("sea") is None
+    assert Parents([("a|b", "c")], ["c"]).path("a|b") is None
+
+
+def test_texts_are_added_to_line_by_line_and_given_back_to_the_byte(tmp_path):
+    image, other = photo(tmp_path / "1.jpg"), photo(tmp_path / "2.jpg")
+    (tmp_path / "1.txt").write_bytes(b"sky, Beach")
+    before = files(tmp_path)
+    export(ExportItem(image, ("sky",), (SEA, DOG)), ExportItem(other, ("Ann",), (SEA,)), to="txt")
+    assert (tmp_path / "1.txt").read_text() == "sky, Beach\nsea\ndog\n"
+    assert (tmp_path / "2.txt").read_text() == "Ann\nsea\n"
+    assert undo(image, other, to="txt")
+    assert files(tmp_path) == before
+    assert not (tmp_path / NOTES).exists()
+
+
+def test_what_a_person_added_to_a_text_of_ours_is_kept(tmp_path):
+    image = photo(tmp_path / "1.jpg")
+    export(ExportItem(image, (), (SEA,)), to="txt")
+    (tmp_path / "1.txt").write_text("mine\nsea\nlast\n")
+    undo(image, to="txt")
+    assert (tmp_path / "1.txt").read_text() == "mine\nlast\n"
+
+
+def test_tags_that_a_text_cannot_hold_are_left_out(tmp_path):
+    (change,) = export(ExportItem(photo(tmp_path / "1.jpg"), ("salt, pepper",), (SEA,)), to="txt")
+    assert ([m.tag for m in change.added], change.left_out) == (["sea"], ("salt, pepper",))
+
+
+@pytest.mark.parametrize("to", ["xmp", "txt"])
+def test_predictions_that_were_written_are_not_learned_from(to, tmp_path):
+    image, other = photo(tmp_path / "1.jpg"), photo(tmp_path / "2.jpg")
+    export(ExportItem(image, ("Ann",), (SEA,)), ExportItem(other, (), (SEA,)), to=to)
+    found = find_tags("auto", tmp_path)
+    assert [(r.image, r.tags) for r in found.records if r.tags] == [("1.jpg", ["Ann"])]
+
+
+def test_keywords_in_images_and_sidecars_are_tags(tmp_path):
+    photo(tmp_path / "a" / "1.jpg", xmp=packet("sea"))
+    photo(tmp_path / "a" / "2.webp", xmp=packet("sky"))
+    photo(tmp_path / "b" / "3.png")
+    (tmp_path / "b" / "3.xmp").write_bytes(packet("dog"))
+    (tmp_path / "a" / "1.jpg.xmp").write_bytes(packet("Sea", "Ann"))
+    photo(tmp_path / "b" / "4.jpg")
+    (tmp_path / "b" / "4.xmp").write_bytes(b"<broken>")
+    found = find_tags("xmp", tmp_path)
+    assert [(r.image, r.tags) for r in found.records] == [
+        ("a/1.jpg", ["Sea", "Ann"]), ("a/2.webp", ["sky"]), ("b/3.png", ["dog"]),
+    ]  # fmt: skip
+    assert "1 image whose XMP cannot be read" in found.remarks[1]
+    assert find_tags("auto", tmp_path).records == found.records
+
+
+def test_tables_keep_tags_of_people_and_predictions_apart(tmp_path):
+    items = [
+        ExportItem(tmp_path / "1.jpg", ("sky", "Ann"), (SEA, DOG), rejected=("dog",), name="1.jpg"),
+        ExportItem(tmp_path / "2.jpg", ("salt, pepper",), (Predicted("x;y"),), name="2.jpg"),
+    ]
+    text = table_of(items, "csv", run="run1")
+    assert list(csv.reader(io.StringIO(text))) == [
+        ["file_name", "tags", "predicted", "confidence"],
+        ["1.jpg", "sky;Ann", "sea", "0.9000"],
+        ["2.jpg", '["salt, pepper"]', '["x;y"]', ""],
+    ]
+    assert [json.loads(line) for line in table_of(items, "jsonl", run="run1").splitlines()] == [
+        {"file_name": "1.jpg", "tags": ["sky", "Ann"], "predicted": [{"tag": "sea", "confidence": 0.9}], "run": "run1"},
+        {"file_name": "2.jpg", "tags": ["salt, pepper"], "predicted": [{"tag": "x;y"}], "run": "run1"},
+    ]
+    photo(tmp_path / "1.jpg"), photo(tmp_path / "2.jpg")
+    (tmp_path / "tags.csv").write_text(text)
+    assert [r.tags for r in find_tags(tmp_path / "tags.csv", tmp_path).records] == [["sky", "Ann"], ["salt, pepper"]]
+
+
+@pytest.fixture(scope="module")
+def exiftool():
+    if shutil.which("exiftool") is None:
+        pytest.skip("wants exiftool (Debian: libimage-exiftool-perl)")
+
+    def read(path, *fields):
+        done = subprocess.run(["exiftool", "-j", *fields, path], capture_output=True, check=True)
+        return json.loads(done.stdout)[0]
+
+    return read
+
+
+def pixels(path):
+    with Image.open(path) as image:
+        return hashlib.sha256(np.asarray(image.convert("RGB")).tobytes()).hexdigest()
+
+
+@pytest.mark.parametrize("name", ["-o 'é <1>.jpg", "#%d.png"])
+def test_tags_are_embedded_beside_what_is_there_and_pixels_stay(exiftool, name, tmp_path):
+    exif = Image.Exif()
+    exif[0x13B] = "Ann"
+    given = [] if name.endswith("png") else ["beach"]
+    image = photo(tmp_path / name, exif=exif, **({"xmp": packet(*given)} if given else {}))
+    before, same = pixels(image), image.read_bytes()
+    item = ExportItem(image, tuple(given), (Predicted("<script>", 0.9), DOG))
+    (planned,) = export(item, to="embed", dry_run=True)
+    assert image.read_bytes() == same
+    (change,) = export(item, to="embed", parents=Parents([("dog", "animal")], ["animal"]))
+    assert [m.tag for m in change.added] == [m.tag for m in planned.added] == ["<script>", "dog"]
+    found = exiftool(image, "-XMP-dc:Subject", "-XMP-lr:HierarchicalSubject", "-EXIF:Artist")
+    assert found["Subject"] == [*given, "<script>", "dog"]
+    assert (found["HierarchicalSubject"], found["Artist"]) == ("animal|dog", "Ann")
+    assert pixels(image) == before
+    assert (tmp_path / f"{name}_original").read_bytes() == same
+    assert Sidecars().keywords(image).of_people == given
+    assert len(undo(image, to="embed")) == 1
+    assert Sidecars().keywords(image) == Keywords(given, [])
+    assert pixels(image) == before
+
+
+def test_originals_are_kept_unless_told_and_what_exiftool_cannot_write_is_told_of(exiftool, tmp_path):
+    image, broken = photo(tmp_path / "1.jpg"), tmp_path / "2.jpg"
+    broken.write_bytes(b"no image")
+    target = make_target("embed", keep_originals=False)
+    made = list(export_tags([ExportItem(broken, (), (SEA,)), ExportItem(image, (), (SEA,))], target))
+    assert isinstance(made[0], Skipped)
+    assert "exiftool did not write" in made[0].reason
+    assert "Not a valid JPG" in made[0].reason
+    assert sorted(files(tmp_path)) == ["1.jpg", "2.jpg"]
+    assert broken.read_bytes() == b"no image"
+
+
+def test_without_exiftool_it_says_what_to_install(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(MissingExtraError, match=r"exiftool, which is not installed.*--to xmp"):
+        make_target("embed")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run that knows red from blue, and 40 photos of which some have keywords."""
+    folder = tmp_path_factory.mktemp("export")
+    rows, rng = ["file_name,tags"], np.random.default_rng(0)
+    for number in range(120):
+        array = rng.integers(0, 40, (32, 32, 3), np.uint8)
+        array[..., 0 if number % 2 else 2] += 200
+        path = folder / "photos" / f"{number:03}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(array).save(path)
+        rows.append(f"{path.name},{'red' if number % 2 else 'blue'}")
+    (folder / "tags.csv").write_text("\n".join(rows))
+    tagger = Tagger(model="ridge", encoder_params={"codebook": 50}, n_jobs=1)
+    relations = WordRelations(is_a=[("red", "blue")])
+    tagger.fit(folder / "photos", folder / "tags.csv", relations=relations).save(folder / "run")
+    for path in sorted((folder / "photos").iterdir())[40:]:
+        path.unlink()
+    return folder
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, run, tmp_path):
+    """Run the command line beside the run and a copy of the photos: exit code, standard output and standard error."""
+    shutil.copytree(run / "photos", tmp_path / "photos")
+
+    def call(line):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr("sys.argv", ["visterm", *shlex.split(line)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capsys.readouterr()
+        return ended.value.code, shown.out, shown.err
+
+    return call
+
+
+def test_the_command_plans_writes_and_takes_back(command, run, tmp_path):
+    before = files(tmp_path / "photos")
+    code, planned, _ = command(f"export {run}/run photos --dry-run --json --jobs 1")
+    assert (code, files(tmp_path / "photos")) == (0, before)
+    changes = [json.loads(line) for line in planned.splitlines()]
+    assert len(changes) == 40
+    for change in changes:
+        odd = int(change["image"][-5]) % 2
+        (added,) = change["added"]
+        assert (added["tag"], added["source"], added.get("path")) == (
+            ("red", "predicted", "blue|red") if odd else ("blue", "predicted", None)
+        )
+        assert 0.5 <= added["confidence"] <= 1
+    code, out, err = command(f"export {run}/run photos --jobs 1")
+    assert (code, out) == (0, "")
+    assert "Changed 40 files: 40 tags added." in err
+    after = files(tmp_path / "photos")
+    assert {name: after[name] for name in before} == before
+    code, out, err = command(f"export {run}/run photos --undo")
+    assert "Changed 40 files: 0 tags added, 40 taken back." in err
+    assert files(tmp_path / "photos") == before
+
+
+def test_the_command_writes_a_table(command, run, tmp_path):
+    code, _, err = command(f"export {run}/run photos --to csv -o tags.csv -k 1 --min-confidence 0.9 --jobs 1")
+    assert code == 0
+    assert "Wrote tags.csv" in err
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "tags.csv").read_text(encoding="utf-8"))))
+    assert len(rows) == 40
+    assert {row["predicted"] for row in rows} <= {"red", "blue", ""}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--to pdf", "--to pdf is not known; expected xmp, embed, txt, csv, jsonl."),
+        ("--to csv", "say where by -o FILE"),
+        ("--to csv --undo --dry-run", "--undo is for"),
+        ("--to xmp -o x", "-o is for --to csv and jsonl"),
+        ("--min-confidence 1.5", "min_confidence"),
+    ],
+)
+def test_what_the_command_cannot_do_is_refused(options, message, command, run, tmp_path):
+    before = files(tmp_path / "photos")
+    code, out, err = command(f"export {run}/run photos {options}")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert files(tmp_path / "photos") == before
+
+
+def test_a_catalogue_writes_given_and_accepted_tags_and_never_rejected_ones(command, run, tmp_path):
+    before = files(tmp_path / "photos")
+    names = sorted(before)
+    tags = [["Ann"] if name == "000.png" else [] for name in names]
+    catalogue = Catalogue(Tagger.load(run / "run", n_jobs=1))
+    catalogue.add([tmp_path / "photos" / name for name in names], tags).save(tmp_path / "catalogue")
+    stored = Catalogue.load(tmp_path / "catalogue").stored
+    ids = {image.name: image.id for image in stored.images.all()}
+    stored.tags.judge(ids[str(tmp_path / "photos" / "001.png")], "red", -1)
+    stored.tags.judge(ids[str(tmp_path / "photos" / "002.png")], "blue", 1)
+    stored.close()
+    code, out, err = command("export catalogue")
+    assert (code, out) == (0, ""), err
+    after = files(tmp_path / "photos")
+    assert {name: after[name] for name in names} == before
+    found = [keywords(tmp_path / "photos" / f"{number}.png.xmp") for number in ("000", "002", "003")]
+    assert [(sorted(f.tags), f.of_people) for f in found] == [
+        (["Ann", "blue"], ["Ann"]),
+        (["blue"], ["blue"]),
+        (["red"], []),
+    ]
+    assert "001.png.xmp" not in after
+    stored = Catalogue.load(tmp_path / "catalogue").stored
+    assert [w.tag for w in stored.tags.written("xmp") if w.image_id == ids[str(tmp_path / "photos" / "000.png")]] == [
+        "Ann", "blue",
+    ]  # fmt: skip
+    stored.close()
+    assert command("export catalogue --undo")[0] == 0
+    assert files(tmp_path / "photos") == before
+    assert "goes with a run" in command("export catalogue photos")[2]
+
+
+def test_a_run_wants_images(command, run):
+    assert "IMAGES is missing" in command(f"export {run}/run")[2]
