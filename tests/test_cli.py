@@ -55,7 +55,7 @@ def test_annotate_prints_one_json_object_an_image_and_nothing_else(run, library,
     answers = lines(done)
     assert len(answers) == len(list(library.images.iterdir()))
     assert set(answers[0]) == {"image", "tags"}
-    assert [set(tag) for tag in answers[0]["tags"]] == [{"tag", "score"}] * 3
+    assert [set(tag) for tag in answers[0]["tags"]] == [{"tag", "score", "confidence"}] * 3
     scores = [tag["score"] for tag in answers[0]["tags"]]
     assert scores == sorted(scores, reverse=True)
     assert list(tmp_path.iterdir()) == []

@@ -45,21 +45,23 @@ def column(*runs):
 
 
 def test_where_less_is_right_than_expected_a_group_of_tags_is_given_less_and_others_are_left_alone():
-    bad, right = column((0.9, 100, 80), (0.4, 200, 0))
-    good, as_expected = column((0.9, 100, 90), (0.4, 200, 80))
+    bad, right = column((0.955, 100, 80), (0.4, 200, 0))
+    good, as_expected = column((0.955, 100, 95), (0.4, 200, 80))
     held = kept(np.stack([bad, good], 1), np.stack([right, as_expected], 1), [3, 100])
-    # Down to 0.4 both are expected to be right in (90 + 80) / 300 = 57 %; of the first 80 / 300 are, at 0.9 80 / 100.
-    assert cutoff_for_precision(held, 0.5).least.tolist() == pytest.approx([0.9, 0.4])
+    # Down to 0.4 both are expected to be right in 175.5 of 300; of the first 80 of 300 are, above it 80 of 100.
+    assert cutoff_for_precision(held, 0.5).least.tolist() == pytest.approx([0.95, 0.4])
     same = kept(np.stack([bad, good], 1), np.stack([right, as_expected], 1), [100, 100])
-    # Together: 250 / 600 right, less than half; 170 / 200 at 0.9.
-    assert cutoff_for_precision(same, 0.5).least.tolist() == pytest.approx([0.9, 0.9])
+    # Together: 255 of 600 right, less than half; 175 of 200 above.
+    assert cutoff_for_precision(same, 0.5).least.tolist() == pytest.approx([0.95, 0.95])
 
 
 def test_few_held_out_images_change_little_and_tags_that_never_are_right_are_never_given():
-    few, wrong = column((0.9, 2, 0))
+    few, wrong = column((0.91, 2, 0))
     held = kept(few[:, None], wrong[:, None])
-    assert cutoff_for_precision(held, 0.8).least.tolist() == pytest.approx([0.8])  # (0 + 20 · 0.9) / 22 = 0.82
-    assert cutoff_for_precision(held, 0.85).least.tolist() == pytest.approx([0.91])  # the first level above both
+    assert cutoff_for_precision(held, 0.8).least.tolist() == pytest.approx([0.92])
+    # 2 · 0.91 promised and none right, so 20 / 21.8 of what is expected: (0 + 20 · 0.91 · 20 / 21.8) / 22 = 0.76 down
+    # to 0.91, and above, where there are no entries, 0.92 · 20 / 21.8 = 0.84.
+    assert cutoff_for_precision(held, 0.7).least.tolist() == pytest.approx([0.7])  # 0.76 is enough
     many, wrong = column((0.999, 100, 0))
     assert np.isinf(cutoff_for_precision(kept(many[:, None], wrong[:, None]), 0.5).least).all()
 

@@ -65,8 +65,9 @@ def cutoff_for_precision(held: HeldOutChances, wanted: float) -> Cutoff:
 
     Chances of rare tags may be too large together while those of all tags are right. So what was right is counted for
     groups of tags with about as many training images: where it is less than wanted, the least higher expected precision
-    is taken at which it is as wanted; 20 more entries, as right as expected, stand for what little data cannot say. A
-    group that never is as right as wanted is not given at all. Where more is right than wanted nothing is lowered.
+    is taken at which it is as wanted. 20 more entries stand for what little data cannot say: as right as expected, or
+    less, as the group's entries from half the wanted precision on are. A group that never is as right as wanted is not
+    given at all. Where more is right than wanted nothing is lowered.
 
     Parameters
     ----------
@@ -76,6 +77,7 @@ def cutoff_for_precision(held: HeldOutChances, wanted: float) -> Cutoff:
     """
     least = np.full(held.groups.size, NEVER)
     tags = held.tags
+    faith = _faith(held, wanted / 2)
     open_groups = set(np.unique(held.groups).tolist())
     for level in np.linspace(wanted, 1, N_LEVELS, endpoint=False):
         cuts = expected_cuts(held, float(level))
@@ -84,7 +86,7 @@ def cutoff_for_precision(held: HeldOutChances, wanted: float) -> Cutoff:
             of_group = given & (held.groups[tags] == group)
             n, expected = int(of_group.sum()), float(held.chances[of_group].sum(dtype=np.float64))
             mean = max(float(level), expected / n) if n else float(level)
-            if held.right[of_group].sum() + DOUBT * mean >= wanted * (n + DOUBT):
+            if held.right[of_group].sum() + DOUBT * mean * faith[group] >= wanted * (n + DOUBT):
                 least[held.groups == group] = cuts[held.groups == group]
                 open_groups.remove(group)
     return Cutoff(least, wanted)
@@ -103,3 +105,14 @@ def expected_cuts(held: HeldOutChances, level: float) -> Doubles:
     cuts[some] = np.minimum(level, chances[held.starts[:-1][some] + n_given[some] - 1])
     np.maximum(cuts, LEAST_CHANCE, out=cuts)
     return cuts
+
+
+def _faith(held: HeldOutChances, least: float) -> Doubles:
+    """Give the share that is right of what a group's chances from `least` on promise, at most 1, shape (n_groups,)."""
+    some = held.chances >= least
+    groups = held.groups[held.tags][some]
+    n_groups = int(held.groups.max(initial=-1)) + 1
+    promised = np.bincount(groups, held.chances[some], minlength=n_groups) + DOUBT
+    right = np.bincount(groups, held.right[some], minlength=n_groups) + DOUBT
+    shares: Doubles = np.minimum(1, right / promised)
+    return shares

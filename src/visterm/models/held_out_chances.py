@@ -71,5 +71,5 @@ class HeldOutChances(NamedTuple):
         """Put together what `arrays` took apart; None where nothing was kept."""
         if "held_out_starts" not in arrays:
             return None
-        parts = {name: arrays[f"held_out_{name}"] for name in cls._fields}
-        return cls(**(parts | {"n_given": int(parts["n_given"]), "right": parts["right"].astype(np.bool_)}))
+        starts, chances, right, groups, n_given = (arrays[f"held_out_{name}"] for name in cls._fields)
+        return cls(starts, chances, right.astype(np.bool_), groups, int(n_given))
