@@ -233,6 +233,28 @@ def test_keywords_in_images_and_sidecars_are_tags(tmp_path):
     assert find_tags("auto", tmp_path).records == found.records
 
 
+def test_a_folder_a_tag_is_found_beside_predictions_in_sidecars(tmp_path):
+    image = photo(tmp_path / "beach" / "1.jpg")
+    export(ExportItem(image, (), (SEA,)))
+    assert [(r.image, r.tags) for r in find_tags("auto", tmp_path).records] == [("beach/1.jpg", ["beach"])]
+
+
+def test_what_one_file_has_of_a_person_is_theirs_whatever_was_predicted_in_another(tmp_path):
+    image = photo(tmp_path / "1.jpg", xmp=packet("sea"))
+    export(ExportItem(image, ("sea", "Ann"), (DOG,)))
+    (tmp_path / "1.xmp").write_bytes(packet("dog"))
+    assert Sidecars().keywords(image).of_people == ["sea", "Ann", "dog"]
+
+
+def test_undo_looks_into_both_sidecars_of_an_image(tmp_path):
+    image = photo(tmp_path / "1.jpg")
+    (tmp_path / "1.xmp").write_bytes(packet("beach"))
+    export(ExportItem(image, (), (SEA,)))
+    (tmp_path / "1.jpg.xmp").write_bytes(packet("sky"))  # by another program, since
+    assert [c.removed for c in undo(image)] == [("sea",)]
+    assert (tmp_path / "1.xmp").read_bytes() == packet("beach")
+
+
 def test_tables_keep_tags_of_people_and_predictions_apart(tmp_path):
     items = [
         ExportItem(tmp_path / "1.jpg", ("sky", "Ann"), (SEA, DOG), rejected=("dog",), name="1.jpg"),

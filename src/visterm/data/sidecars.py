@@ -8,9 +8,10 @@ from collections import defaultdict
 from pathlib import Path
 
 from visterm.core.errors import DataError, StorageError
+from visterm.core.vocabulary import tag_key
 from visterm.data.embedded import embedded_keywords, union
 from visterm.data.image_folders import SUFFIXES
-from visterm.data.xmp.keywords import Keywords, read_keywords
+from visterm.data.xmp.keywords import GIVEN, Keywords, read_keywords
 
 SUFFIX = ".xmp"
 RAW = frozenset(
@@ -52,13 +53,20 @@ class Sidecars:
     def keywords(self, image: Path) -> Keywords:
         """Read the keywords of an image: of its XMP files and of what is in it, together.
 
+        What a run predicted in one of them, and a person wrote into another, is the person's.
+
         Raises
         ------
         DataError
             If a file cannot be read or understood.
         """
         read = [*(read_sidecar(path) for path in self.of(image)), embedded_keywords(image)]
-        return Keywords(union(tag for part in read for tag in part.tags), [m for part in read for m in part.marks])
+        of_people = {tag_key(tag) for part in read for tag in part.of_people}
+        marks = [mark for part in read for mark in part.marks]
+        return Keywords(
+            union(tag for part in read for tag in part.tags),
+            [mark for mark in marks if mark.source == GIVEN or tag_key(mark.tag) not in of_people],
+        )
 
     def _list(self, folder: Path) -> tuple[dict[str, str], dict[str, set[str]]]:
         if folder not in self._listed:

@@ -12,7 +12,7 @@ from visterm.data.image_folders import find_images
 from visterm.data.sidecars import Sidecars
 from visterm.data.splits import STANDARD, split_name
 from visterm.data.tag_formats.folders import read_folder_tags
-from visterm.data.tag_formats.keywords import read_keyword_tags
+from visterm.data.tag_formats.keywords import KeywordTags, read_keyword_tags
 from visterm.data.tag_formats.record import TagRecord, check_separator, merged
 from visterm.data.tag_formats.tables import read_table
 from visterm.data.tag_formats.texts import read_sidecars, read_text_folder, sidecar
@@ -138,14 +138,15 @@ def find_tags(
                 read_sidecars(folder, files, separator), ["Tags: a .txt beside each image."], "without a .txt"
             )
         sidecars = Sidecars()
-        if any(sidecars.of(image) for image in files):
-            return _of_keywords(folder, files)
+        keywords = read_keyword_tags(folder, files) if any(sidecars.of(image) for image in files) else None
+        if keywords is not None and keywords.records:
+            return _told_of_keywords(keywords)
         records = read_folder_tags(folder, files)
         if records:
             return TagsFound(records, _told_of_folders(records), "in no tag's folder, so without a tag")
-        found = read_keyword_tags(folder, files)
-        if found.records:
-            return TagsFound(found.records, ["Tags: keywords in the images.", *found.remarks], "without keywords")
+        keywords = keywords or read_keyword_tags(folder, files)
+        if keywords.records:
+            return _told_of_keywords(keywords)
     raise NoTagsError(_nothing_found(folder, tables_only=columns_named))
 
 
@@ -193,9 +194,12 @@ def _of_keywords(folder: Path, images: list[Path], *, columns_named: bool = Fals
             f"No image in {folder} has keywords of a person, in an XMP file beside it or in itself.{told} If the tags "
             "are elsewhere, name the file (--tags FILE)."
         )
-    return TagsFound(
-        found.records, ["Tags: keywords in XMP files and in the images.", *found.remarks], "without keywords"
-    )
+    return _told_of_keywords(found)
+
+
+def _told_of_keywords(found: KeywordTags) -> TagsFound:
+    told = "Tags: keywords in XMP files beside the images and in these."
+    return TagsFound(found.records, [told, *found.remarks], "without keywords")
 
 
 def _of_text_folder(texts: Path, folder: Path, separator: str | None) -> TagsFound:

@@ -37,9 +37,15 @@ class SidecarTarget:
 
     def undo(self, image: Path, *, dry_run: bool) -> Change | None:
         """Take back what visterm wrote; a file that holds nothing else is removed."""
-        path = self._sidecars.target(image)
-        old = content_of(path)
-        return None if old is None else _put(image, path, old, taken_back(old, str(path)), dry_run=dry_run)
+        there = [(path, content_of(path)) for path in [*self._sidecars.of(image), self._sidecars.target(image)]]
+        changes = [
+            _put(image, path, old, taken_back(old, str(path)), dry_run=dry_run)
+            for path, old in dict(there).items()
+            if old is not None
+        ]
+        made = [change for change in changes if change is not None]
+        removed = dict.fromkeys(tag for change in made for tag in change.removed)
+        return Change(str(image), made[0].target, removed=tuple(removed)) if made else None
 
     def close(self) -> None:
         """Nothing is open."""
