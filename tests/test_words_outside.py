@@ -270,6 +270,15 @@ def test_a_word_counts_as_often_as_it_is_typed(place):
         tagger.query_weights("ocean -ocean")
 
 
+def test_a_word_has_the_same_row_in_any_company_and_is_placed_once(place, monkeypatch):
+    tagger, other = Tagger.load(place / "run"), Tagger.load(place / "run")
+    together = tagger.query_weights("tulip ocean").outside
+    alone = other.query_weights("ocean").outside
+    np.testing.assert_array_equal(together.rows[1], alone.rows[0])
+    monkeypatch.setattr(type(tagger.model), "tag_rows_from", lambda *_: pytest.fail("placed again"))
+    np.testing.assert_array_equal(tagger.query_weights("OCEAN -tulip").outside.rows, together.rows[::-1])
+
+
 def test_words_without_a_vector_stay_unknown(place):
     catalogue = Catalogue.load(place / "catalogue")
     found = catalogue.search("ocean frobnicate nothing")

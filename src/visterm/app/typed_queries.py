@@ -35,9 +35,9 @@ def typed_query(tagger: Tagger, words: str | Sequence[str]) -> Query:
     fresh: dict[str, str] = {}
     for piece in missing:
         fresh.setdefault(tag_key(piece.text), clean_tag(piece.text))
-    placed = outside.place(tagger.model, list(fresh.values()))
-    rows = dict(zip(fresh, placed.rows, strict=True))
-    has_place = {key for key, there in zip(fresh, placed.found, strict=True) if there}
+    placed = zip(fresh, outside.look_up(tagger.model, list(fresh.values())), strict=True)
+    rows = {key: row for key, row in placed if row is not None}
+    has_place = set(rows)
     unknown = [word.text for word in missing if tag_key(word.text) not in has_place]
     if not found and not has_place:
         told = tagger.vocabulary.unknown_words(unknown)

@@ -24,6 +24,9 @@ Floats = NDArray[np.float32]
 WORDS, ADDED_ROWS = "words.json", "added_words.safetensors"
 """Files in the folder of a run."""
 
+MOST_LOOKED_UP = 10_000
+"""Words of searches whose rows are kept in memory: to place one takes longer than to search."""
+
 
 class Placed(NamedTuple):
     """Rows for words, shape (n_words, width), as those of tags; and which words have one."""
@@ -81,6 +84,7 @@ class WordPlaces:
         self.added = list(added)
         self.rows: Floats = np.zeros((0, width), np.float32) if rows is None else rows
         self._dictionaries: tuple[Any, Any] = (None, None)
+        self._looked_up: dict[str, Floats | None] = {}
 
     @cached_property
     def facts(self) -> dict[str, Any]:
@@ -99,6 +103,20 @@ class WordPlaces:
             self._dictionaries = (vocabulary, both)
         found: Vocabulary = self._dictionaries[1]
         return found
+
+    def look_up(self, model: Any, words: Sequence[str]) -> list[Floats | None]:
+        """Give the rows of words of a search, None of those without a vector; each has the same in any company.
+
+        The errors are those of `place`.
+        """
+        fresh = [word for word in words if tag_key(word) not in self._looked_up]
+        if len(self._looked_up) + len(fresh) > MOST_LOOKED_UP:
+            self._looked_up.clear()
+            fresh = list(words)
+        vectors, found = self._vectors(model, fresh)
+        for word, vector, there in zip(fresh, vectors, found, strict=True):
+            self._looked_up[tag_key(word)] = model.tag_rows_from(vector[None, :])[0] if there else None
+        return [self._looked_up[tag_key(word)] for word in words]
 
     def place(self, model: Any, words: Sequence[str]) -> Placed:
         """Look up the vectors of words, and move them as training moved those of the tags (equations 3 and 4).
@@ -120,15 +138,12 @@ class WordPlaces:
         MissingExtraError
             If a package is needed that is not installed.
         """
-        rows, found = np.zeros((len(words), self.width), np.float32), np.zeros(len(words), np.bool_)
-        if not words or self.source is None or not self.source.gives_others or not isinstance(model, PlacesWords):
-            return Placed(rows, found)
-        vectors, found = vectors_of_tags(self.source.read(words), words)
-        found &= vectors.any(axis=1)
-        if found.any():
-            placed = model.tag_rows_from(vectors[found])
-            rows = np.zeros((len(words), placed.shape[1]), np.float32)
-            rows[found] = placed
+        vectors, found = self._vectors(model, words)
+        if not found.any():
+            return Placed(vectors, found)
+        placed = model.tag_rows_from(vectors[found])
+        rows = np.zeros((len(words), placed.shape[1]), np.float32)
+        rows[found] = placed
         return Placed(rows, found)
 
     def with_words(
@@ -187,6 +202,13 @@ class WordPlaces:
                 f"--word-vectors FILE or {SENTENCES}."
             )
         return "" if self.source.gives_others else self.source.why_not()
+
+    def _vectors(self, model: Any, words: Sequence[str]) -> tuple[Floats, NDArray[np.bool_]]:
+        """Give the vectors of words, and which have one; none where the model or the source knows only tags."""
+        if not words or self.source is None or not self.source.gives_others or not isinstance(model, PlacesWords):
+            return np.zeros((len(words), self.width), np.float32), np.zeros(len(words), np.bool_)
+        vectors, found = vectors_of_tags(self.source.read(words), words)
+        return vectors, found & vectors.any(axis=1)
 
     def save(self, folder: Path) -> None:
         """Write what there is into the folder of a run."""
