@@ -1,63 +1,37 @@
-"""The catalogue: photos with their rows, found by words."""
+"""The catalogue: photos with their rows, tags and feedback, found by words and learned from."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
 
-import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
-
+from visterm.app import catalogue_feedback as feedback
+from visterm.app.catalogue_feedback import ImageView, TagCount
+from visterm.app.catalogue_index import Indexed, Indexing, photos_of
+from visterm.app.catalogue_learn import Learned, learn
+from visterm.app.catalogue_like import ImageLike, like
+from visterm.app.catalogue_search import Found, How, Search
 from visterm.app.expansion import Group, expand
-from visterm.app.features.kind import is_features
-from visterm.app.parts import check_combination
-from visterm.app.rows import Photos, as_corpus, as_images, source_of_rows
+from visterm.app.rows import Photos
 from visterm.app.tagger import CHUNK, Tagger
-from visterm.app.typed_queries import query_row
-from visterm.core.checks import check_k, check_number
-from visterm.core.combining import CONFIDENCE, log_probabilities, part_signs
-from visterm.core.errors import DataError, UserError
+from visterm.core.errors import StorageError
 from visterm.core.jsonlines import write_skipped
 from visterm.core.persist import new_folder, open_folder
-from visterm.core.progress import SILENT, Progress, Steps
-from visterm.core.tables import ENCODERS
-from visterm.core.types import Hit, Matrix, Ranking, Skipped
-from visterm.core.wording import count_of
-from visterm.data.corpus import Corpus
-from visterm.kernels.topk import top_k
-from visterm.metrics.cutoff import expected_f1_cutoff
-from visterm.models.calibration import Calibration
+from visterm.core.progress import SILENT, Progress
+from visterm.core.types import Skipped
 from visterm.store.catalogue import RUNS, Origin, StoredCatalogue
+from visterm.store.filters import Filter
 from visterm.store.images import ImageRecord
-from visterm.store.records import read_records
 
 SKIPPED = "skipped.jsonl"
-CHANGED = "changed since its features were made"
-
-
-class Found(NamedTuple):
-    """The images that a search found, best first, and the words that are no tag.
-
-    Attributes
-    ----------
-    hits : list of Hit
-    unknown : list of str
-    n_likely : int or None
-        Images of the catalogue above the cut-off, shown or not; None where none was asked for.
-    untrained : sequence of str
-        Words that count without a training image, by their vectors; with such the hits have no confidence.
-    """
-
-    hits: list[Hit]
-    unknown: list[str]
-    n_likely: int | None = None
-    untrained: Sequence[str] = ()
 
 
 class Catalogue:
-    """Photos to search, with the tagger that made their rows.
+    """Photos to search, with the tagger that made their rows, and with what people say of their tags.
+
+    In memory, or in a folder (`create`, `load`): there all that a method has done is on disk when it returns.
 
     Parameters
     ----------
@@ -67,6 +41,7 @@ class Catalogue:
     Attributes
     ----------
     tagger : Tagger
+        The current run.
     skipped : list of Skipped
         Images that could not be read, or that the encoder does not know.
 
@@ -78,11 +53,46 @@ class Catalogue:
     """
 
     def __init__(self, tagger: Tagger) -> None:
-        self.tagger = tagger
-        self.skipped: list[Skipped] = []
-        self._stored = StoredCatalogue(Origin(tagger.path, tagger.fingerprint, tagger.encoder.fingerprint))
+        self._n_jobs: int | None = None
+        self._stored = StoredCatalogue(_origin(tagger))
+        self._use(tagger)
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], tagger: Tagger) -> Self:
+        """Make an empty catalogue in a folder that is not there or empty.
+
+        Raises
+        ------
+        StorageError
+            If anything lies there.
+        """
+        if Path(path).is_dir() and any(Path(path).iterdir()):
+            raise StorageError(f"{path} is not empty. Choose another name for the catalogue.")
+        cls(tagger).save(path)
+        return cls.load(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Self:
+        """Open a catalogue; its rows stay on disk, memory-mapped.
+
+        Several processes may search one, and give feedback, while one of them indexes or learns: a second one that
+        wants to is told who is at it.
+
+        Raises
+        ------
+        StorageError
+            If there is no catalogue at `path`, or it was damaged.
+        """
+        catalogue = cls.__new__(cls)
+        catalogue._n_jobs = n_jobs
+        catalogue._stored = stored = StoredCatalogue.open(path)
+        tagger = Tagger.read_from(open_folder(stored.run_folder, "run"), n_jobs=n_jobs)
+        stored.check_origin(tagger.fingerprint)
+        catalogue._use(tagger)
+        return catalogue
 
     def __len__(self) -> int:
+        """Give how many images can be searched."""
         return len(self._stored)
 
     @property
@@ -95,6 +105,13 @@ class Catalogue:
         """What is known of each image that is there: name, path, size, content hash."""
         return self._stored.images.all()
 
+    @property
+    def skipped(self) -> list[Skipped]:
+        """Images that could not be read, or that the encoder does not know, until they can be."""
+        return self._stored.skipped.all()
+
+    # -- images ------------------------------------------------------------------------------------------------------
+
     def add(
         self,
         images: Photos,
@@ -102,15 +119,41 @@ class Catalogue:
         *,
         progress: Progress = SILENT,
     ) -> Self:
-        """Encode photos and take them in; files that are in the catalogue already are left as they are.
+        """Take photos in; unlike `index`, none of those that are there already is looked for.
+
+        Parameters, and errors, are those of `index`.
+        """
+        self._index(images, tags, gone=False, chunk_size=CHUNK, job_id=None, progress=progress)
+        return self
+
+    def index(
+        self,
+        images: Photos,
+        tags: str | os.PathLike[str] | Sequence[Sequence[str]] | None = None,
+        *,
+        chunk_size: int = CHUNK,
+        job_id: int | None = None,
+        progress: Progress = SILENT,
+    ) -> Indexed:
+        """Bring the catalogue to what lies in a folder: encode what is new or has changed, and see what moved or went.
+
+        Files are compared by path, size and date, and where these differ by content. Each chunk is committed with its
+        rows, features, tags and predictions: after a kill the same call goes on.
 
         Parameters
         ----------
         images : path, Corpus, or sequence of paths or uint8 arrays
             A folder, or the images themselves; or a features folder in place of its images. The photos must still be
-            where they were, as the catalogue keeps their places; any that has changed or is gone is skipped.
+            where they were, as the catalogue keeps their places; any that has changed or is gone is skipped. Only
+            images of a folder that is given can be gone from it.
         tags : path or sequence of lists of str, optional
-            The tags that people gave, to keep beside the images.
+            The tags that people gave, to keep beside the images: they take the place of those that files gave before.
+            Those that a person gave in the catalogue stay.
+        chunk_size : int
+            Images between two commits.
+        job_id : int, optional
+            A job of the catalogue (`Jobs.start`) to go on with, which may be cancelled between two chunks; None: a new
+            one.
         progress : Progress
             Told of each image.
 
@@ -123,38 +166,29 @@ class Catalogue:
         DataError
             If the encoder reads names, and knows none of the images; or features are given, and none of the photos
             is where it was.
+        StorageError
+            If another process writes into it: "in use by".
         """
-        if self.tagger.encoder.by_number:
-            raise UserError(
-                "A catalogue keeps photos, and this run knows its images by number only "
-                f"(--encoder {ENCODERS.name_of(self.tagger.encoder)}). Rank tags for them with `visterm annotate RUN "
-                "NAME --new-only`, or fit with an encoder that looks at pixels."
-            )
-        source, sha256_of = self.tagger.encoder, None
-        if tags is not None or isinstance(images, Corpus) or is_features(images):
-            corpus = as_corpus(images, tags)
-            source = source_of_rows(source, corpus)
-            sha256_of = corpus.encoded.sha256_of if corpus.encoded else None
-            names, items = as_images(corpus if tags is not None or corpus is images else corpus.images)
-            given = corpus.tags
-            if corpus.encoded:
-                _refuse_if_all_gone(items)
-        else:
-            names, items = as_images(images)
-            given = [[] for _ in items]
-        if source is self.tagger.encoder:
-            source.refuse_unknown(items, only_if_all=True)
-        there = self._stored.images.files()
-        fresh = [i for i, item in enumerate(items) if _path_of(item) is None or _path_of(item) not in there]
-        items, names, given = [items[i] for i in fresh], [names[i] for i in fresh], [given[i] for i in fresh]
-        progress.start("index", len(items))
-        try:
-            for start in range(0, len(items), CHUNK):
-                chunk = slice(start, start + CHUNK)
-                self._add_chunk(source, items[chunk], names[chunk], given[chunk], sha256_of, Steps(progress))
-        finally:
-            progress.finish()
-        return self
+        return self._index(images, tags, gone=True, chunk_size=chunk_size, job_id=job_id, progress=progress)
+
+    def use(self, tagger: Tagger, *, progress: Progress = SILENT) -> Indexed:
+        """Go over to another run: it becomes the current one when all images have a row of it.
+
+        Rows are made from stored features where its encoder is the one that made these, else the images are encoded.
+        """
+        raise NotImplementedError
+
+    def image(self, image_id: int) -> ImageView:
+        """Give one image, here or gone, with its tags: given, predicted, accepted, rejected and written.
+
+        Raises
+        ------
+        DataError
+            If the id is not known.
+        """
+        return feedback.view_image(self._stored, image_id)
+
+    # -- searches ----------------------------------------------------------------------------------------------------
 
     def search(
         self,
@@ -164,11 +198,13 @@ class Catalogue:
         combine: str | None = None,
         cutoff: bool = False,
         min_confidence: float | None = None,
+        among: Filter | None = None,
     ) -> Found:
         """Find photos by words: those with the largest Σ weight(word) · score(word), or most likely to be meant.
 
         Weights are those of `Tagger.query_weights`: by inverse document frequency; a word with ``-`` subtracts. A word
-        that is no tag counts by its vector, where the run was fitted with `word_vectors` that have one.
+        that is no tag counts by its vector, where the run was fitted with `word_vectors` that have one. Images of which
+        a person has rejected a word are left out.
 
         Parameters
         ----------
@@ -188,6 +224,8 @@ class Catalogue:
             Leave out the images below the rank at which F1 is expected to be largest (`expected_f1_cutoff`).
         min_confidence : float, optional
             Leave out the images that are less likely to be meant; from 0 to below 1.
+        among : Filter, optional
+            Search only images that pass: by tags, folder, date, size, type and review.
 
         Raises
         ------
@@ -199,38 +237,43 @@ class Catalogue:
         StorageError
             If a word is no tag, and the file of the run's word vectors is gone or has changed.
         """
-        if min_confidence is not None:
-            check_number(min_confidence, "min_confidence", least=0, below=1)
-        limited = cutoff or min_confidence is not None
-        calibration = self._calibration(combine, limited)
-        query = self.tagger.query_weights(words)
-        if query.outside is not None:
-            _refuse_confidences(query.outside.words, combine, limited)
-            found = self._stored.search(query_row(self.tagger.model, query), k)
-            names = self._stored.images.names(found.ids[0])
-            hits = [Hit(name, float(s)) for name, s in zip(names, found.scores[0], strict=True)]
-            return Found(hits, query.unknown, untrained=query.outside.words)
-        if combine is None:
-            uncertain = limited or bool((query.weights.data < 0).any())
-            combine = CONFIDENCE if uncertain and calibration is not None else "sum"
-        n_likely = None
-        if combine == CONFIDENCE and calibration is not None:
-            logs = self._log_confidences(calibration, query.weights)
-            found, n_likely = _likeliest(self._stored.searchable(), logs, k, cutoff, min_confidence)
-        else:
-            model_rows = self.tagger.model.query_rows
-            found = (
-                self._search_product(query.weights, k)
-                if combine == "product"
-                else self._stored.search(model_rows(query.weights), k)
-            )
-        ids, scores = found.ids[0], found.scores[0]
-        chances: list[float | None] = [None] * len(ids)
-        if calibration is not None:
-            chances = np.exp(self._log_confidences(calibration, query.weights, ids)).tolist()
-        names = self._stored.images.names(ids)
-        hits = [Hit(name, float(s), p) for name, s, p in zip(names, scores, chances, strict=True)]
-        return Found(hits, query.unknown, n_likely if limited else None)
+        self.refresh()
+        return self._search.by_words(words, k, How(combine, cutoff, min_confidence), among)
+
+    def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None) -> Found:
+        """Find photos that look like another: by the cosine of their rows in the run's space.
+
+        Parameters
+        ----------
+        image : path, uint8 array (height, width, 3), or int
+            A photo, which is encoded if the catalogue does not have it; or the id of one of the catalogue, or its name.
+            One of the catalogue is not among its own results.
+        k : int
+            How many images; 0 means all.
+        among : Filter, optional
+            Search only images that pass.
+
+        Raises
+        ------
+        DataError
+            If the catalogue has no such image, and it is no file either; or it cannot be read.
+        """
+        self.refresh()
+        return like(self.tagger, self._stored, self._search, image, k, among)
+
+    def browse(self, among: Filter | None = None, k: int = 10, *, after: int = -1) -> Found:
+        """List photos that pass a filter, by id, without scores.
+
+        Parameters
+        ----------
+        among : Filter, optional
+            None: all.
+        k : int
+            How many images; 0 means all.
+        after : int
+            The last id of the page before.
+        """
+        return self._search.listed(among, k, after)
 
     def expand(
         self, words: str | Sequence[str], how: str, k: int = 10, *, n_groups: int = 5, **limits: Any
@@ -238,40 +281,84 @@ class Catalogue:
         """Find photos of the parts of what a search is for, or of its siblings, tag by tag; see `expansion.expand`."""
         return expand(self, words, how, k, n_groups=n_groups, **limits)
 
-    def _log_confidences(
-        self, calibration: Calibration, weights: sp.csr_array, ids: NDArray[np.int64] | None = None
-    ) -> NDArray[np.float64]:
-        """Give the logs of the confidences of images (None: of all) for one query."""
-        rows = _one_by_one(weights)
-        scores = self._stored.products(self.tagger.model.query_rows(rows), ids)
-        return calibration.log_confidences(scores, weights.indices, weights.data)
+    # -- feedback ----------------------------------------------------------------------------------------------------
 
-    def _calibration(self, combine: str | None, limited: bool) -> Calibration | None:
-        """Give the calibration of the run, and refuse a search that needs one where there is none."""
-        if combine is not None:
-            check_combination(combine, self.tagger.model)
-        if limited and combine not in (None, CONFIDENCE):
-            raise UserError(
-                f"A cut-off is for images ranked by confidence, and combine is {combine!r}. Leave one of the two out."
-            )
-        if self.tagger.calibration is None and (limited or combine == CONFIDENCE):
-            raise UserError(
-                "This catalogue's run has no calibration, so nothing is known of how likely an image is what the "
-                "search is for. Fit the run anew (visterm fit, of 100 or more images with tags, without "
-                "--no-calibration), and index again."
-            )
-        return self.tagger.calibration
+    def judge(self, image_id: int, tag: str, verdict: int) -> int:
+        """Write down that a tag of an image is right (1) or wrong (-1), or take that back (0); one transaction.
 
-    def _search_product(self, weights: sp.csr_array, k: int) -> Ranking:
-        """Find the images with the largest product of probabilities, from those of each word alone."""
-        rows = _one_by_one(weights)
-        ids = self._stored.searchable()
-        P = np.empty((len(ids), rows.shape[0]), np.float32)
-        for word, found in enumerate(zip(*self._stored.search(self.tagger.model.query_rows(rows), 0), strict=True)):
-            P[np.searchsorted(ids, found[0]), word] = found[1]
-        scores = part_signs(weights.data[None, :]) @ log_probabilities(P).T
-        best = Ranking(*top_k(np.ascontiguousarray(scores), check_k(k, len(P))))
-        return Ranking(ids[best.ids], best.scores)
+        A rejected tag does not come back for that image: not as a prediction, in searches, filters or exports. The
+        image counts as reviewed.
+
+        Returns
+        -------
+        int
+            The number of the entry in the log.
+
+        Raises
+        ------
+        DataError
+            If the id is not known.
+        UserError
+            If the verdict is another number, or the tag is empty.
+        """
+        return feedback.judge(self._stored, self.tagger.vocabulary, image_id, tag, verdict)
+
+    def give(self, image_id: int, tags: Iterable[str]) -> None:
+        """Give an image tags as a person's, any words; one transaction. Rejections of these are taken back."""
+        feedback.give(self._stored, self.tagger.vocabulary, image_id, tags)
+
+    def take(self, image_id: int, tags: Iterable[str]) -> None:
+        """Take tags from an image; one transaction. One that a tag file gives is rejected, so that it stays away."""
+        feedback.take(self._stored, self.tagger.vocabulary, image_id, tags)
+
+    def tags(self) -> list[TagCount]:
+        """List all tags of images and of the run by name: how often given, accepted, rejected and predicted."""
+        return feedback.count_tags(self._stored, self.tagger.vocabulary)
+
+    def learn(
+        self,
+        *,
+        full: bool = False,
+        min_count: int = 1,
+        job_id: int | None = None,
+        progress: Progress = SILENT,
+    ) -> Learned:
+        """Learn from given and accepted tags and from rejected ones, by stored features; the new run is then current.
+
+        A tenth of the images, chosen by their content, is never learned from: on them the old and the new run are
+        compared.
+
+        Parameters
+        ----------
+        full : bool
+            Learn all anew. Otherwise only the rows of tags move, once over the images, where the model can do that
+            (`partial_fit`), so that the rows of images stay valid; new tags want a full fit.
+        min_count : int
+            Of a full fit: leave out tags of fewer images.
+        job_id : int, optional
+            A job of the catalogue to go on with; None: a new one.
+        progress : Progress
+            Told of each step.
+
+        Raises
+        ------
+        DataError
+            If no image has a tag to learn from.
+        StorageError
+            If another process writes into it; or it is in memory only.
+        """
+        found = learn(self.tagger, self._stored, full=full, min_count=min_count, job_id=job_id, progress=progress)
+        self.refresh()
+        return found
+
+    # -- storage -----------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> bool:
+        """Open the current run again, where another process or thread has learned one since; give whether it has."""
+        if self._stored.folder is None or self._stored.origin.fingerprint == self._fingerprint:
+            return False
+        self._use(Tagger.read_from(open_folder(self._stored.run_folder, "run"), n_jobs=self._n_jobs))
+        return True
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the catalogue as a folder, whole or not there; where it was loaded from, only its run: rows are there.
@@ -290,96 +377,15 @@ class Catalogue:
             self.tagger.save(folder / RUNS / self.tagger.fingerprint)
             write_skipped(folder / SKIPPED, self.skipped)
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Self:
-        """Open a catalogue that `save` wrote; its rows stay on disk, memory-mapped, and `add` writes there.
+    def _use(self, tagger: Tagger) -> None:
+        self.tagger = tagger
+        self._fingerprint = tagger.fingerprint
+        self._search = Search(tagger, self._stored)
 
-        Raises
-        ------
-        StorageError
-            If there is no catalogue at `path`, or it was damaged.
-        """
-        stored = StoredCatalogue.open(path)
-        stored_run = open_folder(stored.run_folder, "run")
-        catalogue = cls.__new__(cls)
-        catalogue.tagger = Tagger.read_from(stored_run, n_jobs=n_jobs)
-        catalogue._stored = stored
-        stored.check_origin(catalogue.tagger.fingerprint)
-        catalogue.skipped = stored.skipped.all()
-        return catalogue
-
-    def _add_chunk(
-        self,
-        source: Any,
-        items: Sequence[Any],
-        names: Sequence[str],
-        given: Sequence[list[str]],
-        sha256_of: Callable[[Any], str] | None,
-        steps: Steps,
-    ) -> None:
-        X, kept, skipped = source.encode(items, progress=steps)
-        self._skip(skipped)
-        if len(kept) == 0:
-            return
-        read = read_records([items[i] for i in kept], [names[i] for i in kept], [given[i] for i in kept])
-        rows, records = [], []
-        for row, (i, record) in enumerate(zip(kept, read, strict=True)):
-            if isinstance(record, Skipped):
-                self._skip([record])
-            elif sha256_of is not None and record.sha256 != sha256_of(items[i]):
-                self._skip([Skipped(str(items[i]), CHANGED)])
-            else:
-                rows.append(row)
-                records.append(record)
-        if not records:
-            return
-        U: Matrix = self.tagger.model.image_rows(X if len(rows) == len(kept) else X[rows])
-        self._stored.add(records, U)
-
-    def _skip(self, skipped: Sequence[Skipped]) -> None:
-        self.skipped.extend(skipped)
-        self._stored.skipped.add(skipped)
+    def _index(self, images: Photos, tags: Any, **how: Any) -> Indexed:
+        photos = photos_of(self.tagger.encoder, images, tags)
+        return Indexing(self.tagger, self._stored).run(photos, **how)
 
 
-def _likeliest(
-    ids: NDArray[np.int64], logs: NDArray[np.float64], k: int, cutoff: bool, min_confidence: float | None
-) -> tuple[Ranking, int]:
-    """Rank images by the logs of their confidences, and say how many of all are above the cut-off."""
-    places, scores = top_k(np.ascontiguousarray(logs[None, :], np.float32), len(logs))
-    P = np.exp(logs[places[0]])
-    n_likely = expected_f1_cutoff(P) if cutoff else len(P)
-    if min_confidence is not None:
-        n_likely = min(n_likely, int(np.count_nonzero(min_confidence <= P)))
-    shown = min(check_k(k, len(P)), n_likely)
-    return Ranking(ids[places[:, :shown]], scores[:, :shown]), n_likely
-
-
-def _refuse_confidences(untrained: Sequence[str], combine: str | None, limited: bool) -> None:
-    """Refuse a search by what is not known of words without training images."""
-    if limited or combine not in (None, "sum"):
-        listed = ", ".join(f"'{word}'" for word in untrained)
-        asked = f"combine={combine!r}" if combine not in (None, "sum") else "a cut-off"
-        raise UserError(
-            f"No training image has {listed}, so nothing is known of how likely an image is to show it, and {asked} "
-            "cannot be used. Leave it out: images are then ranked by the sum of scores; or leave the word out."
-        )
-
-
-def _refuse_if_all_gone(photos: Sequence[Any]) -> None:
-    if photos and not any(map(os.path.exists, photos)):
-        raise DataError(
-            f"None of the {count_of(len(photos), 'photo')} is where it was when its features were made (such as "
-            f"{photos[0]}), and a catalogue keeps the places of its photos. If they have moved, tell the features: "
-            "`visterm encode NEW_FOLDER -o FEATURES` takes over the rows of all photos that are the same there."
-        )
-
-
-def _one_by_one(weights: sp.csr_array) -> sp.csr_array:
-    """Give each word of a query as a query of its own, weighing 1."""
-    n = weights.nnz
-    return sp.csr_array((np.ones(n, np.float32), weights.indices, np.arange(n + 1)), shape=(n, weights.shape[1]))
-
-
-def _path_of(image: Any) -> str | None:
-    """Give the file in full, or None for an array."""
-    return None if isinstance(image, np.ndarray) else os.path.realpath(image)
+def _origin(tagger: Tagger) -> Origin:
+    return Origin(tagger.path, tagger.fingerprint, tagger.encoder.fingerprint)

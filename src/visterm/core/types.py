@@ -83,15 +83,22 @@ class Hit:
     score : float
     confidence : float or None
         The chance that it is what the search is for; None where the run has no calibration.
+    id : int or None
+        Its number in the catalogue.
+    path : str or None
+        The file, in full; None for an image that was given as an array.
     """
 
     image: str
     score: float
     confidence: float | None = None
+    id: int | None = None
+    path: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the hit as it stands in JSON; without a confidence where there is none."""
-        known = {} if self.confidence is None else {"confidence": self.confidence}
+        """Give the hit as it stands in JSON; without what is not known."""
+        values = {"confidence": self.confidence, "id": self.id, "path": self.path}
+        known = {name: value for name, value in values.items() if value is not None}
         return {"image": self.image, "score": self.score} | known
 
 

@@ -1,0 +1,211 @@
+"""What people say of a catalogue's images, and one image or tag as they see it: given, predicted, judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from visterm.core.errors import DataError, UserError
+from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
+from visterm.store.catalogue import StoredCatalogue
+from visterm.store.images import ImageRecord
+from visterm.store.tags import GivenTag, Prediction, WrittenTag
+
+
+@dataclass(frozen=True, slots=True)
+class ImageView:
+    """One image of a catalogue with all that is known of its tags.
+
+    Attributes
+    ----------
+    record : ImageRecord
+    given : list of GivenTag
+        From tag files and from people, by name; those that were rejected later are left out.
+    predicted : list of Prediction
+        The current run's best tags, best first, without those that a person rejected here.
+    verdicts : dict of str to int
+        The latest of each tag that a person accepted (1) or rejected (-1).
+    written : list of WrittenTag
+        Tags that were written into files (`visterm export`).
+    """
+
+    record: ImageRecord
+    given: list[GivenTag]
+    predicted: list[Prediction]
+    verdicts: dict[str, int]
+    written: list[WrittenTag]
+
+    @property
+    def tags(self) -> list[str]:
+        """The tags that the image has: given or accepted, by name."""
+        accepted = {tag for tag, verdict in self.verdicts.items() if verdict > 0}
+        return sorted(accepted.union(tag.tag for tag in self.given))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the view as it stands in JSON."""
+        return {
+            "image": asdict(self.record),
+            "tags": self.tags,
+            "given": [tag._asdict() for tag in self.given],
+            "predicted": [tag._asdict() for tag in self.predicted],
+            "verdicts": self.verdicts,
+            "written": [tag._asdict() for tag in self.written],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TagCount:
+    """One tag of a catalogue, and how often it is what; images that are gone do not count.
+
+    Attributes
+    ----------
+    tag : str
+    given, accepted, rejected : int
+        Images that have it from a tag file or a person, and those of which a person said yes or no.
+    predicted : int
+        Images that have it among the current run's stored predictions, rejected ones left out.
+    precision : float or None
+        Share of the verdicts that accept it; None without verdicts.
+    learned : bool
+        Whether the current run knows it.
+    """
+
+    tag: str
+    given: int
+    accepted: int
+    rejected: int
+    predicted: int
+    precision: float | None
+    learned: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the counts as they stand in JSON."""
+        return asdict(self)
+
+
+def view_image(stored: StoredCatalogue, image_id: int) -> ImageView:
+    """Give one image, here or gone.
+
+    Raises
+    ------
+    DataError
+        If the id is not known.
+    """
+    with stored.database.snapshot():
+        record = known_image(stored, image_id)
+        run = stored.runs.current()
+        verdicts = stored.tags.verdicts(image_id)
+        return ImageView(
+            record,
+            [tag for tag in stored.tags.given(image_id) if verdicts.get(tag.tag) != -1],
+            stored.tags.predictions(image_id, run.id) if run else [],
+            verdicts,
+            [
+                WrittenTag(*row)
+                for row in stored.database.rows(
+                    "SELECT image_id, tags.name, target, at FROM written_tags JOIN tags ON tags.id = tag_id "
+                    "WHERE image_id = ? ORDER BY target, tags.name",
+                    (image_id,),
+                )
+            ],
+        )
+
+
+def judge(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tag: str, verdict: int) -> int:
+    """Write down a verdict of a tag of an image, and give its number in the log; see `Catalogue.judge`."""
+    name = spelled(vocabulary, tag)
+    with stored.database.transaction():
+        known_image(stored, image_id)
+        run = stored.runs.current()
+        number = stored.tags.judge(image_id, name, verdict, run_id=run.id if run else None)
+        stored.images.mark_reviewed([image_id])
+    return number
+
+
+def give(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tags: Iterable[str]) -> None:
+    """Give tags to an image as a person's; see `Catalogue.give`."""
+    names = _all_spelled(vocabulary, tags)
+    with stored.database.transaction():
+        known_image(stored, image_id)
+        stored.tags.give(image_id, names, "person")
+        _take_back(stored, image_id, names, -1)
+        stored.images.mark_reviewed([image_id])
+
+
+def take(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tags: Iterable[str]) -> None:
+    """Take given tags from an image; see `Catalogue.take`."""
+    names = _all_spelled(vocabulary, tags)
+    with stored.database.transaction():
+        known_image(stored, image_id)
+        from_files = {tag.tag for tag in stored.tags.given(image_id) if tag.source == "file"}
+        stored.tags.take(image_id, names, "person")
+        _take_back(stored, image_id, names, 1)
+        run = stored.runs.current()
+        for name in from_files.intersection(names):  # the file will name it again: what lasts is the rejection
+            stored.tags.judge(image_id, name, -1, run_id=run.id if run else None)
+        stored.images.mark_reviewed([image_id])
+
+
+def count_tags(stored: StoredCatalogue, vocabulary: Vocabulary) -> list[TagCount]:
+    """List the tags of a catalogue and of its run by name; see `Catalogue.tags`."""
+    with stored.database.snapshot():
+        counts = {entry["tag"]: entry for entry in stored.tags.counts()}
+        predicted = dict(
+            stored.database.rows(
+                "SELECT tags.name, count(*) FROM predictions AS p JOIN tags ON tags.id = p.tag_id "
+                "JOIN images ON images.id = p.image_id AND state = 'here' "
+                "WHERE run_id = (SELECT id FROM runs WHERE current = 1) AND NOT EXISTS (SELECT 1 FROM verdicts AS v "
+                "WHERE v.image_id = p.image_id AND v.tag_id = p.tag_id AND verdict = -1) GROUP BY p.tag_id"
+            )
+        )
+    found = []
+    for tag in sorted(counts.keys() | set(vocabulary.tags)):
+        entry = counts.get(tag, {"given": 0, "accepted": 0, "rejected": 0})
+        judged = entry["accepted"] + entry["rejected"]
+        precision = entry["accepted"] / judged if judged else None
+        found.append(
+            TagCount(
+                tag, entry["given"], entry["accepted"], entry["rejected"], predicted.get(tag, 0), precision,
+                tag in vocabulary,
+            )
+        )  # fmt: skip
+    return found
+
+
+def known_image(stored: StoredCatalogue, image_id: int) -> ImageRecord:
+    """Give an image by id, or refuse an id that is none."""
+    record = stored.images.get(image_id)
+    if record is None:
+        raise DataError(f"The catalogue has no image {image_id}. Searches give the ids of images (--json).")
+    return record
+
+
+def _take_back(stored: StoredCatalogue, image_id: int, names: Iterable[str], verdict: int) -> None:
+    """Take back verdicts of one kind, where there are such."""
+    there = stored.tags.verdicts(image_id)
+    for name in names:
+        if there.get(name) == verdict:
+            stored.tags.judge(image_id, name, 0)
+
+
+def spelled(vocabulary: Vocabulary, tag: str) -> str:
+    """Give a tag as the run spells it, case and all, or as it is where the run has none such.
+
+    Raises
+    ------
+    UserError
+        If there is nothing in it.
+    """
+    name = clean_tag(tag)
+    if not name:
+        raise UserError(f"{tag!r} is no tag: there is nothing in it. Give at least one letter.")
+    column = vocabulary.get(name)  # of an alias, that of the tag that it means: another word
+    known = None if column is None else vocabulary.tags[column]
+    return known if known is not None and tag_key(known) == tag_key(name) else name
+
+
+def _all_spelled(vocabulary: Vocabulary, tags: Iterable[str]) -> list[str]:
+    if isinstance(tags, str):
+        raise UserError(f"tags is the text {tags!r}; expected a list of tags.")
+    return list(dict.fromkeys(spelled(vocabulary, tag) for tag in tags))

@@ -1,0 +1,99 @@
+"""Pictures like another one: by the cosine of their rows in the space of the run."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.app.catalogue_search import Found, Search
+from visterm.core.checks import check_k
+from visterm.core.errors import DataError
+from visterm.core.types import Matrix, Ranking
+from visterm.kernels.topk import top_k
+from visterm.store.database import as_text
+from visterm.store.filters import Filter
+
+if TYPE_CHECKING:
+    from visterm.app.tagger import Tagger
+    from visterm.store.catalogue import StoredCatalogue
+
+ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | int"
+
+BLOCK = 65536
+"""Rows whose lengths are measured at a time."""
+
+
+def like(
+    tagger: Tagger, stored: StoredCatalogue, search: Search, image: ImageLike, k: int, among: Filter | None
+) -> Found:
+    """Find images like another; see `Catalogue.like`."""
+    check_k(k, 0)
+    image_id = id_of(stored, image)
+    ids = search.among(among)
+    ids = stored.searchable() if ids is None else ids
+    if image_id is not None:
+        row: Matrix = stored.rows([image_id])
+        ids = ids[ids != image_id]
+    else:
+        row = _row_of(tagger, image)
+    products = stored.products(row, ids)[:, 0]
+    cosines = products / np.maximum(_lengths(stored, ids) * float(_norms(row)[0]), np.finfo(np.float32).tiny)
+    places, scores = top_k(np.ascontiguousarray(cosines[None, :], np.float32), check_k(k, len(ids)))
+    return Found(search.hits(Ranking(ids[places], scores)), [])
+
+
+def id_of(stored: StoredCatalogue, image: ImageLike) -> int | None:
+    """Give the id of an image of the catalogue with a row: meant by id, by its file, or by its name; None of another.
+
+    Raises
+    ------
+    DataError
+        If no such image is there, nor a file; or two images have the name.
+    """
+    if isinstance(image, np.ndarray):
+        return None
+    if isinstance(image, int | np.integer):
+        if int(image) not in stored.searchable():
+            raise DataError(
+                f"The catalogue has no image {image} to search by. Searches give the ids of images (--json)."
+            )
+        return int(image)
+    there = stored.images.by_path(os.path.realpath(image))
+    if there is not None:
+        return there.id if there.id in stored.searchable() else None
+    name = os.fspath(image)
+    found = stored.database.rows(
+        "SELECT id FROM images WHERE state = 'here' AND (name = CAST(? AS TEXT) OR "
+        "substr(path, -length(CAST(? AS TEXT)) - 1) = '/' || CAST(? AS TEXT)) ORDER BY id",
+        [as_text(name)] * 3,
+    )
+    if len(found) > 1 and not os.path.exists(name):
+        raise DataError(f"{len(found)} images of the catalogue are called {name}. Give more of the path, or the id.")
+    if found and not os.path.exists(name):
+        return int(found[0][0]) if found[0][0] in stored.searchable() else None
+    if not os.path.exists(name):
+        raise DataError(f"There is no file {name}, and no image of the catalogue is called so.")
+    return None
+
+
+def _row_of(tagger: Tagger, image: Any) -> Matrix:
+    X, _, skipped = tagger.encoder.encode([image])
+    if skipped:
+        raise DataError(f"{skipped[0].image} cannot be read: {skipped[0].reason}.")
+    row: Matrix = tagger.model.image_rows(X)
+    return row
+
+
+def _lengths(stored: StoredCatalogue, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+    parts = [_norms(stored.rows(ids[start : start + BLOCK])) for start in range(0, len(ids), BLOCK)]
+    return np.concatenate(parts) if parts else np.empty(0, np.float32)
+
+
+def _norms(rows: Matrix) -> NDArray[np.float32]:
+    if sp.issparse(rows):
+        return np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1), np.float32)).ravel()
+    return np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float32))
