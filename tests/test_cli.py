@@ -72,7 +72,7 @@ def test_search_prints_images_best_first(catalogue):
     done = visterm("search", catalogue, "tree", "-k", 5, "--json")
     hits = lines(done)
     assert len(hits) == 5
-    assert all({"image", "score"} <= set(hit) <= {"image", "score", "confidence"} for hit in hits)
+    assert all({"image", "score"} <= set(hit) <= {"image", "score", "confidence", "id", "path"} for hit in hits)
     assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
     assert all(Path(hit["image"]).is_file() for hit in hits)
 
