@@ -61,6 +61,30 @@ def test_one_word_and_one_tag_meet_where_both_relations_balance():
     assert moved == pytest.approx(np.array([[brentq(slope, 0, 1), 0.0]]), abs=1e-3)
 
 
+def test_with_a_penalty_the_sum_less_the_squares_is_as_large_as_a_general_optimiser_makes_it():
+    old_words, old_tags, new_tags = drawn()
+    moved = move_words(old_words, old_tags, new_tags, penalty=0.5, tol=1e-9).astype(np.float64)
+    of_a_direction = 0.5 * np.sum(np.square(new_tags.astype(np.float32))) / 4 / 3  # a quarter of the squares, 3 of them
+
+    def loss(flat):
+        rows = flat.reshape(5, 3)
+        return of_a_direction / 2 * np.sum(rows**2) - kept_relations(rows, old_words, old_tags, new_tags)
+
+    best = minimize(loss, moved.ravel(), method="BFGS")
+    assert moved == pytest.approx(best.x.reshape(5, 3), abs=0.02)
+    assert np.linalg.norm(moved) < 0.9 * np.linalg.norm(move_words(old_words, old_tags, new_tags))
+
+
+def test_about_the_means_shared_parts_of_words_and_tags_change_nothing():
+    old_words, old_tags, new_tags = drawn()
+    moved = move_words(old_words, old_tags, new_tags, about_means=True, penalty=1)
+    shifted = move_words(old_words + 2, old_tags + 2, new_tags - 3, about_means=True, penalty=1)
+    assert shifted == pytest.approx(moved, abs=1e-4)
+    assert move_words(old_words + 2, old_tags + 2, new_tags - 3, penalty=1) != pytest.approx(moved, abs=0.1)
+    by_hand = old_words - old_tags.mean(0), old_tags - old_tags.mean(0), new_tags - new_tags.mean(0)
+    assert moved == pytest.approx(move_words(*by_hand, penalty=1), abs=1e-4)
+
+
 def test_blocks_do_not_change_the_result(monkeypatch):
     given = drawn(n_words=11)
     whole = move_words(*given)
@@ -106,3 +130,5 @@ def test_matrices_that_do_not_fit_are_refused(matrices, error, message):
 def test_settings_that_cannot_be_used_are_refused():
     with pytest.raises(UserError, match="max_partners is 0"):
         move_words(*drawn(), max_partners=0)
+    with pytest.raises(UserError, match="penalty is -1"):
+        move_words(*drawn(), penalty=-1)

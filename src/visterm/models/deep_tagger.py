@@ -192,7 +192,7 @@ class DeepTagger(Annotator):
     def tag_rows_from(self, vectors: Any) -> Floats:
         """Give rows for words that are no tags, to search with as with those of tags.
 
-        Where the vectors of the tags have moved in training, words follow them (`move_words`).
+        Where the vectors of the tags have moved in training, words follow them (`move_words`, about the means).
 
         Parameters
         ----------
@@ -226,7 +226,8 @@ class DeepTagger(Annotator):
             return words * factor
         placed = np.flatnonzero(self.word_vectors_.any(axis=1))
         old_tags = self.word_vectors_[placed] * factor
-        return move_words(words * factor, old_tags, self.tag_rows_[placed], penalty=PENALTY, random_state=0)
+        new_tags = self.tag_rows_[placed]
+        return move_words(words * factor, old_tags, new_tags, about_means=True, penalty=PENALTY, random_state=0)
 
     def take_held_out(self) -> HeldOutFit | None:
         """Give how the last `fit` scored the images that it held out, before it learned from all; and forget it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from visterm.app.reproduce.problem import Problem, Rows
 from visterm.app.reproduce.zero_shot_measures import zero_shot_measures
 from visterm.app.reproduce.zero_shot_split import SHARE, TagSplit, seen_rows, split_tags
+from visterm.app.reproduce.zero_shot_vectors import with_common
 from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, track
 from visterm.core.tables import MODELS
@@ -33,6 +35,9 @@ class ZeroShotArm:
         Of the vectors, as `word_sources` names them: "sentences", "learned" or "random".
     settings : mapping
         Of the model.
+    common : bool, optional
+        Whether vectors have one more number, the same for all (`with_common`). None: where the model has the setting
+        `fixed_vectors`, and it is true.
     moved : bool
         Whether vectors of held-out tags follow those of the others (equations 3 and 4), where those have moved.
     handicap : float
@@ -45,6 +50,7 @@ class ZeroShotArm:
     model: str
     source: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    common: bool | None = None
     moved: bool = True
     handicap: float = 0.0
 
@@ -118,19 +124,29 @@ def zero_shot(
     for seed in track(seeds, progress, "Draws of held-out tags", len(seeds)):
         split = split_tags(len(problem.tags), share=share, seed=seed)
         train = seen_rows(problem.train, split)
-        fitted: list[tuple[tuple[str, str, Mapping[str, Any]], Any]] = []
+        fitted: list[tuple[tuple[Any, ...], Any]] = []
         for arm in arms:
-            key = (arm.model, arm.source, dict(arm.settings))
+            common = has_common(arm)
+            vectors = with_common(sources[arm.source]) if common else sources[arm.source]
+            key = (arm.model, arm.source, common, dict(arm.settings))
             model = next((model for other, model in fitted if other == key), None)
             if model is None:
-                model = fit_arm(arm, train, sources[arm.source][split.seen], seed=seed, n_jobs=n_jobs)
+                model = fit_arm(arm, train, vectors[split.seen], seed=seed, n_jobs=n_jobs)
                 fitted.append((key, model))
-            scores = zero_shot_scores(model, sources[arm.source], split, rows.X, moved=arm.moved)
+            scores = zero_shot_scores(model, vectors, split, rows.X, moved=arm.moved)
             handicap = arm.handicap * float(np.std(model.decision_function(train.X))) if arm.handicap else 0.0
             values = zero_shot_measures(scores, rows.Y, split, handicap=handicap)
             metrics = {name: float(np.nanmean(each)) for name, each in values.items()}
             found.append(ZeroShot(arm, seed, metrics, values))
     return found
+
+
+def has_common(arm: ZeroShotArm) -> bool:
+    """Say whether the vectors of an arm have the common number."""
+    if arm.common is not None:
+        return arm.common
+    setting = inspect.signature(MODELS.load(arm.model)).parameters.get("fixed_vectors")
+    return setting is not None and bool(arm.settings.get("fixed_vectors", setting.default))
 
 
 def fit_arm(arm: ZeroShotArm, train: Rows, vectors: Floats, *, seed: int, n_jobs: int | None) -> Any:

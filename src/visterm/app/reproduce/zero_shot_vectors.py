@@ -40,26 +40,42 @@ def word_sources(tags: Sequence[str], Y: sp.csr_array, *, dim: int = DIM, seed: 
     dict of str to ndarray of float32, shape (n_tags, width)
         "sentences" (not where the extra ``text`` is not installed), "learned", and "random", a control that must fail.
     """
-    given = sp.csr_array(Y > 0)
-    lists = [
-        [tags[tag] for tag in given.indices[start:end]]
-        for start, end in zip(given.indptr[:-1], given.indptr[1:], strict=True)
-    ]
-    learned = vectors_of_tags(learn_word_vectors(lists, "ppmi", dim=dim, random_state=seed), tags)[0]
     drawn = np.random.default_rng(seed).standard_normal((len(tags), dim)).astype(np.float32)
-    found = {"learned": prepared(learned), "random": prepared(drawn)}
+    found = {"learned": prepared(tag_list_vectors(tags, Y, dim=dim, seed=seed)), "random": prepared(drawn)}
     with suppress(MissingExtraError):
         found["sentences"] = prepared(sentence_vectors(list(tags)).matrix)
     return {name: found[name] for name in SOURCES if name in found}
 
 
-def prepared(vectors: Floats) -> Floats:
-    """Centre vectors, bring them to length 1, and give each one more number, 1.
+def tag_list_vectors(tags: Sequence[str], Y: sp.csr_array, *, dim: int = DIM, seed: int = 0) -> Floats:
+    """Learn vectors from the tag lists of images alone; parameters are those of `word_sources`."""
+    given = sp.csr_array(Y > 0)
+    lists = [
+        [tags[tag] for tag in given.indices[start:end]]
+        for start, end in zip(given.indptr[:-1], given.indptr[1:], strict=True)
+    ]
+    return vectors_of_tags(learn_word_vectors(lists, "ppmi", dim=dim, random_state=seed), tags)[0]
 
-    Vectors of a sentence network share a large part, which says nothing of a word. Without it, though, a network can
-    no longer score all words low at once, which the cross-entropy asks for since most tags are wrong: then it has to
-    score low those that it was shown, and so the others high. The last number, the same for all words, is for that, and
-    leaves the order of words alone. Rows of zeros are words without a vector and stay.
+
+def prepared(vectors: Floats) -> Floats:
+    """Centre vectors and bring them to length 1: those of a sentence network share a part that says nothing of a word.
+
+    Rows of zeros are words without a vector, and stay.
+    """
+    placed = vectors.any(axis=1)
+    rows = np.zeros(vectors.shape, np.float32)
+    centred = vectors[placed] - vectors[placed].mean(axis=0)
+    lengths = np.linalg.norm(centred, axis=1, keepdims=True)
+    rows[placed] = centred / np.where(lengths > 0, lengths, 1)
+    return rows
+
+
+def with_common(vectors: Floats) -> Floats:
+    """Give each vector one more number, 1; rows of zeros stay.
+
+    Most tags are wrong for an image, so the cross-entropy asks that scores be low. Where vectors are centred and stay
+    as they are, a network cannot score all words low at once: it scores low those that it is shown, and so the others
+    high. The common number is for that, and leaves the order of words alone. Vectors that learn need it not.
 
     Parameters
     ----------
@@ -69,10 +85,4 @@ def prepared(vectors: Floats) -> Floats:
     -------
     ndarray of float32, shape (n_words, width + 1)
     """
-    placed = vectors.any(axis=1)
-    rows = np.zeros((len(vectors), vectors.shape[1] + 1), np.float32)
-    centred = vectors[placed] - vectors[placed].mean(axis=0)
-    lengths = np.linalg.norm(centred, axis=1, keepdims=True)
-    rows[placed, :-1] = centred / np.where(lengths > 0, lengths, 1)
-    rows[placed, -1] = 1
-    return rows
+    return np.hstack([vectors, vectors.any(axis=1, keepdims=True).astype(np.float32)])
