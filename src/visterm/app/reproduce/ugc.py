@@ -146,5 +146,6 @@ def finish(comparison: Comparison, runs: Sequence[TagRun], *, quick: bool, left_
             "left_out": list(left_out),
             "problems": {run.name: run.described() for run in runs},
             "tested": {run.name: run.summaries() for run in runs},
+            "aims": [aim.as_dict() for run in runs for aim in run.aims],
         }
     )

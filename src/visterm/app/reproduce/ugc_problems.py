@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 from visterm.app.reproduce.image_problems import corel_problem, delicious_problem, dictionary_problem, scene_problem
 from visterm.app.reproduce.problem import Problem, digest_of
 from visterm.app.reproduce.sources import COREL, DELICIOUS, Source, folders_of, kind_of
-from visterm.app.reproduce.zero_shot_vectors import prepared
+from visterm.app.reproduce.zero_shot_vectors import DIM, prepared, tag_list_vectors, with_common
 from visterm.core.vocabulary import tag_key
-from visterm.data.learned_vectors import learn_word_vectors
-from visterm.data.word_vectors import vectors_of_tags
 
 SENTENCES, LEARNED = "sentences", "learned"
 
-LEARNED_DIM, QUICK_DIM = 100, 12
+QUICK_DIM = 12
 
 OUTSIDE = (
     "husky", "automobile", "skyscraper", "meadow", "kitten", "ocean liner", "sunrise", "harvest", "glacier", "feline",
@@ -48,7 +46,7 @@ class Words(NamedTuple):
     source : str
         `SENTENCES` or `LEARNED`.
     tags : ndarray of float32, shape (n_tags, dim)
-        As `prepared` gives them.
+        As `prepared` and `with_common` give them.
     outside_rows : ndarray of float32, shape (n_outside, dim)
     outside : list of str
     """
@@ -185,12 +183,8 @@ def words_of(rows: Problem, source: Source, *, readable: bool = True) -> Words:
     outside = [word for word in OUTSIDE if tag_key(word) not in known]
     if readable and not source.quick and find_spec("sentence_transformers") is not None:
         return Words(SENTENCES, *together(rows.tags, outside), outside)
-    Y = sp.csr_array(rows.train.Y > 0)
-    ends = zip(Y.indptr, Y.indptr[1:], strict=False)
-    lists = [[rows.tags[tag] for tag in Y.indices[start:end]] for start, end in ends]
-    dim = QUICK_DIM if source.quick else LEARNED_DIM
-    found, _ = vectors_of_tags(learn_word_vectors(lists, dim=dim, random_state=source.seed), rows.tags)
-    made = prepared(found)
+    dim = QUICK_DIM if source.quick else DIM
+    made = with_common(prepared(tag_list_vectors(rows.tags, rows.train.Y, dim=dim, seed=source.seed)))
     return Words(LEARNED, made, made[:0], [])
 
 
@@ -198,5 +192,5 @@ def together(first: Sequence[str], second: Sequence[str]) -> tuple[NDArray[np.fl
     """Give the sentence network's vectors of two lists of words, prepared as one."""
     from visterm.encoders.sentences import sentence_vectors  # loads a network
 
-    rows = prepared(sentence_vectors([*first, *second]).matrix)
+    rows = with_common(prepared(sentence_vectors([*first, *second]).matrix))
     return rows[: len(first)], rows[len(first) :]

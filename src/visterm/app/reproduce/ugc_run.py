@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.app.reproduce.arms import Arm, Settings
+from visterm.app.reproduce.claims import Claim
 from visterm.app.reproduce.paper_ugc import Five
 from visterm.app.reproduce.run import Comparison
 from visterm.app.reproduce.ugc_measures import BY_IMAGE, KINDS, five_of, resampled_fives
@@ -32,6 +33,8 @@ class TagRun:
     choices : dict of (str, str) to Choice
         By the method's label, and how precision and recall are averaged.
     judged : dict of (str, str) to Judged
+    aims : list of Claim
+        What is aimed at and not in the paper.
     """
 
     problem: TagProblem
@@ -39,6 +42,7 @@ class TagRun:
     trials: TagTrials
     choices: dict[tuple[str, str], Choice] = field(default_factory=dict)
     judged: dict[tuple[str, str], Judged] = field(default_factory=dict)
+    aims: list[Claim] = field(default_factory=list)
     _resampled: dict[tuple[str, str], Floats] = field(default_factory=dict, repr=False)
 
     @property

@@ -91,7 +91,7 @@ def settings_part(runs: Sequence[TagRun]) -> None:
     document.section(
         "Settings",
         "Every method was fitted with each setting of its grid on the training rows; the one of the best F1 over the "
-        "validation rows, averaged as the table does, was judged by the test rows, once. Networks have eight settings "
+        "validation rows, averaged as the table does, was judged by the test rows, once. Networks have six settings "
         "each and the same budget of epochs, and stop by the MAP of the same validation rows; the paper's network of "
         "4096, 8192 and 2048 hidden numbers is too slow here, and smaller ones are tried.",
     )
