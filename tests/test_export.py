@@ -156,6 +156,15 @@ def test_a_broken_sidecar_is_told_of_and_left_as_it_is(tmp_path):
     assert (tmp_path / "2.jpg.xmp").read_bytes() == b"<x:xmpmeta>"
 
 
+@pytest.mark.parametrize("name", [os.fsdecode(b"\xff.jpg"), "line\nend.jpg", "-x #%d.jpg"])
+def test_names_of_any_characters_get_their_sidecars(name, tmp_path):
+    shutil.copy(photo(tmp_path / "1.jpg"), tmp_path / name)
+    assert len(export(ExportItem(tmp_path / name, (), (SEA,)))) == 1
+    assert keywords(tmp_path / f"{name}.xmp").tags == ["sea"]
+    undo(tmp_path / name)
+    assert sorted(os.listdir(tmp_path)) == sorted(["1.jpg", name])
+
+
 def test_a_file_that_changed_meanwhile_is_left_alone(tmp_path):
     path = tmp_path / "1.xmp"
     path.write_bytes(b"theirs")
