@@ -141,7 +141,7 @@ def test_what_was_added_is_there_without_saving(stored):
 
 def test_rows_of_an_opened_catalogue_stay_in_the_file(stored):
     with pytest.raises(ValueError, match="read-only"):
-        stored._current().parts[0].rows[0, 0] = 5
+        stored._rows.current().parts[0].rows[0, 0] = 5
 
 
 def test_one_process_sees_what_another_has_committed(stored):

@@ -10,6 +10,7 @@ from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.store import parts
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.exact import ExactStore
+from visterm.store.faiss_store import FaissStore
 from visterm.store.records import Record
 
 ORIGIN = Origin("/runs/one", "f00d")
@@ -36,6 +37,14 @@ def memory_mapped(folder, U):
         np.save(folder / name, array)
     mapped = [np.load(folder / f"{name}.npy", mmap_mode="r") for name in parts]
     return in_memory(folder, mapped[0] if len(mapped) == 1 else sp.csr_array(tuple(mapped), shape=U.shape))
+
+
+def by_faiss(folder, U):
+    """Through an index, which names every row where there are few."""
+    pytest.importorskip("faiss")
+    store = FaissStore(least=1)
+    store.add(np.arange(U.shape[0]), U)
+    return store
 
 
 def filled(catalogue, U):
@@ -69,7 +78,7 @@ def catalogue_with_gaps(folder, U):
 
 stores = pytest.mark.parametrize(
     "build",
-    [in_memory, in_pieces, memory_mapped, catalogue_in_memory, catalogue_in_a_folder, catalogue_with_gaps],
+    [in_memory, in_pieces, memory_mapped, by_faiss, catalogue_in_memory, catalogue_in_a_folder, catalogue_with_gaps],
 )
 kinds = pytest.mark.parametrize("kind", [np.asarray, sp.csr_array], ids=["dense", "csr"])
 
@@ -109,6 +118,31 @@ def test_scores_are_the_dot_products_and_never_increase(tmp_path, build, kind):
     found = build(tmp_path, kind(U)).search(Q, 50)
     np.testing.assert_allclose(found.scores, np.take_along_axis(Q @ U.T, found.ids, 1), atol=1e-5)
     assert (np.diff(found.scores, axis=1) <= 0).all()
+
+
+@stores
+@kinds
+@pytest.mark.parametrize("share", [0.5, 0.01, 0.001], ids="{:.1%}".format)
+def test_a_search_among_some_ids_finds_what_brute_force_finds_there(tmp_path, build, kind, share):
+    U, Q = whole_numbers(2000, 6), whole_numbers(3, 6, seed=1)
+    store = build(tmp_path, kind(U))
+    rng = np.random.default_rng(3)
+    among = rng.permutation(2000)[: round(share * 2000)]
+    for k in (1, 10, 0):
+        found = store.search(Q, k, among=[*among, 10**12, 5000])
+        inside = np.sort(among)
+        places, scores = brute_force(Q, U[inside], k or len(among))
+        np.testing.assert_array_equal(found.ids, inside[places])
+        np.testing.assert_array_equal(found.scores, scores)
+
+
+@stores
+def test_a_search_among_no_ids_finds_nothing_and_of_ids_that_are_no_numbers_is_refused(tmp_path, build):
+    store = build(tmp_path, whole_numbers(20, 3))
+    assert store.search(np.ones((2, 3)), 5, among=[]).ids.shape == (2, 0)
+    assert store.search(np.ones(3), 5, among=[77, 3, 3]).ids.tolist() == [[3]]
+    with pytest.raises(DataError, match="expected whole numbers"):
+        store.search(np.ones(3), among=[0.5])
 
 
 @stores

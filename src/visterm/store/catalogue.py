@@ -12,7 +12,6 @@ CATALOGUE
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,26 +19,25 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import CorruptFileError, DataError, EncoderMismatchError, ShapeError, StorageError
 from visterm.core.persist import check_target, new_folder, open_folder
 from visterm.core.types import Matrix, Ranking
 from visterm.store.base import as_queries, as_rows
-from visterm.store.current_rows import CurrentRows, current_rows
 from visterm.store.database import Database
 from visterm.store.filters import Filter, image_ids
-from visterm.store.images import Images, as_list
+from visterm.store.images import Images
 from visterm.store.jobs import History, Jobs
 from visterm.store.lock import WriterLock
 from visterm.store.records import Record
 from visterm.store.runs import Runs
-from visterm.store.segments import Segment, SegmentFolder, SegmentInMemory
+from visterm.store.segment_indexes import SegmentIndexes
 from visterm.store.skipped_files import SkippedFiles
+from visterm.store.stored_rows import StoredRows
 from visterm.store.tags import Tags
 
-DATABASE, LOCK, ROWS, RUNS, FEATURES = "catalogue.sqlite", "writer.lock", "rows", "runs", "features"
+DATABASE, LOCK, RUNS, FEATURES = "catalogue.sqlite", "writer.lock", "runs", "features"
 OLD_DESCRIPTION = "catalogue.json"
 """What catalogues had before there was a database."""
 
@@ -132,7 +130,7 @@ class StoredCatalogue:
         catalogue._begin(Database(path / DATABASE), path.absolute())
         if catalogue.runs.current() is None:
             raise CorruptFileError(f"{path / DATABASE} names no current run. Index the images again.")
-        catalogue._current()
+        catalogue._rows.current()
         return catalogue
 
     def _begin(self, database: Database, folder: Path | None) -> None:
@@ -145,8 +143,8 @@ class StoredCatalogue:
         self.history = History(database)
         self.skipped = SkippedFiles(database)
         self._lock = WriterLock(folder / LOCK if folder else None)
-        self._in_memory: dict[int, SegmentInMemory] = {}
-        self._rows: CurrentRows | None = None
+        self._rows = StoredRows(database, folder)
+        self._indexes = SegmentIndexes(database, self._rows)
 
     def close(self) -> None:
         """Close the database; arrays that were given out stay valid."""
@@ -168,12 +166,12 @@ class StoredCatalogue:
 
     def __len__(self) -> int:
         """Give how many images can be searched: here, and with a row of the current run."""
-        return len(self._current())
+        return len(self._rows.current())
 
     @property
     def width(self) -> int | None:
         """Columns of the current run's rows; None while there are none."""
-        return self._current().width
+        return self._rows.current().width
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -190,7 +188,7 @@ class StoredCatalogue:
             raise StorageError("Rows are written inside StoredCatalogue.transaction(), not Database.transaction().")
         with self._lock.held() as first:
             if first and self.folder is not None:
-                self._cut_what_is_not_committed()
+                self._rows.cut_what_is_not_committed()
             yield
 
     @contextmanager
@@ -237,19 +235,19 @@ class StoredCatalogue:
         if len(numbers) == 0:
             return
         with self.transaction():
-            self._append(self._rows_of(run_id), numbers, U)
+            self._rows.append(self._rows_of(run_id), numbers, U)
 
     def mark(self, ids: Iterable[int], state: str) -> None:
         """Say that images are "here" or "gone"; those that are gone are not found any more, but keep their rows."""
         with self.database.transaction():
             self.images.mark(ids, state)
-            self._rows_have_changed()
+            self._rows.have_changed()
 
     def use_run(self, run_id: int) -> None:
         """Search by the rows of a run from now on."""
         with self.database.transaction():
             self.runs.set_current(run_id)
-            self._rows_have_changed()
+            self._rows.have_changed()
 
     def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
         """Find the images with the largest dot products.
@@ -267,7 +265,7 @@ class StoredCatalogue:
         Ranking
             Ids of images and scores, shape (n_queries, min(k, n_searched)), best first.
         """
-        return self._current().search(q, k, among=among)
+        return self._rows.current().search(q, k, among=among)
 
     def products(self, q: Any, ids: Any = None) -> NDArray[np.float32]:
         """Give the dot products of images (None: of `searchable()`) with query rows, in their order, unsorted.
@@ -281,7 +279,7 @@ class StoredCatalogue:
         DataError
             If an image has no row of the current run.
         """
-        return self._current().products(as_queries(q), ids)
+        return self._rows.current().products(as_queries(q), ids)
 
     def rows(self, ids: Any) -> Matrix:
         """Give the current run's rows of some images, array or CSR: what "like this image" searches by.
@@ -291,19 +289,15 @@ class StoredCatalogue:
         DataError
             If an image has no row of the current run.
         """
-        return self._current().rows(np.asarray(ids, np.int64).ravel())
+        return self._rows.current().rows(np.asarray(ids, np.int64).ravel())
 
     def searchable(self) -> NDArray[np.int64]:
         """Give the ids of the images that can be searched, in order."""
-        return self._current().ids
+        return self._rows.current().ids
 
     def find(self, wanted: Filter) -> NDArray[np.int64]:
         """Give the ids of the images that pass a filter, in order."""
         return image_ids(self.database, wanted)
-
-    def how_it_searches(self) -> str:
-        """Say how searches go: exactly, or through an index with what was measured of it."""
-        return "exactly: every row is compared"
 
     def check_origin(self, fingerprint: str) -> None:
         """Refuse queries and rows of anything but what made the rows that are here.
@@ -328,25 +322,49 @@ class StoredCatalogue:
         bool
             Whether there was anything to do.
         """
-        left = []
         with self.writing():
-            with self.database.transaction():
-                for segment_id, run_id, kind, width, n_rows in self._segments():
-                    dead = self._dead(segment_id)
-                    if n_rows and len(dead) and len(dead) >= least * n_rows:
-                        self._write_anew(segment_id, run_id, self._segment(segment_id, kind, width), n_rows, dead)
-                        left.append(segment_id)
-            for segment_id in left:
-                self._drop(segment_id)
-        return bool(left)
+            return self._rows.compact(least)
+
+    def index_is_due(self) -> bool:
+        """Say whether the current run has so many dense rows outside an index that one should be tried (again)."""
+        return self._indexes.are_due()
+
+    def build_index(self, queries: Any = None) -> bool:
+        """Make an index by faiss of each large dense segment of the current run, where searches gain by it.
+
+        Searches stay exact among filtered images, of more than 100 results, and of rows that came after the index.
+
+        Parameters
+        ----------
+        queries : array-like of float32, shape (n_queries, width), optional
+            Query rows such as will be asked: on the first 64 it is measured whether it pays, and how many of the best
+            are found. None: some of the rows.
+
+        Returns
+        -------
+        bool
+            Whether there is an index now.
+
+        Raises
+        ------
+        StorageError
+            If the catalogue is in memory only.
+        MissingExtraError
+            If faiss is not installed.
+        """
+        if self.folder is None:
+            raise StorageError("This catalogue is in memory only, where searches are exact. Save it first.")
+        with self.writing():
+            return self._indexes.build(queries)
+
+    def how_it_searches(self) -> str:
+        """Say how searches go: exactly, or through an index, with what was measured of it."""
+        return self._indexes.describe()
 
     def write_into(self, folder: Path) -> None:
         """Write the catalogue's database and rows into a folder that is being made."""
         with self.database.snapshot():
-            for segment_id, _, kind, width, n_rows in self._segments():
-                copy = SegmentFolder(folder / ROWS / str(segment_id), kind, width)
-                copy.create()
-                copy.append(0, *self._segment(segment_id, kind, width).read(n_rows))
+            self._rows.copy_to(folder)
             self.database.copy_to(folder / DATABASE)
         copied = Database(folder / DATABASE)
         copied.write("DELETE FROM indexes")
@@ -356,19 +374,7 @@ class StoredCatalogue:
         with self.database.transaction():
             run_id = self.runs.add(origin.fingerprint, origin.encoder_fingerprint, folder=origin.run)
             self.runs.set_current(run_id)
-            self._rows_have_changed()
-
-    def _current(self) -> CurrentRows:
-        """Give the rows as they are committed now: the last ones again, while nothing has changed."""
-        version = self.database.value("SELECT value FROM meta WHERE key = 'rows'")
-        rows = self._rows
-        if rows is None or rows.version != version:
-            rows = self._rows = current_rows(self.database, self._segment)
-        return rows
-
-    def _rows_have_changed(self) -> None:
-        """Tell searches, of other processes too; drawn and not counted, so that it is new after a rollback as well."""
-        self.database.write("UPDATE meta SET value = hex(randomblob(8)) WHERE key = 'rows'")
+            self._rows.have_changed()
 
     def _rows_of(self, run_id: int | None) -> int:
         which = "current = 1" if run_id is None else "id = ?"
@@ -378,93 +384,6 @@ class StoredCatalogue:
         if found is None:
             raise StorageError(f"The catalogue has no run {run_id}.")
         return int(found)
-
-    def _append(self, run_id: int, ids: NDArray[np.int64], U: Matrix) -> None:
-        kind = "csr" if isinstance(U, sp.csr_array) else "dense"
-        segment_id, n_rows = self._segment_for(run_id, kind, U.shape[1])
-        self._segment(segment_id, kind, U.shape[1]).append(n_rows, ids, U)
-        among = "image_id IN (SELECT value FROM json_each(?))"
-        self.database.write(
-            f"INSERT INTO dead_rows SELECT segment_id, row FROM rows WHERE run_id = ? AND {among}",
-            (run_id, as_list(ids)),
-        )
-        self.database.write_many(
-            "INSERT INTO rows (run_id, image_id, segment_id, row) VALUES (?, ?, ?, ?) "
-            "ON CONFLICT DO UPDATE SET segment_id = excluded.segment_id, row = excluded.row",
-            ((run_id, image_id, segment_id, n_rows + i) for i, image_id in enumerate(ids.tolist())),
-        )
-        self.database.write("UPDATE segments SET n_rows = n_rows + ? WHERE id = ?", (len(ids), segment_id))
-        self._rows_have_changed()
-
-    def _segment_for(self, run_id: int, kind: str, width: int) -> tuple[int, int]:
-        """Give id and length of the segment to append to: the last one of the run and kind, or a new one."""
-        found = self.database.rows(
-            "SELECT id, kind, width, n_rows FROM segments WHERE run_id = ? ORDER BY id DESC", (run_id,)
-        )
-        if found and found[0][2] != width:
-            raise ShapeError(
-                f"U has {width} columns, but the rows of this store have {found[0][2]}. "
-                "Rows and queries must come from the same model."
-            )
-        for segment_id, segment_kind, _, n_rows in found:
-            if segment_kind == kind:
-                return segment_id, n_rows
-        return self._new_segment(run_id, kind, width), 0
-
-    def _new_segment(self, run_id: int, kind: str, width: int) -> int:
-        with self.database.transaction() as connection:
-            made = connection.execute(
-                "INSERT INTO segments (run_id, kind, width, n_rows) VALUES (?, ?, ?, 0)", (run_id, kind, width)
-            )
-        segment_id = int(made.lastrowid or 0)
-        self._in_memory.pop(segment_id, None)  # of a transaction that was rolled back
-        segment = self._segment(segment_id, kind, width)
-        if isinstance(segment, SegmentFolder):
-            segment.create()
-        return segment_id
-
-    def _segment(self, segment_id: int, kind: str, width: int) -> Segment:
-        if self.folder is not None:
-            return SegmentFolder(self.folder / ROWS / str(segment_id), kind, width)
-        return self._in_memory.setdefault(segment_id, SegmentInMemory(kind, width))
-
-    def _segments(self) -> list[Any]:
-        return self.database.rows("SELECT id, run_id, kind, width, n_rows FROM segments ORDER BY id")
-
-    def _dead(self, segment_id: int) -> NDArray[np.int64]:
-        found = self.database.rows("SELECT row FROM dead_rows WHERE segment_id = ? ORDER BY row", (segment_id,))
-        return np.array([row[0] for row in found], np.int64)
-
-    def _write_anew(self, old: int, run_id: int, segment: Segment, n_rows: int, dead: NDArray[np.int64]) -> None:
-        ids, U = segment.read(n_rows)
-        kept = np.delete(np.arange(n_rows), dead)
-        order = kept[np.argsort(ids[kept], kind="stable")]  # by id again, as images that changed were appended
-        new = self._new_segment(run_id, segment.kind, segment.width)
-        self._segment(new, segment.kind, segment.width).append(0, ids[order], U[order])
-        self.database.write("UPDATE segments SET n_rows = ? WHERE id = ?", (len(order), new))
-        self.database.write_many(
-            "UPDATE rows SET segment_id = ?, row = ? WHERE run_id = ? AND image_id = ?",
-            ((new, row, run_id, image_id) for row, image_id in enumerate(ids[order].tolist())),
-        )
-        self.database.write("DELETE FROM segments WHERE id = ?", (old,))
-        self._rows_have_changed()
-
-    def _drop(self, segment_id: int) -> None:
-        """Remove the files of a segment that is in no table any more; searches that read it keep their maps."""
-        self._in_memory.pop(segment_id, None)
-        if self.folder is not None:
-            shutil.rmtree(self.folder / ROWS / str(segment_id), ignore_errors=True)
-
-    def _cut_what_is_not_committed(self) -> None:
-        assert self.folder is not None
-        known = set()
-        for segment_id, _, kind, width, n_rows in self._segments():
-            self._segment(segment_id, kind, width).cut(n_rows)
-            known.add(str(segment_id))
-        rows = self.folder / ROWS
-        for left in rows.iterdir() if rows.is_dir() else ():
-            if left.name not in known:
-                shutil.rmtree(left, ignore_errors=True)
 
 
 def save_catalogue(catalogue: StoredCatalogue, path: str | os.PathLike[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from visterm.core.types import Matrix, Ranking
 from visterm.store.base import SearchedRows
 from visterm.store.database import Database
 from visterm.store.parts import Part, best_of
+from visterm.store.row_index import LazyIndex, settings_of
 from visterm.store.rows import stack_rows
-from visterm.store.segments import Segment
+from visterm.store.segments import Segment, SegmentFolder
 
 HIDDEN = (
     "SELECT row FROM dead_rows WHERE segment_id = ? UNION SELECT rows.row FROM images JOIN rows ON rows.run_id = ? "
@@ -100,7 +102,15 @@ def current_rows(database: Database, segment: Callable[[int, str, int], Segment]
         for segment_id, kind, width, n_rows in database.rows(
             "SELECT id, kind, width, n_rows FROM segments WHERE run_id = ? ORDER BY id", (run_id,)
         ):
-            ids, rows = segment(segment_id, kind, width).read(n_rows)
+            files = segment(segment_id, kind, width)
+            ids, rows = files.read(n_rows)
             hidden = database.rows(HIDDEN, (segment_id, run_id, segment_id))
-            parts.append(Part(ids, rows, np.array([row[0] for row in hidden], np.int64)))
+            index = _index(database, segment_id, files.folder) if isinstance(files, SegmentFolder) else None
+            parts.append(Part(ids, rows, np.array([row[0] for row in hidden], np.int64), index))
     return CurrentRows(version, parts, width)
+
+
+def _index(database: Database, segment_id: int, folder: Path) -> LazyIndex | None:
+    found = database.row("SELECT file, facts FROM indexes WHERE segment_id = ?", (segment_id,))
+    settings = settings_of(found[1]) if found else None
+    return LazyIndex(folder / found[0], settings) if settings and settings.pays else None

@@ -94,6 +94,11 @@ class Part:
 
     def best(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None = None) -> Ranking:
         """Find the best of a few queries among the visible rows, or among some of them by place; at most k, by id."""
+        if places is None and self.index is not None:
+            by_index = [self._best_by_index(q[None, :], k) for q in Q]
+            if all(one is not None for one in by_index):
+                found = Ranking(*(np.concatenate(part) for part in zip(*filter(None, by_index), strict=True)))
+                return Ranking(self.ids[found.ids], found.scores)
         passed_over = 0
         if places is None and len(self.hidden):
             if len(self.hidden) <= PASSED_OVER:
@@ -119,10 +124,6 @@ class Part:
             return Ranking(np.empty((len(Q), 0), np.int64), np.empty((len(Q), 0), np.float32))
         if not isinstance(self.rows, np.ndarray):
             return self._best_sparse(Q, k, places)
-        if places is None and self.index is not None:
-            by_index = [self._best_by_index(q[None, :], k) for q in Q]
-            if all(one is not None for one in by_index):
-                return Ranking(*(np.concatenate(part) for part in zip(*filter(None, by_index), strict=True)))
         return top_k_products(Q, self.rows, k, among=places)
 
     def _best_by_index(self, q: NDArray[np.float32], k: int) -> Ranking | None:
@@ -130,14 +131,21 @@ class Part:
         assert self.index is not None
         assert isinstance(self.rows, np.ndarray)
         chosen = self.index.candidates(q, k)
-        if chosen is None or len(chosen) < min(k, self.index.n_rows):
+        if chosen is None:
+            return None
+        if len(self.hidden):
+            chosen = np.setdiff1d(chosen, self.hidden, assume_unique=True)
+        n_covered = self.index.n_rows
+        later = np.arange(n_covered, len(self.ids))
+        if len(self.hidden):
+            later = np.setdiff1d(later, self.hidden, assume_unique=True)
+        k = min(k, len(self))
+        if len(chosen) < min(k, len(self) - len(later)):
             return None
         found = top_k_products(q, self.rows, k, 1, among=chosen)
-        n_later = len(self.ids) - self.index.n_rows
-        if n_later == 0:
+        if len(later) == 0:
             return found
-        later = top_k_products(q, self.rows[self.index.n_rows :], min(k, n_later))
-        return merged([found, Ranking(later.ids + self.index.n_rows, later.scores)], k)
+        return merged([found, top_k_products(q, self.rows, k, among=later)], k)
 
     def _best_sparse(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None) -> Ranking:
         step = max(1, BLOCK_BYTES // (4 * len(Q)))

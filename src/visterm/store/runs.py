@@ -134,4 +134,4 @@ class Runs:
             f"FROM runs {where}",
             values,
         )
-        return [StoredRun(*row[:6], json.loads(row[6]), bool(row[7])) for row in found]
+        return [StoredRun(*first, facts=json.loads(facts), current=bool(current)) for *first, facts, current in found]

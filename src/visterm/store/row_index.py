@@ -1,0 +1,281 @@
+"""An index by faiss of the first rows of a segment: it names few rows, which hold nearly all of the best.
+
+Rows are sorted into lists around centres (IVF), and of each its difference to the centre is kept in 4 bits a number,
+after a random rotation that gives each number an equal share, and scanned in registers (André, Kermarrec, Le Scouarnec
+2015). A million rows of width 100 take 60 MB beside the 400 of the rows, which are read for those named only. How many
+lists are looked into and how many rows are named is measured on queries when the index is made.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import CorruptFileError, MissingExtraError
+from visterm.core.products import top_k_products
+
+K = 10
+RECALL = 0.985
+"""Of the K best, wanted on the queries it is measured on; the goal is 0.98 on others."""
+
+PAYS = 3.0
+"""How many times faster than exact search it has to be, to be worth its space."""
+
+MOST = 100
+"""Results up to which it is asked; more are found exactly."""
+
+FETCHED = (50, 100, 200, 400)
+AT_ONCE = 2**16
+TRAINING_ROWS = 2**17
+ALL_BELOW = 1000
+"""With fewer rows every row is a candidate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How an index is asked, and what came of it.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows covered, from the first on.
+    lists, probed : int
+        Lists of rows, and how many of them are looked into.
+    fetched : int
+        Rows named for the `K` best.
+    recall : float
+        Share of the `K` best that were among them.
+    seconds, exact_seconds : float
+        Of a query by the index, and of an exact search of the same rows.
+    """
+
+    n_rows: int
+    lists: int
+    probed: int
+    fetched: int
+    recall: float
+    seconds: float
+    exact_seconds: float
+
+    @property
+    def pays(self) -> bool:
+        """Whether it finds enough, enough faster."""
+        return self.recall >= RECALL and self.seconds * PAYS <= self.exact_seconds
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give them as JSON holds them."""
+        return asdict(self)
+
+
+class RowIndex:
+    """An index and how it is asked; see `Candidates` in `parts`.
+
+    Parameters
+    ----------
+    index : faiss index
+    settings : Settings
+    """
+
+    def __init__(self, index: Any, settings: Settings) -> None:
+        self._index = index
+        self.settings = settings
+        self.n_rows = settings.n_rows
+
+    def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
+        """Give places of rows, ascending, that hold most of the `k` best; None where an exact search is better."""
+        if self.n_rows < ALL_BELOW:
+            return np.arange(self.n_rows)
+        if k > MOST:
+            return None
+        fetched = self.settings.fetched * max(1, math.ceil(k / K))
+        return self.named(q, self.settings.probed, fetched)
+
+    def write(self, path: Path) -> None:
+        """Write it as a file, on disk when this returns; a kill leaves none, or a whole one."""
+        temporary = path.with_name(f".{path.name}.tmp")
+        _faiss().write_index(self._index, os.fspath(temporary))
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+
+    @classmethod
+    def read(cls, path: Path, settings: Settings) -> Self:
+        """Read what `write` wrote.
+
+        Raises
+        ------
+        CorruptFileError
+            If it cannot be read.
+        MissingExtraError
+            If faiss is not installed.
+        """
+        faiss = _faiss()
+        try:
+            index = faiss.read_index(os.fspath(path))
+        except RuntimeError as error:
+            raise CorruptFileError(f"{path} is no index of rows: {str(error).splitlines()[-1]}") from error
+        if index.ntotal != settings.n_rows:
+            raise CorruptFileError(f"{path} covers {index.ntotal} rows; expected {settings.n_rows}.")
+        return cls(index, settings)
+
+    def named(self, q: NDArray[np.float32], probed: int, fetched: int) -> NDArray[np.int64]:
+        """Give the places, ascending, of so many rows out of so many lists."""
+        faiss = _faiss()
+        parameters = faiss.SearchParametersPreTransform(index_params=faiss.SearchParametersIVF(nprobe=probed))
+        with _one_thread(faiss):
+            _, places = self._index.search(q, min(fetched, self.n_rows), params=parameters)
+        found: NDArray[np.int64] = np.sort(places[0])
+        return found[np.searchsorted(found, 0) :]  # faiss fills up with -1
+
+
+class LazyIndex:
+    """An index on disk that is read when it is first asked; without faiss every search is exact.
+
+    Parameters
+    ----------
+    path : Path
+    settings : Settings
+    """
+
+    def __init__(self, path: Path, settings: Settings) -> None:
+        self.path = path
+        self.settings = settings
+        self.n_rows = settings.n_rows
+        self._index: RowIndex | None = None
+        self._reading = threading.Lock()
+
+    def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
+        """Ask the index, as `RowIndex.candidates` says."""
+        if self._index is None and is_installed():
+            with self._reading:
+                self._index = self._index or RowIndex.read(self.path, self.settings)
+        return None if self._index is None else self._index.candidates(q, k)
+
+
+def build_index(U: NDArray[np.float32], queries: NDArray[np.float32]) -> RowIndex:
+    """Make an index of rows, and find out on queries how it has to be asked.
+
+    Parameters
+    ----------
+    U : ndarray of float32, shape (n_rows, width)
+    queries : ndarray of float32, shape (n_queries, width)
+        Such as will be asked: the more the better, up to a hundred.
+
+    Returns
+    -------
+    RowIndex
+        Whose `settings` say whether it pays.
+
+    Raises
+    ------
+    MissingExtraError
+        If faiss is not installed.
+    """
+    faiss = _faiss()
+    n, width = U.shape
+    n_lists = 2 * math.isqrt(n)
+    if n < ALL_BELOW:
+        return RowIndex(None, Settings(n, 1, 1, n, 1.0, 0.0, 0.0))
+    even = width + width % 2
+    index = faiss.index_factory(width, f"RR{even},IVF{n_lists},PQ{even}x4fsr", faiss.METRIC_INNER_PRODUCT)
+    inner = faiss.extract_index_ivf(index)
+    inner.cp.niter, inner.cp.min_points_per_centroid = 10, 1
+    drawn = np.sort(np.random.default_rng(0).permutation(n)[:TRAINING_ROWS])
+    with _one_thread(faiss):
+        index.train(np.ascontiguousarray(U[drawn]))
+        for start in range(0, n, AT_ONCE):
+            index.add(np.ascontiguousarray(U[start : start + AT_ONCE]))
+    return RowIndex(index, _measured(index, U, np.ascontiguousarray(queries, np.float32), n_lists))
+
+
+def settings_of(facts: str) -> Settings:
+    """Read what `Settings.as_dict` gave, from JSON."""
+    return Settings(**json.loads(facts))
+
+
+def is_installed() -> bool:
+    """Say whether faiss can be used."""
+    try:
+        _faiss()
+    except MissingExtraError:
+        return False
+    return True
+
+
+def _measured(index: Any, U: NDArray[np.float32], queries: NDArray[np.float32], n_lists: int) -> Settings:
+    """Look into more and more lists, and at more and more rows, until nearly all of the best are found."""
+    best = top_k_products(queries, U, K).ids
+    exact = statistics.median(_seconds(lambda: top_k_products(queries[:1], U, K)) for _ in range(5))
+    chosen: Settings | None = None
+    for fetched in FETCHED:
+        tried = None
+        for probed in _growing(n_lists // 2):
+            tried = _asked(index, U, queries, best, Settings(len(U), n_lists, probed, fetched, 0.0, 0.0, exact))
+            if tried.recall >= RECALL:
+                break
+        if tried is None or (chosen is not None and chosen.recall >= RECALL and tried.seconds >= chosen.seconds):
+            break  # naming more rows costs more than it saves in lists
+        if chosen is None or tried.recall > chosen.recall or tried.recall >= RECALL:
+            chosen = tried
+    return chosen or Settings(len(U), n_lists, n_lists, len(U), 1.0, exact, exact)
+
+
+def _asked(
+    index: Any, U: NDArray[np.float32], queries: NDArray[np.float32], best: NDArray[np.int64], settings: Settings
+) -> Settings:
+    """Ask an index and score what it names, and say what was found and how long it took."""
+    asked = RowIndex(index, settings)
+    found, seconds = [], []
+    for q, these in zip(queries[:, None, :], best, strict=True):
+        start = time.perf_counter()
+        named = asked.named(q, settings.probed, settings.fetched)
+        top_k_products(q, U, K, 1, among=named)
+        seconds.append(time.perf_counter() - start)
+        found.append(np.isin(these, named).mean())
+    return replace(settings, recall=float(np.mean(found)), seconds=statistics.median(seconds))
+
+
+def _growing(most: int) -> Iterator[int]:
+    probed = 4
+    while probed <= most:
+        yield probed
+        probed += probed // 2
+
+
+def _seconds(call: Any) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+@contextmanager
+def _one_thread(faiss: Any) -> Iterator[None]:
+    """Hold OpenMP to one thread: on a busy machine its threads spin for each other (k-means took 18 times as long)."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
+def _faiss() -> Any:
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingExtraError(
+            "An index of rows needs the package 'faiss'. Install it with: pip install 'visterm[faiss]'"
+        ) from error
+    return faiss

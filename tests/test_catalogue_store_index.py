@@ -1,0 +1,167 @@
+"""An index names rows that hold nearly all of the best; scores stay right, and rows outside it are found exactly."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError
+from visterm.store import row_index, segment_indexes
+from visterm.store.catalogue import Origin, StoredCatalogue
+from visterm.store.faiss_store import FaissStore
+from visterm.store.records import Record
+from visterm.store.row_index import RowIndex, Settings, build_index
+
+pytest.importorskip("faiss")
+
+N, WIDTH = 3000, 13
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Rows around 60 scenes."""
+    rng = np.random.default_rng(0)
+    scenes = rng.standard_normal((60, WIDTH), np.float32)
+    return scenes[rng.integers(0, 60, N)] + np.float32(0.3) * rng.standard_normal((N, WIDTH), np.float32)
+
+
+@pytest.fixture(scope="module")
+def queries():
+    return np.random.default_rng(1).standard_normal((30, WIDTH), np.float32)
+
+
+@pytest.fixture(scope="module")
+def index(rows, queries):
+    return build_index(rows, queries[:20])
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Small segments get an index, and keep it however fast exact search is."""
+    monkeypatch.setattr(segment_indexes, "INDEX_FROM", 1000)
+    monkeypatch.setattr(row_index, "PAYS", 0.0)
+
+
+def recall(found, q, U, k):
+    best = np.argsort(-(q @ U.T), axis=1)[:, :k]
+    return np.mean([np.isin(b, f).mean() for b, f in zip(best, found, strict=True)])
+
+
+def catalogue_of(folder, U):
+    made = StoredCatalogue.create(folder / "catalogue", Origin("", "f00d"))
+    made.add([Record(str(i), None, 1, 2, 3, "0") for i in range(len(U))], U)
+    return made
+
+
+def test_few_candidates_hold_nearly_all_of_the_best_on_queries_it_was_not_measured_on(index, rows, queries):
+    named = [index.candidates(q[None, :], 10) for q in queries[20:]]
+    assert recall(named, queries[20:], rows, 10) >= 0.93
+    assert max(map(len, named)) < N / 7
+    assert all((np.diff(places) > 0).all() for places in named)
+    assert index.settings.recall >= 0.985
+
+
+def test_an_index_is_not_asked_for_many_results(index, queries):
+    assert index.candidates(queries[:1], row_index.MOST + 1) is None
+
+
+def test_it_comes_back_as_it_was_written(index, queries, tmp_path):
+    index.write(tmp_path / "rows.faiss")
+    again = RowIndex.read(tmp_path / "rows.faiss", index.settings)
+    for q in queries[:, None, :]:
+        np.testing.assert_array_equal(again.candidates(q, 10), index.candidates(q, 10))
+    assert [file.name for file in tmp_path.iterdir()] == ["rows.faiss"]
+
+
+def test_a_damaged_index_is_noticed(index, tmp_path):
+    (tmp_path / "rows.faiss").write_bytes(b"not an index")
+    with pytest.raises(CorruptFileError, match="is no index of rows"):
+        RowIndex.read(tmp_path / "rows.faiss", index.settings)
+    index.write(tmp_path / "rows.faiss")
+    other = Settings(**(index.settings.as_dict() | {"n_rows": 5}))
+    with pytest.raises(CorruptFileError, match="covers 3000 rows; expected 5"):
+        RowIndex.read(tmp_path / "rows.faiss", other)
+
+
+def test_what_a_store_finds_by_it_has_the_scores_of_exact_search(monkeypatch, rows, queries):
+    monkeypatch.setattr(row_index, "PAYS", 0.0)
+    store = FaissStore(queries[:20], least=1000)
+    store.add(np.arange(N), rows)
+    assert store._parts[0].index is not None
+    found = store.search(queries, 10)
+    assert recall(found.ids, queries, rows, 10) >= 0.97
+    np.testing.assert_allclose(found.scores, np.take_along_axis(queries @ rows.T, found.ids, 1), atol=1e-5)
+    assert (np.diff(found.scores, axis=1) <= 0).all()
+    assert recall(store.search(queries[:3], 0).ids, queries[:3], rows, N) == 1
+
+
+def test_where_rows_have_no_structure_search_stays_exact():
+    rng = np.random.default_rng(0)
+    U = rng.standard_normal((1500, 40), np.float32)
+    store = FaissStore(rng.standard_normal((5, 40), np.float32), least=1000)
+    store.add(np.arange(1500), U)
+    assert store._parts[0].index is None
+
+
+def test_a_catalogue_keeps_its_index_and_finds_rows_that_came_after_it_and_none_that_are_gone(
+    always, rows, queries, tmp_path
+):
+    made = catalogue_of(tmp_path, rows)
+    assert made.index_is_due()
+    assert made.build_index(queries[:20])
+    assert not made.index_is_due()
+    best = made.search(queries, 3).ids
+    made.mark(np.unique(best).tolist(), "gone")
+    late = made.add([Record("late", None, 1, 2, 3, "0")], 50 * queries[:1])
+    opened = StoredCatalogue.open(made.folder)
+    assert opened.how_it_searches().startswith("faiss, ")
+    assert opened.how_it_searches().endswith("; 1 row since then exactly")
+    found = opened.search(queries, 10)
+    assert not np.isin(found.ids, best).any()
+    assert found.ids[0, 0] == late[0]
+    here = np.setdiff1d(np.arange(N + 1), best)
+    left = np.concatenate([rows, 50 * queries[:1]])[here]
+    truth = here[np.argsort(-(queries @ left.T), axis=1)[:, :10]]
+    assert np.mean([np.isin(t, f).mean() for t, f in zip(truth, found.ids, strict=True)]) >= 0.95
+
+
+def test_an_index_is_due_again_when_a_fifth_of_the_rows_are_outside(always, rows, queries, tmp_path):
+    made = catalogue_of(tmp_path, rows[:1200])
+    made.build_index(queries[:5])
+    made.add([Record("x", None, 1, 2, 3, "0")] * 290, rows[1200:1490])
+    assert not made.index_is_due()
+    made.add([Record("x", None, 1, 2, 3, "0")] * 20, rows[1490:1510])
+    assert made.index_is_due()
+    made.build_index(queries[:5])
+    assert [file.name for file in made.folder.glob("rows/*/*.faiss")] == ["1510.faiss"]
+
+
+def test_an_index_that_does_not_pay_is_not_kept_but_what_was_measured_is(monkeypatch, rows, queries, tmp_path):
+    monkeypatch.setattr(segment_indexes, "INDEX_FROM", 1000)
+    monkeypatch.setattr(row_index, "PAYS", 1e9)
+    made = catalogue_of(tmp_path, rows[:1200])
+    assert not made.build_index(queries[:5])
+    assert not list(made.folder.glob("rows/*/*.faiss"))
+    assert made.how_it_searches().startswith("exactly: an index does not pay here (")
+    assert not made.index_is_due()
+    facts = json.loads(made.database.value("SELECT facts FROM indexes"))
+    assert facts["n_rows"] == 1200
+
+
+def test_without_faiss_search_is_exact_and_says_so(always, rows, queries, tmp_path, monkeypatch):
+    made = catalogue_of(tmp_path, rows[:1200])
+    made.build_index(queries[:5])
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    opened = StoredCatalogue.open(made.folder)
+    assert recall(opened.search(queries, 10).ids, queries, rows[:1200], 10) == 1
+    assert "faiss is not installed" in opened.how_it_searches()
+    with pytest.raises(MissingExtraError, match=r"visterm\[faiss\]"):
+        opened.build_index()
+
+
+def test_a_catalogue_in_memory_has_no_index():
+    with pytest.raises(StorageError, match="in memory only"):
+        StoredCatalogue(Origin("", "f00d")).build_index()
