@@ -1,0 +1,135 @@
+"""One shape for every error: ``{"error": {"code", "message", "field"}}``, whoever raised it."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from visterm.core.errors import (
+    DivergedError,
+    ImageError,
+    MissingExtraError,
+    StorageError,
+    UnknownNameError,
+    VistermError,
+)
+from visterm.web.answers import json_answer
+
+LOG = logging.getLogger("visterm.web")
+
+CODES = {
+    400: "bad_request",
+    401: "unauthorised",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "too_slow",
+    409: "conflict",
+    413: "too_large",
+    415: "unsupported_type",
+    421: "wrong_host",
+    422: "invalid",
+    500: "internal",
+    503: "busy",
+}
+
+
+class Refused(HTTPException):
+    """A request that is answered with an error.
+
+    Parameters
+    ----------
+    status : int
+    message : str
+        What is wrong with which value, what is accepted, what to do.
+    code : str, optional
+        What programs tell it by; None: that of the status.
+    field : str, optional
+        The part of the request that it is about.
+    headers : dict, optional
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str | None = None,
+        field: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, message, headers)
+        self.code = code
+        self.field = field
+
+
+def error_answer(
+    status: int,
+    message: str,
+    *,
+    code: str | None = None,
+    field: str | None = None,
+    headers: dict[str, str] | None = None,
+) -> Response:
+    """Make the answer to a request that failed."""
+    error: dict[str, Any] = {"code": code or CODES.get(status, "error"), "message": message}
+    if field is not None:
+        error["field"] = field
+    return json_answer({"error": error}, status, headers)
+
+
+def answer_to(error: Exception) -> Response:
+    """Give the answer that an error of ours, or of the web framework, means."""
+    if isinstance(error, Refused):
+        return error_answer(
+            error.status_code, str(error.detail), code=error.code, field=error.field, headers=dict(error.headers or {})
+        )
+    if isinstance(error, HTTPException):
+        message = _message_of(error)
+        return error_answer(error.status_code, message, headers=dict(error.headers or {}))
+    if isinstance(error, RequestValidationError):
+        return _invalid(error)
+    if isinstance(error, ImageError):
+        return error_answer(422, f"The picture cannot be read: {error.reason}.", code="unreadable_image")
+    if isinstance(error, UnknownNameError):
+        return error_answer(422, str(error), code="unknown_name")
+    if isinstance(error, MissingExtraError):
+        return error_answer(422, str(error), code="missing_extra")
+    if isinstance(error, StorageError):
+        return error_answer(409, str(error), code="in_use")
+    if isinstance(error, VistermError) and not isinstance(error, DivergedError):
+        return error_answer(422, str(error))
+    LOG.error("A request failed.", exc_info=error)
+    return error_answer(500, "The service failed at this request; its log says why.")
+
+
+def handle_errors(app: FastAPI) -> None:
+    """Answer the errors that an application expects in the one shape; `Security` does so with all others."""
+
+    async def handle(request: Request, error: Exception) -> Response:
+        return answer_to(error)
+
+    for kind in (HTTPException, RequestValidationError, VistermError):
+        app.add_exception_handler(kind, handle)
+
+
+def _message_of(error: HTTPException) -> str:
+    if error.status_code == 404:
+        return "There is nothing here. The API and its addresses are listed at /api/v1/docs."
+    if error.status_code == 405:
+        return f"This address does not take that method; it takes {(error.headers or {}).get('Allow', 'others')}."
+    return str(error.detail) or HTTPStatus(error.status_code).phrase
+
+
+def _invalid(error: RequestValidationError) -> Response:
+    """Say what the first thing is that is wrong, and where."""
+    found = error.errors()[0] if error.errors() else {"loc": (), "msg": "it is not understood"}
+    place = [str(part) for part in found["loc"] if part not in ("query", "path", "body", "header")]
+    where = ".".join(place) or "body"
+    return error_answer(422, f"{where}: {found['msg']}.", field=where)

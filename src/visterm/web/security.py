@@ -1,0 +1,248 @@
+"""Who may ask: names that the service answers to, requests of its own pages only, a token, and headers that forbid."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from visterm.web.errors import answer_to, error_answer
+
+COOKIE = "visterm_session"
+OPEN_PATHS = ("/login", "/api/v1/health")
+"""What answers without a token: the form that asks for it, and whether the service runs."""
+
+OPEN_FOLDER = "/static/"
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+NAMES_OF_ALL = ("0.0.0.0", "::", "")
+"""Addresses to listen on that mean all of the machine's."""
+
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a request needs to be answered.
+
+    Attributes
+    ----------
+    token : str
+        What programs send as ``Authorization: Bearer`` (or as the password of Basic, which Label Studio speaks), and
+        people type into a form once; empty: none is wanted.
+    hosts : frozenset of str
+        Names in the ``Host`` header that are answered to: a page of another site that lets its own name point here
+        (DNS rebinding) is none of them.
+    any_address : bool
+        Whether addresses in numbers are answered to as well: no name can be made to look like one.
+    """
+
+    token: str = ""
+    hosts: frozenset[str] = frozenset(LOOPBACK_NAMES)
+    any_address: bool = False
+
+    @classmethod
+    def of(cls, host: str, token: str = "", names: Iterable[str] = ()) -> Access:
+        """Give what a service that listens on `host`, and is called by more `names`, asks of requests."""
+        hosts = {name.lower() for name in (host, *names, *LOOPBACK_NAMES) if name}
+        return cls(token, frozenset(hosts), host in NAMES_OF_ALL)
+
+    @property
+    def cookie(self) -> str:
+        """What a browser keeps in place of the token, and what tells nothing of it."""
+        return hmac.new(self.token.encode(), b"visterm session", hashlib.sha256).hexdigest()
+
+    def is_token(self, given: str) -> bool:
+        """Compare with the token in a time that does not tell how much of it was right."""
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
+
+    def knows(self, headers: Headers) -> bool:
+        """Say whether a request brings the token, or a browser's cookie."""
+        if not self.token:
+            return True
+        given = _given_token(headers.get("authorization", ""))
+        if given is not None:
+            return self.is_token(given)
+        return hmac.compare_digest(_cookie(headers).encode(), self.cookie.encode())
+
+    def answers_to(self, host: str) -> bool:
+        """Say whether a ``Host`` header names this service."""
+        name = host_name(host)
+        if name in self.hosts:
+            return True
+        return self.any_address and _is_address(name)
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether an address to listen on can be reached from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def host_name(host: str) -> str:
+    """Give the name of a ``Host`` header, without the port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.rpartition(":")[0].lower() if ":" in host else host.lower()
+
+
+class Security:
+    """The outermost layer of the application: refuses, and puts the headers on every answer.
+
+    Parameters
+    ----------
+    app : ASGI application
+    access : Access
+    """
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+        self._headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        started = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                there = {name.lower() for name, _ in message["headers"]}
+                message["headers"] = [
+                    *message["headers"],
+                    *(header for header in self._headers if header[0] not in there),
+                ]
+            await send(message)
+
+        try:
+            await (self._refusal(scope) or self._app)(scope, receive, send_with_headers)
+        except Exception as error:
+            if started:  # the client sees that the answer ends too early
+                raise
+            await answer_to(error)(scope, receive, send_with_headers)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not self._access.answers_to(host):
+            return error_answer(
+                421, f"This service does not go by the name {host!r}. Start it with --name for each name it has."
+            )
+        method, path = scope["method"], scope["path"]
+        if method not in SAFE_METHODS and _from_another_site(headers, host):
+            return error_answer(403, "Pages of other sites may not change anything here.", code="cross_site")
+        if path in OPEN_PATHS or path.startswith(OPEN_FOLDER):
+            return None
+        return self._log_in(scope, method, path) or (None if self._access.knows(headers) else _ask(scope, headers))
+
+    def _log_in(self, scope: Scope, method: str, path: str) -> Response | None:
+        """Take the token from ``?token=`` of a page once: it goes into a cookie and out of the address."""
+        query = scope["query_string"]
+        if not self._access.token or method != "GET" or path.startswith("/api/") or b"token=" not in query:
+            return None
+        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+        given = dict(pairs).get("token")
+        if given is None or not self._access.is_token(given):
+            return None
+        rest = urlencode([(name, value) for name, value in pairs if name != "token"])
+        return logged_in(self._access, local_address(path + (f"?{rest}" if rest else "")))
+
+
+def logged_in(access: Access, address: str) -> Response:
+    """Send a browser on with a cookie that only this site sees, and no script."""
+    answer = RedirectResponse(address, 303)
+    answer.set_cookie(COOKIE, access.cookie, httponly=True, samesite="strict", max_age=90 * 24 * 3600)
+    return answer
+
+
+def local_address(address: str) -> str:
+    """Give an address on this service, or its first page for anything that would lead elsewhere."""
+    leads_away = not address.startswith("/") or address.startswith("//") or "\\" in address
+    return "/" if leads_away or any(ord(letter) < 32 for letter in address) else address
+
+
+def never_kept(headers: MutableHeaders) -> None:
+    """Say that an answer is for this person and moment only."""
+    headers["cache-control"] = "no-store"
+
+
+def _ask(scope: Scope, headers: Headers) -> Response:
+    wants_page = scope["method"] in ("GET", "HEAD") and "text/html" in headers.get("accept", "")
+    if wants_page and not scope["path"].startswith("/api/"):
+        here = quote(scope["path"])
+        query = scope["query_string"].decode("latin-1")
+        return RedirectResponse(f"/login?{urlencode({'next': here + (f'?{query}' if query else '')})}", 303)
+    return error_answer(
+        401,
+        "This service wants its token: send it as 'Authorization: Bearer TOKEN', or log in at /login.",
+        headers={"www-authenticate": 'Bearer realm="visterm"'},
+    )
+
+
+def _from_another_site(headers: Headers, host: str) -> bool:
+    """Say whether a browser sends this for a page of another site; programs send neither header."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return True
+    origin = headers.get("origin")
+    return origin is not None and origin.partition("://")[2].lower() != host.lower()
+
+
+def _given_token(authorisation: str) -> str | None:
+    scheme, _, value = authorisation.partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(value, validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            return ""
+    return None
+
+
+def _cookie(headers: Headers) -> str:
+    try:
+        found: Any = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found else ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,80 @@
+"""Bounded work in a few threads: past the bound a request is told to come back later, instead of waiting in a queue."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from visterm.web.errors import Refused
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+RETRY_SECONDS = 1
+"""What a client that is refused is told to wait: the queues empty in less."""
+
+
+class Work:
+    """Threads that do one kind of work, and the number of requests that may be at it or wait for it.
+
+    Parameters
+    ----------
+    name : str
+        What is done: "search".
+    threads : int
+    bound : int
+        Requests at work and waiting together.
+
+    Attributes
+    ----------
+    waiting : int
+        Requests at work and waiting now.
+    refused : int
+        Requests that found the bound reached.
+    """
+
+    def __init__(self, name: str, threads: int, bound: int) -> None:
+        self.name = name
+        self.bound = bound
+        self.waiting = 0
+        self.refused = 0
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"visterm-{name}")
+
+    async def run(self, do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Do something in one of the threads, and wait for what it gives.
+
+        Raises
+        ------
+        Refused
+            503, if the bound is reached.
+        """
+        self.enter()
+        try:
+            context = contextvars.copy_context()
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, lambda: context.run(do, *args, **kwargs))
+        finally:
+            self.leave()
+
+    def enter(self) -> None:
+        """Count one request more, or refuse it."""
+        if self.waiting >= self.bound:
+            self.refused += 1
+            raise Refused(
+                503,
+                f"The service is busy: {self.waiting} requests for {self.name} are at work or waiting. Try again in "
+                f"{RETRY_SECONDS} s.",
+                headers={"retry-after": str(RETRY_SECONDS)},
+            )
+        self.waiting += 1
+
+    def leave(self) -> None:
+        """Count one request less."""
+        self.waiting -= 1
+
+    def close(self) -> None:
+        """End the threads, once they have done what they are at."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
