@@ -1,0 +1,146 @@
+"""Which answers of a person would teach most: unsure ones, where runs disagree, of tags that few images have."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.wording import count_of
+from visterm.store.catalogue import StoredCatalogue
+
+CANDIDATES = 20_000
+"""Predictions that are weighed, the least sure ones first: bounds the time for large libraries."""
+
+RARE = 5
+"""Images with a tag, given or accepted, below which it is called rare."""
+
+DISAGREE = 0.25
+"""Difference between the confidences of two runs that is worth telling."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewItem:
+    """A question to a person: whether an image has a tag.
+
+    Attributes
+    ----------
+    image_id : int
+    tag : str
+    confidence : float or None
+        Of the current run; None of a run without calibration.
+    value : float
+        What an answer is expected to teach, in bits for a rare tag, less for a frequent one.
+    why : list of str
+        What makes it worth asking, in words.
+    """
+
+    image_id: int
+    tag: str
+    confidence: float | None
+    value: float
+    why: list[str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the question as it stands in JSON."""
+        return {
+            "image": self.image_id,
+            "tag": self.tag,
+            "confidence": self.confidence,
+            "value": self.value,
+            "why": self.why,
+        }
+
+
+def review_queue(stored: StoredCatalogue, k: int = 20, *, skip: Collection[tuple[int, str]] = ()) -> list[ReviewItem]:
+    """Choose questions whose answers would teach most, best first.
+
+    The worth of an answer is its entropy, in bits (uncertainty sampling: Lewis, Gale 1994), and how far the confidences
+    of the current run and of the one before are apart (query by committee: Seung, Opper, Sompolinsky 1992), over the
+    square root of one more than the images that have the tag already. Each image is asked about once, and a tag that
+    was chosen counts as an image more, so that the questions are of many images and tags.
+
+    Parameters
+    ----------
+    stored : StoredCatalogue
+        With stored predictions. What was given, accepted or rejected is not asked again.
+    k : int
+        Questions.
+    skip : collection of (int, str)
+        Images and tags not to be asked about now.
+    """
+    found = _unanswered(stored)
+    asked = [(i, tag, p, before) for i, tag, p, before in found if (i, tag) not in skip]
+    if not asked:
+        return []
+    images = {tag["tag"]: tag["given"] + tag["accepted"] for tag in stored.tags.counts()}
+    worth = _worth([item[2] for item in asked], [item[3] for item in asked])
+    chosen: list[ReviewItem] = []
+    seen: set[int] = set()
+    times: Counter[str] = Counter()
+
+    def value(place: int) -> float:
+        tag = asked[place][1]
+        return float(worth[place]) / math.sqrt(1 + images.get(tag, 0) + times[tag])
+
+    waiting = [(-value(place), place) for place in range(len(asked))]
+    heapq.heapify(waiting)
+    while waiting and len(chosen) < k:
+        was, place = heapq.heappop(waiting)
+        image_id, tag, confidence, before = asked[place]
+        if image_id in seen:
+            continue
+        now = value(place)
+        if now < -was:  # its tag was chosen since it was weighed
+            heapq.heappush(waiting, (-now, place))
+            continue
+        seen.add(image_id)
+        times[tag] += 1
+        chosen.append(ReviewItem(image_id, tag, confidence, now, _why(confidence, before, images.get(tag, 0))))
+    return chosen
+
+
+def _unanswered(stored: StoredCatalogue) -> list[tuple[int, str, float | None, float | None]]:
+    """Give image, tag, confidence and that of the run before, least sure first, of what has no answer yet."""
+    run = stored.runs.current()
+    if run is None:
+        return []
+    earlier = [other.id for other in stored.runs.all() if other.id != run.id]
+    return stored.database.rows(
+        "SELECT p.image_id, tags.name, p.confidence, "
+        "(SELECT confidence FROM predictions AS e WHERE e.run_id = ? AND e.image_id = p.image_id "
+        "AND e.tag_id = p.tag_id) "
+        "FROM predictions AS p JOIN tags ON tags.id = p.tag_id JOIN images ON images.id = p.image_id "
+        "WHERE p.run_id = ? AND images.state = 'here' "
+        "AND NOT EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = p.image_id AND g.tag_id = p.tag_id) "
+        "AND NOT EXISTS (SELECT 1 FROM verdicts AS v WHERE v.image_id = p.image_id AND v.tag_id = p.tag_id "
+        "AND v.verdict != 0) "
+        "ORDER BY abs(coalesce(p.confidence, 0.5) - 0.5), p.image_id, p.score DESC, tags.name LIMIT ?",
+        (max(earlier, default=-1), run.id, CANDIDATES),
+    )
+
+
+def _worth(confidences: list[float | None], before: list[float | None]) -> NDArray[np.float64]:
+    """Give entropy, in bits, plus how far two runs are apart; without confidences all are alike."""
+    p = np.array([0.5 if c is None else c for c in confidences], np.float64)
+    p = np.clip(p, 1e-9, 1 - 1e-9)
+    earlier = np.array([now if then is None else then for now, then in zip(p, before, strict=True)], np.float64)
+    entropy = -(p * np.log2(p) + (1 - p) * np.log2(1 - p))
+    worth: NDArray[np.float64] = entropy + np.abs(p - earlier)
+    return worth
+
+
+def _why(confidence: float | None, before: float | None, n_images: int) -> list[str]:
+    """Say what makes a question worth asking."""
+    told = ["the run has no confidences" if confidence is None else f"{confidence:.0%} sure"]
+    if confidence is not None and before is not None and abs(confidence - before) >= DISAGREE:
+        told.append(f"the run before was {before:.0%} sure")
+    if n_images < RARE:
+        told.append(f"a rare tag: {count_of(n_images, 'photo')}")
+    return told

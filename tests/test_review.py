@@ -1,0 +1,92 @@
+"""What is asked first is what would teach most: unsure answers, of rare tags, where runs disagree."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from visterm.app.review import review_queue
+from visterm.store.catalogue import Origin, StoredCatalogue
+from visterm.store.records import Record
+from visterm.store.tags import Prediction
+
+
+def catalogue(predictions, given=()) -> StoredCatalogue:
+    """Make images 1, 2, ... with predicted tags and their confidences, and given tags."""
+    stored = StoredCatalogue(Origin("", "run"))
+    n = len(predictions)
+    records = [Record(f"{i}.jpg", f"/photos/{i}.jpg", 10, 4, 4, f"hash {i}") for i in range(n)]
+    stored.add(records, np.ones((n, 2), np.float32))
+    ids = [image.id for image in stored.images.all()]
+    run = stored.runs.current()
+    stored.tags.set_predictions(
+        run.id,
+        {i: [Prediction(tag, 1.0, p) for tag, p in tags.items()] for i, tags in zip(ids, predictions, strict=True)},
+    )
+    for place, tags in given:
+        stored.tags.give(ids[place], tags, "file")
+    return stored
+
+
+def asked(stored, **how):
+    first = stored.images.all()[0].id
+    return [(item.image_id - first, item.tag) for item in review_queue(stored, **how)]
+
+
+def test_the_least_sure_answers_are_asked_for_first():
+    stored = catalogue([{"sea": 0.9}, {"sky": 0.55}, {"tree": 0.2}])
+    assert asked(stored) == [(1, "sky"), (2, "tree"), (0, "sea")]
+
+
+def test_an_answer_is_worth_its_entropy_over_the_root_of_the_images_that_have_the_tag():
+    stored = catalogue([{"sea": 0.5}, {}, {}, {}], given=[(1, ["sea"]), (2, ["sea"]), (3, ["sea"])])
+    [item] = review_queue(stored)
+    assert item.value == pytest.approx(1 / 2)  # one bit, and three images
+    assert item.why == ["50% sure", "a rare tag: 3 photos"]
+
+
+def test_rare_tags_come_before_frequent_ones_of_the_same_sureness():
+    stored = catalogue([{"sea": 0.5}, {"newt": 0.5}, {}, {}], given=[(2, ["sea"]), (3, ["sea"])])
+    assert asked(stored) == [(1, "newt"), (0, "sea")]
+
+
+def test_questions_are_of_many_tags_and_each_image_is_asked_about_once():
+    stored = catalogue([{"sea": 0.5, "sky": 0.5}, {"sea": 0.5}, {"sea": 0.5}, {"tree": 0.4}])
+    assert asked(stored) == [(0, "sea"), (3, "tree"), (1, "sea"), (2, "sea")]
+    assert asked(stored, k=2) == [(0, "sea"), (3, "tree")]
+
+
+def test_what_was_given_or_answered_or_is_skipped_is_not_asked():
+    stored = catalogue([{"sea": 0.5, "sky": 0.6}, {"sea": 0.5}, {"sea": 0.5}], given=[(0, ["sea"])])
+    ids = [image.id for image in stored.images.all()]
+    stored.tags.judge(ids[1], "sea", -1)
+    assert asked(stored) == [(0, "sky"), (2, "sea")]  # of 0.97 bits, and of one bit over the root of 2
+    assert asked(stored, skip={(ids[2], "sea")}) == [(0, "sky")]
+    stored.tags.judge(ids[1], "sea", 0)
+    assert (1, "sea") in asked(stored)
+
+
+def test_where_runs_disagree_is_asked_before_what_both_are_as_sure_of():
+    stored = catalogue([{"sea": 0.8}, {"sky": 0.8}])
+    first, second = [image.id for image in stored.images.all()]
+    stored.use_run(stored.runs.add("second run", ""))
+    stored.tags.set_predictions(
+        stored.runs.current().id, {first: [Prediction("sea", 1.0, 0.8)], second: [Prediction("sky", 1.0, 0.2)]}
+    )
+    items = review_queue(stored)
+    assert [item.tag for item in items] == ["sky", "sea"]
+    assert items[0].why[1] == "the run before was 80% sure"
+    assert len(items[1].why) == 2
+
+
+def test_a_run_without_confidences_is_reviewed_too_and_says_so():
+    stored = catalogue([{"sea": None}])
+    [item] = review_queue(stored)
+    assert item.why[0] == "the run has no confidences"
+    assert item.as_dict()["confidence"] is None
+
+
+def test_images_that_are_gone_are_not_asked_about():
+    stored = catalogue([{"sea": 0.5}, {"sea": 0.5}])
+    stored.mark([stored.images.all()[0].id], "gone")
+    assert [item.image_id for item in review_queue(stored)] == [stored.images.all()[0].id]
