@@ -1,0 +1,104 @@
+"""A process that is killed while it writes loses nothing that was committed, and the next one goes on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from visterm.store.catalogue import Origin, StoredCatalogue
+from visterm.store.records import Record
+
+WRITES = """
+import sys
+import numpy as np
+import scipy.sparse as sp
+from visterm.store.catalogue import StoredCatalogue
+from visterm.store.records import Record
+
+catalogue, kind = StoredCatalogue.open(sys.argv[1]), sys.argv[2]
+print("ready", flush=True)
+step = 0
+while True:
+    step += 1
+    n = catalogue.images.count()
+    numbers = np.arange(n, n + 3)
+    U = np.outer(numbers, [1, 0, 2]).astype(np.float32)
+    rows = sp.csr_array(U) if kind == "csr" else U
+    catalogue.add([Record(str(i), f"/photos/{i}", 1, 2, 3, "0") for i in numbers], rows)
+    print("added", n + 3, flush=True)
+    catalogue.tags.judge(n, "sea", 1)
+    print("judged", n, flush=True)
+    if step % 4 == 0:
+        changed = [0, n]
+        catalogue.set_rows(changed, rows[:2] * 0 + (sp.csr_array(U[:2]) if kind == "csr" else U[:2]))
+        catalogue.set_rows(changed, (sp.csr_array if kind == "csr" else np.asarray)(
+            np.outer(changed, [1, 0, 2]).astype(np.float32)))
+    if step % 7 == 0:
+        catalogue.compact(least=0.0)
+"""
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_nothing_that_was_committed_is_lost_however_often_the_writer_is_killed(tmp_path, kind):
+    folder = tmp_path / "catalogue"
+    StoredCatalogue.create(folder, Origin("", "f00d")).close()
+    rng = np.random.default_rng(4)
+    for _ in range(4):
+        said = kill_after(rng.uniform(0.02, 0.25), folder, kind)
+        catalogue = StoredCatalogue.open(folder)
+        n = catalogue.images.count()
+        assert n >= max([int(line.split()[1]) for line in said if line.startswith("added")], default=0)
+        assert n % 3 == 0
+        assert [image.name for image in catalogue.images.all()] == [str(i) for i in range(n)]
+        rows = catalogue.rows(np.arange(n))
+        dense = rows.toarray() if sp.issparse(rows) else rows
+        if n:
+            changed = np.flatnonzero((dense != np.outer(np.arange(n), [1, 0, 2])).any(axis=1))
+            assert len(changed) <= 2  # between the two changes of rows
+            assert (dense[changed, 1] == 0).all()
+        accepted = {verdict.image_id for verdict in catalogue.tags.feedback(limit=10**6)}
+        assert accepted >= {int(line.split()[1]) for line in said if line.startswith("judged")}
+        assert catalogue.database.check() == []
+        with catalogue.writing():  # a kill has left no lock
+            sizes = {file.name: file.stat().st_size for file in folder.glob("rows/*/ids.i64")}
+        n_rows = [segment.n_rows for segment in catalogue._rows.segments()]
+        assert list(sizes.values()) == [8 * count for count in n_rows]
+        catalogue.close()
+    assert n > 0
+
+
+def kill_after(seconds, folder, kind):
+    """Let a process write for so long after it is ready, kill it, and give the lines of what it said was done."""
+    child = subprocess.Popen([sys.executable, "-c", WRITES, str(folder), kind], stdout=subprocess.PIPE, text=True)
+    with child:
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(seconds)
+        child.kill()
+        said = child.stdout.read()
+    return said[: said.rfind("\n") + 1].splitlines()
+
+
+def test_rows_written_by_a_transaction_that_never_ended_are_not_there_and_are_written_over(tmp_path):
+    made = StoredCatalogue.create(tmp_path / "catalogue", Origin("", "f00d"))
+    made.add([Record("a", None, 1, 2, 3, "0")], [[1.0, 2.0]])
+    script = f"""
+import os
+from visterm.store.catalogue import StoredCatalogue
+from visterm.store.records import Record
+catalogue = StoredCatalogue.open({str(made.folder)!r})
+with catalogue.transaction():
+    catalogue.add([Record("lost", None, 1, 2, 3, "0")] * 5, [[7.0, 7.0]] * 5)
+    os._exit(9)
+"""
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 9
+    (file,) = made.folder.glob("rows/*/rows.f32")
+    assert file.stat().st_size == 4 * 12
+    assert len(StoredCatalogue.open(made.folder)) == 1
+    made.add([Record("b", None, 1, 2, 3, "0")], [[3.0, 4.0]])
+    assert file.stat().st_size == 4 * 4
+    assert StoredCatalogue.open(made.folder).rows([0, 1]).tolist() == [[1, 2], [3, 4]]

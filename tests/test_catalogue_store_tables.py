@@ -1,0 +1,240 @@
+"""What a catalogue's tables keep of images, tags, filters, jobs and runs."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from visterm.core.errors import StorageError, UserError
+from visterm.core.types import Skipped
+from visterm.store.catalogue import Origin, StoredCatalogue
+from visterm.store.filters import Filter
+from visterm.store.images import FileState
+from visterm.store.records import Record
+from visterm.store.runs import FeaturePlace
+from visterm.store.tags import GivenTag, Prediction
+
+
+def record(name, **facts):
+    values = {"n_bytes": 10, "width": 4, "height": 3, "sha256": f"hash of {name}"} | facts
+    return Record(name=name, path=f"/photos/{name}", **values)
+
+
+@pytest.fixture(params=["memory", "folder"])
+def catalogue(request, tmp_path):
+    origin = Origin("/runs/one", "f00d", "enc")
+    made = StoredCatalogue(origin) if request.param == "memory" else StoredCatalogue.create(tmp_path / "c", origin)
+    made.images.add(
+        [
+            record("a.jpeg", taken="2019-07-03T10:00:00", file_type="jpeg", tags=()),
+            record("trips/b.png", taken="2019-12-31T23:59:59", file_type="png", n_bytes=500),
+            record("trips/rome/c.png", file_type="png", n_bytes=9000, phash=-(2**63)),
+            record("tripsy/d.jpeg", taken="2021-01-01T00:00:00", file_type="jpeg", n_bytes=20),
+        ]
+    )
+    yield made
+    made.close()
+
+
+def test_images_are_found_by_id_path_and_hash(catalogue):
+    images = catalogue.images
+    assert [image.name for image in images.get_many([3, 99, 0])] == ["tripsy/d.jpeg", "a.jpeg"]
+    assert images.get(99) is None
+    assert images.by_path("/photos/a.jpeg") == images.get(0)
+    assert images.by_path("/nowhere") is None
+    assert [image.id for image in images.by_hash("hash of a.jpeg")] == [0]
+    assert images.phashes() == [(2, -(2**63))]
+    assert images.names([1] * 60) == ["trips/b.png"] * 60
+    assert [image.id for image in images.page(after=1, limit=1)] == [2]
+    assert images.files()["/photos/a.jpeg"] == FileState(0, 10, 0, "hash of a.jpeg")
+
+
+def test_an_image_that_moved_or_changed_keeps_its_id_and_its_tags(catalogue):
+    catalogue.tags.give(0, ["sea"], "person")
+    catalogue.mark([0], "gone")
+    assert catalogue.images.by_path("/photos/a.jpeg") is None
+    catalogue.images.move(0, "/elsewhere/z.jpeg", "z.jpeg", 5)
+    moved = catalogue.images.by_path("/elsewhere/z.jpeg")
+    assert (moved.id, moved.name, moved.folder, moved.mtime_ns, moved.state) == (0, "z.jpeg", "/elsewhere", 5, "here")
+    catalogue.images.update(0, record("a.jpeg", sha256="new", width=9))
+    assert (catalogue.images.get(0).sha256, catalogue.images.get(0).width) == ("new", 9)
+    assert catalogue.tags.given(0) == [GivenTag("sea", "person")]
+
+
+def test_another_file_may_come_to_the_place_of_one_that_is_gone(catalogue):
+    with pytest.raises(sqlite3.IntegrityError):
+        catalogue.images.add([record("a.jpeg")])
+    catalogue.mark([0], "gone")
+    assert catalogue.images.add([record("a.jpeg")]) == [4]
+    assert catalogue.images.by_path("/photos/a.jpeg").id == 4
+    assert (catalogue.images.count(), catalogue.images.count("gone")) == (4, 1)
+
+
+def test_the_tags_of_a_file_are_replaced_and_those_of_a_person_stay(catalogue):
+    tags = catalogue.tags
+    tags.set_from_file(0, ["sea", "sky"])
+    tags.give(0, ["boat", "sky"], "person")
+    tags.set_from_file(0, ["sky", "sun"])
+    assert tags.given(0) == [("boat", "person"), ("sky", "person"), ("sun", "file")]
+    tags.take(0, ["sun", "sky"], "file")
+    assert tags.given(0) == [("boat", "person"), ("sky", "person")]
+    tags.take(0, ["boat", "no such tag"])
+    assert tags.held() == {0: ["sky"]}
+    with pytest.raises(UserError, match="'guess'; expected one of file, person"):
+        tags.give(0, ["x"], "guess")
+
+
+def test_the_latest_verdict_counts_and_all_are_kept(catalogue):
+    tags = catalogue.tags
+    tags.give(0, ["sea", "sky"], "file")
+    for tag, verdict in (("sea", -1), ("tree", 1), ("car", -1), ("tree", -1), ("tree", 1), ("car", 0)):
+        tags.judge(0, tag, verdict, run_id=1)
+    assert tags.held([0]) == {0: ["sky", "tree"]}
+    assert tags.rejected() == {0: ["sea"]}
+    assert tags.verdicts(0) == {"sea": -1, "tree": 1}
+    assert [(v.tag, v.verdict) for v in tags.feedback()][-2:] == [("tree", 1), ("car", 0)]
+    assert [v.id for v in tags.feedback(after=4)] == [5, 6]
+    with pytest.raises(UserError, match="verdict is 2"):
+        tags.judge(0, "sea", 2)
+
+
+def test_a_rejected_tag_is_never_predicted_again_for_that_image(catalogue):
+    answers = [Prediction("sea", 2.0, 0.9), Prediction("tree", 3.0, None)]
+    catalogue.tags.judge(0, "tree", -1)
+    catalogue.tags.set_predictions(1, {0: answers, 1: answers})
+    assert catalogue.tags.predictions(0, 1) == [("sea", 2.0, 0.9)]
+    assert catalogue.tags.predictions(1, 1) == [("tree", 3.0, None), ("sea", 2.0, 0.9)]
+    assert catalogue.find(Filter(predicted=("tree",))).tolist() == [1]
+    catalogue.tags.set_predictions(1, {1: answers[:1]})
+    assert catalogue.tags.predictions(1, 1) == [("sea", 2.0, 0.9)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ids"),
+    [
+        ({}, [0, 1, 2, 3]),
+        ({"tags": ("sea",)}, [0, 3]),
+        ({"tags": ("sea", "sky")}, [0]),
+        ({"tags": ("no such tag",)}, []),
+        ({"without": ("sea",)}, [1, 2]),
+        ({"tags": ("sea",), "without": ("sky",)}, [3]),
+        ({"predicted": ("tree",)}, [0, 1]),
+        ({"predicted": ("tree",), "min_confidence": 0.5}, [1]),
+        ({"folder": "/photos/trips"}, [1, 2]),
+        ({"folder": "/photos/trips/"}, [1, 2]),
+        ({"folder": "/"}, [0, 1, 2, 3]),
+        ({"taken_from": "2019-07-03"}, [0, 1, 3]),
+        ({"taken_from": "2020"}, [3]),
+        ({"taken_to": "2019"}, [0, 1]),
+        ({"taken_to": "2019-07-03"}, [0]),
+        ({"min_bytes": 20, "max_bytes": 500}, [1, 3]),
+        ({"file_type": "PNG"}, [1, 2]),
+        ({"unreviewed": True}, [1, 2, 3]),
+        ({"file_type": "jpeg", "unreviewed": True, "tags": ("sea",)}, [3]),
+        ({"tags": ("'); DROP TABLE images; --",)}, []),
+    ],
+    ids=str,
+)
+def test_a_filter_passes_the_images_that_are_all_it_says(catalogue, wanted, ids):
+    tags = catalogue.tags
+    tags.give_many([(0, ["sea", "sky"]), (1, ["sea"]), (2, ["sky"])], "file")
+    tags.judge(1, "sea", -1)
+    tags.judge(3, "sea", 1)
+    tags.set_predictions(1, {0: [Prediction("tree", 1.0, 0.2)], 1: [Prediction("tree", 1.0, 0.6)]})
+    catalogue.images.mark_reviewed([0])
+    gone = catalogue.images.add([record("gone.png", taken="2019", file_type="png")])
+    tags.give(gone[0], ["sea", "sky"], "file")
+    catalogue.mark(gone, "gone")
+    assert catalogue.find(Filter(**wanted)).tolist() == ids
+    assert bool(Filter(**wanted)) == bool(wanted)
+
+
+def test_jobs_say_how_far_they_are_and_stop_when_asked(catalogue):
+    jobs = catalogue.jobs
+    first, second = jobs.start("index", total=10), jobs.start("fit", waiting=True)
+    jobs.progress(first, 4, message="reading")
+    assert (jobs.get(first).state, jobs.get(first).done, jobs.get(first).message) == ("running", 4, "reading")
+    assert jobs.cancel(second)
+    assert jobs.get(second).ended
+    assert not jobs.cancel(second)
+    assert jobs.cancel(first)
+    assert jobs.asked_to_stop(first)
+    jobs.finish(first)
+    assert jobs.get(first).state == "cancelled"
+    third = jobs.start("fit")
+    jobs.finish(third, error="too few tags")
+    assert (jobs.get(third).state, jobs.get(third).error) == ("failed", "too few tags")
+    assert [job.id for job in jobs.latest(2)] == [third, second]
+    assert [job.id for job in jobs.latest(before=second)] == [first]
+
+
+def test_a_job_whose_process_is_gone_is_lost(catalogue):
+    mine, lost = catalogue.jobs.start("index"), catalogue.jobs.start("fit")
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    catalogue.database.write("UPDATE jobs SET pid = ? WHERE id = ?", (child.pid, lost))
+    assert catalogue.jobs.mark_lost() == [lost]
+    assert (catalogue.jobs.get(lost).state, catalogue.jobs.get(mine).state) == ("lost", "running")
+
+
+def test_the_history_is_told_newest_first(catalogue):
+    catalogue.history.note("index", images=4)
+    catalogue.history.note("fit", run="f00d")
+    assert [(event.what, event.details) for event in catalogue.history.latest()] == [
+        ("fit", {"run": "f00d"}),
+        ("index", {"images": 4}),
+    ]
+
+
+def test_written_tags_skipped_files_and_places_of_features_are_kept_and_forgotten(catalogue):
+    catalogue.tags.note_written("xmp", [(0, "sea"), (1, "sky")])
+    catalogue.tags.note_written("txt", [(0, "sea")])
+    catalogue.tags.forget_written("xmp", [(0, "sea"), (0, "no such tag")])
+    assert [(w.image_id, w.tag, w.target) for w in catalogue.tags.written("xmp")] == [(1, "sky", "xmp")]
+    catalogue.skipped.add([Skipped("/b", "empty"), Skipped("/a", "damaged"), Skipped("/b", "damaged: x")])
+    catalogue.skipped.remove(["/a"])
+    assert (catalogue.skipped.all(), catalogue.skipped.count()) == ([Skipped("/b", "damaged: x")], 1)
+    catalogue.runs.set_features("enc", [FeaturePlace(0, "one", 4), FeaturePlace(2, "one", 1)])
+    catalogue.runs.set_features("enc", [FeaturePlace(0, "two", 0)])
+    assert catalogue.runs.features("enc") == [(2, "one", 1), (0, "two", 0)]
+    assert catalogue.runs.features("enc", [2, 3]) == [(2, "one", 1)]
+    assert catalogue.runs.features("other") == []
+
+
+def test_runs_are_known_by_fingerprint(catalogue):
+    assert catalogue.runs.current().fingerprint == "f00d"
+    later = catalogue.runs.add("beef", "enc", facts={"map": 0.5})
+    assert catalogue.runs.add("beef", "enc") == later
+    assert catalogue.runs.get("beef").facts == {"map": 0.5}
+    catalogue.use_run(later)
+    assert [run.current for run in catalogue.runs.all()] == [False, True]
+    with pytest.raises(StorageError, match="no run 77"):
+        catalogue.use_run(77)
+    assert catalogue.runs.current().id == later
+
+
+def test_threads_write_feedback_at_once(catalogue):
+    def judge(image_id):
+        for i in range(10):
+            catalogue.tags.judge(image_id, f"tag {i}", 1)
+
+    threads = [threading.Thread(target=judge, args=(image_id,)) for image_id in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(catalogue.tags.feedback()) == 40
+    assert catalogue.tags.counts()[0] == {"tag": "tag 0", "given": 0, "accepted": 4, "rejected": 0}
+
+
+def test_a_catalogue_that_was_closed_says_so(tmp_path):
+    made = StoredCatalogue(Origin("", "f00d"))
+    made.add([record("a")], np.ones((1, 2)))
+    made.close()
+    with pytest.raises(StorageError, match="was closed"):
+        made.images.count()
