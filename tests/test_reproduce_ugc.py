@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +20,10 @@ from visterm.app.reproduce.markdown import Document
 from visterm.app.reproduce.paper_ugc import FULL, PROPOSED
 from visterm.app.reproduce.problem import Problem, Rows
 from visterm.app.reproduce.run import Comparison, Outcome
+from visterm.app.reproduce.sources import Source
 from visterm.app.reproduce.trials import Trials
 from visterm.app.reproduce.ugc import reproduce_ugc
-from visterm.app.reproduce.ugc_across import OF_PEOPLE, true_problem
+from visterm.app.reproduce.ugc_across import OF_PEOPLE, journeys_of, true_problem
 from visterm.app.reproduce.ugc_arms import UGC_ARMS, quick_arm
 from visterm.app.reproduce.ugc_claims import ORDERS, five_claims, goal_part
 from visterm.app.reproduce.ugc_measures import (
@@ -33,7 +36,7 @@ from visterm.app.reproduce.ugc_measures import (
     interval_of,
     resampled_fives,
 )
-from visterm.app.reproduce.ugc_problems import LEARNED, OUTSIDE, TagProblem, Words
+from visterm.app.reproduce.ugc_problems import LEARNED, OUTSIDE, SENTENCES, TagProblem, Words, words_of
 from visterm.app.reproduce.ugc_run import TagRun, chosen_settings
 from visterm.app.reproduce.ugc_trials import Choice, Judged, TagTrials
 from visterm.core.errors import StorageError, UserError
@@ -41,6 +44,7 @@ from visterm.core.progress import SILENT
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import tag_key
 from visterm.data.drawn import DrawnLibrary
+from visterm.data.word_vectors import WordVectors
 
 LABELS = [arm.label for arm in UGC_ARMS]
 
@@ -263,6 +267,41 @@ def test_true_tags_of_drawn_images_are_those_of_the_library(small_library: Drawn
         assert given == set(picture.tags)
 
 
+def test_words_that_are_tags_are_not_searched_for_as_words_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = replace(planted().rows, tags=["husky", "Village", *"cdefgh"])
+    asked: list[list[str]] = []
+
+    def sentences(words: list[str]) -> Any:
+        asked.append(list(words))
+        return WordVectors(words, np.random.default_rng(0).normal(size=(len(words), 5)).astype(np.float32))
+
+    monkeypatch.setattr("visterm.encoders.sentences.sentence_vectors", sentences)
+    monkeypatch.setattr("visterm.app.reproduce.ugc_problems.find_spec", lambda name: name)
+    words = words_of(rows, Source(Path("any")))
+    assert words.source == SENTENCES
+    assert words.outside == [word for word in OUTSIDE if word not in ("husky", "village")]
+    assert asked == [[*rows.tags, *words.outside]]
+    assert (words.tags.shape, words.outside_rows.shape) == ((8, 6), (len(words.outside), 6))
+    monkeypatch.setattr("visterm.app.reproduce.ugc_problems.find_spec", lambda _: None)
+    assert (words_of(rows, Source(Path("any"))).source, len(asked)) == (LEARNED, 1)
+
+
+def test_photos_and_scenes_are_crossed_where_a_network_encodes_them(
+    tmp_path: Path, small_library: DrawnLibrary
+) -> None:
+    problem = planted()
+    names = [picture.file_name for picture in small_library.pictures[:30]]
+    runs = [
+        run_on(replace(problem, rows=replace(problem.rows, name=name, test_names=names), library=library), tmp_path)
+        for name, library in (("corel5k", None), ("delicious", None), ("scenes", small_library.folder))
+    ]
+    found = {same: [journey.name for journey in journeys_of(runs, same_features=same)] for same in (True, False)}
+    assert found == {
+        True: ["corel5k→scenes", "scenes→true tags", "scenes→corel5k"],
+        False: ["scenes→true tags"],
+    }
+
+
 def test_the_quick_comparison_has_every_table_beside_the_papers_figures(quick: Outcome) -> None:
     report, tables = quick.report.read_text(), tables_of(quick)
     assert quick.unfinished == []
@@ -340,3 +379,24 @@ def test_models_and_folders_of_others_are_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(StorageError, match="not a reproduction"):
         reproduce_ugc(tmp_path, quick=True)
+
+
+def test_the_command_runs_it_and_lists_what_is_missing(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    command = [
+        "reproduce",
+        "ugc",
+        "--quick",
+        "--jobs",
+        "1",
+        "--time-budget",
+        "0",
+        "--json",
+        "-o",
+        str(tmp_path / "out"),
+    ]
+    done = subprocess.run([sys.executable, "-m", "visterm", *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert Path(last["report"]).is_file()
+    assert "The data scenes" in last["unfinished"]

@@ -80,7 +80,7 @@ def across_part(runs: Sequence[TagRun], arms: dict[str, Arm], *, same_features: 
     same_features : bool
         Whether photos of two collections are encoded alike: by a network, and not by a codebook of their own.
     """
-    journeys = _journeys([run for run in runs if run.name in PHOTOS], same_features=same_features)
+    journeys = journeys_of(runs, same_features=same_features)
     if not journeys:
         return
     document = journeys[0].run.comparison.document
@@ -161,13 +161,15 @@ def _work(journey: Journey, arm: Arm, settings: dict[str, Any]) -> dict[str, dic
     )
 
 
-def _journeys(runs: Sequence[TagRun], *, same_features: bool) -> list[Journey]:
+def journeys_of(runs: Sequence[TagRun], *, same_features: bool) -> list[Journey]:
+    """List from where to where: among photos and scenes, and from scenes to their true tags."""
     found = []
-    for run in runs:
+    photos = [run for run in runs if run.name in PHOTOS]
+    for run in photos:
         if run.problem.library is not None and run.problem.rows.test_names:
             target = true_problem(run.problem, run.problem.library)
             found.append(Journey(run, target, _vectors(run.problem, target)))
-        for other in runs if same_features else ():
+        for other in photos if same_features else ():
             if other is not run:
                 target = other.problem.rows
                 found.append(Journey(run, target, _vectors(run.problem, target)))
