@@ -170,5 +170,5 @@ def _judged(scores: Floats, ranked: NDArray[np.bool_], rows: Rows) -> dict[str, 
 
 def _unit(vectors: Floats) -> Floats:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    rows: Floats = vectors / np.where(lengths > 0, lengths, 1)
+    rows: Floats = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
     return rows
