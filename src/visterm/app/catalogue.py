@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from visterm.app import catalogue_feedback as feedback
 from visterm.app.catalogue_feedback import ImageView, TagCount
-from visterm.app.catalogue_index import Indexed, Indexing, photos_of
+from visterm.app.catalogue_index import SKIPPED, Indexed, Indexing
 from visterm.app.catalogue_learn import Learned, learn
 from visterm.app.catalogue_like import ImageLike, like
+from visterm.app.catalogue_photos import check_has_photos, photos_of
+from visterm.app.catalogue_rows import Filled
+from visterm.app.catalogue_runs import adopt
 from visterm.app.catalogue_search import Found, How, Search
 from visterm.app.expansion import Group, expand
 from visterm.app.rows import Photos
@@ -24,8 +28,6 @@ from visterm.core.types import Skipped
 from visterm.store.catalogue import RUNS, Origin, StoredCatalogue
 from visterm.store.filters import Filter
 from visterm.store.images import ImageRecord
-
-SKIPPED = "skipped.jsonl"
 
 
 class Catalogue:
@@ -119,11 +121,9 @@ class Catalogue:
         *,
         progress: Progress = SILENT,
     ) -> Self:
-        """Take photos in; unlike `index`, none of those that are there already is looked for.
-
-        Parameters, and errors, are those of `index`.
-        """
-        self._index(images, tags, gone=False, chunk_size=CHUNK, job_id=None, progress=progress)
+        """Take photos in, as `index` does, but let none be gone that are there already."""
+        listed = photos_of(self.tagger.encoder, images, tags)
+        Indexing(self.tagger, self._stored).run(replace(listed, root=None), chunk_size=CHUNK, progress=progress)
         return self
 
     def index(
@@ -131,6 +131,7 @@ class Catalogue:
         images: Photos,
         tags: str | os.PathLike[str] | Sequence[Sequence[str]] | None = None,
         *,
+        folder: str | os.PathLike[str] | None = None,
         chunk_size: int = CHUNK,
         job_id: int | None = None,
         progress: Progress = SILENT,
@@ -144,11 +145,13 @@ class Catalogue:
         ----------
         images : path, Corpus, or sequence of paths or uint8 arrays
             A folder, or the images themselves; or a features folder in place of its images. The photos must still be
-            where they were, as the catalogue keeps their places; any that has changed or is gone is skipped. Only
-            images of a folder that is given can be gone from it.
+            where they were, as the catalogue keeps their places; any that has changed or is gone is skipped.
         tags : path or sequence of lists of str, optional
             The tags that people gave, to keep beside the images: they take the place of those that files gave before.
             Those that a person gave in the catalogue stay.
+        folder : path-like, optional
+            Images of the catalogue in this folder whose files are not there any more are gone. None: `images`, where it
+            is a folder.
         chunk_size : int
             Images between two commits.
         job_id : int, optional
@@ -169,14 +172,40 @@ class Catalogue:
         StorageError
             If another process writes into it: "in use by".
         """
-        return self._index(images, tags, gone=True, chunk_size=chunk_size, job_id=job_id, progress=progress)
+        self.refresh()
+        listed = photos_of(self.tagger.encoder, images, tags, folder)
+        work = Indexing(self.tagger, self._stored)
+        return work.run(listed, chunk_size=chunk_size, job_id=job_id, progress=progress)
 
-    def use(self, tagger: Tagger, *, progress: Progress = SILENT) -> Indexed:
-        """Go over to another run: it becomes the current one when all images have a row of it.
+    def use(
+        self,
+        tagger: Tagger,
+        *,
+        chunk_size: int = CHUNK,
+        job_id: int | None = None,
+        progress: Progress = SILENT,
+    ) -> Filled:
+        """Go over to another run: it becomes the current one, in one step, when the images have rows of it.
 
-        Rows are made from stored features where its encoder is the one that made these, else the images are encoded.
+        Rows are made from stored features where its encoder is the one that made these, else the images are encoded;
+        after a kill the same call goes on. Until then the old run searches.
+
+        Parameters
+        ----------
+        tagger : Tagger
+        chunk_size, job_id, progress
+            As in `index`.
+
+        Returns
+        -------
+        Filled
+            How many rows were made, and how many images encoded for them.
         """
-        raise NotImplementedError
+        check_has_photos(tagger.encoder)
+        found = adopt(tagger, self._stored, chunk_size=chunk_size, job_id=job_id, progress=progress)
+        if self._stored.origin.fingerprint == tagger.fingerprint:
+            self._use(tagger)
+        return found
 
     def image(self, image_id: int) -> ImageView:
         """Give one image, here or gone, with its tags: given, predicted, accepted, rejected and written.
@@ -381,10 +410,6 @@ class Catalogue:
         self.tagger = tagger
         self._fingerprint = tagger.fingerprint
         self._search = Search(tagger, self._stored)
-
-    def _index(self, images: Photos, tags: Any, **how: Any) -> Indexed:
-        photos = photos_of(self.tagger.encoder, images, tags)
-        return Indexing(self.tagger, self._stored).run(photos, **how)
 
 
 def _origin(tagger: Tagger) -> Origin:

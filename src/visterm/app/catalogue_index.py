@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from visterm.app.features.kind import is_features
-from visterm.app.rows import Photos, as_corpus, as_images, source_of_rows
-from visterm.core.errors import DataError, UserError
+from visterm.app.catalogue_files import Comparison, compare, full_paths
+from visterm.app.catalogue_job import CatalogueJob
+from visterm.app.catalogue_photos import Listed
+from visterm.app.catalogue_rows import RowWriter
+from visterm.core.jsonlines import write_skipped
 from visterm.core.progress import SILENT, Progress, Steps
-from visterm.core.tables import ENCODERS
-from visterm.core.types import Matrix, Skipped
-from visterm.core.wording import count_of
-from visterm.data.corpus import Corpus
-from visterm.store.records import read_records
+from visterm.core.types import Skipped
 
 if TYPE_CHECKING:
     from visterm.app.tagger import Tagger
     from visterm.store.catalogue import StoredCatalogue
 
-CHANGED = "changed since its features were made"
+SKIPPED = "skipped.jsonl"
+"""The list of files that were left out, for people and other programs; the truth is in the database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,114 +65,102 @@ class Indexed:
         return asdict(self) | {"skipped": len(self.skipped)}
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """Images to be indexed, side by side with their names and tags.
-
-    Attributes
-    ----------
-    items : sequence of paths or uint8 arrays
-    names : list of str
-    tags : list of lists of str or None
-        None where nothing is said of tags: those that are there stay.
-    source : encoder or features
-        What gives their rows.
-    sha256_of : callable or None
-        Of features: the content that the row of an image was made of.
-    root : str or None
-        The folder that was looked through, in full; None of single images.
-    """
-
-    items: Sequence[Any]
-    names: list[str]
-    tags: list[list[str]] | None
-    source: Any
-    sha256_of: Callable[[Any], str] | None
-    root: str | None
-
-
-def photos_of(encoder: Any, images: Photos, tags: Any) -> Listed:
-    """List the images that are meant, and what gives their rows; errors are those of `Catalogue.index`."""
-    if encoder.by_number:
-        raise UserError(
-            "A catalogue keeps photos, and this run knows its images by number only "
-            f"(--encoder {ENCODERS.name_of(encoder)}). Rank tags for them with `visterm annotate RUN "
-            "NAME --new-only`, or fit with an encoder that looks at pixels."
-        )
-    root = os.path.realpath(images) if isinstance(images, str | os.PathLike) and os.path.isdir(images) else None
-    if tags is None and not isinstance(images, Corpus) and not is_features(images):
-        names, items = as_images(images)
-        encoder.refuse_unknown(items, only_if_all=True)
-        return Listed(items, names, None, encoder, None, root)
-    corpus = as_corpus(images, tags)
-    source = source_of_rows(encoder, corpus)
-    names, items = as_images(corpus if tags is not None or corpus is images else corpus.images)
-    if corpus.encoded is None:
-        encoder.refuse_unknown(items, only_if_all=True)
-        return Listed(items, names, corpus.tags, source, None, root)
-    _refuse_if_all_gone(items)
-    return Listed(items, names, corpus.tags, source, corpus.encoded.sha256_of, None)
-
-
 class Indexing:
     """Brings a catalogue to what lies in a folder.
 
     Parameters
     ----------
     tagger : Tagger
-        The run that makes the rows.
+        The current run, which makes the rows.
     stored : StoredCatalogue
     """
 
     def __init__(self, tagger: Tagger, stored: StoredCatalogue) -> None:
         self._tagger, self._stored = tagger, stored
+        self._n_jobs = getattr(tagger.encoder, "n_jobs", None)
+        run = stored.runs.current()
+        assert run is not None
+        self._writer = RowWriter(tagger, stored, run.id)
 
     def run(
-        self, photos: Listed, *, gone: bool, chunk_size: int, job_id: int | None, progress: Progress = SILENT
+        self, photos: Listed, *, chunk_size: int, job_id: int | None = None, progress: Progress = SILENT
     ) -> Indexed:
         """Do it; see `Catalogue.index`."""
-        there = self._stored.images.files()
-        fresh = [
-            i
-            for i, item in enumerate(photos.items)
-            if isinstance(item, np.ndarray) or os.path.realpath(item) not in there
-        ]
-        progress.start("index", len(fresh))
-        skipped: list[Skipped] = []
-        try:
-            for start in range(0, len(fresh), chunk_size):
-                skipped += self._add_chunk(photos, fresh[start : start + chunk_size], Steps(progress))
-        finally:
-            progress.finish()
-        return Indexed(new=len(fresh) - len(skipped), kept=len(photos.items) - len(fresh), skipped=skipped)
+        with self._stored.writing(), CatalogueJob(self._stored, "index", job_id) as job:
+            found = compare(self._stored, photos.items, root=photos.root, n_jobs=self._n_jobs)
+            self._commit_what_is_known(photos, found)
+            self._writer.features.sweep()
+            done = Indexed(moved=len(found.moved), gone=len(found.gone))
+            done = replace(done, kept=len(photos.items) - len(found.moved) - len(found.new) - len(found.changed))
+            work = sorted([*found.new, *found.changed])
+            progress.start("index", len(work))
+            try:
+                done = self._encode_all(photos, found, work, done, chunk_size, job, progress)
+            finally:
+                progress.finish()
+            filled = self._writer.fill(chunk_size, job, progress)
+            done = replace(done, rows=filled.rows, encoded=done.encoded + filled.encoded, cancelled=job.cancelled)
+            counts = {name: value for name, value in done.as_dict().items() if value}
+            self._stored.history.note("index", folder=photos.root or "", **counts)
+            job.message = ", ".join(f"{value:,} {name}" for name, value in counts.items() if name != "cancelled")
+        if self._stored.folder is not None:
+            write_skipped(self._stored.folder / SKIPPED, self._stored.skipped.all())
+        return done
 
-    def _add_chunk(self, photos: Listed, chunk: list[int], steps: Steps) -> list[Skipped]:
-        items = [photos.items[i] for i in chunk]
-        names = [photos.names[i] for i in chunk]
-        given = [[] if photos.tags is None else photos.tags[i] for i in chunk]
-        X, kept, skipped = photos.source.encode(items, progress=steps)
-        skipped = list(skipped)
-        rows, records = [], []
-        read = read_records([items[i] for i in kept], [names[i] for i in kept], [given[i] for i in kept])
-        for row, (i, record) in enumerate(zip(kept, read, strict=True)):
-            if isinstance(record, Skipped):
-                skipped.append(record)
-            elif photos.sha256_of is not None and record.sha256 != photos.sha256_of(items[i]):
-                skipped.append(Skipped(str(items[i]), CHANGED))
-            else:
-                rows.append(row)
-                records.append(record)
-        if records:
-            U: Matrix = self._tagger.model.image_rows(X if len(rows) == len(kept) else X[rows])
-            self._stored.add(records, U)
-        self._stored.skipped.add(skipped)
-        return skipped
+    def _commit_what_is_known(self, photos: Listed, found: Comparison) -> None:
+        """Write down, in one step, what moved and what is gone; then new tags of what is there."""
+        stored = self._stored
+        if found.moved or found.gone:
+            paths = full_paths([photos.items[move.place] for move in found.moved])
+            with stored.transaction():
+                stored.mark([*found.gone, *(move.image_id for move in found.moved)], "gone")  # all places are free now
+                for move, path in zip(found.moved, paths, strict=True):
+                    stored.images.move(
+                        move.image_id, str(path), photos.names[move.place], os.stat(str(path)).st_mtime_ns
+                    )
+        there = found.kept | {move.place: move.image_id for move in found.moved}
+        stored.images.mark_seen(there.values())
+        forgotten = [item.image for item in stored.skipped.all() if not os.path.lexists(item.image)]
+        if forgotten:
+            stored.skipped.remove(forgotten)
+        if photos.tags is not None:
+            self._take_tags({image_id: photos.tags[place] for place, image_id in there.items()})
 
+    def _take_tags(self, given: dict[int, Sequence[str]]) -> None:
+        """Put the tags of files in place of those that they gave before, where they differ."""
+        before: defaultdict[int, dict[str, set[str]]] = defaultdict(lambda: {"file": set(), "person": set()})
+        for image_id, tag, source in self._stored.database.rows(
+            "SELECT image_id, tags.name, source FROM given JOIN tags ON tags.id = tag_id"
+        ):
+            before[image_id][source].add(tag)
+        with self._stored.database.transaction():
+            for image_id, tags in given.items():
+                names = self._writer.spelled(tags)
+                if set(names) - before[image_id]["person"] != before[image_id]["file"]:
+                    self._stored.tags.set_from_file(image_id, names)
 
-def _refuse_if_all_gone(photos: Sequence[Any]) -> None:
-    if photos and not any(map(os.path.exists, photos)):
-        raise DataError(
-            f"None of the {count_of(len(photos), 'photo')} is where it was when its features were made (such as "
-            f"{photos[0]}), and a catalogue keeps the places of its photos. If they have moved, tell the features: "
-            "`visterm encode NEW_FOLDER -o FEATURES` takes over the rows of all photos that are the same there."
-        )
+    def _encode_all(
+        self,
+        photos: Listed,
+        found: Comparison,
+        work: Sequence[int],
+        done: Indexed,
+        chunk_size: int,
+        job: CatalogueJob,
+        progress: Progress,
+    ) -> Indexed:
+        for start in range(0, len(work), chunk_size):
+            if job.cancelled:
+                break
+            chunk = work[start : start + chunk_size]
+            taken, skipped = self._writer.take_in(photos, chunk, found.changed, Steps(progress))
+            n_changed = sum(place in found.changed for place in taken)
+            done = replace(
+                done,
+                new=done.new + len(taken) - n_changed,
+                changed=done.changed + n_changed,
+                encoded=done.encoded + (len(taken) if photos.sha256_of is None else 0),
+                skipped=[*done.skipped, *skipped],
+            )
+            job.advance(start + len(chunk), len(work))
+        return done

@@ -1,24 +1,47 @@
-"""`visterm index`: store the rows of photos, so that they can be searched by words."""
+"""`visterm index`: keep the rows of photos in a catalogue, and bring it to what lies in a folder."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import exit_code, say
+from visterm.cli.output import emit, exit_code, say
 from visterm.cli.progress import Bars
+from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
-EXAMPLES = "Example:  visterm index run photos -o catalogue && visterm search catalogue 'snow tree'"
+if TYPE_CHECKING:
+    from visterm.app.catalogue import Catalogue
+    from visterm.app.catalogue_index import Indexed
+
+EXAMPLES = (
+    "Examples:  visterm index run photos -o catalogue && visterm search catalogue 'snow tree'   ·   "
+    "visterm index catalogue photos   ·   visterm index better_run photos -o catalogue"
+)
 
 
 def index(
-    run: options.Run,
+    run: Annotated[
+        Path,
+        typer.Argument(
+            help="A run: the folder that `visterm fit` wrote; or a catalogue, to be updated with its own run.",
+            show_default=False,
+        ),
+    ],
     images: options.ImagesOrFeatures,
-    out: Annotated[Path, typer.Option("-o", "--out", help="The catalogue to write: a folder.", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--out",
+            help="The catalogue: a new folder, or one to be updated [default: RUN, where that is a catalogue].",
+            show_default=False,
+        ),
+    ] = None,
     tags: Annotated[
         str | None,
         typer.Option(
@@ -32,32 +55,65 @@ def index(
     image_column: options.ImageColumn = None,
     tags_column: options.TagsColumn = None,
     separator: options.Separator = None,
+    json: options.Json = False,
 ) -> None:
-    """Store the rows of photos in a catalogue, to be searched by words.
+    """Keep the rows of photos in a catalogue, to be searched by words.
 
-    The exit code is 3 if images were skipped.
+    Given again, it sees which photos are new, changed, moved or gone, and encodes no others; stopped at any moment, it
+    goes on. Another run takes the place of the catalogue's own. The exit code is 3 if images were skipped.
     """
-    from visterm.app.catalogue import Catalogue
     from visterm.app.device import move_encoder
     from visterm.app.rows import read_corpus
-    from visterm.app.tagger import Tagger
-    from visterm.core.persist import check_target
 
+    catalogue, path, is_new = _open(run, out, jobs)
+    if device is not None:
+        move_encoder(catalogue.tagger.encoder, device)
+    try:
+        if tags is None:
+            done = catalogue.index(images, progress=Bars())
+        else:
+            corpus = read_corpus(
+                catalogue.tagger.encoder, images, tags,
+                image_column=image_column, tags_column=tags_column, separator=separator,
+            )  # fmt: skip
+            for warning in corpus.warnings():
+                say(warning)
+            done = catalogue.index(corpus, folder=images, progress=Bars())
+    except Exception:
+        if is_new and catalogue.stored.images.count() == 0:
+            shutil.rmtree(path)
+        raise
+    say(f"Indexed {count_of(len(catalogue), 'image')} ({_in_words(done)}); the catalogue is {path}")
+    if json:
+        emit({"catalogue": str(path), "images": len(catalogue), **done.as_dict()})
+    raise typer.Exit(exit_code(done.skipped, path / "skipped.jsonl"))
+
+
+def _open(run: Path, out: Path | None, jobs: int | None) -> tuple[Catalogue, Path, bool]:
+    """Give the catalogue that is meant, its place, and whether it was just made."""
+    from visterm.app.catalogue import Catalogue
+    from visterm.app.tagger import Tagger
+    from visterm.core.persist import check_target, folder_kind
+
+    if folder_kind(run) == "catalogue":
+        if out is not None and out.resolve() != run.resolve():
+            raise UserError(
+                f"{run} is a catalogue, and is updated where it is. Leave -o out; or, for a new catalogue, give a run."
+            )
+        return Catalogue.load(run, n_jobs=jobs), run, False
+    if out is None:
+        raise UserError("Where shall the catalogue be? Name a folder, new or a catalogue to update: -o CATALOGUE.")
     check_target(out, "catalogue")
     tagger = Tagger.load(run, n_jobs=jobs)
-    if device is not None:
-        move_encoder(tagger.encoder, device)
-    catalogue = Catalogue(tagger)
-    if tags is None:
-        catalogue.add(images, progress=Bars())
-    else:
-        corpus = read_corpus(
-            catalogue.tagger.encoder, images, tags,
-            image_column=image_column, tags_column=tags_column, separator=separator,
-        )  # fmt: skip
-        for warning in corpus.warnings():
-            say(warning)
-        catalogue.add(corpus, progress=Bars())
-    catalogue.save(out)
-    say(f"Indexed {count_of(len(catalogue), 'image')}; the catalogue is {out}")
-    raise typer.Exit(exit_code(catalogue.skipped, out / "skipped.jsonl"))
+    if folder_kind(out) != "catalogue":
+        return Catalogue.create(out, tagger), out, True
+    catalogue = Catalogue.load(out, n_jobs=jobs)
+    filled = catalogue.use(tagger, progress=Bars())
+    if filled.rows:
+        say(f"{count_of(filled.rows, 'row')} of the new run, {filled.encoded:,} by encoding images again.")
+    return catalogue, out, False
+
+
+def _in_words(done: Indexed) -> str:
+    counts = {"new": done.new, "changed": done.changed, "moved": done.moved, "gone": done.gone, "unchanged": done.kept}
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "nothing new"

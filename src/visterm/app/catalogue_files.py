@@ -1,0 +1,271 @@
+"""What became of files since a catalogue saw them: unchanged, changed, moved, gone or new, read as rarely as may be."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from visterm.app.features.shard_work import content_hash
+from visterm.core.threads import Team, resolve_jobs
+from visterm.store.catalogue import StoredCatalogue
+from visterm.store.images import FileState
+
+CHUNK = 512
+"""Files hashed between two commits."""
+
+
+class Move(NamedTuple):
+    """An image of the catalogue that lies at the path of one of the files now."""
+
+    place: int
+    image_id: int
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What became of some files, by their places among those listed, and of images of the catalogue, by id.
+
+    Attributes
+    ----------
+    new : list of int
+        Places.
+    changed : dict of int to int
+        Place, and the image that had another content there.
+    moved : list of Move
+        Images whose content is found elsewhere, or again.
+    kept : dict of int to int
+        Place and image, unchanged; of several names of one file, all but one.
+    gone : list of int
+        Images.
+    """
+
+    new: list[int] = field(default_factory=list)
+    changed: dict[int, int] = field(default_factory=dict)
+    moved: list[Move] = field(default_factory=list)
+    kept: dict[int, int] = field(default_factory=dict)
+    gone: list[int] = field(default_factory=list)
+
+
+class _Known(NamedTuple):
+    """An image of the catalogue that may have moved."""
+
+    image_id: int
+    path: str
+    state: FileState
+    rank: int
+
+
+def compare(
+    stored: StoredCatalogue,
+    items: Sequence[Any],
+    *,
+    root: str | None = None,
+    n_jobs: int | None = None,
+) -> Comparison:
+    """Compare files with what the catalogue knows: by path, size and date first, by content where these differ.
+
+    A file of the old size and another date is read, and its new date is kept if it has the old content. To be seen as
+    moved, a file must have the content of an image whose file is not there any more, or has another content now; only
+    files of a size that such an image has are read.
+
+    Parameters
+    ----------
+    stored : StoredCatalogue
+        Held for writing.
+    items : sequence of paths or arrays
+        Arrays are always new.
+    root : str, optional
+        Folder in full: images in it whose file is not there any more are gone. None: nothing is gone.
+    n_jobs : int, optional
+        Threads that read.
+    """
+    found = Comparison()
+    there = stored.images.files()
+    paths = full_paths(items)
+    stats = [None if path is None else _stat(path) for path in paths]
+    fresh, differ, touched = [], [], []
+    first: dict[str, int] = {}
+    for place, (path, status) in enumerate(zip(paths, stats, strict=True)):
+        if path is None:
+            found.new.append(place)
+            continue
+        if path in first:  # a link to a file that is listed, too
+            continue
+        first[path] = place
+        known = there.get(path)
+        if known is None:
+            fresh.append(place)
+        elif status == (known.n_bytes, known.mtime_ns):
+            found.kept[place] = known.id
+        elif status is not None and status[0] == known.n_bytes:
+            touched.append(place)
+        else:
+            differ.append(place)
+    with Team(resolve_jobs(n_jobs)) as team:
+        hashes = _Hashes(team, paths)
+        differ += _see_touched(stored, touched, paths, stats, there, hashes, found)
+        lost = _lost(there, first, root)
+        known_elsewhere = _may_have_moved(stored, there, lost, [str(paths[place]) for place in differ], set(first))
+        taken = _find_moved([*fresh, *differ], paths, stats, known_elsewhere, hashes, found)
+    for place in fresh:
+        if place not in taken:
+            found.new.append(place)
+    claimed = {move.image_id for move in found.moved}
+    for place in differ:
+        image_id = there[str(paths[place])].id
+        if place not in taken and image_id not in claimed:
+            found.changed[place] = image_id
+        elif place not in taken:
+            found.new.append(place)
+        elif image_id not in claimed:
+            found.gone.append(image_id)  # another image lies in its place, and it is nowhere
+    found.gone += [image_id for image_id in lost if image_id not in claimed]
+    found.new.sort()
+    return found
+
+
+def full_paths(items: Sequence[Any]) -> list[str | None]:
+    """Give files in full, links followed; None for arrays."""
+    folders: dict[str, str] = {}
+
+    def full(item: Any) -> str:
+        folder, name = os.path.split(os.path.abspath(item))
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder)
+        path = os.path.join(folders[folder], name)
+        return os.path.realpath(path) if os.path.islink(path) else path
+
+    return [None if isinstance(item, np.ndarray) else full(os.fspath(item)) for item in items]
+
+
+def is_inside(path: str, root: str) -> bool:
+    """Say whether a path in full lies in a folder."""
+    return path.startswith(root.rstrip(os.sep) + os.sep)
+
+
+class _Hashes:
+    """Content hashes of files, each read once."""
+
+    def __init__(self, team: Team, paths: Sequence[str | None]) -> None:
+        self._team, self._paths = team, paths
+        self._known: dict[int, str | None] = {}
+
+    def of(self, places: Sequence[int]) -> list[str | None]:
+        new = [place for place in places if place not in self._known]
+        read = self._team.run(lambda i: content_hash(Path(str(self._paths[new[i]]))), len(new))
+        self._known.update(zip(new, read, strict=True))
+        return [self._known[place] for place in places]
+
+
+def _see_touched(
+    stored: StoredCatalogue,
+    touched: Sequence[int],
+    paths: Sequence[str | None],
+    stats: Sequence[tuple[int, int] | None],
+    there: dict[str, FileState],
+    hashes: _Hashes,
+    found: Comparison,
+) -> list[int]:
+    """Keep the dates of files whose content is the old one, and give the others."""
+    differ = []
+    for start in range(0, len(touched), CHUNK):
+        chunk = touched[start : start + CHUNK]
+        dates = []
+        for place, digest in zip(chunk, hashes.of(chunk), strict=True):
+            known, status = there[str(paths[place])], stats[place]
+            if digest == known.sha256 and status is not None:
+                found.kept[place] = known.id
+                dates.append((status[1], known.id))
+            else:
+                differ.append(place)
+        stored.database.write_many("UPDATE images SET mtime_ns = ? WHERE id = ?", dates)
+    return differ
+
+
+def _lost(there: dict[str, FileState], listed: dict[str, int], root: str | None) -> list[int]:
+    """Give the images of a folder whose files are not there any more; one that only was not listed is."""
+    if root is None:
+        return []
+    return [
+        state.id
+        for path, state in there.items()
+        if path not in listed and is_inside(path, root) and not os.path.exists(path)
+    ]
+
+
+def _may_have_moved(
+    stored: StoredCatalogue, there: dict[str, FileState], lost: Sequence[int], differ: Sequence[str], listed: set[str]
+) -> dict[int, list[_Known]]:
+    """Give images that may have moved by size: first those just lost, those that were gone, elsewhere, or replaced."""
+    gone, replaced = set(lost), set(differ)
+    known = []
+    for path, state in there.items():
+        if state.id in gone:
+            known.append(_Known(state.id, path, state, 0))
+        elif path in replaced:
+            known.append(_Known(state.id, path, state, 3))
+        elif path not in listed:
+            known.append(_Known(state.id, path, state, 2))
+    for image_id, path, *state in stored.database.rows(
+        "SELECT id, path, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'gone' AND path IS NOT NULL"
+    ):
+        known.append(_Known(image_id, path, FileState(image_id, *state), 1))
+    by_size: defaultdict[int, list[_Known]] = defaultdict(list)
+    for image in sorted(known, key=lambda image: (image.rank, image.image_id)):
+        by_size[image.state.n_bytes].append(image)
+    return by_size
+
+
+def _find_moved(
+    places: Sequence[int],
+    paths: Sequence[str | None],
+    stats: Sequence[tuple[int, int] | None],
+    by_size: dict[int, list[_Known]],
+    hashes: _Hashes,
+    found: Comparison,
+) -> set[int]:
+    """Find images whose content files have, and give the places of these."""
+    taken: set[int] = set()
+    claimed: set[int] = set()
+
+    def claim(place: int, image: _Known) -> None:
+        taken.add(place)
+        claimed.add(image.image_id)
+        found.moved.append(Move(place, image.image_id))
+
+    read = []
+    for place in places:
+        status = stats[place]
+        known = by_size.get(status[0], []) if status is not None else []
+        for image in known:  # back where it was, as it was: a disk that was not there, say
+            as_it_was = image.rank == 1 and (image.path, image.state.mtime_ns) == (paths[place], (status or (0, 0))[1])
+            if as_it_was and image.image_id not in claimed:
+                claim(place, image)
+                break
+        else:
+            if known:
+                read.append(place)
+    for place, digest in zip(read, hashes.of(read), strict=True):
+        size = (stats[place] or (0, 0))[0]
+        for image in by_size[size]:
+            if image.image_id in claimed or image.state.sha256 != digest:
+                continue
+            if image.rank == 2 and os.path.exists(image.path):  # a copy: both are there
+                continue
+            claim(place, image)
+            break
+    return taken
+
+
+def _stat(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns

@@ -1,0 +1,54 @@
+"""Long work at a catalogue as one of its jobs: how far it is, whether it shall stop, how it ended."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from visterm.store.catalogue import StoredCatalogue
+
+
+class CatalogueJob:
+    """A job of a catalogue while it goes on, to be used in a ``with`` statement by who holds the right to write.
+
+    Parameters
+    ----------
+    stored : StoredCatalogue
+    kind : str
+        "index", "fit", ...
+    job_id : int, optional
+        A job that was written down already; None: a new one.
+
+    Attributes
+    ----------
+    message : str or None
+        What came of it.
+    """
+
+    def __init__(self, stored: StoredCatalogue, kind: str, job_id: int | None) -> None:
+        self._stored = stored
+        self._kind = kind
+        self._given = job_id
+        self.id = -1
+        self.message: str | None = None
+
+    def __enter__(self) -> Self:
+        self._stored.jobs.mark_lost()
+        self.id = self._stored.jobs.start(self._kind) if self._given is None else self._given
+        self._stored.jobs.run(self.id)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        told = None if error is None else str(error) or type(error).__name__
+        self._stored.jobs.finish(self.id, error=told, message=self.message)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was asked to stop."""
+        return self._stored.jobs.asked_to_stop(self.id)
+
+    def advance(self, done: int, total: int, message: str | None = None) -> None:
+        """Say how far it is."""
+        self._stored.jobs.progress(self.id, done, total, message)
