@@ -61,7 +61,7 @@ def test_few_candidates_hold_nearly_all_of_the_best_on_queries_it_was_not_measur
     assert recall(named, queries[20:], rows, 10) >= 0.93
     assert max(map(len, named)) < N / 7
     assert all((np.diff(places) > 0).all() for places in named)
-    assert index.settings.recall >= 0.985
+    assert index.settings.recall >= 0.99
 
 
 def test_an_index_is_not_asked_for_many_results(index, queries):

@@ -10,9 +10,9 @@ import scipy.sparse as sp
 
 from reference.select import top_products
 from visterm.core import products
-from visterm.core.errors import ShapeError, UserError
+from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.products import top_k_products
-from visterm.kernels.select import largest_norm, screen_best, start_heaps, stream_best
+from visterm.kernels.select import best_of_chosen, largest_norm, screen_best, start_heaps, stream_best
 
 
 def drawn(n, m, width, seed=0):
@@ -168,3 +168,35 @@ def test_the_largest_norm_is_that_of_numpy():
     V = drawn(1, 30, 9)[1]
     np.testing.assert_allclose(largest_norm(V), np.linalg.norm(V, axis=1).max(), rtol=1e-6)
     assert largest_norm(V[:0]) == 0
+
+
+@pytest.mark.parametrize("n", [1, 5, 12])
+@pytest.mark.parametrize("k", [1, 7, 0])
+def test_among_some_rows_the_best_of_these_are_found_with_the_same_bytes(n, k, any_size_in_parts):
+    U, V = drawn(n, 400, 33)
+    among = np.sort(np.random.default_rng(2).permutation(400)[:150])
+    found = top_k_products(U, V, k, 2, among=among)
+    ids, scores = top_products(U, V[among], k or 150)
+    np.testing.assert_array_equal(found.ids, among[ids])
+    np.testing.assert_allclose(found.scores, scores, atol=1e-5)
+    np.testing.assert_array_equal(found.scores, top_k_products(U, V[among], k, 1).scores)
+
+
+def test_among_equal_rows_those_with_the_smaller_id_are_found():
+    V = np.ones((50, 3), np.float32)
+    assert top_k_products(np.ones((1, 3)), V, 4, among=[3, 8, 20, 33, 49]).ids.tolist() == [[3, 8, 20, 33]]
+    assert top_k_products(np.ones((2, 3)), V, 4, among=[]).ids.shape == (2, 0)
+
+
+@pytest.mark.parametrize("among", [[3, 2], [1, 1], [-1, 2], [0, 50], [[1, 2]]])
+def test_rows_to_look_among_must_be_ascending_rows_of_v(among):
+    with pytest.raises(DataError, match="ascending rows of V, from 0 to 49"):
+        top_k_products(np.ones((1, 3)), np.ones((50, 3), np.float32), 2, among=among)
+
+
+def test_the_kernel_of_chosen_rows_refuses_those_outside():
+    U, V = drawn(1, 10, 4)
+    ids, scores = np.empty((1, 2), np.int64), np.empty((1, 2), np.float32)
+    for chosen in ([3, 10], [-1, 3], [3]):
+        with pytest.raises(IndexError):
+            best_of_chosen(U, V, np.array(chosen), ids, scores)

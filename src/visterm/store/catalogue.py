@@ -337,7 +337,7 @@ class StoredCatalogue:
         Parameters
         ----------
         queries : array-like of float32, shape (n_queries, width), optional
-            Query rows such as will be asked: on the first 64 it is measured whether it pays, and how many of the best
+            Query rows such as will be asked: on the first 100 it is measured whether it pays, and how many of the best
             are found. None: some of the rows.
 
         Returns

@@ -14,7 +14,7 @@ from visterm.store.row_index import RowIndex, build_index
 INDEX_FROM = 100_000
 """Rows from which on an index pays: below, reading all of them takes a few milliseconds."""
 
-ASKED = 64
+ASKED = 100
 """Queries that an index is measured on."""
 
 

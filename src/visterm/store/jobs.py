@@ -157,7 +157,7 @@ class History:
             "SELECT id, at, what, details FROM history WHERE id < coalesce(?, id + 1) ORDER BY id DESC LIMIT ?",
             (before, limit),
         )
-        return [Event(*row[:3], json.loads(row[3])) for row in found]
+        return [Event(event_id, at, what, json.loads(details)) for event_id, at, what, details in found]
 
 
 def _alive(pid: int) -> bool:

@@ -81,7 +81,7 @@ class Part:
         if self._follow_each_other:
             first = self.ids[0]
             inside = slice(*np.searchsorted(ids, (first, first + len(self.ids))))
-            places = ids[inside] - first
+            places: NDArray[np.int64] = ids[inside] - first
         elif len(ids) * SELECTIVE > len(self.ids):
             wanted = np.zeros(self._largest + 2, np.bool_)
             wanted[ids[(ids >= 0) & (ids <= self._largest)]] = True

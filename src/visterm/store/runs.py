@@ -134,4 +134,10 @@ class Runs:
             f"FROM runs {where}",
             values,
         )
-        return [StoredRun(*first, facts=json.loads(facts), current=bool(current)) for *first, facts, current in found]
+        return [_run(*row) for row in found]
+
+
+def _run(
+    run_id: int, fingerprint: str, encoder: str, folder: str, rows_of: int, added: str, facts: str, current: int
+) -> StoredRun:
+    return StoredRun(run_id, fingerprint, encoder, folder, rows_of, added, json.loads(facts), bool(current))

@@ -1,0 +1,137 @@
+"""A catalogue of many rows: how long it takes to open, to search exactly, through faiss and among filtered images.
+
+Rows of width 100 are drawn around scenes, with a spectrum that decays as that of image rows does; queries are drawn
+from the same spectrum, and half of them serve to measure the index, half to measure what it finds. Goals: exact search
+within 1.3 times of the stream (the rows read once, by the fastest of two ways), the ten best by faiss with a recall of
+0.98 or more under 1 ms, opening under 1 s. Each is beside the size from which an index pays at all.
+
+    python benchmarks/catalogue.py --json catalogue.json
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harness.runs import machine, options, parse, ratios, say, spread, write
+from harness.turns import in_turns
+from search import streams
+
+from visterm.core.threads import resolve_jobs
+from visterm.store import segment_indexes
+from visterm.store.catalogue import Origin, StoredCatalogue
+from visterm.store.current_rows import CurrentRows
+from visterm.store.parts import Part
+from visterm.store.records import Record
+
+WIDTH = 100
+K = 10
+SIZES = (10_000, 100_000, 1_000_000)
+SHARES = (0.5, 0.01, 0.001)
+QUERIES = 200
+GOALS = {"stream": 1.3, "recall": 0.98, "faiss_seconds": 1e-3, "open_seconds": 1.0}
+
+
+def drawn(n_rows: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Draw rows around scenes, 200 rows a scene, and queries."""
+    spectrum = (1 / np.sqrt(1 + np.arange(WIDTH))).astype(np.float32)
+    spectrum /= np.sqrt((spectrum**2).mean())
+    scenes = rng.standard_normal((max(50, n_rows // 200), WIDTH), np.float32) * spectrum
+    U = np.empty((n_rows, WIDTH), np.float32)
+    for start in range(0, n_rows, 50_000):
+        block = U[start : start + 50_000]
+        block[:] = rng.standard_normal(block.shape, np.float32) * spectrum * np.float32(0.5)
+        block += scenes[rng.integers(0, len(scenes), len(block))]
+    return U, rng.standard_normal((QUERIES, WIDTH), np.float32) * spectrum
+
+
+def filled(folder: Path, U: np.ndarray) -> tuple[StoredCatalogue, float]:
+    """Write a catalogue of such rows, 10,000 in a transaction, and say how long it took."""
+    start = time.perf_counter()
+    made = StoredCatalogue.create(folder, Origin("", "f00d"))
+    for first in range(0, len(U), 10_000):
+        block = U[first : first + 10_000]
+        names = (f"{first + i:07d}.jpg" for i in range(len(block)))
+        made.add([Record(name, f"/library/{name}", 40_000, 192, 128, "0" * 64) for name in names], block)
+    return made, time.perf_counter() - start
+
+
+def exactly(rows: CurrentRows) -> CurrentRows:
+    """Give the same rows without their index."""
+    return CurrentRows(rows.version, [Part(part.ids, part.rows, part.hidden) for part in rows.parts], rows.width)
+
+
+def measure(n_rows: int, folder: Path, runs: int, n_threads: int) -> dict[str, Any]:
+    """Measure one size."""
+    rng = np.random.default_rng(0)
+    U, queries = drawn(n_rows, rng)
+    made, adding = filled(folder, U)
+    start = time.perf_counter()
+    made.build_index(queries[::2])
+    building = time.perf_counter() - start
+    made.close()
+    start = time.perf_counter()
+    opened = StoredCatalogue.open(folder)
+    len(opened)
+    opening = time.perf_counter() - start
+    start = time.perf_counter()
+    opened.search(queries[1], K)
+    first = time.perf_counter() - start
+    exact = exactly(opened._rows.current())
+    q = queries[1]
+    calls: dict[str, Any] = {"exact": lambda: exact.search(q, K), **streams(U, q, n_threads)}
+    for share in SHARES:
+        among = np.sort(rng.permutation(n_rows)[: round(share * n_rows)])
+        calls[f"among {share:.1%}"] = lambda among=among: opened.search(q, K, among=among)
+    by_index = any(part.index for part in opened._rows.current().parts)
+    asked = iter(range(10**9))
+    if by_index:
+        calls["faiss"] = lambda: opened.search(queries[1 + 2 * (next(asked) % (QUERIES // 2))], K)
+    seconds = in_turns(calls, runs, 5)
+    fastest = [min(turn) for turn in zip(*(seconds[name] for name in seconds if "stream" in name), strict=True)]
+    over = ratios(seconds["exact"], fastest)
+    found, best = opened.search(queries[1::2], K).ids, exact.search(queries[1::2], K).ids
+    recall = float(np.mean([np.isin(b, f).mean() for b, f in zip(best, found, strict=True)]))
+    size = sum(file.stat().st_size for file in folder.rglob("*.faiss"))
+    say(f"\n{n_rows:,} rows of width {WIDTH}: added in {adding:.1f} s; opened in {1e3 * opening:.0f} ms, and the first")
+    say(
+        f"search took {1e3 * first:.0f} ms; {opened.how_it_searches()}; made in {building:.0f} s, "
+        f"{size / 2**20:.0f} MiB"
+    )
+    for name, turns in seconds.items():
+        say(f"  {name:28s}{1e3 * spread(turns)['median']:9.3f} ms (least {1e3 * min(turns):.3f})")
+    say(f"  exact over the fastest stream {over['median']:.2f} ({over['least']:.2f} to {over['most']:.2f})")
+    say(f"  recall of the {K} best, on queries that the index was not measured on: {recall:.4f}")
+    opened.close()
+    return {
+        "rows": n_rows,
+        "seconds": {name: spread(turns) for name, turns in seconds.items()},
+        "add_seconds": adding,
+        "index_seconds": building,
+        "index_bytes": size,
+        "open_seconds": opening,
+        "first_search_seconds": first,
+        "exact over the fastest stream": over,
+        "recall": recall,
+        "by_index": by_index,
+    }
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="rows of the catalogues")
+    chosen = parse(parser)
+    segment_indexes.INDEX_FROM = 1000  # an index is tried at every size, to see from where on it pays
+    n_threads = resolve_jobs(None)
+    result: dict[str, Any] = {"machine": machine(), "threads": n_threads, "goals": GOALS, "sizes": []}
+    for n_rows in (2_000,) if chosen.quick else chosen.sizes:
+        with tempfile.TemporaryDirectory() as made:
+            result["sizes"].append(measure(n_rows, Path(made) / "catalogue", chosen.runs, n_threads))
+    write(result, chosen.json)
+
+
+if __name__ == "__main__":
+    main()
