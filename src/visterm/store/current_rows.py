@@ -21,8 +21,9 @@ from visterm.store.rows import stack_rows
 from visterm.store.segments import Segment, SegmentFolder
 
 HIDDEN = (
-    "SELECT row FROM dead_rows WHERE segment_id = ? UNION SELECT rows.row FROM images CROSS JOIN rows ON rows.run_id = ? "
-    "AND rows.image_id = images.id AND rows.segment_id = ? WHERE images.state = 'gone' ORDER BY row"
+    "SELECT row FROM dead_rows WHERE segment_id = ? UNION "
+    "SELECT rows.row FROM images CROSS JOIN rows ON rows.run_id = ? AND rows.image_id = images.id "
+    "AND rows.segment_id = ? WHERE images.state = 'gone' ORDER BY row"
 )
 """The words CROSS JOIN make SQLite begin with the few images that are gone; else it goes through all rows."""
 
