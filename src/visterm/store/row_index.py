@@ -36,7 +36,7 @@ PAYS = 3.0
 MOST = 100
 """Results up to which it is asked; more are found exactly."""
 
-LISTS = 2
+LISTS = 4
 """Of rows, times the square root of their number."""
 
 FETCHED = (50, 100, 200, 400)
