@@ -14,8 +14,9 @@ from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
 from visterm.data.tag_queries import queries_of_tags
-from visterm.models.abilities import AddsTags, LearnsOn, LearnsQueries
+from visterm.models.abilities import AddsTags, FitsStreams, LearnsOn, LearnsQueries
 from visterm.models.base import Annotator
+from visterm.models.streamed_fit import Checkpoint
 
 INSTALLED = [entry.name for entry in MODELS if not entry.extra or find_spec(entry.extra)]
 """Models without an extra, and those whose extra (named as its main package) is there."""
@@ -32,6 +33,9 @@ models_that_add_tags = pytest.mark.parametrize(
 )
 models_that_learn_queries = pytest.mark.parametrize(
     "name", [name for name in INSTALLED if issubclass(MODELS.load(name), LearnsQueries)]
+)
+models_that_fit_streams = pytest.mark.parametrize(
+    "name", [name for name in INSTALLED if issubclass(MODELS.load(name), FitsStreams)]
 )
 learning_models = pytest.mark.parametrize("name", [name for name in INSTALLED if MODELS.entry(name).learns])
 
@@ -444,3 +448,76 @@ def test_queries_of_any_type_are_taken_at_their_value(name, planted):
     expected = create(name).fit_queries(planted.X_train, Q, R)
     for given_Q, given_R in ((Q.toarray(), R.toarray() > 0), (Q.toarray().astype(int).tolist(), sp.csc_matrix(R))):
         assert_same_bytes(create(name).fit_queries(planted.X_train, given_Q, given_R), expected)
+
+
+class SlicedRows:
+    """Rows as windows of 100 for `fit_stream`, in an order of their own in each epoch."""
+
+    def __init__(self, X, Y):
+        self.X, self.Y = X, sp.csr_array(Y)
+        self.n_features, self.n_tags, self.n_pairs = X.shape[1], Y.shape[1], self.Y.nnz
+        self.mean_length = float(np.sqrt((np.linalg.norm(dense(X), axis=1) ** 2).mean()))
+
+    def epoch(self, epoch, first=0):
+        starts = np.random.default_rng(epoch).permutation(np.arange(0, self.X.shape[0], 100))
+        for start in starts[first:]:
+            yield self.X[start : start + 100], self.Y[start : start + 100]
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing but `finally` sees it."""
+
+
+class Notebook:
+    """Keeps the last checkpoint, as bytes that nothing changes any more, and kills after so many."""
+
+    def __init__(self, last=None, kill_at=None):
+        self.kept, self.n, self.kill_at = last, 0, kill_at
+
+    def last(self):
+        return self.kept
+
+    def offer(self, make):
+        made = make()
+        facts = {**made.facts, "history": list(made.facts["history"])}
+        self.kept = Checkpoint(facts, {name: array.copy() for name, array in made.arrays.items()})
+        self.n += 1
+        if self.n == self.kill_at:
+            raise Killed
+
+
+@models_that_fit_streams
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_a_model_learns_from_windows_to_the_same_bytes_for_any_number_of_threads(name, form, planted, fitted):
+    windows = SlicedRows(form(planted.X_train), planted.Y_train)
+    model = create(name, n_jobs=1).fit_stream(windows)
+    relevant = planted.Y_test.toarray() > 0
+    prior = precision_at_3(fitted["prior"].decision_function(planted.X_test), relevant)
+    assert precision_at_3(model.decision_function(planted.X_test), relevant) >= 1.5 * prior
+    assert all(np.isfinite(array).all() for array in learned_arrays(model).values())
+    assert_same_bytes(model, create(name, n_jobs=2).fit_stream(windows))
+    assert len(model.history_) == model.n_epochs_ == model.epochs
+
+
+@models_that_fit_streams
+@pytest.mark.parametrize("kill_at", [1, 10])
+@pytest.mark.parametrize("params", [{}, {"step": "adagrad", "schedule": "cosine"}], ids=["plain", "adagrad"])
+def test_a_fit_on_windows_that_was_killed_goes_on_to_the_same_bytes(name, kill_at, params, planted):
+    windows = SlicedRows(planted.X_train, planted.Y_train)
+    valid = planted.X_test, planted.Y_test
+    settings = {"epochs": 5, "patience": 2, **params}
+    whole = create(name, **settings).fit_stream(windows, valid=valid)
+    killed = Notebook(kill_at=kill_at)
+    with pytest.raises(Killed):
+        create(name, **settings).fit_stream(windows, valid=valid, checkpoints=killed)
+    again = create(name, **settings).fit_stream(windows, valid=valid, checkpoints=Notebook(killed.kept))
+    assert_same_bytes(whole, again)
+    assert [entry["map"] for entry in again.history_] == [entry["map"] for entry in whole.history_]
+    assert again.n_epochs_ == whole.n_epochs_
+
+
+@models_that_fit_streams
+def test_windows_without_any_tag_are_refused(name, planted):
+    windows = SlicedRows(planted.X_train, sp.csr_array(planted.Y_train.shape, dtype=np.float32))
+    with pytest.raises(DataError, match="nothing to learn"):
+        create(name).fit_stream(windows)

@@ -68,6 +68,14 @@ class PlacesWords(Protocol):
 
 
 @runtime_checkable
+class FitsStreams(Protocol):
+    """Learns from rows that do not fit in memory, window by window, and goes on after a kill."""
+
+    def fit_stream(self, windows: Any, *, valid: Any = None, checkpoints: Any = None, monitor: Any = None) -> Self:
+        """Learn from `Windows` (see `visterm.models.streamed_fit`) as `fit` does from all rows at once."""
+
+
+@runtime_checkable
 class GivesProbabilities(Protocol):
     """Its scores are P(tag | image), so that a search may multiply those of its words; True says so."""
 

@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 
 from visterm.kernels.codes import Negatives
 from visterm.models.embedding_ranking import EmbeddingRanker
+from visterm.models.streamed_fit import StreamedFit
 
 
-class AucEmbedding(EmbeddingRanker):
+class AucEmbedding(EmbeddingRanker, StreamedFit):
     """Joint embedding trained by the margin ranking loss ``|1 - f_y(x) + f_ȳ(x)|₊``, all places being equal.
 
     For each pair (image, true tag y) one other tag ȳ is drawn uniformly; a step is made if it violates the margin. All

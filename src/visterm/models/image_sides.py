@@ -30,6 +30,8 @@ class ImageSide(Protocol):
         Parts that may be moved at the same time.
     grain : int
         How much larger parts shall be, because a pair is so little work that the calls would count.
+    squares : ndarray of float32, shape (n_features,) or (0,)
+        What "adagrad" slows the steps of the map down by.
     tabled : bool
         Whether all scores of a few pairs may be made by one product. Not for linear scorers: sparse rows would be
         slower by it, and dense ones shall learn the same from the same draws.
@@ -41,6 +43,7 @@ class ImageSide(Protocol):
     rate: float
     n_shares: int
     grain: int
+    squares: Floats
     tabled: bool
 
     def set_rate(self, rate: float) -> None:
@@ -97,7 +100,7 @@ class EmbeddedImages:
         self._features = feature_steps(X, block, n_jobs)
         self.grain = self._features.grain
         self._image_map, self._l2, self._max_norm, self._scale = image_map, l2, max_norm * scale, scale
-        self._squares = np.ones(image_map.shape[0] if adagrad else 0, np.float32)
+        self.squares: Floats = np.ones(image_map.shape[0] if adagrad else 0, np.float32)
         self.U: Floats = np.full((block, dim + (constant > 0)), constant, np.float32)
         self.rows = dense_rows(self.U)
         self.steps: Floats = np.zeros((block, dim if moving else 0), np.float32)
@@ -122,7 +125,7 @@ class EmbeddedImages:
 
     def move(self, share: int, active: Ints) -> None:
         """Move one share of the map."""
-        self._features.move(share, active, self._image_steps(), self._rule, self._squares, self._image_map)
+        self._features.move(share, active, self._image_steps(), self._rule, self.squares, self._image_map)
 
     def _image_steps(self) -> Floats:
         """Give the steps of the block's images."""
@@ -145,6 +148,7 @@ class PlainImages:
 
     def __init__(self, X: Matrix, block: int) -> None:
         self.steps: Floats = np.zeros((block, 0), np.float32)
+        self.squares: Floats = np.empty(0, np.float32)
         self.rate = 0.0
         self._X = X
         self._dense = not sp.issparse(X)

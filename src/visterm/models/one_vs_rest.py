@@ -14,9 +14,10 @@ from visterm.models.linear_ranking import LinearRanker, check_aggressiveness
 from visterm.models.new_tags import image_rows
 from visterm.models.ranking import Training, Weights
 from visterm.models.separate_training import SeparateTraining
+from visterm.models.streamed_fit import StreamedFit
 
 
-class OneVsRest(LinearRanker):
+class OneVsRest(LinearRanker, StreamedFit):
     """One large-margin linear classifier a tag, which knows nothing of the other tags.
 
     A tag's images are visited in random order; after each come `negatives` images, drawn uniformly among those without

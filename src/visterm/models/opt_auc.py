@@ -6,9 +6,10 @@ from typing import Any
 
 from visterm.kernels.codes import Loss, Negatives
 from visterm.models.embedding_ranking import EmbeddingRanker
+from visterm.models.streamed_fit import StreamedFit
 
 
-class OptAuc(EmbeddingRanker):
+class OptAuc(EmbeddingRanker, StreamedFit):
     """Joint embedding trained by ``log(1 + exp(f_ȳ(x) - f_y(x)))``, a smooth stand-in for the area under the ROC curve.
 
     For each pair (image, true tag y) one other tag ȳ is drawn uniformly, and every pair makes a step, a small one where

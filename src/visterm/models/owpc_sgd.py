@@ -6,9 +6,10 @@ from typing import Any
 
 from visterm.kernels.codes import Negatives
 from visterm.models.embedding_ranking import EmbeddingRanker
+from visterm.models.streamed_fit import StreamedFit
 
 
-class OwpcSgd(EmbeddingRanker):
+class OwpcSgd(EmbeddingRanker, StreamedFit):
     """Joint embedding trained on the very loss that WARP approximates: all tags are scored for every pair.
 
     With ``rank`` the number of tags ȳ with ``1 + f_ȳ(x) > f_y(x)``, each of them makes a step of weight

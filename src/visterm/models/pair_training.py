@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -148,6 +148,20 @@ class PairTraining:
         self._use_pool = self._pooled and sums[1] >= POOL_FROM * n
         self._use_table = self._tabled and sums[1] >= TABLE_FROM * len(self._W) * n
         return EpochSums(*(float(value) / n for value in sums))
+
+    def carried(self) -> dict[str, NDArray[Any]]:
+        """Give what training on other rows shall go on with: sums of squares, and how many draws were needed."""
+        ways = np.array([self._use_pool, self._use_table])
+        return {"tag_squares": self._squares, "image_squares": self._side.squares, "ways": ways}
+
+    def go_on(self, carried: dict[str, NDArray[Any]]) -> None:
+        """Take over what a training before gave as `carried`; nothing, if there was none."""
+        if carried:
+            np.copyto(self._squares, carried["tag_squares"])
+            np.copyto(self._side.squares, carried["image_squares"])
+            self._use_pool, self._use_table = (bool(way) for way in carried["ways"])
+            self._use_pool &= self._pooled
+            self._use_table &= self._tabled
 
     def _run_block(self, examples: Ints) -> NDArray[np.float64]:
         images, tags = self._images[examples], self._tags[examples]

@@ -11,10 +11,11 @@ from visterm.core.threads import Team
 from visterm.core.types import Matrix, RandomState
 from visterm.models.linear_ranking import LinearRanker, check_aggressiveness
 from visterm.models.ranking import Training, Weights
+from visterm.models.streamed_fit import StreamedFit
 from visterm.models.turn_training import TurnTraining
 
 
-class PamirIa(LinearRanker):
+class PamirIa(LinearRanker, StreamedFit):
     """One linear scorer a tag, trained so that an image's tags score higher than others: PAMIR turned to annotation.
 
     For each pair (image, true tag y), in random order, one other tag ȳ is drawn uniformly. Where the loss

@@ -131,7 +131,7 @@ class RankingAnnotator(Annotator):
             )
         self._publish(*weights)
         self.n_epochs_ = n_before + 1
-        self.history_ = [*self.history_, _entry(n_before + 1, sums, self._measured(None), start)]
+        self.history_ = [*self.history_, epoch_entry(n_before + 1, sums, self._measured(None), start)]
         return self
 
     def add_tags(self, X: Any, Y_new: Any) -> Self:
@@ -276,13 +276,13 @@ class RankingAnnotator(Annotator):
                 for epoch in range(1, epochs + 1):
                     start = time.perf_counter()
                     sums = training.run_epoch(self._rate() * rate_factor(self.schedule, epoch, self.epochs))
-                    finite = _mix(means, weights, 1 / min(epoch, self.average), team)
+                    finite = mix_means(means, weights, 1 / min(epoch, self.average), team)
                     self._publish(*means)
                     if not finite:
                         self._refuse_non_finite()
                     found = None if measure is None else measure()
                     measured = self._measured(found)
-                    self.history_.append(_entry(epoch, sums, measured, start))
+                    self.history_.append(epoch_entry(epoch, sums, measured, start))
                     if found is None:
                         monitor.advance(1, f"loss {sums.loss:.3f}")
                         continue
@@ -327,7 +327,7 @@ def own_tags(Y: sp.csr_array) -> sp.csr_array:
     return sp.csr_array(Y > 0, dtype=np.float32)
 
 
-def _mix(means: Weights, weights: Weights, share: float, team: Team) -> bool:
+def mix_means(means: Weights, weights: Weights, share: float, team: Team) -> bool:
     """Move running means towards the weights; say whether they are finite."""
     finite = True
     for mean, current in zip(means, weights, strict=True):
@@ -341,7 +341,8 @@ def _mix(means: Weights, weights: Weights, share: float, team: Team) -> bool:
     return finite
 
 
-def _entry(epoch: int, sums: EpochSums, measured: dict[str, float | None], start: float) -> dict[str, Any]:
+def epoch_entry(epoch: int, sums: EpochSums, measured: dict[str, float | None], start: float) -> dict[str, Any]:
+    """Give what the history says of an epoch that began at `start`."""
     return {
         "epoch": epoch,
         "loss": sums.loss,

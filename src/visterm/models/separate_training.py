@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from visterm.core.threads import Team
 from visterm.kernels.passive_aggressive import separate_in_turn
@@ -79,3 +82,10 @@ class SeparateTraining:
         loss, examples, steps = (float(value) for value in self._sums.sum(axis=0))
         examples = max(1.0, examples)
         return EpochSums(loss / examples, 1.0, steps / examples)
+
+    def carried(self) -> dict[str, NDArray[Any]]:
+        """Give what training on other rows shall go on with: nothing but the weights."""
+        return {}
+
+    def go_on(self, carried: dict[str, NDArray[Any]]) -> None:
+        """Take over nothing."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from visterm.core.types import Matrix
 from visterm.kernels.passive_aggressive import rank_in_turn
@@ -48,3 +51,10 @@ class TurnTraining:
         self._epoch += 1
         n = max(1, order.size)
         return EpochSums(*(float(value) / n for value in sums))
+
+    def carried(self) -> dict[str, NDArray[Any]]:
+        """Give what training on other rows shall go on with: nothing but the weights."""
+        return {}
+
+    def go_on(self, carried: dict[str, NDArray[Any]]) -> None:
+        """Take over nothing."""

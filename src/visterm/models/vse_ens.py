@@ -8,9 +8,10 @@ from visterm.core.checks import check_number
 from visterm.core.types import RandomState
 from visterm.kernels.codes import Negatives
 from visterm.models.embedding_ranking import EmbeddingRanker
+from visterm.models.streamed_fit import StreamedFit
 
 
-class VseEns(EmbeddingRanker):
+class VseEns(EmbeddingRanker, StreamedFit):
     """Joint embedding trained by the margin ranking loss with adaptively drawn negatives, one a pair.
 
     For each pair (image, true tag y) a rank r is drawn from ``p(r) ∝ exp(-r / (rank_scale · n_tags))``, and a dimension

@@ -15,9 +15,10 @@ from visterm.models.linear_ranking import LinearRanker
 from visterm.models.pair_training import PairTraining, block_size
 from visterm.models.ranking import Training, Weights
 from visterm.models.recipe import STEPS, Recipe
+from visterm.models.streamed_fit import StreamedFit
 
 
-class WarpLinear(LinearRanker):
+class WarpLinear(LinearRanker, StreamedFit):
     """One linear scorer a tag, ``f_t(x) = w_t · x + b_t``, trained so that the right tags come out on top (WARP loss).
 
     The training is WSABIE's Algorithm 1 with another scorer: pairs in random order, tags drawn until one violates the

@@ -9,9 +9,10 @@ from visterm.core.errors import UserError
 from visterm.core.types import RandomState
 from visterm.models.embedding_ranking import EmbeddingRanker
 from visterm.models.recipe import SAMPLERS, rank_weights
+from visterm.models.streamed_fit import StreamedFit
 
 
-class Wsabie(EmbeddingRanker):
+class Wsabie(EmbeddingRanker, StreamedFit):
     """Joint embedding of images and tags that puts the right tags on top (WARP loss).
 
     Training visits pairs (image, true tag y) in random order, and draws other tags until one, ȳ, violates the margin:

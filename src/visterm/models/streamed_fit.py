@@ -1,0 +1,255 @@
+"""Ranking models that learn from rows which do not fit in memory: window by window, to go on after a kill."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.errors import DataError, StorageError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.threads import Team, one_blas_thread, resolve_jobs
+from visterm.core.types import Matrix
+from visterm.models.feature_steps import Floats
+from visterm.models.pair_training import EpochSums
+from visterm.models.ranking import RankingAnnotator, Validation, Weights, epoch_entry, mix_means, own_tags
+from visterm.models.recipe import rate_factor
+from visterm.models.stopping import BestWeights
+
+
+class Windows(Protocol):
+    """Rows to learn from in windows of bounded size: some go together, and each epoch has its own order of them.
+
+    Attributes
+    ----------
+    n_features, n_tags : int
+    n_pairs : int
+        Tags that all images have together.
+    mean_length : float
+        Root of the mean squared length of the rows.
+    """
+
+    n_features: int
+    n_tags: int
+    n_pairs: int
+    mean_length: float
+
+    def epoch(self, epoch: int, first: int = 0) -> Generator[tuple[Matrix, sp.csr_array]]:
+        """Yield features and tags of the windows of an epoch (counted from 1) in its order, from number `first` on.
+
+        What is yielded may be written over when the next is asked for.
+        """
+
+
+class Checkpoint(NamedTuple):
+    """All that training needs to go on to the same bytes: small facts for JSON, and arrays."""
+
+    facts: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+
+
+class Checkpoints(Protocol):
+    """Where checkpoints are kept."""
+
+    def last(self) -> Checkpoint | None:
+        """Give the one to go on from; None at the start."""
+
+    def offer(self, make: Callable[[], Checkpoint]) -> None:
+        """Make one and keep it, if it is time to."""
+
+
+class StreamedFit(RankingAnnotator):
+    """Makes a ranking model learn from `Windows`, too: stands behind its kind of scorer among the bases."""
+
+    def fit_stream(
+        self,
+        windows: Windows,
+        *,
+        valid: tuple[Any, Any] | None = None,
+        checkpoints: Checkpoints | None = None,
+        monitor: Progress | None = None,
+    ) -> Self:
+        """Learn from rows that come in windows; a second call forgets the first.
+
+        Each window is gone through as `fit` goes through all rows: its pairs in random order, in blocks. The weights,
+        the sums of squares of "adagrad" and what is known of how many draws are needed go on from one window to the
+        next. The bytes depend on the windows and on `random_state`, not on `n_jobs` or on where training was cut off
+        and went on. No rows are held out of `windows`: `valid` are others.
+
+        Parameters
+        ----------
+        windows : Windows
+        valid : tuple (X, Y), optional
+            Rows to stop by.
+        checkpoints : Checkpoints, optional
+            Goes on from the last, and offers one after each window.
+        monitor : Progress, optional
+            Told of each window.
+
+        Returns
+        -------
+        StreamedFit
+            The model itself.
+
+        Raises
+        ------
+        DataError
+            If no image has a tag.
+        DivergedError
+            If training ends in infinity or NaN.
+        """
+        stands_for_all = np.zeros((1, windows.n_features), np.float32)
+        stands_for_all[0, 0] = windows.mean_length
+        no_tags = sp.csr_array((1, windows.n_tags), dtype=np.float32)
+
+        def learn(X: Matrix, _: Any, rng: np.random.Generator, valid: Validation | None) -> None:
+            self._check_settings()
+            if windows.n_pairs == 0:
+                raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
+            self._scale_features(X)
+            self.n_held_out_, self._held_out = 0, None
+            seed = int(rng.integers(2**62))
+            course = _Course(seed, self._start(X, windows.n_tags, rng), self.patience)
+            last = None if checkpoints is None else checkpoints.last()
+            if last is not None:
+                course.go_on(last)
+            self._run_course(course, windows, valid, checkpoints, monitor or SILENT)
+
+        return self._fit_by(stands_for_all, no_tags, valid, learn)
+
+    def _run_course(
+        self,
+        course: _Course,
+        windows: Windows,
+        valid: Validation | None,
+        checkpoints: Checkpoints | None,
+        monitor: Progress,
+    ) -> None:
+        measure = self._measure(valid)
+        self._publish(*course.means)
+        monitor.start("train", None)
+        try:
+            with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
+                while course.epoch <= self.epochs and not course.best.exhausted:
+                    self._run_epoch(course, windows, team, checkpoints, monitor)
+                    self._publish(*course.means)
+                    found = None if measure is None else measure()
+                    entry = epoch_entry(course.epoch, course.mean_sums(), self._measured(found), course.epoch_began)
+                    course.end_epoch(entry, found)
+                    note = f"loss {entry['loss']:.3f}"
+                    if found is not None:
+                        note = self._in_words(found, course.best.value, course.best.epoch)
+                    monitor.advance(0, note)
+                    if checkpoints is not None:
+                        checkpoints.offer(course.checkpoint)
+        finally:
+            monitor.finish()
+        self.history_ = course.history
+        self.n_epochs_ = course.best.epoch or len(course.history)
+        if course.best.weights:
+            self._publish(*course.best.weights)
+
+    def _run_epoch(
+        self, course: _Course, windows: Windows, team: Team, checkpoints: Checkpoints | None, monitor: Progress
+    ) -> None:
+        """Go through the windows that are left of an epoch, and mix the weights into the running means."""
+        course.epoch_began = time.perf_counter()
+        rate = self._rate() * rate_factor(self.schedule, course.epoch, self.epochs)
+        with closing(windows.epoch(course.epoch, course.window)) as parts:
+            for X, Y in parts:
+                own = own_tags(Y)
+                if own.nnz:
+                    rng = np.random.default_rng([course.seed, course.epoch, course.window])
+                    training: Any = self._training(X, own, course.weights, rng, team, True)
+                    training.go_on(course.carried)
+                    course.add(training.run_epoch(rate), own.nnz)
+                    course.carried = training.carried()
+                course.window += 1
+                monitor.advance(1, f"epoch {course.epoch}")
+                if checkpoints is not None:
+                    checkpoints.offer(course.checkpoint)
+        if not mix_means(course.means, course.weights, 1 / min(course.epoch, self.average), team):
+            self._publish(*course.means)
+            self._refuse_non_finite()
+
+
+class _Course:
+    """How far training has come: what a checkpoint keeps.
+
+    Attributes
+    ----------
+    epoch, window : int
+        The next window to train on, and the epoch (from 1) that it belongs to.
+    weights, means : tuple of ndarray
+        As training has them, and their running means over the last epochs.
+    carried : dict of str to ndarray
+        What one window's training hands to the next.
+    """
+
+    def __init__(self, seed: int, weights: Weights, patience: int) -> None:
+        self.seed, self.weights = seed, weights
+        self.means: Weights = tuple(array.copy() for array in weights)
+        self.best = BestWeights(patience)
+        self.epoch, self.window = 1, 0
+        self.carried: dict[str, NDArray[Any]] = {}
+        self.history: list[dict[str, Any]] = []
+        self.epoch_began = 0.0
+        self._sums = np.zeros(4)
+
+    def add(self, sums: EpochSums, n_pairs: int) -> None:
+        """Count what the training on one window did."""
+        self._sums += [sums.loss * n_pairs, sums.draws * n_pairs, sums.violated * n_pairs, n_pairs]
+
+    def mean_sums(self) -> EpochSums:
+        """Give what the epoch did so far, as means over its pairs."""
+        return EpochSums(*(float(value) for value in self._sums[:3] / max(1.0, self._sums[3])))
+
+    def end_epoch(self, entry: dict[str, Any], found: float | None) -> None:
+        """Take the measure of an epoch, and go on to the next."""
+        self.history.append(entry)
+        if found is not None:
+            self.best.offer(found, *self.means)
+        self.epoch, self.window, self._sums = self.epoch + 1, 0, np.zeros(4)
+
+    def checkpoint(self) -> Checkpoint:
+        """Give all of it; the arrays are not copies."""
+        facts = {
+            "seed": self.seed,
+            "epoch": self.epoch,
+            "window": self.window,
+            "sums": self._sums.tolist(),
+            "history": self.history,
+            "best_epoch": self.best.epoch,
+            "best_value": self.best.value if self.best.epoch else None,
+        }
+        kinds = {"weights": self.weights, "means": self.means, "best": self.best.weights}
+        arrays: dict[str, NDArray[Any]] = {
+            f"{kind}.{number}": array for kind, some in kinds.items() for number, array in enumerate(some)
+        }
+        return Checkpoint(facts, arrays | {f"carried.{name}": array for name, array in self.carried.items()})
+
+    def go_on(self, last: Checkpoint) -> None:
+        """Take everything back from a checkpoint."""
+        facts = last.facts
+
+        def those(kind: str) -> dict[str, NDArray[Any]]:
+            start = f"{kind}."
+            return {name.removeprefix(start): array for name, array in last.arrays.items() if name.startswith(start)}
+
+        def in_order(kind: str) -> tuple[Floats, ...]:
+            found = those(kind)
+            return tuple(found[str(number)] for number in range(len(found)))
+
+        weights = in_order("weights")
+        if [array.shape for array in weights] != [array.shape for array in self.weights]:
+            raise StorageError("The checkpoint is of another model: its weights have other shapes. Remove it.")
+        self.seed, self.epoch, self.window = facts["seed"], facts["epoch"], facts["window"]
+        self.weights, self.means, self.carried = weights, in_order("means"), those("carried")
+        self._sums, self.history = np.array(facts["sums"], np.float64), list(facts["history"])
+        measured = len(self.history) if facts["best_epoch"] else 0
+        self.best.resume(facts["best_epoch"], facts["best_value"] or 0.0, measured, in_order("best"))
