@@ -373,6 +373,9 @@ class Catalogue:
         ------
         DataError
             If no image has a tag to learn from.
+        UserError
+            If the model learns all at once, the catalogue has far fewer images with tags than its run learned from, and
+            `full` was not asked for.
         StorageError
             If another process writes into it; or it is in memory only.
         """

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from types import TracebackType
 from typing import Self
 
+from visterm.core.progress import Progress
 from visterm.store.catalogue import StoredCatalogue
+
+ASKED_EVERY = 0.5
+"""Seconds between two looks whether a fit shall stop."""
+
+
+class JobCancelledError(Exception):
+    """Ends work that was asked to stop; caught by whoever began it."""
 
 
 class CatalogueJob:
@@ -52,3 +61,28 @@ class CatalogueJob:
     def advance(self, done: int, total: int, message: str | None = None) -> None:
         """Say how far it is."""
         self._stored.jobs.progress(self.id, done, total, message)
+
+    def watched(self, progress: Progress) -> Progress:
+        """Give progress that ends the work which reports to it, by `JobCancelledError`, once it is asked to stop."""
+        return _Watched(self, progress)
+
+
+class _Watched:
+    """Passes all on, and looks now and then whether to stop."""
+
+    def __init__(self, job: CatalogueJob, progress: Progress) -> None:
+        self._job, self._progress = job, progress
+        self._looked = time.monotonic()
+
+    def start(self, task: str, total: int | None = None) -> None:
+        self._progress.start(task, total)
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        self._progress.advance(steps, note)
+        if time.monotonic() - self._looked >= ASKED_EVERY:
+            self._looked = time.monotonic()
+            if self._job.cancelled:
+                raise JobCancelledError
+
+    def finish(self) -> None:
+        self._progress.finish()

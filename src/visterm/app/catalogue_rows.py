@@ -144,9 +144,9 @@ class RowWriter:
             progress.finish()
 
     def predict(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
-        """Predict the tags of all images that are here, from their features: where rows stay and only tags moved."""
-        there = [image_id for (image_id,) in self._stored.database.rows("SELECT id FROM images WHERE state = 'here'")]
-        ids = self.features.in_order(there)
+        """Predict the tags of all images, here or gone, from their features: where rows stay and only tags moved."""
+        known = [row[0] for row in self._stored.database.rows("SELECT id FROM images")]  # gone ones may come back
+        ids = self.features.in_order(known)
         progress.start("predict", len(ids))
         try:
             for start in range(0, len(ids), chunk_size):

@@ -30,6 +30,10 @@ class LearnedImages:
         """Make the set of some names."""
         return cls(np.unique(_hashes(names)))
 
+    def with_names(self, names: Iterable[str]) -> LearnedImages:
+        """Give the set with more names."""
+        return LearnedImages(np.union1d(self._hashes, _hashes(names)))
+
     def count(self, names: Sequence[str]) -> int:
         """Count the names that are in the set (or, once in 10¹⁹ / size, look as if)."""
         return int(np.isin(_hashes(names), self._hashes).sum())

@@ -10,6 +10,7 @@ import typer
 
 from visterm.cli import cleaning, options
 from visterm.cli.asked import queries_learned, queries_left_out
+from visterm.cli.fit_catalogue import CatalogueToLearn, Full, fit_catalogue
 from visterm.cli.fit_relations import relations_to_learn, tell_where_senses_are
 from visterm.cli.output import exit_code, say
 from visterm.cli.progress import Bars
@@ -33,13 +34,19 @@ EXAMPLES = (
     "visterm fit --tags pairs.csv --encoder ids -o run   ·   "
     "visterm fit photos --queries clicks.csv --model pamir -o run   ·   "
     "visterm fit photos --tags tags.csv --model objects_and_parts --part-of part_of.csv -o run   ·   "
-    "visterm fit photos --tags tags.csv --model sampled_tagger --word-vectors sentences -o run"
+    "visterm fit photos --tags tags.csv --model sampled_tagger --word-vectors sentences -o run   ·   "
+    "visterm fit --catalogue catalogue"
 )
 
 
 def fit(
-    out: Annotated[Path, typer.Option("-o", "--out", help="The run to write: a folder.", show_default=False)],
+    context: typer.Context,
     images: options.ImagesOrNone = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="The run to write: a folder.", show_default=False)
+    ] = None,
+    catalogue: CatalogueToLearn = None,
+    full: Full = False,
     tags: options.TagFile = "auto",
     queries: Annotated[
         Path | None,
@@ -143,6 +150,13 @@ def fit(
 
     With a split column the rows of the split "train" are learned from; the exit code is 3 if images were skipped.
     """
+    if catalogue is not None:
+        fit_catalogue(context, catalogue, full=full, min_count=min_count, jobs=jobs)
+        return
+    if full:
+        raise UserError("--full is for --catalogue: a fit of a new run learns all anyway. Leave it out.")
+    if out is None:
+        raise UserError("Where shall the run be? Name a folder: -o RUN; or a catalogue to learn from: --catalogue.")
     from visterm.app.device import with_device
     from visterm.app.info import TRIED, describe
     from visterm.app.rows import not_learned, read_corpus
