@@ -71,7 +71,12 @@ class DuplicateGroup:
 
 
 def find_duplicates(
-    stored: StoredCatalogue, distance: int = DISTANCE, *, n_jobs: int | None = None, progress: Progress = SILENT
+    stored: StoredCatalogue,
+    distance: int = DISTANCE,
+    *,
+    look: bool = True,
+    n_jobs: int | None = None,
+    progress: Progress = SILENT,
 ) -> tuple[list[DuplicateGroup], list[Skipped]]:
     """Group the pictures of a catalogue that look the same.
 
@@ -83,6 +88,8 @@ def find_duplicates(
     distance : int
         Bits of 64 in which hashes may differ, 0 to 12. 0 finds copies that were scaled or recompressed gently; 10 also
         shots of a series and some pictures that only look alike.
+    look : bool
+        Whether to read the pictures that have no hash yet; of those that were not, files of the same bytes are found.
 
     Returns
     -------
@@ -93,7 +100,7 @@ def find_duplicates(
     """
     if not 0 <= distance <= MOST:
         raise UserError(f"distance is {distance}; expected 0 to {MOST} bits.")
-    skipped = _hash_what_has_none(stored, n_jobs, progress)
+    skipped = _hash_what_has_none(stored, n_jobs, progress) if look else []
     images = _best_first(stored)
     contents = _Contents(images, distance)
     groups: list[DuplicateGroup] = []

@@ -52,6 +52,28 @@ def heat(explanation: Explanation, size: tuple[int, int]) -> NDArray[np.float64]
     return found
 
 
+def heat_overlay(explanation: Explanation, side: int) -> Image.Image:
+    """Draw the heat alone, to be laid over the photo: clear where it gives nothing, the stronger the more it gives.
+
+    Parameters
+    ----------
+    explanation : Explanation
+    side : int
+        Long side of the drawing, in pixels.
+
+    Returns
+    -------
+    Image
+        RGBA, of the photo's shape.
+    """
+    width, height = explanation.size
+    scale = side / max(width, height)
+    warmth = heat(explanation, (max(1, round(width * scale)), max(1, round(height * scale))))
+    strength = np.abs(warmth) / (float(np.abs(warmth).max()) or 1.0) * _STRONGEST
+    colour = np.where(warmth[..., None] > 0, ADDS, TAKES)
+    return Image.fromarray(np.rint(np.dstack([colour, 255 * strength])).astype(np.uint8), "RGBA")
+
+
 def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os.PathLike[str]) -> None:
     """Draw the photo, the photo under its heat, and what the colours mean, in the format of its ending.
 

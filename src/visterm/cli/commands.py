@@ -23,6 +23,7 @@ from visterm.cli import (
     relations,
     reproduce,
     search,
+    serve,
     tags,
     tune,
 )
@@ -60,6 +61,7 @@ app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command("index", epilog=index.EXAMPLES)(index.index)
 app.command("search", epilog=search.EXAMPLES, cls=WordsCommand)(search.search)
+app.command("serve", epilog=serve.EXAMPLES)(serve.serve)
 app.command("duplicates", epilog=duplicates.EXAMPLES)(duplicates.duplicates)
 app.command("export", epilog=export.EXAMPLES)(export.export)
 app.command("neighbours", epilog=neighbours.EXAMPLES)(neighbours.neighbours)

@@ -7,8 +7,9 @@ import os
 import re
 import stat
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from io import BytesIO
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
@@ -85,17 +86,20 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
             "Turn a Pillow image into an array with numpy.asarray(image.convert('RGB'))."
         )
     path = os.fspath(image)
-    try:
-        with pillow_silenced():
-            return _decode(path, max_side)
-    except ImageError:
-        raise
-    except MemoryError as error:
-        raise ImageError(path, "too little memory") from error
-    except Exception as error:
-        # Pillow's plugins raise whatever hostile bytes lead them to (OSError, SyntaxError, struct.error, IndexError,
-        # OverflowError, ...): one broken file must not stop a run, so each becomes an entry of the skipped images.
-        raise ImageError(path, _reason(error)) from error
+    return _or_image_error(path, lambda: _decode(path, max_side))
+
+
+def read_image_bytes(content: bytes, *, name: str = "image", max_side: int | None = None) -> NDArray[np.uint8]:
+    """Read the content of an image file as `read_image` reads the file; `name` is what errors call it.
+
+    Raises
+    ------
+    ImageError
+        If it is not an image, damaged, or larger than `PIL.Image.MAX_IMAGE_PIXELS`.
+    """
+    if not content:
+        raise ImageError(name, "empty: 0 bytes")
+    return _or_image_error(name, lambda: _pixels(name, BytesIO(content), max_side))
 
 
 def decode_images(
@@ -176,6 +180,20 @@ def _decoded_or_skipped(index: int, image: ImageLike, max_side: int | None) -> D
         return Skipped(error.path, error.reason)
 
 
+def _or_image_error(path: str, read: Callable[[], NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    try:
+        with pillow_silenced():
+            return read()
+    except ImageError:
+        raise
+    except MemoryError as error:
+        raise ImageError(path, "too little memory") from error
+    except Exception as error:
+        # Pillow's plugins raise whatever hostile bytes lead them to (OSError, SyntaxError, struct.error, IndexError,
+        # OverflowError, ...): one broken file must not stop a run, so each becomes an entry of the skipped images.
+        raise ImageError(path, _reason(error)) from error
+
+
 def _decode(path: str, max_side: int | None) -> NDArray[np.uint8]:
     with open(path, "rb", opener=_open_without_waiting) as file:
         status = os.fstat(file.fileno())
@@ -183,9 +201,13 @@ def _decode(path: str, max_side: int | None) -> NDArray[np.uint8]:
             raise ImageError(path, "not a regular file")
         if status.st_size == 0:
             raise ImageError(path, "empty: 0 bytes")
-        with _opened(path, file) as image:
-            _refuse_bomb(path, image.size)
-            return upright_rgb(image, max_side)
+        return _pixels(path, file, max_side)
+
+
+def _pixels(path: str, file: BinaryIO, max_side: int | None) -> NDArray[np.uint8]:
+    with _opened(path, file) as image:
+        _refuse_bomb(path, image.size)
+        return upright_rgb(image, max_side)
 
 
 def _opened(path: str, file: BinaryIO) -> Image.Image:

@@ -47,6 +47,11 @@ class Encoder(AnyEncoder):
         """The longest side, in pixels, to which an image may be reduced on reading (None: full size)."""
         return None
 
+    @property
+    def reading_side(self) -> int | None:
+        """The longest side at which images may be decoded for it elsewhere: rows come out as from their files."""
+        return self._max_side
+
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         rng = as_generator(getattr(self, "random_state", None))
         chosen = rng.permutation(len(images))[: self.fit_images]

@@ -9,10 +9,17 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 import visterm
+from visterm.web.api import about, annotate, duplicates, feedback, images, jobs, search, tags
+from visterm.web.body_limit import BodyLimit
 from visterm.web.errors import handle_errors
+from visterm.web.label_studio import router as label_studio
+from visterm.web.login import router as login
+from visterm.web.metrics import Counting
 from visterm.web.pages.routes import router as pages
 from visterm.web.security import Access, Security
 from visterm.web.service import Bounds, Service
+
+PREFIX = "/api/v1"
 
 
 def create_app(
@@ -57,13 +64,21 @@ def create_app(
         title="visterm",
         version=visterm.__version__,
         description="Tags for photos and photos for words, of one catalogue.",
-        openapi_url="/api/v1/openapi.json",
+        openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
     )
     app.state.service = service
     handle_errors(app)
+    for router in (about.router, search.router, annotate.router, images.router, tags.router):
+        app.include_router(router, prefix=PREFIX)
+    for router in (feedback.router, duplicates.router, jobs.router):
+        app.include_router(router, prefix=PREFIX)
+    app.include_router(label_studio)
+    app.include_router(login)
     app.include_router(pages)
+    app.add_middleware(BodyLimit, most=service.bounds.upload_bytes)  # from the innermost layer outwards
     app.add_middleware(Security, access=service.access)
+    app.add_middleware(Counting, metrics=service.metrics)
     return app

@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from fastapi import Request
+from numpy.typing import NDArray
 
+import visterm
 from visterm.app.catalogue import Catalogue
+from visterm.app.catalogue_feedback import ImageView
+from visterm.app.completion import Completion, Completions
+from visterm.app.explain import Explanation, check_explains, explain
+from visterm.app.heat_map import heat_overlay
+from visterm.app.tag_map import PlacedTag, tag_map
+from visterm.app.tagger import Tagger
+from visterm.core.tables import ENCODERS, MODELS
+from visterm.core.types import Tag
+from visterm.store.images import ImageRecord
+from visterm.web.annotating import BATCH, HowMany, Wanted, annotate_together
+from visterm.web.batching import Batcher
+from visterm.web.decoding import Decoders
+from visterm.web.errors import Refused
+from visterm.web.jobs import JobRunner
+from visterm.web.metrics import Metrics
 from visterm.web.security import Access
+from visterm.web.thumbnails import Thumbnails
 from visterm.web.work import Work
+
+MAP_SECONDS = 20.0
+"""How long a request waits for the map of tags to be drawn."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,11 +48,12 @@ class Bounds:
     upload_bytes : int
         Of all that one request sends.
     upload_pixels : int
-        Of one picture that is sent.
+        Of one picture that is sent, or shown.
     pictures : int
         That one request sends.
-    searching, decoding, encoding : int
-        Requests that search, that have pictures decoded, and that wait for the model, at work or waiting.
+    searching, browsing, decoding, encoding : int
+        Requests that search, that list and count, that have pictures decoded, and that wait for the model: those at
+        work and waiting together.
     decoders : int
         Processes that decode pictures.
     decoding_seconds : float
@@ -42,6 +68,7 @@ class Bounds:
     upload_pixels: int = 64_000_000
     pictures: int = 16
     searching: int = 128
+    browsing: int = 32
     decoding: int = 64
     encoding: int = 64
     decoders: int = 2
@@ -65,8 +92,13 @@ class Service:
     ----------
     path : Path
     catalogue : Catalogue
-        To be called in `searching` (what reads, and feedback) or `encoding` (what shows a picture to the model).
-    searching, encoding : Work
+        To be called in a thread of `searching` (what reads little, and feedback), `browsing` (what lists and counts
+        much) or `encoding` (what shows a picture to the model).
+    searching, browsing, encoding : Work
+    decoders : Decoders
+    thumbnails : Thumbnails
+    jobs : JobRunner
+    metrics : Metrics
     """
 
     def __init__(
@@ -80,22 +112,173 @@ class Service:
         self.path = Path(catalogue).absolute()
         self.access = access
         self.bounds = bounds
-        self.folders = [Path(folder).absolute() for folder in folders]
+        self.metrics = Metrics()
         self.catalogue = Catalogue.load(self.path, n_jobs=n_jobs)
         self.searching = Work("search", 2, bounds.searching)
+        self.browsing = Work("browse", 1, bounds.browsing)
         self.encoding = Work("annotate", 1, bounds.encoding)
+        self.decoders = Decoders(
+            bounds.decoders,
+            bounds.decoding,
+            memory_bytes=bounds.decoding_bytes,
+            max_pixels=bounds.upload_pixels,
+            seconds=bounds.decoding_seconds,
+        )
+        self.thumbnails = Thumbnails(self.decoders, bounds.thumbnail_bytes)
+        self.jobs = JobRunner(self.path, self.catalogue, [Path(folder).absolute() for folder in folders], self.browsing)
+        self._annotating: Batcher[Wanted, list[Tag]] = Batcher(
+            lambda batch: annotate_together(lambda: self.catalogue.tagger, batch), self.encoding, BATCH
+        )
+        self._completions: tuple[Tagger | None, Completions | None] = (None, None)
+        self._map: tuple[Tagger, asyncio.Future[list[PlacedTag]]] | None = None
 
     async def start(self) -> None:
         """Begin, in the loop that requests are answered in."""
+        await self.browsing.run(self.catalogue.stored.jobs.mark_lost)
 
     async def stop(self) -> None:
         """End threads and processes."""
-        for work in (self.searching, self.encoding):
+        await self.jobs.close()
+        self.decoders.close()
+        for work in (self.searching, self.browsing, self.encoding):
             work.close()
         self.catalogue.stored.close()
 
+    def known(self, image_id: int) -> ImageRecord:
+        """Give an image's record.
+
+        Raises
+        ------
+        Refused
+            404, if there is no such image.
+        """
+        record = self.catalogue.stored.images.get(image_id)
+        if record is None:
+            raise Refused(404, f"The catalogue has no image {image_id}. Searches give the ids of images.")
+        return record
+
+    def view(self, image_id: int) -> ImageView:
+        """Give an image with its tags; errors are those of `known`."""
+        self.known(image_id)
+        return self.catalogue.image(image_id)
+
+    def complete(self, typed: str, k: int) -> list[Completion]:
+        """Find the tags that are meant by what was typed so far; words that were added are among them."""
+        tagger = self.catalogue.tagger
+        of, completions = self._completions
+        if of is not tagger or completions is None:
+            completions = Completions(tagger.words.dictionary(tagger.vocabulary))
+            self._completions = (tagger, completions)
+        return completions.find(typed, k)
+
+    async def pixels(self, picture: bytes | str) -> NDArray[np.uint8]:
+        """Give a picture as the encoder reads it: the content of a file, or one of the catalogue's at its path.
+
+        Raises
+        ------
+        ImageError
+            If it cannot be read.
+        """
+        return await self.decoders.pixels(picture, getattr(self.catalogue.tagger.encoder, "reading_side", None))
+
+    async def annotate(self, picture: bytes | str, k: int | None, how: HowMany = HowMany()) -> list[Tag]:  # noqa: B008
+        """Give the tags of a picture, encoded together with others that wait; errors are those of `pixels`."""
+        return await self._annotating.ask(Wanted(await self.pixels(picture), k, how))
+
+    async def explain(self, image_id: int, tag: str) -> Explanation:
+        """Say what each place of an image gave to a tag's score.
+
+        Raises
+        ------
+        Refused
+            404, if there is no such image, or its file is gone.
+        UserError
+            If the run's scores cannot be taken apart, or the tag is not known.
+        """
+        check_explains(self.catalogue.tagger)
+        record = await self.searching.run(self.known, image_id)
+        if record.path is None or record.state == "gone":
+            raise Refused(404, f"The file of image {image_id} is gone.", code="gone")
+        pixels = await self.pixels(record.path)
+        return await self.encoding.run(explain, self.catalogue.tagger, pixels, tag)
+
+    async def heat(self, image_id: int, tag: str, side: int) -> bytes:
+        """Give the heat map of a tag as a PNG to be laid over the picture; errors are those of `explain`."""
+        found = await self.explain(image_id, tag)
+
+        def draw() -> bytes:
+            content = BytesIO()
+            heat_overlay(found, side).save(content, "PNG")
+            return content.getvalue()
+
+        return await self.encoding.run(draw)
+
+    async def tag_map(self) -> list[PlacedTag]:
+        """Give the map of the tags, which is drawn once for each run.
+
+        Raises
+        ------
+        Refused
+            503, while it is being drawn for longer than a request should wait.
+        UserError
+            If the model keeps no vectors of tags.
+        """
+        tagger = self.catalogue.tagger
+        if self._map is None or self._map[0] is not tagger:
+            drawing = asyncio.ensure_future(self.browsing.run(tag_map, tagger.model, tagger.vocabulary))
+            self._map = (tagger, drawing)
+        drawing = self._map[1]
+        try:
+            return await asyncio.wait_for(asyncio.shield(drawing), MAP_SECONDS)
+        except TimeoutError as error:
+            raise Refused(
+                503, "The map of the tags is still being drawn. Try again in 10 s.", headers={"retry-after": "10"}
+            ) from error
+        except Refused:
+            self._map = None  # it was never begun
+            raise
+
+    def about(self) -> dict[str, Any]:
+        """Say what is served, as it stands in JSON."""
+        stored, tagger = self.catalogue.stored, self.catalogue.tagger
+        return {
+            "version": visterm.__version__,
+            "images": stored.images.count(),
+            "searchable": len(stored),
+            "tags": len(tagger.vocabulary),
+            "run": stored.origin.fingerprint,
+            "model": MODELS.name_of(tagger.model),
+            "encoder": ENCODERS.name_of(tagger.encoder),
+            "calibrated": tagger.calibration is not None,
+            "search": stored.how_it_searches(),
+        }
+
+    def metrics_text(self, n_images: int) -> str:
+        """Give all figures in Prometheus' text form."""
+        kinds = (self.searching, self.browsing, self.encoding, self.decoders.work)
+        return self.metrics.text(
+            {
+                "visterm_info": ("What runs.", [({"version": visterm.__version__}, 1)]),
+                "visterm_images": ("Images of the catalogue that are here.", [({}, n_images)]),
+                "visterm_waiting": (
+                    "Requests at work and waiting, by kind.",
+                    [({"kind": work.name}, work.waiting) for work in kinds],
+                ),
+                "visterm_refused_total": (
+                    "Requests that were answered 503, by kind.",
+                    [({"kind": work.name}, work.refused) for work in kinds],
+                ),
+                "visterm_decoders_died_total": (
+                    "Processes that died of a picture and were replaced.",
+                    [({}, self.decoders.died)],
+                ),
+                "visterm_thumbnail_bytes": ("Memory that thumbnails take.", [({}, self.thumbnails.n_bytes)]),
+                "visterm_jobs_open": ("Jobs of this service that go on or wait.", [({}, self.jobs.n_open)]),
+            }
+        )
+
 
 def service_of(request: Request) -> Service:
-    """Give what all requests share; a dependency of routes."""
+    """Give what all requests share."""
     service: Service = request.app.state.service
     return service

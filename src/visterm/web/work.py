@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 from visterm.web.errors import Refused
@@ -51,16 +51,23 @@ class Work:
         Refused
             503, if the bound is reached.
         """
-        self.enter()
-        try:
-            context = contextvars.copy_context()
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, lambda: context.run(do, *args, **kwargs))
-        finally:
-            self.leave()
+        with self.place():
+            return await self.do(do, *args, **kwargs)
 
-    def enter(self) -> None:
-        """Count one request more, or refuse it."""
+    async def do(self, do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Do something in one of the threads, for those who have their places."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: do(*args, **kwargs))
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold one of the places, of which there are as many as the bound says.
+
+        Raises
+        ------
+        Refused
+            503, if there is none.
+        """
         if self.waiting >= self.bound:
             self.refused += 1
             raise Refused(
@@ -70,10 +77,10 @@ class Work:
                 headers={"retry-after": str(RETRY_SECONDS)},
             )
         self.waiting += 1
-
-    def leave(self) -> None:
-        """Count one request less."""
-        self.waiting -= 1
+        try:
+            yield
+        finally:
+            self.waiting -= 1
 
     def close(self) -> None:
         """End the threads, once they have done what they are at."""

@@ -1,0 +1,24 @@
+"""The folders that a catalogue was made of: where to look for new photos."""
+
+from __future__ import annotations
+
+from visterm.store.catalogue import StoredCatalogue
+
+LOOKED_AT = 1000
+"""Entries of the history that are looked at, newest first."""
+
+
+def indexed_folders(stored: StoredCatalogue) -> list[str]:
+    """Give the folders that `visterm index` was told of; where none is known, the topmost that hold images."""
+    told = [event.details.get("folder") for event in stored.history.latest(LOOKED_AT) if event.what == "index"]
+    folders = sorted({folder for folder in told if folder})
+    if not folders:
+        found = stored.database.rows(
+            "SELECT DISTINCT folder FROM images WHERE state = 'here' AND path IS NOT NULL ORDER BY folder"
+        )
+        folders = [folder for (folder,) in found]
+    return [folder for folder in folders if not any(_inside(folder, other) for other in folders)]
+
+
+def _inside(folder: str, other: str) -> bool:
+    return folder != other and folder.startswith(other.rstrip("/") + "/")

@@ -1,0 +1,88 @@
+"""`visterm serve`: a catalogue over HTTP, for people and programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from visterm.cli import options
+from visterm.cli.output import say
+from visterm.core.errors import MissingExtraError, UserError
+
+EXAMPLES = (
+    "Examples:  visterm serve my_catalogue   ·   visterm serve my_catalogue --host 0.0.0.0 --token-file token.txt "
+    "--name photos.home"
+)
+FEWEST_LETTERS = 16
+
+
+def serve(
+    catalogue: Annotated[
+        Path, typer.Argument(help="A catalogue: the folder that `visterm index` wrote.", show_default=False)
+    ],
+    host: Annotated[str, typer.Option(help="Where to listen; beyond this machine a token is wanted.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="A file with a token of 16 or more letters, which every request needs.", show_default=False),
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(help="A name by which this machine is called; requests to other names are refused."),
+    ] = None,
+    images: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A folder in which to look for new photos [default: those that were indexed].", show_default=False
+        ),
+    ] = None,
+    jobs: options.Jobs = None,
+) -> None:
+    """Serve a catalogue: a page to search, tag and review in, and an API for programs (/api/v1/docs).
+
+    It listens on this machine only, unless told otherwise, and needs no connection to any other host.
+    """
+    try:
+        import fastapi  # noqa: F401
+        import jinja2  # noqa: F401
+        import python_multipart  # noqa: F401
+        import uvicorn
+    except ImportError as error:
+        raise MissingExtraError(
+            f"visterm serve needs the package '{error.name}'. Install it with: pip install 'visterm[web]'"
+        ) from error
+    from visterm.web.app import create_app
+    from visterm.web.security import Access, is_loopback
+
+    token = "" if token_file is None else _read_token(token_file)
+    if not token and not is_loopback(host):
+        raise UserError(
+            f"--host {host} can be reached from other machines, so that whoever asks needs a token. Make one and give "
+            "its file: python -c 'import secrets; print(secrets.token_urlsafe())' > token.txt; visterm serve ... "
+            "--token-file token.txt"
+        )
+    app = create_app(catalogue, access=Access.of(host, token, name or ()), folders=images or (), n_jobs=jobs)
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=5,
+    )
+    server = uvicorn.Server(config)
+    sock = config.bind_socket()
+    address = f"http://{'[' + host + ']' if ':' in host else host}:{sock.getsockname()[1]}"
+    say(f"Serving {catalogue} at {address}  (Ctrl-C ends it; the API is described at {address}/api/v1/docs)")
+    server.run(sockets=[sock])
+
+
+def _read_token(file: Path) -> str:
+    token = file.read_text(encoding="utf-8").strip()
+    if len(token) < FEWEST_LETTERS:
+        raise UserError(f"The token in {file} has {len(token)} letters; expected {FEWEST_LETTERS} or more.")
+    return token

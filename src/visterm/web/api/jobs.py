@@ -1,0 +1,71 @@
+"""Work in the background: looking for new photos, and learning from feedback."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import Response
+
+from visterm.store.jobs import Job
+from visterm.web.answers import json_answer
+from visterm.web.errors import Refused
+from visterm.web.paging import cursor_at, place_of
+from visterm.web.schemas import JobAnswer, JobGiven, JobsAnswer, errors
+from visterm.web.service import service_of
+
+router = APIRouter(tags=["jobs"])
+
+JobId = Annotated[int, Path(ge=0, le=2**63 - 1)]
+_FACTS = tuple(JobAnswer.model_fields)
+
+
+@router.get("/jobs", response_model=JobsAnswer, responses=errors())
+async def jobs(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    cursor: Annotated[str | None, Query(max_length=80)] = None,
+) -> Response:
+    """List the jobs, newest first."""
+    service = service_of(request)
+    before = None if cursor is None else place_of("jobs", cursor)
+    found = await service.searching.run(service.catalogue.stored.jobs.latest, limit + 1, before=before)
+    shown = found[:limit]
+    content = {
+        "jobs": [job_as_dict(job) for job in shown],
+        "next": cursor_at("jobs", shown[-1].id) if len(found) > limit else None,
+    }
+    return json_answer(content, headers={"cache-control": "no-store"})
+
+
+@router.post("/jobs", status_code=202, response_model=JobAnswer, responses=errors(408, 409, 413))
+async def start(request: Request, given: JobGiven) -> Response:
+    """Start a job. One goes on at a time; a few more may wait."""
+    job = await service_of(request).jobs.start(given.kind, full=given.full)
+    return json_answer(job_as_dict(job), 202, {"location": f"/api/v1/jobs/{job.id}"})
+
+
+@router.get("/jobs/{job_id}", response_model=JobAnswer, responses=errors(404))
+async def job(request: Request, job_id: JobId) -> Response:
+    """Say how far a job is."""
+    service = service_of(request)
+    return _answer(job_id, await service.searching.run(service.catalogue.stored.jobs.get, job_id))
+
+
+@router.post("/jobs/{job_id}/cancel", response_model=JobAnswer, responses=errors(404))
+async def cancel(request: Request, job_id: JobId) -> Response:
+    """Ask a job to stop; what it has committed stays. One that has ended stays as it is."""
+    service = service_of(request)
+    await service.jobs.cancel(job_id)
+    return _answer(job_id, await service.searching.run(service.catalogue.stored.jobs.get, job_id))
+
+
+def job_as_dict(job: Job) -> dict[str, Any]:
+    """Give a job as it stands in JSON."""
+    return {name: getattr(job, name) for name in _FACTS}
+
+
+def _answer(job_id: int, job: Job | None) -> Response:
+    if job is None:
+        raise Refused(404, f"There is no job {job_id}.")
+    return json_answer(job_as_dict(job), headers={"cache-control": "no-store"})

@@ -1,0 +1,182 @@
+"""Decoding of pictures in other processes: one that dies, hangs or eats memory is replaced, its picture refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import ImageError
+from visterm.web.decoding_process import (
+    ANSWER,
+    JPEG,
+    JPEG_OF_FILE,
+    PIXELS,
+    PIXELS_OF_BYTES,
+    PIXELS_OF_FILE,
+    REQUEST,
+    read_exactly,
+)
+from visterm.web.work import Work
+
+DIED = "its decoder died of it, or took too long"
+
+
+class Jpeg(NamedTuple):
+    """A picture as a small JPEG: no metadata of the original is in it."""
+
+    content: bytes
+    width: int
+    height: int
+
+
+class Decoders:
+    """A few processes that decode pictures, and the bounded threads that wait for them.
+
+    Parameters
+    ----------
+    processes : int
+    bound : int
+        Requests at work and waiting.
+    memory_bytes : int
+        Of one process.
+    max_pixels : int
+        Of one picture.
+    seconds : float
+        That one picture may take, before its process is killed.
+
+    Attributes
+    ----------
+    work : Work
+    died : int
+        Processes that were replaced.
+    """
+
+    def __init__(self, processes: int, bound: int, *, memory_bytes: int, max_pixels: int, seconds: float) -> None:
+        self.work = Work("decode", processes, bound)
+        self.died = 0
+        self._seconds = seconds
+        self._command = [sys.executable, "-m", "visterm.web.decoding_process", str(memory_bytes), str(max_pixels)]
+        self._idle: SimpleQueue[_Process] = SimpleQueue()
+        self._all = [_Process(self._command) for _ in range(processes)]
+        for process in self._all:
+            self._idle.put(process)
+
+    async def pixels(self, picture: bytes | str, side: int | None) -> NDArray[np.uint8]:
+        """Give a picture as upright RGB, shape (height, width, 3): the content of a file, or one at a path.
+
+        Raises
+        ------
+        ImageError
+            If it cannot be read, or the process that read it died.
+        Refused
+            503, if the bound is reached.
+        """
+        if isinstance(picture, str):
+            found = await self.work.run(self._ask, PIXELS_OF_FILE, side or 0, os.fsencode(picture))
+        else:
+            found = await self.work.run(self._ask, PIXELS_OF_BYTES, side or 0, picture)
+        return np.frombuffer(found.content, np.uint8).reshape(found.height, found.width, 3)
+
+    async def jpeg(self, path: str, side: int) -> Jpeg:
+        """Give a picture at a path as a JPEG of that longest side; errors are those of `pixels`."""
+        return await self.work.run(self._ask, JPEG_OF_FILE, side, os.fsencode(path))
+
+    def close(self) -> None:
+        """End the processes, whatever they are at."""
+        for process in self._all:
+            process.end()
+        self.work.close()
+
+    def _ask(self, kind: bytes, side: int, content: bytes) -> Jpeg:
+        process = self._idle.get()
+        try:
+            answer = process.ask(kind, side, content, self._seconds)
+        finally:
+            self._idle.put(process)
+        if answer is None:
+            self.died += 1
+            raise ImageError("image", DIED)
+        how, found = answer
+        if how not in (PIXELS, JPEG):
+            raise ImageError("image", found.content.decode())
+        return found
+
+
+class _Process:
+    """One process, started when it is needed, and again after it has died."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ask(self, kind: bytes, side: int, content: bytes, seconds: float) -> tuple[bytes, Jpeg] | None:
+        """Give what the process answers; None if it died, which it does when its time is over."""
+        process = self._running()
+        killer = threading.Timer(seconds, process.kill)
+        killer.start()
+        try:
+            return _exchange(process, REQUEST.pack(kind, side, len(content)), content)
+        finally:
+            killer.cancel()
+            if process.poll() is not None:
+                self.end()
+
+    def end(self) -> None:
+        """Kill the process, which holds nothing that could be lost."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            with suppress(BrokenPipeError):  # of what was being written when it died
+                if stream is not None:
+                    stream.close()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._process.poll() is not None:
+            self.end()
+        if self._process is None:
+            self._process = self._start()
+        return self._process
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        return subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **one_thread},
+        )
+
+
+def _exchange(process: subprocess.Popen[bytes], header: bytes, content: bytes) -> tuple[bytes, Jpeg] | None:
+    """Tell a process what is wanted, and read its answer; None where either pipe ends."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(header)
+        process.stdin.write(content)
+        process.stdin.flush()
+    except (BrokenPipeError, ValueError):  # it died, or `end` has closed the pipe
+        process.kill()
+        process.wait()
+        return None
+    told = read_exactly(process.stdout, ANSWER.size)
+    if told is not None:
+        how, height, width, n_bytes = ANSWER.unpack(told)
+        found = read_exactly(process.stdout, n_bytes)
+        if found is not None:
+            return how, Jpeg(found, width, height)
+    process.kill()
+    process.wait()
+    return None

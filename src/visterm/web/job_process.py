@@ -1,0 +1,92 @@
+"""A process that does one job of a catalogue, so that the service goes on answering; it ends when the service does.
+
+``python -m visterm.web.job_process CATALOGUE JOB_ID KIND [FOLDER | full]``; killing it loses nothing that it committed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+
+from visterm.app.catalogue import Catalogue
+from visterm.app.catalogue_job import CatalogueJob
+from visterm.app.duplicates import find_duplicates
+from visterm.core.errors import VistermError
+
+NICE = 10
+"""Requests come first."""
+
+CHUNK = 128
+"""Images between two commits, where it can be told to stop."""
+
+SECONDS = 0.5
+"""Between two notes of how far it is."""
+
+
+class Stopped(Exception):  # noqa: N818
+    """The job was asked to stop."""
+
+
+class NotedProgress:
+    """Progress of a job, written down now and then; stops the work where that is asked for."""
+
+    def __init__(self, job: CatalogueJob) -> None:
+        self._job = job
+        self._done, self._total, self._noted = 0, 0, 0.0
+
+    def start(self, task: str, total: int | None = None) -> None:
+        """Begin a task."""
+        self._done, self._total = 0, total or 0
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        """Count steps."""
+        self._done += steps
+        if time.monotonic() - self._noted > SECONDS:
+            self._noted = time.monotonic()
+            self._job.advance(self._done, self._total, note or None)
+            if self._job.cancelled:
+                raise Stopped
+
+    def finish(self) -> None:
+        """Note the last steps."""
+        self._job.advance(self._done, self._total)
+
+
+def main() -> int:
+    """Do the job, and give the exit status."""
+    path, number, kind, *rest = sys.argv[1:]
+    threading.Thread(target=_end_with_the_service, daemon=True).start()
+    os.nice(NICE)
+    job_id = int(number)
+    catalogue = Catalogue.load(path)
+    try:
+        if kind == "index":
+            catalogue.index(rest[0], chunk_size=CHUNK, job_id=job_id)
+        elif kind == "fit":
+            catalogue.learn(full="full" in rest, job_id=job_id)
+        else:
+            _look_for_duplicates(catalogue, job_id)
+    except VistermError as error:
+        catalogue.stored.jobs.finish(job_id, error=str(error))
+    return 0
+
+
+def _look_for_duplicates(catalogue: Catalogue, job_id: int) -> None:
+    with CatalogueJob(catalogue.stored, "duplicates", job_id) as job:
+        try:
+            groups, skipped = find_duplicates(catalogue.stored, progress=NotedProgress(job))
+        except Stopped:
+            return
+        job.message = f"{len(groups):,} groups" + (f", {len(skipped):,} pictures skipped" if skipped else "")
+
+
+def _end_with_the_service() -> None:
+    while os.read(0, 1024):  # not sys.stdin, whose lock this thread would hold at the end
+        pass
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

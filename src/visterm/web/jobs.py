@@ -1,0 +1,141 @@
+"""Jobs of the service: one process at a time beside it, a few more waiting; what does not stop when told is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from visterm.app.catalogue import Catalogue
+from visterm.app.indexed_folders import indexed_folders
+from visterm.store.jobs import Job
+from visterm.web.errors import Refused
+from visterm.web.work import Work
+
+MOST_OPEN = 8
+"""Jobs that go on or wait."""
+
+GRACE_SECONDS = 20.0
+"""What a job that was told to stop may take to do so, before its process is killed."""
+
+
+class _Waiting(NamedTuple):
+    job_id: int
+    kind: str
+    arguments: list[str]
+
+
+class JobRunner:
+    """Starts the processes of jobs, one after the other.
+
+    Parameters
+    ----------
+    path : Path
+        The catalogue's folder.
+    catalogue : Catalogue
+    folders : sequence of Path
+        Where "index" looks; empty: where the catalogue's images came from.
+    work : Work
+        Where the catalogue is opened again after a job.
+    """
+
+    def __init__(self, path: Path, catalogue: Catalogue, folders: Sequence[Path], work: Work) -> None:
+        self._path = path
+        self._catalogue = catalogue
+        self._folders = [str(folder) for folder in folders]
+        self._work = work
+        self._waiting: deque[_Waiting] = deque()
+        self._running: tuple[int, asyncio.subprocess.Process] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def n_open(self) -> int:
+        """Jobs of this service that go on or wait."""
+        return len(self._waiting) + (self._task is not None and not self._task.done())
+
+    async def start(self, kind: str, *, full: bool = False) -> Job:
+        """Write down a job, and begin it when its turn comes; "index" is one job for each folder, the first is given.
+
+        Raises
+        ------
+        Refused
+            409, if too many wait, or there is no folder to look into.
+        """
+        if self.n_open >= MOST_OPEN:
+            raise Refused(409, f"{self.n_open} jobs go on or wait already. Wait for them, or cancel some.")
+        lists = [["full"] if full else []]
+        if kind == "index":
+            folders = self._folders or await self._work.run(indexed_folders, self._catalogue.stored)
+            lists = [[folder] for folder in folders[: MOST_OPEN - self.n_open]]
+            if not lists:
+                raise Refused(409, "No photos lie in a folder that is known. Start the service with --images FOLDER.")
+        jobs = self._catalogue.stored.jobs
+        started = [await self._work.run(jobs.start, kind, waiting=True) for _ in lists]
+        for job_id, arguments in zip(started, lists, strict=True):
+            self._waiting.append(_Waiting(job_id, kind, arguments))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._go_on())
+        return await self._work.run(self._get, started[0])
+
+    async def cancel(self, job_id: int) -> None:
+        """Ask a job to stop; a process that does not is killed after a while."""
+        await self._work.run(self._catalogue.stored.jobs.cancel, job_id)
+        if self._running is not None and self._running[0] == job_id:
+            process = self._running[1]
+            asyncio.get_running_loop().call_later(GRACE_SECONDS, _killer(process))
+
+    async def close(self) -> None:
+        """Kill what goes on, and let what waits be."""
+        waiting, self._waiting = self._waiting, deque()
+        jobs = self._catalogue.stored.jobs
+        for job in waiting:
+            jobs.cancel(job.job_id)
+        if self._running is not None:
+            jobs.cancel(self._running[0])
+            _killer(self._running[1])()
+        if self._task is not None:
+            await self._task
+
+    async def _go_on(self) -> None:
+        while self._waiting:
+            job = self._waiting.popleft()
+            found = await self._work.do(self._get, job.job_id)
+            if not found.ended:
+                await self._run(job)
+
+    async def _run(self, job: _Waiting) -> None:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "visterm.web.job_process", str(self._path), str(job.job_id), job.kind, *job.arguments),
+            stdin=asyncio.subprocess.PIPE,  # closed when this process ends, however it does
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        self._running = (job.job_id, process)
+        status = await process.wait()
+        self._running = None
+        await self._work.do(self._end, job.job_id, status)
+
+    def _end(self, job_id: int, status: int) -> None:
+        """Write down the end of a job whose process could not, and take over a run that it learned."""
+        found = self._get(job_id)
+        cancelled = found.state == "cancelling"
+        error = None if status == 0 or cancelled else f"Its process ended with {status}; the service's log may say why."
+        self._catalogue.stored.jobs.finish(job_id, error=error)
+        self._catalogue.refresh()
+
+    def _get(self, job_id: int) -> Job:
+        found = self._catalogue.stored.jobs.get(job_id)
+        assert found is not None
+        return found
+
+
+def _killer(process: asyncio.subprocess.Process) -> Callable[[], None]:
+    def kill() -> None:
+        with suppress(ProcessLookupError):  # it has ended by itself
+            process.kill()
+
+    return kill

@@ -1,0 +1,256 @@
+"""An ML backend of Label Studio: its tasks come with tags already given, and what people choose there comes back.
+
+The protocol is that of label-studio-ml-backend: ``/health``, ``/setup``, ``/predict``, ``/webhook`` under one address.
+Pictures are those of the catalogue, meant by id, or sent as ``data:`` addresses; other addresses are never fetched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import re
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+import visterm
+from visterm.core.errors import DataError, ImageError
+from visterm.core.types import Tag
+from visterm.core.vocabulary import tag_key
+from visterm.web.annotating import HowMany
+from visterm.web.answers import json_answer
+from visterm.web.errors import Refused
+from visterm.web.label_config import ChoicesWanted, read_config
+from visterm.web.schemas import errors
+from visterm.web.service import Service, service_of
+
+router = APIRouter(prefix="/label-studio", tags=["Label Studio"])
+
+MOST_TASKS = 1000
+AT_ONCE = 16
+SURE = 0.5
+"""Confidence from which on a tag is chosen for people; without a calibration the best five are."""
+
+FEW = 5
+LEARNS_FROM = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED")
+NOT_OURS = (
+    "no picture of this catalogue: give its id ('visterm:12', or the address of its thumbnail here), or the picture "
+    "as a data: address; other addresses are not fetched"
+)
+_ID = re.compile(r"(?:visterm:)?(\d{1,18})")
+_ADDRESS = re.compile(r".*/api/v1/images/(\d{1,18})(?:/thumbnail)?")
+_DATA = re.compile(r"data:image/[\w.+-]{1,40};base64,", re.IGNORECASE)
+
+
+class Told(BaseModel):
+    """Base of what Label Studio sends; there is more in it, and versions differ."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class SetupTold(Told):
+    """A project that is connected."""
+
+    project: str | int | None = None
+    schema_: str | None = Field(None, alias="schema")
+
+
+class PredictTold(Told):
+    """Tasks that want predictions."""
+
+    tasks: list[dict[str, Any]] = Field(max_length=MOST_TASKS)
+    label_config: str | None = None
+
+
+class WebhookTold(Told):
+    """Something that happened; START_TRAINING comes without an annotation."""
+
+    action: str
+    task: dict[str, Any] | None = None
+    annotation: dict[str, Any] | None = None
+    project: dict[str, Any] | None = None
+
+
+class Up(BaseModel):
+    """That it runs."""
+
+    status: str
+    model_class: str
+    version: str
+
+
+class Version(BaseModel):
+    """The run that answers."""
+
+    model_version: str
+
+
+class PredictionTold(BaseModel):
+    """The choices for one task."""
+
+    result: list[dict[str, Any]]
+    score: float
+    model_version: str
+    error: str | None = Field(None, description="Why there is no prediction.")
+
+
+class Predictions(Version):
+    """One for each task, in their order."""
+
+    results: list[PredictionTold]
+
+
+class WebhookAnswer(BaseModel):
+    """What came of it."""
+
+    status: str
+    result: dict[str, Any]
+
+
+@router.get("", response_model=Up, responses=errors(), include_in_schema=False)
+@router.get("/", response_model=Up, responses=errors(), include_in_schema=False)
+@router.get("/health", response_model=Up, responses=errors())
+async def health() -> Response:
+    """Say that it runs."""
+    return json_answer({"status": "UP", "model_class": "visterm", "version": visterm.__version__})
+
+
+@router.post("/setup", response_model=Version, responses=errors(408, 413))
+async def setup(request: Request, told: SetupTold) -> Response:
+    """Look at a project's labelling configuration, and say which run answers."""
+    read_config(told.schema_)
+    return json_answer({"model_version": await _version(service_of(request))})
+
+
+@router.post("/predict", response_model=Predictions, responses=errors(408, 413))
+async def predict(request: Request, told: PredictTold) -> Response:
+    """Choose tags for the pictures of tasks: those of the catalogue by id, and those in ``data:`` addresses."""
+    service = service_of(request)
+    wanted = read_config(told.label_config)
+    version = await _version(service)
+    results: list[dict[str, Any]] = []
+    for start in range(0, len(told.tasks), AT_ONCE):
+        some = told.tasks[start : start + AT_ONCE]
+        results += await asyncio.gather(*(_predict(service, task, wanted, version) for task in some))
+    return json_answer({"results": results, "model_version": version})
+
+
+@router.post("/webhook", status_code=201, response_model=WebhookAnswer, responses=errors(408, 409, 413))
+async def webhook(request: Request, told: WebhookTold) -> Response:
+    """Take what people chose as tags of the image; START_TRAINING starts the job "fit"."""
+    service = service_of(request)
+    if told.action == "START_TRAINING":
+        job = await service.jobs.start("fit")
+        return json_answer({"status": "ok", "result": {"job": job.id}}, 201)
+    if told.action not in LEARNS_FROM or told.annotation is None or told.task is None:
+        return json_answer({"status": "ignored", "result": {}}, 201)
+    image_id = _id_in(told.task)
+    tags = _chosen(told.annotation)
+    if image_id is None or not tags:
+        return json_answer({"status": "ignored", "result": {}}, 201)
+
+    def write() -> None:
+        if service.catalogue.stored.images.get(image_id) is None:
+            raise DataError(f"The catalogue has no image {image_id}.")
+        service.catalogue.give(image_id, tags)
+
+    await service.searching.run(write)
+    return json_answer({"status": "ok", "result": {"image": image_id, "given": tags}}, 201)
+
+
+async def _version(service: Service) -> str:
+    return await service.searching.run(lambda: service.catalogue.stored.origin.fingerprint)
+
+
+async def _predict(service: Service, task: dict[str, Any], wanted: ChoicesWanted, version: str) -> dict[str, Any]:
+    try:
+        picture = await _picture(service, _told_of(task, wanted.value))
+        tags = await service.annotate(picture, len(service.catalogue.tagger.vocabulary), HowMany())
+    except ImageError as error:
+        return {"result": [], "score": 0.0, "model_version": version, "error": error.reason}
+    except DataError as error:
+        return {"result": [], "score": 0.0, "model_version": version, "error": str(error)}
+    chosen = _choices(tags, wanted)
+    sure = [tag.confidence for tag, _ in chosen if tag.confidence is not None]
+    result = {
+        "from_name": wanted.from_name,
+        "to_name": wanted.to_name,
+        "type": "choices",
+        "value": {"choices": [name for _, name in chosen]},
+    }
+    score = sum(sure) / len(sure) if sure else 0.0
+    return {"result": [result] if chosen else [], "score": score, "model_version": version}
+
+
+def _choices(tags: Sequence[Tag], wanted: ChoicesWanted) -> list[tuple[Tag, str]]:
+    """Give the tags that are chosen for people, under the names that the project has for them."""
+    known = [(tag, wanted.choices.get(tag_key(tag.tag), "") if wanted.choices else tag.tag) for tag in tags]
+    offered = [(tag, name) for tag, name in known if name]
+    chosen = [pair for pair in offered if (pair[0].confidence or 0.0) >= SURE]
+    if all(tag.confidence is None for tag, _ in offered):
+        chosen = offered[:FEW]
+    return chosen[:1] if wanted.single else chosen
+
+
+async def _picture(service: Service, told: Any) -> bytes | str:
+    """Give the content of a picture that was sent, or the path of one of the catalogue."""
+    if isinstance(told, str) and _DATA.match(told):
+        try:
+            return base64.b64decode(told.partition(",")[2], validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise DataError(f"the data: address is not base64: {error}") from error
+    image_id = _id_of(told)
+    if image_id is None:
+        raise DataError(NOT_OURS)
+    try:
+        record = await service.searching.run(service.known, image_id)
+    except Refused as error:
+        if error.status_code != 404:
+            raise
+        raise DataError(str(error.detail)) from error
+    if record.path is None or record.state == "gone":
+        raise DataError(f"the file of image {image_id} is gone")
+    return record.path
+
+
+def _told_of(task: dict[str, Any], value: str) -> Any:
+    """Give what a task says of its picture."""
+    data = task.get("data")
+    return data.get(value) if isinstance(data, dict) else None
+
+
+def _id_in(task: dict[str, Any]) -> int | None:
+    """Give the id of the image of a task, whichever field of its data has it."""
+    data = task.get("data")
+    found = [_id_of(value) for value in data.values()] if isinstance(data, dict) else []
+    return next((image_id for image_id in found if image_id is not None), None)
+
+
+def _id_of(told: Any) -> int | None:
+    if isinstance(told, int) and not isinstance(told, bool) and 0 <= told < 10**18:
+        return told
+    if not isinstance(told, str) or len(told) > 2000:
+        return None
+    found = _ID.fullmatch(told)
+    if found is None:
+        try:
+            found = _ADDRESS.fullmatch(urlsplit(told).path)
+        except ValueError:  # no address, such as one with half a bracket
+            return None
+    return int(found[1]) if found else None
+
+
+def _chosen(annotation: dict[str, Any]) -> list[str]:
+    """Give the choices of an annotation, whatever else it holds."""
+    results = annotation.get("result")
+    tags: list[str] = []
+    for result in results if isinstance(results, list) else []:
+        value = result.get("value") if isinstance(result, dict) else None
+        choices = value.get("choices") if isinstance(value, dict) else None
+        tags += [tag for tag in choices if isinstance(tag, str) and tag.strip()] if isinstance(choices, list) else []
+    return list(dict.fromkeys(tags))

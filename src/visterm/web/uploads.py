@@ -1,0 +1,75 @@
+"""Pictures that a request sends: as its body, or as the parts of a form."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from fastapi import Request
+from starlette.datastructures import UploadFile
+
+from visterm.web.errors import Refused
+
+FIELD = "image"
+PICTURE = {"type": "string", "format": "binary"}
+BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "properties": {FIELD: {"type": "array", "items": PICTURE, "minItems": 1}},
+                    "required": [FIELD],
+                }
+            },
+            "application/octet-stream": {"schema": PICTURE},
+            "image/*": {"schema": PICTURE},
+        },
+    }
+}
+"""How such requests stand in the API's description."""
+
+
+class Upload(NamedTuple):
+    """A picture as it was sent: its name says nothing, and leads nowhere."""
+
+    name: str
+    content: bytes
+
+
+async def read_uploads(request: Request, most: int) -> list[Upload]:
+    """Read the pictures of a request, `most` at most.
+
+    Raises
+    ------
+    Refused
+        415 or 422, if it has none, or too many.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        return await _of_form(request, most)
+    if kind.startswith("image/") or kind in ("application/octet-stream", ""):
+        content = await request.body()
+        if not content:
+            raise Refused(422, "The request has no picture: its body is empty.", field=FIELD)
+        return [Upload(FIELD, content)]
+    raise Refused(
+        415,
+        f"Content-Type is {kind!r}; expected multipart/form-data with pictures in '{FIELD}', or a picture as the body "
+        "(image/* or application/octet-stream).",
+    )
+
+
+async def _of_form(request: Request, most: int) -> list[Upload]:
+    async with request.form(max_files=most + 1, max_fields=most + 1) as form:
+        parts = [part for name, part in form.multi_items() if name == FIELD]
+        if len(parts) > most:
+            raise Refused(422, f"There are {len(parts)} pictures; {most} may be sent at once.", field=FIELD)
+        if not parts:
+            raise Refused(422, f"The form has no picture: send files in the field '{FIELD}'.", field=FIELD)
+        found = []
+        for part in parts:
+            if not isinstance(part, UploadFile):
+                raise Refused(422, f"'{FIELD}' is a text; expected a file.", field=FIELD)
+            found.append(Upload(part.filename or FIELD, await part.read()))
+    return found
