@@ -39,6 +39,9 @@ from visterm.models.fit_calibration import MIN_IMAGES
 if TYPE_CHECKING:
     from visterm.store.catalogue import StoredCatalogue
 
+FROM_HERE = "learned from this catalogue"
+"""The fact of a catalogue's run that was not brought from elsewhere."""
+
 ENOUGH = 0.5
 """Of the images that a run learned from, the share that the catalogue must have tags of to take their place unasked."""
 
@@ -260,9 +263,7 @@ def _make_current(
     if job.cancelled:
         raise JobCancelledError
     with stored.transaction():
-        stored.runs.add(
-            learned.fingerprint, learned.encoder.fingerprint, facts={"learned from": "the catalogue", **compared}
-        )
+        stored.runs.add(learned.fingerprint, learned.encoder.fingerprint, facts={FROM_HERE: True, **compared})
         stored.use_run(run_id)
         stored.history.note("fit", run=learned.fingerprint, before_run=before, full=rows_of is None, **compared)
     forget_old_rows(stored)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.app.catalogue_feedback import spelled
 from visterm.app.parts import check_combination
 from visterm.app.typed_queries import query_row
 from visterm.core.checks import check_k, check_number
@@ -114,7 +116,7 @@ class Search:
 
     def listed(self, among: Filter | None, k: int, after: int) -> Found:
         """List images that pass a filter, by id; see `Catalogue.browse`."""
-        ids = self._stored.find(among or Filter())
+        ids = self._stored.find(self._spelled(among) if among else Filter())
         ids = ids[np.searchsorted(ids, after, "right") :]
         ids = ids[: check_k(k, len(ids))]
         return Found(self.hits(Ranking(ids[None, :], np.zeros((1, len(ids)), np.float32))), [])
@@ -165,7 +167,16 @@ class Search:
         """Give the images with a row that pass a filter; None where it asks for nothing."""
         if not wanted:
             return None
-        return np.intersect1d(self._stored.find(wanted), self._stored.searchable(), assume_unique=True)
+        found = self._stored.find(self._spelled(wanted))
+        return np.intersect1d(found, self._stored.searchable(), assume_unique=True)
+
+    def _spelled(self, wanted: Filter) -> Filter:
+        """Give a filter with tags as the run spells them, and the folder in full, links followed."""
+        named = {
+            name: tuple(spelled(self._tagger.vocabulary, tag) for tag in getattr(wanted, name))
+            for name in ("tags", "without", "predicted")
+        }
+        return replace(wanted, **named, folder=None if wanted.folder is None else os.path.realpath(wanted.folder))
 
     def _log_confidences(
         self, calibration: Calibration, weights: sp.csr_array, ids: Ids | None = None

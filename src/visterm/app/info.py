@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from visterm.app.catalogue_facts import catalogue_facts
 from visterm.app.features.folder import ENCODER, FeatureFolder
 from visterm.app.features.kind import FEATURES, is_features
 from visterm.core.errors import StorageError, UserError
@@ -35,15 +36,8 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if kind == "run":
         return {"kind": kind} | _run_facts(open_folder(path, kind))
     stored = StoredCatalogue.open(path)
-    return {
-        "kind": kind,
-        "images": len(stored),
-        "gone images": stored.images.count("gone"),
-        "skipped images": stored.skipped.count(),
-        "made by": stored.origin.run or "a run that was not saved",
-        "searched": stored.how_it_searches(),
-        "run": _run_facts(open_folder(stored.run_folder, "run")),
-    }
+    run = _run_facts(open_folder(stored.run_folder, "run"))
+    return {"kind": kind} | catalogue_facts(stored) | {"run": run}
 
 
 def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:

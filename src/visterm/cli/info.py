@@ -57,6 +57,8 @@ def info(
 
 
 def _setting(value: object) -> str:
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return ", ".join(f"{name} {_text(entry)}" for name, entry in value.items())
     return f"{len(value):,} of them" if isinstance(value, list) and len(value) > LONGEST else str(value)
 
 

@@ -1,4 +1,4 @@
-"""`visterm search`: find photos of a catalogue by words."""
+"""`visterm search`: find photos of a catalogue by words, by another photo, or by what is known of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from visterm.cli import options
+from visterm.cli import search_filters as which
 from visterm.cli.output import emit, say, show
+from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
@@ -19,7 +21,9 @@ EXAMPLES = (
     "Examples:  visterm search catalogue 'snow tree'   ·   visterm search catalogue 'beach -people' -k 20 --json   ·   "
     "visterm search catalogue 'snow tree' -k 0 --cutoff   ·   "
     "visterm search catalogue car --expand parts   ·   "
-    "visterm search catalogue '\"polar bear\" snow'   ·   visterm search catalogue -k 5 -- '-people sea'"
+    "visterm search catalogue '\"polar bear\" snow'   ·   visterm search catalogue -k 5 -- '-people sea'   ·   "
+    "visterm search catalogue snow --tag holiday --from 2024-01 --to 2024-03   ·   "
+    "visterm search catalogue --like photos/7.jpg   ·   visterm search catalogue --unreviewed -k 0"
 )
 
 
@@ -28,13 +32,13 @@ def search(
         Path, typer.Argument(help="A catalogue: the folder that `visterm index` wrote.", show_default=False)
     ],
     words: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="Tags to find; -word for what should not be there. Any other word, too, of a run fitted with "
-            '--word-vectors that have it; "polar bear" in quotes is one.',
+            '--word-vectors that have it; "polar bear" in quotes is one. None: list what the filters let pass.',
             show_default=False,
         ),
-    ],
+    ] = None,
     k: Annotated[int, typer.Option("-k", min=0, help="Images to show; 0 for all.")] = 10,
     combine: Annotated[
         str | None,
@@ -64,16 +68,55 @@ def search(
         ),
     ] = None,
     groups: Annotated[int, typer.Option(min=0, help="With --expand: tags to show, of each kind; 0 for all.")] = 5,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            "--like",
+            help="In place of words, find photos that look like this one: a file, or a name in the catalogue.",
+            show_default=False,
+        ),
+    ] = None,
+    tag: which.Tags = None,
+    without: which.Without = None,
+    predicted: which.Predicted = None,
+    folder: which.Folder = None,
+    from_: which.From = None,
+    to: which.To = None,
+    min_size: which.MinSize = None,
+    max_size: which.MaxSize = None,
+    type_: which.Type = None,
+    unreviewed: which.Unreviewed = False,
     json: options.Json = False,
 ) -> None:
-    """Find photos by words, best first.
+    """Find photos by words, or like another photo, best first; among those that all filters let pass.
 
     Words that no training image has are named, and in JSON listed as `untrained`; with them there are no confidences.
     """
     from visterm.app.catalogue import Catalogue
 
+    among = which.filter_of(
+        tag=tag, without=without, predicted=predicted, folder=folder, from_=from_, to=to, min_size=min_size,
+        max_size=max_size, type_=type_, unreviewed=unreviewed,
+    )  # fmt: skip
+    if words is None and like is None and not among:
+        raise UserError("Missing argument 'words'. Say what to find: words, --like IMAGE, or a filter such as --tag.")
+    limited: dict[str, Any] = {"--combine": combine, "--cutoff": cutoff, "--min-confidence": min_confidence}
+    for option, value in {**limited, "--expand": expand, "words": words if like is not None else None}.items():
+        if (words is None or like is not None) and value:
+            without_words = "--like" if like is not None else "a search without words"
+            raise UserError(f"{option} and {without_words} do not go together. Leave one of the two out.")
     opened = Catalogue.load(catalogue)
-    limits: dict[str, Any] = {"combine": combine, "cutoff": cutoff, "min_confidence": min_confidence}
+    if words is None:
+        found = opened.browse(among, k) if like is None else opened.like(like, k, among=among)
+        for hit in found.hits:
+            if json:
+                emit(hit.as_dict() if like is not None else {"image": hit.image, "id": hit.id, "path": hit.path})
+            else:
+                show(f"{hit.score:8.3f}  {hit.image}" if like is not None else hit.image)
+        return
+    limits: dict[str, Any] = {
+        "combine": combine, "cutoff": cutoff, "min_confidence": min_confidence, "among": among
+    }  # fmt: skip
     kinds = list(dict.fromkeys(expand or []))
     expanded = {how: opened.expand(words, how, k, n_groups=groups, **limits) for how in kinds}  # errors come first
     found = opened.search(words, k, **limits)

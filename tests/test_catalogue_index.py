@@ -1,0 +1,260 @@
+"""A catalogue is brought to what lies in a folder: new, changed, moved, gone and unchanged files, and other runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from tiny_catalogues import draw_photo, draw_photos, fit_run, touch, write_tags
+from typer.testing import CliRunner
+
+from visterm import Catalogue, Tagger
+from visterm.app.catalogue_features import CatalogueFeatures
+from visterm.cli.commands import app
+from visterm.core.errors import DataError, StorageError
+from visterm.data.taken import taken_of
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    return fit_run(folder / "photos", draw_photos(folder / "photos", seed=7), folder / "run")
+
+
+@pytest.fixture
+def photos(tmp_path):
+    draw_photos(tmp_path / "photos", 12)
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def catalogue(run, photos, tmp_path):
+    made = Catalogue.create(tmp_path / "catalogue", Tagger.load(run, n_jobs=1))
+    assert made.index(photos).new == 12
+    return made
+
+
+def counts(done):
+    return {name: value for name, value in done.as_dict().items() if value}
+
+
+def ids_by_name(catalogue):
+    return {os.path.basename(record.path): record.id for record in catalogue.records}
+
+
+def rows_are_those_of(catalogue):
+    """The rows that a new catalogue of the same files has, by name."""
+    fresh = Catalogue(catalogue.tagger).add([record.path for record in catalogue.records])
+    for name, image_id in ids_by_name(catalogue).items():
+        [expected] = fresh.stored.rows([ids_by_name(fresh)[name]])
+        np.testing.assert_allclose(catalogue.stored.rows([image_id])[0], expected, rtol=1e-6)
+
+
+def test_what_has_not_changed_is_not_read_again(catalogue, photos, monkeypatch):
+    monkeypatch.setattr("visterm.app.catalogue_files.content_hash", lambda path: pytest.fail(f"{path} was read"))
+    monkeypatch.setattr(type(catalogue.tagger.encoder), "encode", lambda *_, **__: pytest.fail("encoded"))
+    assert counts(catalogue.index(photos)) == {"kept": 12}
+
+
+def test_new_changed_moved_and_gone_files_are_each_seen_as_what_they_are(catalogue, photos):
+    ids = ids_by_name(catalogue)
+    draw_photo(photos / "new.png", "red", 500)
+    draw_photo(photos / "003.png", "green", 501)
+    (photos / "deep").mkdir()
+    (photos / "004.png").rename(photos / "deep" / "else.png")
+    (photos / "005.png").unlink()
+    touch(photos / "006.png", 1_000_000)
+    catalogue.give(ids["003.png"], ["mine"])
+    done = catalogue.index(photos)
+    assert counts(done) == {"new": 1, "changed": 1, "moved": 1, "gone": 1, "kept": 9, "encoded": 2}
+    after = ids_by_name(catalogue)
+    assert after["003.png"] == ids["003.png"]
+    assert after["else.png"] == ids["004.png"]
+    assert "005.png" not in after
+    assert catalogue.image(ids["005.png"]).record.state == "gone"
+    assert [tag.tag for tag in catalogue.image(ids["003.png"]).given] == ["mine"]
+    rows_are_those_of(catalogue)
+    assert {hit.id for hit in catalogue.search("red", 0).hits} == set(after.values())
+    assert counts(catalogue.index(photos)) == {"kept": 12}
+
+
+def test_files_that_change_places_keep_what_is_known_of_their_content(catalogue, photos):
+    ids = ids_by_name(catalogue)
+    (photos / "000.png").rename(photos / "x")
+    (photos / "001.png").rename(photos / "000.png")
+    (photos / "x").rename(photos / "001.png")
+    assert counts(catalogue.index(photos)) == {"moved": 2, "kept": 10}
+    after = ids_by_name(catalogue)
+    assert (after["000.png"], after["001.png"]) == (ids["001.png"], ids["000.png"])
+    rows_are_those_of(catalogue)
+
+
+def test_a_content_that_is_overwritten_by_another_is_gone(catalogue, photos):
+    ids = ids_by_name(catalogue)
+    (photos / "000.png").rename(photos / "001.png")
+    assert counts(catalogue.index(photos)) == {"moved": 1, "gone": 1, "kept": 10}
+    assert ids_by_name(catalogue)["001.png"] == ids["000.png"]
+    assert catalogue.image(ids["001.png"]).record.state == "gone"
+
+
+def test_a_copy_is_new_and_what_comes_back_is_the_image_it_was(catalogue, photos, tmp_path):
+    ids = ids_by_name(catalogue)
+    (photos / "copy.png").write_bytes((photos / "002.png").read_bytes())
+    assert counts(catalogue.index(photos)) == {"new": 1, "kept": 12, "encoded": 1}
+    photos.rename(tmp_path / "away")
+    photos.mkdir()
+    draw_photo(photos / "other.png", "blue", 77)
+    assert counts(catalogue.index(photos)) == {"new": 1, "gone": 13, "encoded": 1}
+    assert len(catalogue) == 1
+    (photos / "other.png").rename(tmp_path / "away" / "other.png")
+    photos.rmdir()
+    (tmp_path / "away").rename(photos)
+    assert counts(catalogue.index(photos)) == {"moved": 13, "kept": 1}
+    assert ids.items() <= ids_by_name(catalogue).items()
+
+
+def test_images_of_other_folders_stay_and_move_between_folders(catalogue, photos, tmp_path):
+    ids = ids_by_name(catalogue)
+    draw_photo(tmp_path / "more" / "a.png", "red", 900)
+    (photos / "007.png").rename(tmp_path / "more" / "7.png")
+    assert counts(catalogue.index(tmp_path / "more")) == {"new": 1, "moved": 1, "encoded": 1}
+    assert len(catalogue) == 13
+    assert ids_by_name(catalogue)["7.png"] == ids["007.png"]
+
+
+def test_an_unreadable_file_is_listed_until_it_can_be_read_and_never_loses_what_was_there(catalogue, photos):
+    ids = ids_by_name(catalogue)
+    (photos / "bad.png").write_bytes(b"no picture")
+    (photos / "001.png").write_bytes(b"broken")
+    done = catalogue.index(photos)
+    assert counts(done) == {"kept": 11, "skipped": 2}
+    assert [os.path.basename(item.image) for item in catalogue.skipped] == ["001.png", "bad.png"]
+    assert ids_by_name(catalogue)["001.png"] == ids["001.png"]
+    draw_photo(photos / "bad.png", "green", 40)
+    (photos / "001.png").unlink()
+    assert counts(catalogue.index(photos)) == {"new": 1, "gone": 1, "kept": 11, "encoded": 1}
+    assert catalogue.skipped == []
+
+
+def test_tags_of_files_follow_the_files_and_those_of_people_stay(catalogue, photos, tmp_path):
+    ids = ids_by_name(catalogue)
+    first = write_tags(tmp_path / "tags.csv", {"000.png": ["red", "old"], "001.png": ["Green"]})
+    catalogue.index(photos, tags=first)
+    catalogue.give(ids["000.png"], ["person's", "old"])
+    catalogue.index(photos, tags=write_tags(tmp_path / "tags.csv", {"000.png": ["red", "newer"], "001.png": ["x"]}))
+    assert {(t.tag, t.source) for t in catalogue.image(ids["000.png"]).given} == {
+        ("red", "file"), ("newer", "file"), ("old", "person"), ("person's", "person")
+    }  # fmt: skip
+    assert [t.tag for t in catalogue.image(ids["001.png"]).given] == ["x"]
+    catalogue.index(photos)
+    assert len(catalogue.image(ids["000.png"]).given) == 4
+
+
+def test_predictions_are_kept_with_the_rows_as_annotate_gives_them(catalogue):
+    record = catalogue.records[3]
+    [expected] = catalogue.tagger.annotate([record.path], 10).images
+    found = catalogue.image(record.id).predicted
+    assert [tag.tag for tag in found] == [tag.tag for tag in expected.tags]
+    np.testing.assert_allclose([tag.score for tag in found], [tag.score for tag in expected.tags], rtol=1e-5)
+
+
+def test_features_are_kept_and_rows_of_another_run_are_made_of_them(catalogue, run, photos, tmp_path, monkeypatch):
+    kept = CatalogueFeatures(catalogue.stored, catalogue.tagger.encoder.fingerprint)
+    ids, X = kept.rows([2, 0])
+    order = [int(os.path.basename(catalogue.image(i).record.path)[:3]) for i in ids]
+    expected = catalogue.tagger.encoder.encode([photos / f"{i:03d}.png" for i in order]).rows
+    np.testing.assert_array_equal(X.toarray(), expected.toarray())
+    other = Tagger.load(run, n_jobs=1)
+    other.model.set_params(random_state=5).fit(expected[[0, 1, 0, 1]], np.eye(len(other.vocabulary))[[0, 1, 2, 3]])
+    with monkeypatch.context() as patch:
+        patch.setattr(type(other.encoder), "encode", lambda *_, **__: pytest.fail("encoded"))
+        done = catalogue.use(other)
+    assert (done.rows, done.encoded) == (12, 0)
+    rows_are_those_of(catalogue)
+    again = Catalogue.load(tmp_path / "catalogue")
+    assert again.tagger.fingerprint == other.fingerprint
+    assert [r.current for r in again.stored.runs.all()] == [False, True]
+    assert again.image(0).predicted[0].tag == other.annotate([again.image(0).record.path], 1).images[0].tags[0].tag
+
+
+def test_a_run_with_another_encoder_encodes_anew(catalogue, photos, tmp_path):
+    tags = {f"{i:03d}.png": [["a", "b"][i % 2]] for i in range(12)}
+    other = Tagger.load(fit_run(photos, tags, tmp_path / "other"), n_jobs=1)
+    done = catalogue.use(other)
+    assert (done.rows, done.encoded) == (12, 12)
+    assert {hit.id for hit in catalogue.search("a", 0).hits} == set(range(12))
+
+
+def test_a_job_that_is_cancelled_keeps_what_it_has_and_the_next_one_goes_on(run, photos, tmp_path):
+    catalogue = Catalogue.create(tmp_path / "catalogue", Tagger.load(run, n_jobs=1))
+    job = catalogue.stored.jobs.start("index")
+    commit = catalogue.stored.set_rows
+
+    def then_cancel(*given, **how):
+        commit(*given, **how)
+        catalogue.stored.jobs.cancel(job)
+
+    catalogue.stored.set_rows = then_cancel
+    done = catalogue.index(photos, chunk_size=5, job_id=job)
+    assert (done.new, done.cancelled) == (5, True)
+    assert catalogue.stored.jobs.get(job).state == "cancelled"
+    catalogue.stored.set_rows = commit
+    assert counts(catalogue.index(photos)) == {"new": 7, "kept": 5, "encoded": 7}
+
+
+def test_a_second_process_is_told_who_is_at_it(catalogue, photos, tmp_path):
+    child = "import sys; from visterm import Catalogue; Catalogue.load(sys.argv[1]).index(sys.argv[2])"
+    with catalogue.stored.writing():
+        done = subprocess.run(
+            [sys.executable, "-c", child, str(tmp_path / "catalogue"), str(photos)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert f"in use by process {os.getpid()}" in done.stderr
+
+
+def test_a_folder_without_images_and_images_by_number_are_refused(catalogue, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="There are no images"):
+        catalogue.index(tmp_path / "empty")
+    assert len(catalogue) == 12
+    with pytest.raises(StorageError, match="not empty"):
+        Catalogue.create(tmp_path / "catalogue", catalogue.tagger)
+
+
+def test_the_date_is_that_of_the_camera(tmp_path, catalogue, photos):
+    exif = Image.Exif()
+    exif[306] = "2024:05:31 10:20:30"
+    Image.new("RGB", (8, 8)).save(photos / "dated.jpg", exif=exif)
+    exif.get_ifd(0x8769)[0x9003] = "2023:01:02 03:04:05"
+    Image.new("RGB", (9, 8)).save(photos / "shot.jpg", exif=exif)
+    exif.get_ifd(0x8769)[0x9003] = "0000:00:00 00:00:00"
+    del exif[306]
+    Image.new("RGB", (9, 9)).save(tmp_path / "never.jpg", exif=exif)
+    catalogue.index(photos)
+    taken = {os.path.basename(record.path): record.taken for record in catalogue.records}
+    assert (taken["dated.jpg"], taken["shot.jpg"]) == ("2024-05-31T10:20:30", "2023-01-02T03:04:05")
+    assert taken["000.png"] is None
+    assert taken_of(tmp_path / "never.jpg") is None
+    assert taken_of(tmp_path / "nowhere.jpg") is None
+
+
+def test_the_command_makes_and_updates_and_counts(run, photos, tmp_path):
+    out = tmp_path / "made"
+
+    def index(*arguments):
+        done = CliRunner().invoke(app, ["index", *map(str, arguments), "--json"])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    assert index(run, photos, "-o", out)["new"] == 12
+    draw_photo(photos / "new.png", "red", 500)
+    facts = index(out, photos)
+    assert (facts["new"], facts["kept"], facts["images"]) == (1, 12, 13)
+    assert index(run, photos, "-o", out)["kept"] == 13
+    refused = CliRunner().invoke(app, ["index", str(run), str(photos)])
+    assert "-o CATALOGUE" in refused.output + str(refused.exception)
