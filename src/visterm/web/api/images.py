@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Query, Request
+from pydantic import BeforeValidator
 from starlette.responses import Response
 
 from visterm.app.catalogue_feedback import ImageView
@@ -19,7 +20,7 @@ from visterm.web.thumbnails import name_of
 router = APIRouter(tags=["images"])
 
 ImageId = Annotated[int, Path(ge=0, le=2**63 - 1)]
-Side = Literal[160, 320, 640, 1280, 2560]
+Side = Annotated[Literal[160, 320, 640, 1280, 2560], BeforeValidator(int)]  # queries are text
 KEPT = "private, max-age=3600"
 """A picture can change under its id: after an hour browsers ask again, and are told that it has not."""
 
