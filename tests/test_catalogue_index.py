@@ -10,9 +10,9 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
-from tiny_catalogues import draw_photo, draw_photos, fit_run, touch, write_tags
 from typer.testing import CliRunner
 
+from tiny_catalogues import draw_photo, draw_photos, fit_run, touch, write_tags
 from visterm import Catalogue, Tagger
 from visterm.app.catalogue_features import CatalogueFeatures
 from visterm.cli.commands import app

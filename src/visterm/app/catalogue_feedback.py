@@ -116,7 +116,7 @@ def judge(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tag: s
     """Write down a verdict of a tag of an image, and give its number in the log; see `Catalogue.judge`."""
     name = spelled(vocabulary, tag)
     with stored.database.transaction():
-        known_image(stored, image_id)
+        image_id = known_image(stored, image_id).id
         run = stored.runs.current()
         number = stored.tags.judge(image_id, name, verdict, run_id=run.id if run else None)
         stored.images.mark_reviewed([image_id])
@@ -127,7 +127,7 @@ def give(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tags: I
     """Give tags to an image as a person's; see `Catalogue.give`."""
     names = _all_spelled(vocabulary, tags)
     with stored.database.transaction():
-        known_image(stored, image_id)
+        image_id = known_image(stored, image_id).id
         stored.tags.give(image_id, names, "person")
         _take_back(stored, image_id, names, -1)
         stored.images.mark_reviewed([image_id])
@@ -137,7 +137,7 @@ def take(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tags: I
     """Take given tags from an image; see `Catalogue.take`."""
     names = _all_spelled(vocabulary, tags)
     with stored.database.transaction():
-        known_image(stored, image_id)
+        image_id = known_image(stored, image_id).id
         from_files = {tag.tag for tag in stored.tags.given(image_id) if tag.source == "file"}
         stored.tags.take(image_id, names, "person")
         _take_back(stored, image_id, names, 1)

@@ -1,0 +1,165 @@
+"""A catalogue's run learns from what people say: tags moved or all anew, compared on images held out by content."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from typer.testing import CliRunner
+
+from tiny_catalogues import draw_photo, draw_photos, fit_run, write_tags
+from visterm import Catalogue, Tagger
+from visterm.app.catalogue_features import CatalogueFeatures
+from visterm.app.catalogue_job import JobCancelledError
+from visterm.app.catalogue_learn import in_words
+from visterm.app.catalogue_training import is_held_out
+from visterm.app.info import describe
+from visterm.cli.commands import app
+from visterm.core.errors import DataError, StorageError, UserError
+from visterm.metrics import average_precisions
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    tags = draw_photos(folder / "photos", 40, seed=7)
+    return {model: fit_run(folder / "photos", tags, folder / model, model=model) for model in ("wsabie", "ridge")}
+
+
+def made(run, tmp_path, n=60):
+    tags = draw_photos(tmp_path / "photos", n)
+    catalogue = Catalogue.create(tmp_path / "catalogue", Tagger.load(run, n_jobs=1))
+    catalogue.index(tmp_path / "photos", tags=write_tags(tmp_path / "tags.csv", tags))
+    return catalogue
+
+
+def held_out(catalogue):
+    return [record for record in catalogue.records if is_held_out(record)]
+
+
+def test_a_small_change_moves_tags_and_leaves_the_rows_of_images(runs, tmp_path, monkeypatch):
+    catalogue = made(runs["wsabie"], tmp_path)
+    rows, old = catalogue.stored.rows(np.arange(60)).copy(), catalogue.tagger
+    greys = [hit.id for hit in catalogue.search("grey", 15).hits]
+    for image_id in greys:
+        catalogue.give(image_id, ["fog"])
+    monkeypatch.setattr(type(old.encoder), "encode", lambda *_, **__: pytest.fail("encoded"))
+    done = catalogue.learn()
+    assert (done.full, done.new_tags, done.tags) == (False, 1, len(old.vocabulary) + 1)
+    np.testing.assert_array_equal(catalogue.stored.rows(np.arange(60)), rows)
+    assert catalogue.tagger.fingerprint == done.run != old.fingerprint
+    assert set(greys) & {hit.id for hit in catalogue.search("fog", 15).hits}
+    X = CatalogueFeatures(catalogue.stored, old.encoder.fingerprint).rows([0])[1]
+    [[best]] = catalogue.tagger.model.annotate(X, 1)[0]
+    assert catalogue.image(0).predicted[0].tag == catalogue.tagger.vocabulary.tags[best]
+
+
+@pytest.mark.parametrize("model", ["wsabie", "ridge"])
+def test_a_full_fit_learns_from_all_but_those_held_out_and_is_measured_on_these(model, runs, tmp_path):
+    catalogue = made(runs[model], tmp_path)
+    out = held_out(catalogue)
+    assert 2 <= len(out) <= 15
+    old = catalogue.tagger
+    first = catalogue.learn(full=True)
+    assert (first.full, first.images, first.held_out) == (True, 60 - len(out), len(out))
+    assert first.compared <= len(out)
+    second = catalogue.learn(full=True)
+    assert second.compared == len(out)
+    assert second.before == pytest.approx(second.after)
+    X = catalogue.tagger.encoder.encode([record.path for record in out]).rows
+    Y = catalogue.tagger.vocabulary.encode([catalogue.image(record.id).tags for record in out])
+    scores = catalogue.tagger.model.decision_function(X)
+    assert second.after == pytest.approx(np.mean(average_precisions(scores, Y > 0)))
+    assert old.fingerprint != catalogue.tagger.fingerprint
+    assert catalogue.stored.rows([5]).shape[1] == catalogue.tagger.model.image_rows(X[:1]).shape[1]
+    kept, expected = (
+        sp.csr_array(rows).toarray()
+        for rows in (catalogue.stored.rows([record.id for record in out]), catalogue.tagger.model.image_rows(X))
+    )
+    np.testing.assert_allclose(kept, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_held_out_stays_so_wherever_it_lies(runs, tmp_path):
+    catalogue = made(runs["wsabie"], tmp_path)
+    before = {record.id for record in held_out(catalogue)}
+    for number in range(0, 60, 2):
+        (tmp_path / "photos" / f"{number:03d}.png").rename(tmp_path / "photos" / f"moved{number}.png")
+    draw_photo(tmp_path / "photos" / "new.png", "red", 5000)
+    assert catalogue.index(tmp_path / "photos").moved == 30
+    assert {record.id for record in held_out(catalogue)} - {60} == before
+
+
+def test_rejected_and_accepted_tags_change_what_is_learned(runs, tmp_path):
+    catalogue = made(runs["ridge"], tmp_path)
+    reds = [record.id for record in catalogue.records if "red" in catalogue.image(record.id).tags]
+    for image_id in reds:
+        catalogue.judge(image_id, "red", -1)
+        catalogue.judge(image_id, "crimson", 1)
+    catalogue.learn(full=True)
+    assert "red" not in catalogue.tagger.vocabulary
+    assert "crimson" in [tag.tag for tag in catalogue.image(reds[0]).predicted][:3]
+    assert {hit.id for hit in catalogue.search("crimson", 5).hits} <= set(reds)
+    assert catalogue.image(reds[0]).tags == ["crimson", "warm"]
+
+
+def test_a_model_that_learns_all_at_once_is_not_replaced_by_one_of_few_images(runs, tmp_path):
+    catalogue = made(runs["ridge"], tmp_path, n=12)
+    with pytest.raises(UserError, match="--full"):
+        catalogue.learn()
+    assert catalogue.learn(full=True).full
+    assert catalogue.learn().full
+
+
+def test_nothing_to_learn_from_is_said(runs, tmp_path):
+    draw_photos(tmp_path / "photos", 4)
+    catalogue = Catalogue.create(tmp_path / "catalogue", Tagger.load(runs["wsabie"], n_jobs=1))
+    catalogue.index(tmp_path / "photos")
+    with pytest.raises(DataError, match="No image of the catalogue has a tag"):
+        catalogue.learn()
+    assert catalogue.stored.jobs.latest(1)[0].state == "failed"
+    with pytest.raises(StorageError, match="in memory"):
+        Catalogue(Tagger.load(runs["wsabie"])).learn()
+
+
+def test_a_fit_that_is_stopped_changes_nothing(runs, tmp_path, monkeypatch):
+    catalogue = made(runs["wsabie"], tmp_path)
+    old = catalogue.tagger.fingerprint
+
+    def stop(*_, **__):
+        raise JobCancelledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("visterm.app.catalogue_learn.RowWriter.predict", stop)
+        done = catalogue.learn()
+    assert (done.cancelled, done.run) == (True, old)
+    assert in_words(done) == "Stopped; nothing has changed."
+    assert [run.fingerprint for run in catalogue.stored.runs.all()] == [old]
+    assert [folder.name for folder in (tmp_path / "catalogue" / "runs").iterdir()] == [old]
+    assert catalogue.tagger.fingerprint == old
+
+
+def test_old_rows_are_dropped_and_the_catalogue_knows_which_run_made_which(runs, tmp_path):
+    catalogue = made(runs["wsabie"], tmp_path, n=24)
+    catalogue.learn()
+    for _ in range(3):
+        catalogue.give(0, [f"t{len(catalogue.stored.runs.all())}"])
+        catalogue.learn(full=True)
+    facts = describe(tmp_path / "catalogue")
+    assert [run["rows"] for run in facts["runs"].values()] == [0, 0, 0, 24, 24]
+    assert [run["current"] for run in facts["runs"].values()] == [False] * 4 + [True]
+    assert facts["made by"] == "this catalogue"
+    assert facts["tags of people"] == 3
+    assert catalogue.stored.database.check() == []
+
+
+def test_the_command_learns_and_says_what_it_changed(runs, tmp_path):
+    catalogue = made(runs["wsabie"], tmp_path, n=24)
+    path = str(tmp_path / "catalogue")
+    done = CliRunner().invoke(app, ["fit", "--catalogue", path, "--full"])
+    assert done.exit_code == 0, done.output
+    assert "learned anew" in done.output
+    assert catalogue.refresh()
+    for wrong in (["-o", "x"], ["--model", "ridge"], ["--tags", "auto"]):
+        refused = CliRunner().invoke(app, ["fit", "--catalogue", path, *wrong])
+        assert refused.exit_code != 0
+    assert CliRunner().invoke(app, ["fit", "photos", "--full", "-o", "x"]).exit_code != 0

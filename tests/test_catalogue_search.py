@@ -1,0 +1,191 @@
+"""Searches of a catalogue among filtered images, by another picture, and what people said: equal to brute force."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from tiny_catalogues import draw_photo, draw_photos, fit_run
+from visterm import Catalogue, Tagger
+from visterm.cli.commands import app
+from visterm.core.errors import DataError, UserError
+from visterm.store.catalogue import Origin
+from visterm.store.filters import Filter
+from visterm.store.records import Record
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    return fit_run(folder / "photos", draw_photos(folder / "photos", seed=7), folder / "run")
+
+
+@pytest.fixture
+def catalogue(run, tmp_path):
+    draw_photos(tmp_path / "photos", 12)
+    made = Catalogue.create(tmp_path / "catalogue", Tagger.load(run, n_jobs=1))
+    made.index(tmp_path / "photos")
+    return made
+
+
+def visterm(*arguments):
+    done = CliRunner().invoke(app, list(map(str, arguments)))
+    return done.exit_code, [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+@pytest.mark.parametrize("share", [0.5, 0.01, 0.001])
+def test_a_search_among_filtered_images_is_that_of_brute_force(run, share):
+    tagger = Tagger.load(run, n_jobs=1)
+    rng = np.random.default_rng(3)
+    n = 6000
+    catalogue = Catalogue(tagger)
+    U = rng.normal(size=(n, tagger.model.tag_rows_.shape[1])).astype(np.float32)
+    chosen = rng.permutation(n) < share * n
+    records = [Record(str(i), None, 10 + int(chosen[i]), 1, 1, str(i)) for i in range(n)]
+    catalogue.stored.add(records, U)
+    gone, rejected = np.flatnonzero(chosen)[:2]
+    catalogue.stored.mark([int(gone)], "gone")
+    catalogue.judge(int(rejected), "red", -1)
+    scores = U.astype(np.float64) @ tagger.model.query_rows(tagger.query_weights("red").weights)[0]
+    left = np.setdiff1d(np.flatnonzero(chosen), [gone, rejected])
+    expected = left[np.lexsort((left, -scores[left]))][:10]
+    found = catalogue.search("red", 10, among=Filter(min_bytes=11)).hits
+    assert [hit.id for hit in found] == expected.tolist()
+    np.testing.assert_allclose([hit.score for hit in found], scores[expected], atol=1e-4)
+
+
+def test_a_rejected_tag_never_comes_back_for_that_image(catalogue, tmp_path):
+    best = catalogue.search("red", 0).hits
+    first = best[0].id
+    assert catalogue.image(first).predicted[0].tag in ("red", "warm")
+    catalogue.judge(first, "RED", -1)
+    for opened in (catalogue, Catalogue.load(tmp_path / "catalogue")):
+        assert "red" not in [tag.tag for tag in opened.image(first).predicted]
+        assert [hit.id for hit in opened.search("red", 0).hits] == [hit.id for hit in best[1:]]
+        assert [hit.id for hit in opened.search("red", 1).hits] == [best[1].id]
+        assert first not in [hit.id for hit in opened.browse(Filter(predicted=("red",)), 0).hits]
+    path = catalogue.image(first).record.path
+    draw_photo(Path(path), "red", 66)
+    assert catalogue.index(tmp_path / "photos").changed == 1
+    assert "warm" in [tag.tag for tag in catalogue.image(first).predicted]
+    assert "red" not in [tag.tag for tag in catalogue.image(first).predicted]
+    catalogue.judge(first, "red", 0)
+    assert first in [hit.id for hit in catalogue.search("red", 0).hits]
+
+
+def test_tags_are_given_taken_and_judged_and_the_image_is_reviewed(catalogue):
+    catalogue.give(2, ["  Snow ", "Red"])
+    catalogue.judge(2, "blue", 1)
+    view = catalogue.image(2)
+    assert view.tags == ["Snow", "blue", "red"]
+    assert view.record.reviewed is not None
+    assert {hit.id for hit in catalogue.browse(Filter(unreviewed=True), 0).hits} == set(range(12)) - {2}
+    assert [hit.id for hit in catalogue.browse(Filter(tags=("BLUE",)), 0).hits] == [2]
+    catalogue.take(2, ["red", "blue"])
+    assert catalogue.image(2).tags == ["Snow"]
+    catalogue.judge(2, "Snow", -1)
+    assert catalogue.image(2).tags == []
+    catalogue.give(2, ["Snow"])
+    assert catalogue.image(2).tags == ["Snow"]
+    for method, tag in ((catalogue.give, "red"), (catalogue.take, "red")):
+        with pytest.raises(UserError, match="expected a list"):
+            method(2, tag)
+    for tag, verdict in ((" ", 1), ("red", 2)):
+        with pytest.raises(UserError):
+            catalogue.judge(2, tag, verdict)
+    with pytest.raises(DataError, match="no image 99"):
+        catalogue.judge(99, "red", 1)
+    assert catalogue.stored.database.check() == []
+
+
+def test_a_tag_of_a_file_that_is_taken_away_stays_away(catalogue, tmp_path):
+    photos = sorted((tmp_path / "photos").iterdir())
+    catalogue.index(photos, tags=[["red"] for _ in photos])
+    catalogue.take(0, ["red"])
+    catalogue.index(photos, tags=[["red"] for _ in photos])
+    assert catalogue.image(0).tags == []
+    assert catalogue.image(1).tags == ["red"]
+
+
+def test_counts_of_tags_tell_how_often_people_said_yes(catalogue):
+    for image_id, verdict in ((0, 1), (1, 1), (2, -1)):
+        catalogue.judge(image_id, "red", verdict)
+    catalogue.give(3, ["unheard of"])
+    counts = {count.tag: count for count in catalogue.tags()}
+    red, other = counts["red"], counts["unheard of"]
+    assert (red.accepted, red.rejected, red.precision, red.learned) == (2, 1, pytest.approx(2 / 3), True)
+    assert red.predicted == len(catalogue.browse(Filter(predicted=("red",)), 0).hits)
+    assert (other.given, other.precision, other.learned) == (1, None, False)
+
+
+def test_pictures_like_one_are_by_cosine_without_itself(catalogue, tmp_path):
+    U = catalogue.stored.rows(np.arange(12))
+    unit = U / np.linalg.norm(U, axis=1, keepdims=True)
+    cosines = unit @ unit[4]
+    order = [i for i in np.argsort(-cosines, kind="stable") if i != 4]
+    path = catalogue.image(4).record.path
+    for image in (4, path, os.path.basename(path)):
+        found = catalogue.like(image, 3).hits
+        assert [hit.id for hit in found] == order[:3]
+        np.testing.assert_allclose([hit.score for hit in found], cosines[order[:3]], atol=1e-5)
+    pixels = np.asarray(Image.open(path).convert("RGB"))
+    assert catalogue.like(pixels, 1).hits[0].id == 4
+    elsewhere = tmp_path / "elsewhere.png"
+    elsewhere.write_bytes(Path(path).read_bytes())
+    assert [hit.id for hit in catalogue.like(elsewhere, 2).hits] == [4, order[0]]
+    catalogue.give(order[5], ["this one"])
+    assert [hit.id for hit in catalogue.like(4, 0, among=Filter(tags=("this one",))).hits] == [order[5]]
+    for unknown in (99, "nowhere.png"):
+        with pytest.raises(DataError):
+            catalogue.like(unknown)
+
+
+def test_filters_by_file_folder_and_date(catalogue, tmp_path):
+    exif = Image.Exif()
+    exif[306] = "2024:05:31 10:20:30"
+    (tmp_path / "photos" / "sub").mkdir()
+    Image.new("RGB", (64, 64)).save(tmp_path / "photos" / "sub" / "dated.JPG", exif=exif)
+    catalogue.index(tmp_path / "photos")
+    new = 12
+    size = os.path.getsize(tmp_path / "photos" / "sub" / "dated.JPG")
+    for wanted in (
+        Filter(folder=str(tmp_path / "photos" / "sub")), Filter(file_type="jpeg"), Filter(taken_from="2024-05-31"),
+        Filter(taken_to="2024-05"), Filter(max_bytes=size), Filter(taken_from="2024", taken_to="2024"),
+    ):  # fmt: skip
+        assert [hit.id for hit in catalogue.browse(wanted, 0).hits] == [new], wanted
+        assert [hit.id for hit in catalogue.search("red -blue", 0, among=wanted).hits] == [new]
+    assert len(catalogue.search("red", 0, among=Filter(min_bytes=size + 1)).hits) == 12
+    assert catalogue.search("red", 0, among=Filter(taken_from="2025")).hits == []
+    assert [hit.id for hit in catalogue.browse(None, 3, after=4).hits] == [5, 6, 7]
+
+
+def test_the_command_filters_lists_and_finds_alike(catalogue, tmp_path):
+    catalogue.give(3, ["mine"])
+    path = tmp_path / "catalogue"
+    assert [hit["id"] for hit in visterm("search", path, "red", "--tag", "mine", "--json")[1]] == [3]
+    [listed] = visterm("search", path, "--tag", "mine", "--json")[1]
+    assert listed == {"image": catalogue.image(3).record.name, "id": 3, "path": catalogue.image(3).record.path}
+    assert len(visterm("search", path, "--without", "mine", "-k", 0, "--json")[1]) == 11
+    alike = visterm("search", path, "--like", "003.png", "-k", 2, "--type", "PNG", "--min-size", "0.5kB", "--json")[1]
+    assert [hit["id"] for hit in alike] == [hit.id for hit in catalogue.like(3, 2).hits]
+    for refused in (
+        [], ["red", "--like", "003.png"], ["--tag", "mine", "--cutoff"], ["red", "--from", "2024-13"],
+        ["red", "--to", "may"], ["red", "--min-size", "much"],
+    ):  # fmt: skip
+        assert visterm("search", path, *refused)[0] != 0, refused
+
+
+def test_a_search_sees_a_run_that_another_process_made_current(catalogue, tmp_path):
+    opened = Catalogue.load(tmp_path / "catalogue")
+    tags = {f"{i:03d}.png": [["even", "odd"][i % 2]] for i in range(12)}
+    other = fit_run(tmp_path / "photos", tags, tmp_path / "other")
+    catalogue.use(Tagger.load(other, n_jobs=1))
+    assert len(opened.search("even", 0).hits) == 12
+    assert opened.tagger.fingerprint == catalogue.tagger.fingerprint
+    assert Origin(str(other), opened.tagger.fingerprint, opened.tagger.encoder.fingerprint) == opened.stored.origin
