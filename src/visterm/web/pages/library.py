@@ -1,0 +1,176 @@
+"""The page of the library: what is in it, what was left out and why, its runs with their curves, and jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import APIRouter, Form, Request
+from starlette.responses import Response
+
+from visterm.app.catalogue import Catalogue
+from visterm.app.info import describe, training_history
+from visterm.app.plot import history_panels
+from visterm.core.errors import StorageError, UserError
+from visterm.store.catalogue import RUNS
+from visterm.store.jobs import Job
+from visterm.store.runs import StoredRun
+from visterm.web.errors import Refused
+from visterm.web.pages.render import PageRoute, render, send_on, wants_part
+from visterm.web.pages.search import Shared
+from visterm.web.pages.shelf import LONG, kept_of
+
+router = APIRouter(include_in_schema=False, route_class=PageRoute)
+
+SKIPPED = 200
+JOBS = 12
+KINDS = {"index": "Look for new photos", "fit": "Learn", "duplicates": "Look for duplicates"}
+"""Jobs, as the page names them."""
+
+CURVE_WIDTH, CURVE_HEIGHT = 220.0, 60.0
+SHOWN = {
+    "model": "model",
+    "encoder": "encoder",
+    "images": "images learned from",
+    "tags": "tags",
+    "epochs": "epochs",
+    "best validation MAP": "best validation MAP",
+    "validation word MAP": "validation MAP of words",
+    "compared": "images held out",
+    "before": "MAP of the run before on these",
+    "after": "MAP of this run on these",
+}
+"""Facts of a run that are shown, where it has them, and what they are called."""
+
+
+class Curve(NamedTuple):
+    """A measure epoch by epoch, as the points of a line in a box of `CURVE_WIDTH` by `CURVE_HEIGHT`."""
+
+    title: str
+    points: str
+    first: float
+    last: float
+    best: float | None
+
+
+class ShownRun(NamedTuple):
+    """A run with its figures."""
+
+    run: StoredRun
+    facts: dict[str, Any]
+    curves: list[Curve]
+
+
+@router.get("/library")
+async def library_page(service: Shared) -> Response:
+    """Show what there is."""
+    return render("library.html", **await service.searching.run(_values, service.catalogue))
+
+
+@router.post("/library/jobs")
+async def start_job(
+    request: Request, service: Shared, kind: Annotated[str, Form()], full: Annotated[bool, Form()] = False
+) -> Response:
+    """Start a job, and show how far it is."""
+    if kind not in KINDS:
+        raise Refused(422, f"kind is {kind!r}; expected one of {', '.join(KINDS)}.", field="kind")
+    job = await service.jobs.start(kind, full=full)
+    if not wants_part(request):
+        return send_on(f"/library/jobs/{job.id}")
+    return render("_job.html", job=job, kinds=KINDS)
+
+
+@router.get("/library/jobs/{job_id}")
+async def job_page(job_id: int, request: Request, service: Shared) -> Response:
+    """Show how far a job is; the script asks again until it has ended."""
+    job = await service.searching.run(_job, service.catalogue, job_id)
+    return render("_job.html" if wants_part(request) else "job.html", job=job, kinds=KINDS)
+
+
+@router.post("/library/jobs/{job_id}/cancel")
+async def cancel_job(job_id: int, request: Request, service: Shared) -> Response:
+    """Ask a job to stop."""
+    await service.jobs.cancel(job_id)
+    if not wants_part(request):
+        return send_on(f"/library/jobs/{job_id}")
+    job = await service.searching.run(_job, service.catalogue, job_id)
+    return render("_job.html", job=job, kinds=KINDS)
+
+
+def curve_of(title: str, values: Sequence[float], best: float | None = None) -> Curve:
+    """Draw a line from 0, or below it, up to the largest value."""
+    low, high = min(0.0, *values), max(values)
+    height = (high - low) or 1.0
+    step = CURVE_WIDTH / max(len(values) - 1, 1)
+    points = " ".join(
+        f"{step * i:.1f},{CURVE_HEIGHT * (1 - (value - low) / height):.1f}" for i, value in enumerate(values)
+    )
+    return Curve(title, points, values[0], values[-1], best)
+
+
+def _job(catalogue: Catalogue, job_id: int) -> Job:
+    job = catalogue.stored.jobs.get(job_id) if 0 <= job_id < 2**63 else None
+    if job is None:
+        raise Refused(404, f"There is no job {job_id}.")
+    return job
+
+
+def _values(catalogue: Catalogue) -> dict[str, Any]:
+    stored = catalogue.stored
+    skipped = stored.skipped.all()
+    return {
+        "counts": kept_of(catalogue).get("library", lambda: _counts(catalogue), seconds=2),
+        "skipped": skipped[:SKIPPED],
+        "n_skipped": len(skipped),
+        "runs": [_shown_run(catalogue, run) for run in reversed(stored.runs.all())],
+        "jobs": stored.jobs.latest(JOBS),
+        "kinds": KINDS,
+        "history": stored.history.latest(JOBS),
+        "searched": stored.how_it_searches(),
+        "folder": str(stored.folder),
+    }
+
+
+def _counts(catalogue: Catalogue) -> dict[str, int]:
+    """Count images, by what is known of them."""
+    value = catalogue.stored.database.value
+    images = "SELECT count(*) FROM images WHERE state = 'here'"
+    return {
+        "photos": value(images),
+        "reviewed": value(f"{images} AND reviewed IS NOT NULL"),
+        "with tags": value(
+            f"{images} AND id IN (SELECT image_id FROM given UNION SELECT image_id FROM verdicts WHERE verdict = 1)"
+        ),
+        "gone": catalogue.stored.images.count("gone"),
+        "left out": catalogue.stored.skipped.count(),
+        "tags learned": len(catalogue.tagger.vocabulary),
+    }
+
+
+def _shown_run(catalogue: Catalogue, run: StoredRun) -> ShownRun:
+    folder = catalogue.stored.folder
+    if folder is None:
+        return ShownRun(run, {}, [])
+    place = folder / RUNS / run.fingerprint
+    facts, curves = kept_of(catalogue).get(("run", run.fingerprint), lambda: _of_files(place), LONG)
+    known = facts | run.facts
+    return ShownRun(run, {SHOWN[name]: known[name] for name in SHOWN if known.get(name) is not None}, curves)
+
+
+def _of_files(place: Path) -> tuple[dict[str, Any], list[Curve]]:
+    """Read the facts and the history of a run; none of one whose files were removed to save room."""
+    try:
+        facts = describe(place)
+    except StorageError:
+        return {}, []
+    try:
+        panels = history_panels(training_history(place))
+    except UserError:  # its model learns in one go
+        return facts, []
+    curves = []
+    for panel in panels:
+        if len(panel.values) > 1 and panel.name in ("loss", "map"):
+            best = None if panel.best is None else panel.values[panel.epochs.index(panel.best)]
+            curves.append(curve_of(panel.title, panel.values, best))
+    return facts, curves

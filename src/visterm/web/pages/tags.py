@@ -1,0 +1,125 @@
+"""The pages of tags: all of them with counts and precision, one with its neighbours, which to merge, and the map."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Request
+from starlette.responses import Response
+
+from visterm.app.catalogue import Catalogue
+from visterm.app.catalogue_feedback import TagCount
+from visterm.app.merge_tags import merge_tags
+from visterm.app.tag_groups import suggest_aliases
+from visterm.core.errors import UserError
+from visterm.core.vocabulary import tag_key
+from visterm.data.aliases import Alias
+from visterm.store.filters import Filter
+from visterm.web.errors import Refused
+from visterm.web.pages.map_drawing import draw_map
+from visterm.web.pages.render import PageRoute, local, render, send_on, wants_part
+from visterm.web.pages.search import Shared, shown
+from visterm.web.pages.shelf import LONG, kept_of
+
+router = APIRouter(include_in_schema=False, route_class=PageRoute)
+
+ROWS = 200
+NEIGHBOURS = 12
+EXAMPLES = 12
+SUGGESTIONS = 100
+
+ORDERS: dict[str, Any] = {
+    "images": lambda count: (-max(count.given + count.accepted, count.predicted), count.tag),
+    "name": lambda count: tag_key(count.tag),
+    "precision": lambda count: (1.0 if count.precision is None else count.precision, -count.rejected, count.tag),
+    "predicted": lambda count: (-count.predicted, count.tag),
+}
+"""How tags may be listed, "precision" with the worst first: these want a look."""
+
+
+@router.get("/tags")
+async def tags_page(
+    request: Request, service: Shared, order: str = "images", find: str = "", start: int = 0
+) -> Response:
+    """List the tags."""
+    if order not in ORDERS:
+        raise Refused(422, f"order is {order!r}; expected one of {', '.join(ORDERS)}.", field="order")
+    found = await service.searching.run(_tags, service.catalogue, order, find)
+    start = max(start, 0)
+    more = local("/tags", order=order, find=find, start=start + ROWS) if start + ROWS < len(found) else None
+    return render(
+        "_tag_rows.html" if wants_part(request) else "tags.html",
+        tags=found[start : start + ROWS], n_tags=len(found), order=order, orders=list(ORDERS), find=find, more=more,
+    )  # fmt: skip
+
+
+@router.get("/tag")
+async def tag_page(service: Shared, name: str) -> Response:
+    """Show one tag."""
+    return render("tag.html", **await service.searching.run(_tag, service.catalogue, name))
+
+
+@router.get("/tags/alike")
+async def alike_tags(request: Request, service: Shared) -> Response:
+    """Suggest which tags mean the same."""
+    aliases = await service.browsing.run(_alike, service.catalogue)
+    return render("_alike_tags.html" if wants_part(request) else "alike_tags.html", aliases=aliases)
+
+
+@router.post("/tags/merge")
+async def merge(
+    request: Request, service: Shared, tag: Annotated[str, Form()], into: Annotated[str, Form()]
+) -> Response:
+    """Put one tag in place of another."""
+    n_images = await service.searching.run(merge_tags, service.catalogue, tag, into)
+    kept_of(service.catalogue).forget("counts")
+    if not wants_part(request):
+        return send_on(local("/tag", name=into))
+    return render("_merged.html", tag=tag, into=into, n_images=n_images)
+
+
+@router.get("/tags/map")
+async def map_page(request: Request, service: Shared, drawn: bool = False) -> Response:
+    """Show the map of the tags: the page at once, and the map, which takes some seconds the first time, inside it."""
+    if not drawn:
+        return render("map.html", drawn=None, told="")
+    tags, told = None, ""
+    try:
+        tags = draw_map(await service.tag_map())
+    except UserError as error:
+        told = str(error)
+    except Refused as error:
+        if error.status_code != 503:
+            raise
+    return render("_map.html" if wants_part(request) else "map.html", drawn=tags, told=told)
+
+
+def _counts(catalogue: Catalogue) -> list[TagCount]:
+    return kept_of(catalogue).get("counts", catalogue.tags, seconds=2)
+
+
+def _alike(catalogue: Catalogue) -> list[Alias]:
+    """Suggest merges of tags that images have; those that were merged since are left out."""
+    tagger = catalogue.tagger
+    found = kept_of(catalogue).get(("alike", tagger.fingerprint), lambda: suggest_aliases(tagger), LONG)
+    there = {count.tag for count in _counts(catalogue) if count.given + count.accepted}
+    return [alias for alias in found if alias.alias in there][:SUGGESTIONS]
+
+
+def _tags(catalogue: Catalogue, order: str, find: str) -> list[TagCount]:
+    key = tag_key(find)
+    return sorted((count for count in _counts(catalogue) if key in tag_key(count.tag)), key=ORDERS[order])
+
+
+def _tag(catalogue: Catalogue, name: str) -> dict[str, Any]:
+    count = next((count for count in _counts(catalogue) if tag_key(count.tag) == tag_key(name)), None)
+    if count is None:
+        raise Refused(404, f"No picture has the tag '{name}', and the run does not know it.")
+    neighbours, told = [], ""
+    if count.learned:
+        try:
+            neighbours = catalogue.tagger.neighbours(count.tag, NEIGHBOURS)
+        except UserError as error:
+            told = str(error)
+    examples = shown(catalogue, catalogue.browse(Filter(tags=(count.tag,)), EXAMPLES).hits)
+    return {"count": count, "neighbours": neighbours, "told": told, "examples": examples}
