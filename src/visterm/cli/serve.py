@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from visterm.cli import options
 from visterm.cli.output import say
 from visterm.core.errors import MissingExtraError, UserError
 
@@ -16,6 +16,8 @@ EXAMPLES = (
     "--name photos.home"
 )
 FEWEST_LETTERS = 16
+SWITCH_SECONDS = 0.001
+"""How long a thread that computes keeps others from Python: answers wait for it twice, and Python's 5 ms add up."""
 
 
 def serve(
@@ -38,7 +40,9 @@ def serve(
             help="A folder in which to look for new photos [default: those that were indexed].", show_default=False
         ),
     ] = None,
-    jobs: options.Jobs = None,
+    threads: Annotated[
+        int, typer.Option("--jobs", min=1, help="Threads of one search: more for one person, one for many.")
+    ] = 1,
 ) -> None:
     """Serve a catalogue: a page to search, tag and review in, and an API for programs (/api/v1/docs).
 
@@ -63,7 +67,7 @@ def serve(
             "its file: python -c 'import secrets; print(secrets.token_urlsafe())' > token.txt; visterm serve ... "
             "--token-file token.txt"
         )
-    app = create_app(catalogue, access=Access.of(host, token, name or ()), folders=images or (), n_jobs=jobs)
+    app = create_app(catalogue, access=Access.of(host, token, name or ()), folders=images or (), n_jobs=threads)
     config = uvicorn.Config(
         app,
         host=host,
@@ -78,6 +82,7 @@ def serve(
     sock = config.bind_socket()
     address = f"http://{'[' + host + ']' if ':' in host else host}:{sock.getsockname()[1]}"
     say(f"Serving {catalogue} at {address}  (Ctrl-C ends it; the API is described at {address}/api/v1/docs)")
+    sys.setswitchinterval(SWITCH_SECONDS)
     server.run(sockets=[sock])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -18,13 +19,22 @@ from visterm.core.processors import OtherProcessors
 T = TypeVar("T")
 
 
+_limits = threading.local()
+
+
 def resolve_jobs(n_jobs: int | None) -> int:
-    """Give the number of threads that is meant: None or -1 is all cores that this process may use."""
+    """Give the number of threads that is meant: None or -1 is all cores that this process, and thread, may use."""
     if n_jobs is None or n_jobs == -1:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return min(cores, getattr(_limits, "most", cores))
     if isinstance(n_jobs, bool) or n_jobs < 1:
         raise UserError(f"n_jobs is {n_jobs!r}; expected a whole number of 1 or more, or -1 for all cores.")
     return int(n_jobs)
+
+
+def hold_this_thread_to(n_jobs: int) -> None:
+    """Let "all cores" be so many in what the calling thread does from now on: of a pool that shares out the cores."""
+    _limits.most = n_jobs
 
 
 @contextmanager

@@ -153,9 +153,9 @@ class StoredCatalogue:
     @property
     def origin(self) -> Origin:
         """The current run, as what made the rows."""
-        run = self.runs.current()
-        assert run is not None
-        return Origin(run.folder, run.fingerprint, run.encoder_fingerprint)
+        found = self.database.row("SELECT folder, fingerprint, encoder_fingerprint FROM runs WHERE current = 1")
+        assert found is not None
+        return Origin(*found)
 
     @property
     def run_folder(self) -> Path:

@@ -28,7 +28,7 @@ def create_app(
     access: Access | None = None,
     bounds: Bounds | None = None,
     folders: Sequence[str | os.PathLike[str]] = (),
-    n_jobs: int | None = None,
+    n_jobs: int = 1,
 ) -> FastAPI:
     """Make the application that serves a catalogue; routes find all they need in ``request.app.state.service``.
 
@@ -43,7 +43,7 @@ def create_app(
     folders : sequence of path-like
         Folders of photos that the job "index" looks into; empty: those that the catalogue's photos lie in.
     n_jobs : int, optional
-        Threads of one piece of work; None is all cores.
+        Threads of one search or one batch of pictures: with one each, many requests share the cores best.
 
     Raises
     ------

@@ -10,7 +10,7 @@ import resource
 import struct
 import sys
 from io import BytesIO
-from typing import BinaryIO
+from typing import IO
 
 REQUEST = struct.Struct(">cIQ")
 """What is wanted, the longest side (0: as it is), and the bytes that follow."""
@@ -65,7 +65,7 @@ def answer(kind: bytes, side: int, content: bytes) -> tuple[bytes, int, int, byt
         return UNREADABLE, 0, 0, b"too little memory"
 
 
-def read_exactly(stream: BinaryIO, n_bytes: int) -> bytes | None:
+def read_exactly(stream: IO[bytes], n_bytes: int) -> bytes | None:
     """Read so many bytes; None where the stream ends before."""
     content = stream.read(n_bytes)
     return content if len(content) == n_bytes else None

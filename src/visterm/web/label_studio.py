@@ -18,7 +18,6 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-import visterm
 from visterm.core.errors import DataError, ImageError
 from visterm.core.types import Tag
 from visterm.core.vocabulary import tag_key
@@ -27,7 +26,7 @@ from visterm.web.answers import json_answer
 from visterm.web.errors import Refused
 from visterm.web.label_config import ChoicesWanted, read_config
 from visterm.web.schemas import errors
-from visterm.web.service import Service, service_of
+from visterm.web.service import VERSION, Service, service_of
 
 router = APIRouter(prefix="/label-studio", tags=["Label Studio"])
 
@@ -117,7 +116,7 @@ class WebhookAnswer(BaseModel):
 @router.get("/health", response_model=Up, responses=errors())
 async def health() -> Response:
     """Say that it runs."""
-    return json_answer({"status": "UP", "model_class": "visterm", "version": visterm.__version__})
+    return json_answer({"status": "UP", "model_class": "visterm", "version": VERSION})
 
 
 @router.post("/setup", response_model=Version, responses=errors(408, 413))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from fastapi import Request
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 import visterm
 from visterm.app.catalogue import Catalogue
@@ -35,6 +36,7 @@ from visterm.web.security import Access
 from visterm.web.thumbnails import Thumbnails
 from visterm.web.work import Work
 
+VERSION: str = visterm.__version__  # looked up once: that takes longer than a small answer
 MAP_SECONDS = 20.0
 """How long a request waits for the map of tags to be drawn."""
 
@@ -86,7 +88,7 @@ class Service:
     access : Access
     bounds : Bounds
     folders : sequence of path-like
-    n_jobs : int or None
+    n_jobs : int
 
     Attributes
     ----------
@@ -107,16 +109,17 @@ class Service:
         access: Access,
         bounds: Bounds,
         folders: Sequence[str | os.PathLike[str]],
-        n_jobs: int | None,
+        n_jobs: int,
     ) -> None:
         self.path = Path(catalogue).absolute()
         self.access = access
         self.bounds = bounds
         self.metrics = Metrics()
         self.catalogue = Catalogue.load(self.path, n_jobs=n_jobs)
-        self.searching = Work("search", 2, bounds.searching)
-        self.browsing = Work("browse", 1, bounds.browsing)
-        self.encoding = Work("annotate", 1, bounds.encoding)
+        self._blas = threadpool_limits(1)  # many requests share the cores: one more pool would spin against them
+        self.searching = Work("search", 2, bounds.searching, n_jobs=n_jobs)
+        self.browsing = Work("browse", 1, bounds.browsing, n_jobs=n_jobs)
+        self.encoding = Work("annotate", 1, bounds.encoding, n_jobs=n_jobs)
         self.decoders = Decoders(
             bounds.decoders,
             bounds.decoding,
@@ -130,7 +133,7 @@ class Service:
             lambda batch: annotate_together(lambda: self.catalogue.tagger, batch), self.encoding, BATCH
         )
         self._completions: tuple[Tagger | None, Completions | None] = (None, None)
-        self._map: tuple[Tagger, asyncio.Future[list[PlacedTag]]] | None = None
+        self._map: tuple[Tagger, asyncio.Task[list[PlacedTag]]] | None = None
 
     async def start(self) -> None:
         """Begin, in the loop that requests are answered in."""
@@ -143,6 +146,7 @@ class Service:
         for work in (self.searching, self.browsing, self.encoding):
             work.close()
         self.catalogue.stored.close()
+        self._blas.restore_original_limits()
 
     def known(self, image_id: int) -> ImageRecord:
         """Give an image's record.
@@ -225,7 +229,7 @@ class Service:
         """
         tagger = self.catalogue.tagger
         if self._map is None or self._map[0] is not tagger:
-            drawing = asyncio.ensure_future(self.browsing.run(tag_map, tagger.model, tagger.vocabulary))
+            drawing = asyncio.create_task(self.browsing.run(tag_map, tagger.model, tagger.vocabulary))
             self._map = (tagger, drawing)
         drawing = self._map[1]
         try:
@@ -242,7 +246,7 @@ class Service:
         """Say what is served, as it stands in JSON."""
         stored, tagger = self.catalogue.stored, self.catalogue.tagger
         return {
-            "version": visterm.__version__,
+            "version": VERSION,
             "images": stored.images.count(),
             "searchable": len(stored),
             "tags": len(tagger.vocabulary),
@@ -258,7 +262,7 @@ class Service:
         kinds = (self.searching, self.browsing, self.encoding, self.decoders.work)
         return self.metrics.text(
             {
-                "visterm_info": ("What runs.", [({"version": visterm.__version__}, 1)]),
+                "visterm_info": ("What runs.", [({"version": VERSION}, 1)]),
                 "visterm_images": ("Images of the catalogue that are here.", [({}, n_images)]),
                 "visterm_waiting": (
                     "Requests at work and waiting, by kind.",

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
+from visterm.core.threads import hold_this_thread_to
 from visterm.web.errors import Refused
 
 P = ParamSpec("P")
@@ -27,6 +28,8 @@ class Work:
     threads : int
     bound : int
         Requests at work and waiting together.
+    n_jobs : int
+        Threads that each of the threads may use besides: one, as many requests share the cores.
 
     Attributes
     ----------
@@ -36,12 +39,14 @@ class Work:
         Requests that found the bound reached.
     """
 
-    def __init__(self, name: str, threads: int, bound: int) -> None:
+    def __init__(self, name: str, threads: int, bound: int, *, n_jobs: int = 1) -> None:
         self.name = name
         self.bound = bound
         self.waiting = 0
         self.refused = 0
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"visterm-{name}")
+        self._threads = ThreadPoolExecutor(
+            threads, thread_name_prefix=f"visterm-{name}", initializer=hold_this_thread_to, initargs=(n_jobs,)
+        )
 
     async def run(self, do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Do something in one of the threads, and wait for what it gives.

@@ -7,12 +7,11 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-import visterm
 from visterm.web.answers import json_answer
 from visterm.web.description import description_page
 from visterm.web.metrics import CONTENT_TYPE
 from visterm.web.schemas import AboutAnswer, HealthAnswer, errors
-from visterm.web.service import service_of
+from visterm.web.service import VERSION, service_of
 
 router = APIRouter(tags=["service"])
 
@@ -20,7 +19,7 @@ router = APIRouter(tags=["service"])
 @router.get("/health", response_model=HealthAnswer, responses=errors())
 async def health() -> Response:
     """Say that the service runs; the one address that never wants a token."""
-    return json_answer({"status": "ok", "version": visterm.__version__}, headers={"cache-control": "no-store"})
+    return json_answer({"status": "ok", "version": VERSION}, headers={"cache-control": "no-store"})
 
 
 @router.get("/about", response_model=AboutAnswer, responses=errors())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from visterm.app.catalogue_search import Found
@@ -13,6 +14,7 @@ from visterm.store.filters import Filter
 from visterm.web.answers import json_answer
 from visterm.web.errors import Refused
 from visterm.web.paging import cursor_at, place_of
+from visterm.web.query import described, read_query
 from visterm.web.schemas import SearchAnswer, TagName, errors
 from visterm.web.service import service_of
 from visterm.web.uploads import BODY, read_uploads
@@ -23,102 +25,109 @@ LARGEST = 2**63 - 1
 DEEPEST = 10_000
 """Images that can be paged through: whoever wants more wants another search."""
 
-Date = Annotated[str | None, Query(pattern=r"^\d{4}(-\d\d(-\d\d(T\d\d(:\d\d(:\d\d)?)?)?)?)?$", max_length=19)]
-Bytes = Annotated[int | None, Query(ge=0, le=LARGEST)]
-Id = Annotated[int | None, Query(ge=0, le=LARGEST)]
-Limit = Annotated[int, Query(ge=1, le=200, description="Images of one page.")]
-Cursor = Annotated[str | None, Query(max_length=80, description="'next' of the page before.")]
-Tags = Annotated[list[TagName] | None, Query(max_length=20)]
+Date = Annotated[str, Field(pattern=r"^\d{4}(-\d\d(-\d\d(T\d\d(:\d\d(:\d\d)?)?)?)?)?$", max_length=19)]
+Bytes = Annotated[int, Field(ge=0, le=LARGEST)]
+Tags = Annotated[list[TagName], Field(max_length=20)]
 
 
-def read_filter(
-    tag: Tags = None,
-    without: Tags = None,
-    predicted: Tags = None,
-    min_predicted: Annotated[float | None, Query(ge=0, le=1)] = None,
-    folder: Annotated[str | None, Query(max_length=4096)] = None,
-    taken_from: Date = None,
-    taken_to: Date = None,
-    min_bytes: Bytes = None,
-    max_bytes: Bytes = None,
-    file_type: Annotated[str | None, Query(max_length=20)] = None,
-    unreviewed: bool = False,
-) -> Filter:
-    """Read what images have to be; the folder is compared with what the catalogue has, and never opened."""
-    return Filter(
-        tags=tuple(tag or ()),
-        without=tuple(without or ()),
-        predicted=tuple(predicted or ()),
-        min_confidence=min_predicted,
-        folder=folder or None,
-        taken_from=taken_from,
-        taken_to=taken_to,
-        min_bytes=min_bytes,
-        max_bytes=max_bytes,
-        file_type=file_type or None,
-        unreviewed=unreviewed,
-    )
+class FilterQuery(BaseModel):
+    """What images have to be; the folder is compared with what the catalogue has, and never opened."""
+
+    tag: Tags = []
+    without: Tags = []
+    predicted: Tags = []
+    min_predicted: float | None = Field(None, ge=0, le=1, description="Least confidence of the predicted ones.")
+    folder: str | None = Field(None, max_length=4096)
+    taken_from: Date | None = Field(None, description="A year, month, day or time.")
+    taken_to: Date | None = Field(None, description="Included, to the end of what it names.")
+    min_bytes: Bytes | None = None
+    max_bytes: Bytes | None = None
+    file_type: str | None = Field(None, max_length=20, examples=["jpeg"])
+    unreviewed: bool = False
+    limit: int = Field(50, ge=1, le=200, description="Images of one page.")
+
+    def among(self) -> Filter:
+        """Give the filter that is meant."""
+        return Filter(
+            tags=tuple(self.tag),
+            without=tuple(self.without),
+            predicted=tuple(self.predicted),
+            min_confidence=self.min_predicted,
+            folder=self.folder or None,
+            taken_from=self.taken_from,
+            taken_to=self.taken_to,
+            min_bytes=self.min_bytes,
+            max_bytes=self.max_bytes,
+            file_type=self.file_type or None,
+            unreviewed=self.unreviewed,
+        )
 
 
-Among = Annotated[Filter, Depends(read_filter)]
+class SearchQuery(FilterQuery):
+    """A search: by words, like an image, or neither."""
+
+    q: str = Field("", max_length=1000, description='Words as typed: `snow tree -people "polar bear"`.')
+    like: int | None = Field(None, ge=0, le=LARGEST, description="Id of an image: find similar ones, in place of `q`.")
+    cursor: str | None = Field(None, max_length=80, description="'next' of the page before.")
+    combine: Literal["sum", "product", "confidence"] | None = None
+    cutoff: bool = Field(False, description="Leave out images below the rank where F1 is expected to be largest.")
+    min_confidence: float | None = Field(None, ge=0, lt=1)
 
 
-@router.get("/search", response_model=SearchAnswer, responses=errors(404, 409))
-async def search(
-    request: Request,
-    among: Among,
-    q: Annotated[str, Query(max_length=1000, description='As typed: `snow tree -people "polar bear"`.')] = "",
-    like: Annotated[Id, Query(description="The id of an image: find similar ones, in place of `q`.")] = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-    combine: Annotated[str | None, Query(pattern="^(sum|product|confidence)$")] = None,
-    cutoff: bool = False,
-    min_confidence: Annotated[float | None, Query(ge=0, lt=1)] = None,
-) -> Response:
+@router.get("/search", response_model=SearchAnswer, responses=errors(404, 409), openapi_extra=described(SearchQuery))
+async def search(request: Request) -> Response:
     """Find images by words, or like another, among those that pass filters; without either, list those that pass."""
     service = service_of(request)
-    words = q.strip()
-    if words and like is not None:
+    asked = read_query(request, SearchQuery)
+    words = asked.q.strip()
+    if words and asked.like is not None:
         raise Refused(422, "Give words ('q') or an image to be like ('like'), and not both.", field="like")
-    kind = "words" if words else "like" if like is not None else "all"
-    start = place_of(kind, cursor, -1 if kind == "all" else 0)
+    kind = "words" if words else "all" if asked.like is None else "like"
+    start = place_of(kind, asked.cursor, -1 if kind == "all" else 0)
     if kind != "all" and start > DEEPEST:
         raise Refused(422, f"Searches can be paged through up to {DEEPEST:,} images.", field="cursor")
 
     def find() -> Found:
-        catalogue = service.catalogue
-        if kind == "words":
-            limits: Any = {"combine": combine, "cutoff": cutoff, "min_confidence": min_confidence}
-            return catalogue.search(words, start + limit + 1, among=among, **limits)
-        if like is not None:
-            service.known(like)
-            return catalogue.like(like, start + limit + 1, among=among)
-        return catalogue.browse(among, limit + 1, after=start)
+        catalogue, among = service.catalogue, asked.among()
+        if words:
+            limits: Any = {"combine": asked.combine, "cutoff": asked.cutoff, "min_confidence": asked.min_confidence}
+            return catalogue.search(words, start + asked.limit + 1, among=among, **limits)
+        if asked.like is not None:
+            service.known(asked.like)
+            return catalogue.like(asked.like, start + asked.limit + 1, among=among)
+        return catalogue.browse(among, asked.limit + 1, after=start)
 
-    found = await service.searching.run(find)
-    return _answer(found, kind, start, limit)
+    return _answer(await service.searching.run(find), kind, start, asked.limit)
 
 
-@router.post("/similar", response_model=SearchAnswer, responses=errors(408, 409, 413, 415), openapi_extra=BODY)
-async def similar(request: Request, among: Among, limit: Limit = 50) -> Response:
+SIMILAR = {**BODY, **described(FilterQuery)}
+
+
+@router.post("/similar", response_model=SearchAnswer, responses=errors(408, 409, 413, 415), openapi_extra=SIMILAR)
+async def similar(request: Request) -> Response:
     """Find images that are similar to a picture that is sent; it is not kept."""
     service = service_of(request)
+    asked = read_query(request, FilterQuery)
     (picture,) = await read_uploads(request, 1)
     pixels = await service.pixels(picture.content)
-    found = await service.encoding.run(service.catalogue.like, pixels, limit, among=among)
-    return _answer(found, "like", 0, limit)
+    found = await service.encoding.run(service.catalogue.like, pixels, asked.limit, among=asked.among())
+    return _answer(found, "like", 0, asked.limit)
 
 
 def _answer(found: Found, kind: str, start: int, limit: int) -> Response:
-    shown = found.hits[start if kind != "all" else 0 :][:limit]
-    end = shown[-1].id if kind == "all" and shown else start + limit
-    more = len(found.hits) > (limit if kind == "all" else start + limit) and (kind == "all" or end <= DEEPEST)
+    hits = [hit_as_dict(hit) for hit in found.hits]
+    if kind == "all":
+        shown = [hit | {"score": None} for hit in hits[:limit]]
+        following = shown[-1]["id"] if len(hits) > limit else None
+    else:
+        shown = hits[start : start + limit]
+        following = start + limit if len(hits) > start + limit <= DEEPEST else None
     content = {
-        "hits": [hit_as_dict(hit) | ({"score": None} if kind == "all" else {}) for hit in shown],
+        "hits": shown,
         "unknown": found.unknown,
         "untrained": list(found.untrained),
         "n_likely": found.n_likely,
-        "next": cursor_at(kind, end or 0) if more else None,
+        "next": None if following is None else cursor_at(kind, following),
     }
     return json_answer(content, headers={"cache-control": "no-store"})
 
