@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from visterm.app.by_number import new_tags
 from visterm.app.cutoffs import cutoff_of, tags_above
+from visterm.app.features.kind import is_features
 from visterm.app.rows import Photos, as_images, is_name
 from visterm.app.word_places import rank_with_added
 from visterm.core.errors import UserError
@@ -34,6 +36,14 @@ class Annotated(NamedTuple):
     def as_dict(self) -> dict[str, Any]:
         """Give the image and its tags as they stand in JSON."""
         return {"image": self.image, "tags": [tag.as_dict() for tag in self.tags]}
+
+
+class Chunk(NamedTuple):
+    """Some images: the names of those with a row, their rows, and those that could not be read."""
+
+    names: list[str]
+    rows: Matrix
+    skipped: list[Skipped]
 
 
 class Annotations(NamedTuple):
@@ -70,19 +80,30 @@ def annotate_each(
         )
     if k is None:
         k = DEFAULT_K if cutoff is None else 0
-    names, items = as_images([images] if is_name(tagger.encoder, images) else images)
-    tagger.encoder.refuse_unknown(items, only_if_all=True)
-    progress.start("annotate", len(items))
     try:
-        for start in range(0, len(items), CHUNK):
-            chunk = items[start : start + CHUNK]
-            X, kept, skipped = tagger.encoder.encode(chunk, progress=Steps(progress))
-            yield from skipped
-            if len(kept):
-                for row, (ids, scores) in enumerate(_rankings(tagger, X, k, new_only, added, cutoff)):
-                    yield Annotated(names[start + kept[row]], _named(tagger, ids, scores))
+        for chunk in _chunks(tagger.encoder, images, progress):
+            yield from chunk.skipped
+            if chunk.names:
+                found = _rankings(tagger, chunk.rows, k, new_only, added, cutoff)
+                for name, (ids, scores) in zip(chunk.names, found, strict=True):
+                    yield Annotated(name, _named(tagger, ids, scores))
     finally:
         progress.finish()
+
+
+def _chunks(encoder: Any, images: Photos, progress: Progress) -> Iterator[Chunk]:
+    """Yield images with their rows, some at a time: encoded now, or before."""
+    if is_features(images):
+        from visterm.app.streaming.stored_chunks import stored_chunks  # which loads pyarrow
+
+        yield from stored_chunks(encoder, os.fspath(cast("str", images)), progress)
+        return
+    names, items = as_images([images] if is_name(encoder, images) else images)
+    encoder.refuse_unknown(items, only_if_all=True)
+    progress.start("annotate", len(items))
+    for start in range(0, len(items), CHUNK):
+        X, kept, skipped = encoder.encode(items[start : start + CHUNK], progress=Steps(progress))
+        yield Chunk([names[start + place] for place in kept], X, skipped)
 
 
 def _rankings(

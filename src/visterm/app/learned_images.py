@@ -28,15 +28,15 @@ class LearnedImages:
     @classmethod
     def of(cls, names: Iterable[str]) -> LearnedImages:
         """Make the set of some names."""
-        return cls(np.unique(_hashes(names)))
+        return cls(np.unique(name_hashes(names)))
 
     def with_names(self, names: Iterable[str]) -> LearnedImages:
         """Give the set with more names."""
-        return LearnedImages(np.union1d(self._hashes, _hashes(names)))
+        return LearnedImages(np.union1d(self._hashes, name_hashes(names)))
 
     def count(self, names: Sequence[str]) -> int:
         """Count the names that are in the set (or, once in 10¹⁹ / size, look as if)."""
-        return int(np.isin(_hashes(names), self._hashes).sum())
+        return int(np.isin(name_hashes(names), self._hashes).sum())
 
     def save(self, path: Path) -> None:
         """Write the set to a file."""
@@ -48,6 +48,7 @@ class LearnedImages:
         return cls(load_file(path)[KEY]) if path.exists() else cls()
 
 
-def _hashes(names: Iterable[str]) -> NDArray[np.uint64]:
+def name_hashes(names: Iterable[str]) -> NDArray[np.uint64]:
+    """Give 8 bytes of each name, that tell them apart."""
     digests = [hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest() for name in names]
     return np.frombuffer(b"".join(digests), np.uint64)

@@ -202,7 +202,7 @@ class Tagger:
         if word_vectors is not None:  # before the images are encoded, which may take hours
             starts = StartWords.read(self.model, word_vectors, tags_to_learn(corpus, self.min_count, aliases))
         rows = training_rows(self.encoder, corpus, min_count=self.min_count, aliases=aliases, progress=progress)
-        self._refer_to(idf, rows.vocabulary)
+        self.refer_to(idf, rows.vocabulary)
         self._relate(relations, rows.vocabulary)
         if starts is not None:
             self.words = starts.tell(self.model, rows)
@@ -256,7 +256,7 @@ class Tagger:
             aliases=aliases,
             progress=progress,
         )
-        self._refer_to(idf, found.rows.vocabulary)
+        self.refer_to(idf, found.rows.vocabulary)
         self._relate(relations, found.rows.vocabulary)
         found.fit(self.model, self._idf(found.rows.vocabulary, found.rows.X.shape[0]), progress)
         self.learned(found.rows)
@@ -273,18 +273,24 @@ class Tagger:
         EncoderMismatchError
             If another one was asked for.
         """
-        if corpus.encoded is None:
-            return
-        if not self._any_encoder and self.encoder.fingerprint not in (
-            corpus.encoded.asked,
-            corpus.encoded.fingerprint,
-        ):
+        if corpus.encoded is not None:
+            self.take_encoder(corpus.encoded.encoder, corpus.encoded.asked)
+
+    def take_encoder(self, encoder: Any, asked: str) -> None:
+        """Go on with a fitted encoder, asked for under the fingerprint `asked`, if any will do or this one is wanted.
+
+        Raises
+        ------
+        EncoderMismatchError
+            If another one was asked for.
+        """
+        if not self._any_encoder and self.encoder.fingerprint not in (asked, encoder.fingerprint):
             raise EncoderMismatchError(
-                f"The features were made by the encoder '{ENCODERS.name_of(corpus.encoded.encoder)}', and "
+                f"The features were made by the encoder '{ENCODERS.name_of(encoder)}', and "
                 f"'{ENCODERS.name_of(self.encoder)}' is asked for, or other settings of it. Leave the encoder and its "
                 "settings out (--encoder, --encoder-set): the features keep their own."
             )
-        self.encoder = corpus.encoded.encoder
+        self.encoder = encoder
 
     def check_settings(self, valid: float | None = None) -> None:
         """Refuse settings that encoder or model cannot use, `valid` among them, before anything is read.
@@ -530,7 +536,7 @@ class Tagger:
         if self.calibration is not None:
             self.facts["calibration images"] = self.calibration.n_images
 
-    def _refer_to(self, texts: str | os.PathLike[str] | None, vocabulary: Vocabulary) -> None:
+    def refer_to(self, texts: str | os.PathLike[str] | None, vocabulary: Vocabulary) -> None:
         """Weigh words by a reference corpus from now on; None: by the training images."""
         if texts is not None and self.encoder.by_number:
             raise UserError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,7 +25,9 @@ def annotate(
     images: Annotated[
         list[str],
         typer.Argument(
-            help="Images, or folders of images; names, of a run of --encoder ids or precomputed.", show_default=False
+            help="Images, or folders of images; or FEATURES: what `visterm encode` made of one; names, of a run of "
+            "--encoder ids or precomputed.",
+            show_default=False,
         ),
     ],
     k: Annotated[
@@ -79,6 +81,7 @@ def annotate(
     The exit code is 3 if images were skipped.
     """
     from visterm.app.device import move_encoder
+    from visterm.app.features.kind import is_features
     from visterm.app.rows import is_name
     from visterm.app.tagger import Tagger
     from visterm.core.errors import UserError
@@ -93,7 +96,10 @@ def annotate(
     if added and not tagger.words.added:
         raise UserError(f"No words were added to {run}. Leave --added out, or add some: visterm tags {run} --add FILE")
     named = [image for image in images if is_name(tagger.encoder, image)]
-    files = [*named, *find_images(image for image in images if image not in named)]
+    stored = [image for image in images if is_features(image)]
+    if stored and len(images) > 1:
+        raise UserError(f"{stored[0]} is a features folder, which stands alone. Leave the other images out.")
+    files: Any = stored[0] if stored else [*named, *find_images(image for image in images if image not in named)]
     if not files:
         raise UserError(no_images(images[0]))
     bad: list[Skipped] = []
@@ -105,7 +111,7 @@ def annotate(
         precision=precision,
         best_f1=best_f1,
         min_confidence=min_confidence,
-        progress=Bars() if len(files) > 1 else SILENT,
+        progress=Bars() if stored or len(files) > 1 else SILENT,
     ):
         if isinstance(item, Skipped):
             bad.append(item)

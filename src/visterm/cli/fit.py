@@ -12,6 +12,7 @@ from visterm.cli import cleaning, options
 from visterm.cli.asked import queries_learned, queries_left_out
 from visterm.cli.fit_catalogue import CatalogueToLearn, Full, fit_catalogue
 from visterm.cli.fit_relations import relations_to_learn, tell_where_senses_are
+from visterm.cli.fit_streamed import Memory, fit_and_save, planned
 from visterm.cli.output import exit_code, say
 from visterm.cli.progress import Bars
 from visterm.cli.relation_options import (
@@ -138,6 +139,7 @@ def fit(
     min_count: Annotated[int, typer.Option(min=1, help="Leave out tags of fewer images.")] = 1,
     max_share: cleaning.MaxShare = None,
     per_user: cleaning.PerUser = None,
+    memory: Memory = None,
     device: options.Device = None,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same photos: same run.")] = 0,
     jobs: options.Jobs = None,
@@ -198,6 +200,16 @@ def fit(
     columns: dict[str, Any] = {
         "image_column": image_column, "tags_column": tags_column, "user_column": user_column, "separator": separator
     }  # fmt: skip
+    plan = planned(images, memory)
+    if plan is not None and images is not None:
+        unusable = {
+            "--queries": queries, "--part-of": part_of, "--isa": isa, "--word-vectors": word_vectors,
+            "--stop-tags": stop_tags, "--max-share": max_share, "--per-user": per_user,
+        }  # fmt: skip
+        fit_and_save(
+            tagger, images, tags, out, plan, unusable, seed=seed, valid=valid, split=split, idf=idf, aliases=meant,
+            calibration=calibration, image_column=image_column, tags_column=tags_column, separator=separator,
+        )  # fmt: skip
     of_tags = queries is None or tags != "auto"
     if not of_tags and (part_of is not None or isa is not None):
         raise UserError(

@@ -87,15 +87,58 @@ def read_shard_index(path: str | os.PathLike[str]) -> tuple[list[str], list[str]
     return _index(_read(path, [FILE_NAME, SHA256]))
 
 
+def read_shard_rows(path: str | os.PathLike[str]) -> Matrix:
+    """Read the rows of a shard without names and hashes, on the thread that asks: others are at work.
+
+    Raises
+    ------
+    CorruptFileError
+        If it is no such file.
+    """
+    schema = _schema(path)
+    dense = FEATURES in schema.names
+    table = _read(path, [FEATURES] if dense else [INDICES, VALUES], threads=False)
+    if dense:
+        return dense_rows(table[FEATURES], os.fspath(path))
+    return sparse_rows(table[INDICES], table[VALUES], os.fspath(path), width=shard_width(schema))
+
+
+def shard_row_bytes(path: str | os.PathLike[str], width: int) -> int:
+    """Say how many bytes the rows of a shard take in memory, from its footer: those of CSR, 8 a number at most.
+
+    Raises
+    ------
+    CorruptFileError
+        If it is no such file.
+    """
+    try:
+        found = pq.read_metadata(os.fspath(path))
+    except (OSError, pa.ArrowException) as error:
+        raise CorruptFileError(f"{os.fspath(path)} cannot be read as a shard of features: {error}.") from error
+    if FEATURES in found.schema.to_arrow_schema().names:
+        return int(4 * width * found.num_rows)
+    groups = [found.row_group(number) for number in range(found.num_row_groups)]
+    columns = [group.column(number) for group in groups for number in range(group.num_columns)]
+    sizes = [part.total_uncompressed_size for part in columns if part.path_in_schema.split(".")[0] in (INDICES, VALUES)]
+    return int(sum(sizes) + 8 * found.num_rows)
+
+
 def shard_width(schema: pa.Schema) -> int | None:
     """Say how many features the rows of a shard have; None of a Parquet file that is none of ours."""
     width = (schema.metadata or {}).get(_WIDTH)
     return None if width is None else int(width)
 
 
-def _read(path: str | os.PathLike[str], columns: list[str] | None = None) -> Any:
+def _schema(path: str | os.PathLike[str]) -> Any:
     try:
-        table = pq.read_table(os.fspath(path), columns=columns, partitioning=None)
+        return pq.read_schema(os.fspath(path))
+    except (OSError, pa.ArrowException) as error:
+        raise CorruptFileError(f"{os.fspath(path)} cannot be read as a shard of features: {error}.") from error
+
+
+def _read(path: str | os.PathLike[str], columns: list[str] | None = None, *, threads: bool = True) -> Any:
+    try:
+        table = pq.read_table(os.fspath(path), columns=columns, partitioning=None, use_threads=threads)
     except (OSError, pa.ArrowException) as error:
         raise CorruptFileError(f"{os.fspath(path)} cannot be read as a shard of features: {error}.") from error
     known = {FILE_NAME, SHA256} | ({FEATURES} if FEATURES in table.column_names else {INDICES, VALUES})

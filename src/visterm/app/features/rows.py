@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -119,9 +120,13 @@ class StoredRows:
 
     def _check(self, number: int) -> None:
         if not self.is_whole(number):
-            file = self._folder.shard(self._contents.shards[number])
-            state = "was changed since it was written" if file.is_file() else "is missing"
-            raise CorruptFileError(
-                f"{file} {state}. Give the command of visterm encode that made {self._folder.path} again: it encodes "
-                "the photos of this shard anew."
-            )
+            raise damaged(self._folder.shard(self._contents.shards[number]), self._folder)
+
+
+def damaged(file: Path, folder: FeatureFolder) -> CorruptFileError:
+    """Give the error of a shard that is not as it was written."""
+    state = "was changed since it was written" if file.is_file() else "is missing"
+    return CorruptFileError(
+        f"{file} {state}. Give the command of visterm encode that made {folder.path} again: it encodes the photos of "
+        "this shard anew."
+    )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from visterm.app.features.folder import FeatureFolder
+from visterm.app.features.folder import Contents, FeatureFolder
 from visterm.app.features.rows import StoredRow, StoredRows
 from visterm.core.errors import DataError, StorageError, TagFileError
 from visterm.core.progress import SILENT, Progress
@@ -52,17 +52,7 @@ class Features:
 
     def __init__(self, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
         folder = FeatureFolder(path)
-        folder.recover()
-        contents = folder.contents()
-        if contents is None:
-            if folder.is_begun():
-                raise StorageError(
-                    f"{path} is not finished: visterm encode was stopped before it had gone through the photos, or is "
-                    "still at it. Give the same command again, and it goes on."
-                )
-            raise StorageError(
-                f"{path} is not a features folder of visterm. Make one with: visterm encode IMAGES -o FEATURES"
-            )
+        contents = finished_contents(folder)
         self.path = folder.path
         self.contents = contents
         self.encoder, _ = folder.load_encoder(n_jobs)
@@ -177,3 +167,27 @@ class Features:
     def _name(self, image: str | os.PathLike[str]) -> str:
         path = Path(image)
         return path.relative_to(self.images).as_posix() if path.is_relative_to(self.images) else path.as_posix()
+
+
+def finished_contents(folder: FeatureFolder) -> Contents:
+    """Read what a features folder holds, and finish a change that a kill cut off.
+
+    Raises
+    ------
+    StorageError
+        If it is no features folder, or its job was never finished.
+    CorruptFileError
+        If a file is missing or was changed.
+    """
+    folder.recover()
+    contents = folder.contents()
+    if contents is not None:
+        return contents
+    if folder.is_begun():
+        raise StorageError(
+            f"{folder.path} is not finished: visterm encode was stopped before it had gone through the photos, or is "
+            "still at it. Give the same command again, and it goes on."
+        )
+    raise StorageError(
+        f"{folder.path} is not a features folder of visterm. Make one with: visterm encode IMAGES -o FEATURES"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -83,6 +83,67 @@ def read_table(
     ]
 
 
+def stream_table(
+    path: Path,
+    *,
+    image_column: str | None = None,
+    tags_column: str | None = None,
+    separator: str | None = None,
+) -> Iterator[TagRecord]:
+    """Read a table row by row, in memory that does not grow with it; users are passed over.
+
+    Parameters, records and errors are those of `read_table`, but for this: of JSON lines the first object names the
+    columns of images and tags. Where no separator is given, the file is read once before, up to its first ``;``.
+
+    Yields
+    ------
+    TagRecord
+        One for each row.
+    """
+    wanted = Columns(image_column, tags_column)
+    columns: tuple[str, str] | None = None
+    splits: dict[tuple[str, ...], str | None] = {}
+
+    def cells() -> Iterator[tuple[Row, str | list[str]]]:
+        nonlocal columns
+        for row in _streamed_rows(path, wanted):
+            if columns is None:
+                names = list(row.cells)
+                columns = wanted.image_in(names, path), wanted.tags_in(names, path)
+            yield row, _tags_cell(path, row, columns[1])
+
+    chosen = separator or choose_separator((cell for _, cell in cells() if isinstance(cell, str)), None)
+    for row, cell in cells():
+        names = tuple(row.cells)
+        if names not in splits:
+            splits[names] = find_column([SPLIT_COLUMN], names)
+        column = splits[names]
+        yield record(
+            _image_cell(path, row, columns[0] if columns else ""),
+            split_text(cell, chosen) if isinstance(cell, str) else cell,
+            split_name(_text_cell(path, row, column)) if column else None,
+        )
+    if columns is None:
+        raise TagFileError(f"The tag file {path} has no rows.")
+
+
+def _streamed_rows(path: Path, wanted: Header) -> Iterator[Row]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            head = lines.readline()
+            while head and not head.strip():
+                head = lines.readline()
+            lines.seek(0)
+            if path.suffix.lower() in JSON_SUFFIXES or head.lstrip().startswith("{"):
+                yield from _json_rows(path, lines, wanted.example)
+            else:
+                yield from _delimited_rows(path, lines, _delimiter(path, head, wanted))
+    except OSError as error:
+        raise TagFileError(f"The tag file {path} cannot be read: {error.strerror or error}.") from error
+    except UnicodeDecodeError as error:
+        raise TagFileError(f"The tag file {path} is not UTF-8 ({error}). Save it as 'UTF-8' or 'CSV UTF-8'.") from error
+
+
 class Header(Protocol):
     """The columns that a table should have."""
 
@@ -110,7 +171,9 @@ def table_rows(path: Path, text: str, wanted: Header) -> list[Row]:
         If a row cannot be understood: the message names file and line.
     """
     is_json = path.suffix.lower() in JSON_SUFFIXES or text.lstrip().startswith("{")
-    return _json_rows(path, text, wanted.example) if is_json else _delimited_rows(path, text, wanted)
+    if is_json:
+        return list(_json_rows(path, text.split("\n"), wanted.example))
+    return list(_delimited_rows(path, io.StringIO(text, newline=""), _delimiter(path, text, wanted)))
 
 
 class Columns:
@@ -168,9 +231,8 @@ def _user_of(value: Any) -> str | None:
     return text.strip() or None
 
 
-def _json_rows(path: Path, text: str, example: str) -> list[Row]:
-    rows = []
-    for number, line in enumerate(text.split("\n"), start=1):
+def _json_rows(path: Path, lines: Iterable[str], example: str) -> Iterator[Row]:
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
@@ -181,13 +243,11 @@ def _json_rows(path: Path, text: str, example: str) -> list[Row]:
             raise TagFileError(
                 f"{path}, line {number}: {type(cells).__name__}; expected a JSON object such as {example}."
             )
-        rows.append(Row(number, cells))
-    return rows
+        yield Row(number, cells)
 
 
-def _delimited_rows(path: Path, text: str, wanted: Header) -> list[Row]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(path, text, wanted), strict=True)
-    rows: list[Row] = []
+def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[Row]:
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     header: list[str] | None = None
     try:
         for fields in reader:
@@ -201,10 +261,9 @@ def _delimited_rows(path: Path, text: str, wanted: Header) -> list[Row]:
                     f"{path}, line {reader.line_num}: {len(fields)} fields, but the first line names {len(header)} "
                     'columns. Put quotes around cells that hold the delimiter ("sea,sky"), or part tags by ; instead.'
                 )
-            rows.append(Row(reader.line_num, dict(zip(header, fields, strict=False))))
+            yield Row(reader.line_num, dict(zip(header, fields, strict=False)))
     except csv.Error as error:
         raise TagFileError(f'{path}, line {reader.line_num}: {error}. Check the quotes (") of this row.') from error
-    return rows
 
 
 def _delimiter(path: Path, text: str, wanted: Header) -> str:

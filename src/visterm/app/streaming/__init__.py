@@ -1,0 +1,1 @@
+"""Fitting and annotating features on disk that are larger than memory."""

@@ -1,0 +1,68 @@
+"""Checkpoints of a fit as files: the last is always whole, and is dropped where data or settings have changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from visterm.models.streamed_fit import Checkpoint
+
+EVERY = 20.0
+"""Seconds between checkpoints, at least, and 20 times as long as one takes."""
+
+FILE = "checkpoint.safetensors"
+OF, FACTS = "of", "facts"
+
+
+class FileCheckpoints:
+    """Keeps the last checkpoint in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+    of : str
+        Names the data, the settings and the windows: a checkpoint of others is passed over.
+    every : float
+        Seconds; 0 keeps each.
+
+    Attributes
+    ----------
+    went_on : bool
+        Whether `last` gave one.
+    """
+
+    def __init__(self, folder: Path, of: str, every: float = EVERY) -> None:
+        self._file, self._of, self._every = folder / FILE, of, every
+        self._next = time.monotonic() + every
+        self.went_on = False
+
+    def last(self) -> Checkpoint | None:
+        """Read the last checkpoint; None where there is none of the same data and settings."""
+        if not self._file.exists():
+            return None
+        with safe_open(self._file, framework="numpy") as file:
+            told = file.metadata() or {}
+            if told.get(OF) != self._of:
+                return None
+            self.went_on = True
+            return Checkpoint(json.loads(told[FACTS]), {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+
+    def offer(self, make: Callable[[], Checkpoint]) -> None:
+        """Write one where enough time has passed; a kill leaves the one before."""
+        began = time.monotonic()
+        if began < self._next:
+            return
+        made = make()
+        temporary = self._file.with_suffix(".tmp")
+        save_file(made.arrays, temporary, metadata={OF: self._of, FACTS: json.dumps(made.facts)})
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, self._file)
+        done = time.monotonic()
+        self._next = done + max(self._every, 20 * (done - began) if self._every else 0.0)

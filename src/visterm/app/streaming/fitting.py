@@ -1,0 +1,300 @@
+"""A tagger learns from a features folder that does not fit in memory: tags joined, rows surveyed, then streamed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.app.calibrating import calibrate
+from visterm.app.learned_images import LearnedImages
+from visterm.app.rows import TrainingRows
+from visterm.app.streaming.checkpoints import EVERY, FileCheckpoints
+from visterm.app.streaming.joining import BYTES_A_WORD, NO_SPLIT, PAIRS, VALID, JoinedTags
+from visterm.app.streaming.memory import WINDOWS, Plan
+from visterm.app.streaming.shards import Shards
+from visterm.app.streaming.windows import ShardWindows
+from visterm.core.checks import check_magnitude
+from visterm.core.errors import TagFileError, UserError
+from visterm.core.packing import json_params
+from visterm.core.persist import file_hash
+from visterm.core.progress import SILENT, Progress
+from visterm.core.tables import MODELS
+from visterm.core.types import Matrix
+from visterm.data.reservoir import Reservoir
+from visterm.models.abilities import FitsStreams
+from visterm.models.base import MAX_FEATURE
+from visterm.models.stopping import MIN_HELD_OUT
+from visterm.store.rows import stack_rows
+
+MOST_VALID = 5000
+"""Rows that say when to stop, at most: more say it hardly better, and each epoch waits for them."""
+
+MOST_TOLD = 20_000
+"""Images whose tags tell the calibration how frequent tags are."""
+
+VALID_SHARE = 0.1
+
+
+class Survey(NamedTuple):
+    """What one pass over the rows finds.
+
+    Attributes
+    ----------
+    mean_length : float
+        Of the rows to learn from, those held out too.
+    valid : tuple of matrices or None
+        Rows that say when to stop.
+    held_out : ndarray of int64
+        Their positions, sorted, where they are taken from the rows to learn from.
+    n_learned, n_pairs : int
+        Images to learn from, and their tags.
+    """
+
+    mean_length: float
+    valid: tuple[Matrix, sp.csr_array] | None
+    held_out: NDArray[np.int64]
+    n_learned: int
+    n_pairs: int
+
+
+def check_streams(model: Any) -> None:
+    """Refuse a model that cannot learn from windows of rows.
+
+    Raises
+    ------
+    UserError
+        If so; it names those that can.
+    """
+    if isinstance(model, FitsStreams):
+        return
+    able = [entry.name for entry in MODELS if not entry.extra and issubclass(MODELS.load(entry.name), FitsStreams)]
+    raise UserError(
+        f"The features do not fit in the memory that may be used, and the model '{MODELS.name_of(model)}' needs all at "
+        f"once. Choose one that streams them (--model {', '.join(able)}), or allow more (--memory)."
+    )
+
+
+def fit_streamed(
+    tagger: Any,
+    features: str | os.PathLike[str],
+    tags: str | os.PathLike[str],
+    plan: Plan,
+    *,
+    work: str | os.PathLike[str],
+    seed: int = 0,
+    valid: float | None = None,
+    split: str | None = None,
+    idf: str | os.PathLike[str] | None = None,
+    aliases: Mapping[str, str] | None = None,
+    calibration: bool = True,
+    every: float = EVERY,
+    progress: Progress = SILENT,
+    **columns: str | None,
+) -> list[str]:
+    """Let a tagger learn from features on disk, in memory that does not grow with the number of images.
+
+    Rows are held out to say when to stop as `Tagger.fit` does, but 5,000 at most, and they are not learned from
+    afterwards. The bytes of the model depend on the seed, the features, the tags and the size of the windows.
+
+    Parameters
+    ----------
+    tagger : Tagger
+        With a model that streams.
+    features : path-like
+        What `visterm encode` wrote.
+    tags : path-like
+        A table; its names of images are paths inside the image folder.
+    plan : Plan
+        The memory to take.
+    work : path-like
+        A folder for files that are needed on the way. After a kill the same call goes on from the last checkpoint in
+        it; when all is done it is removed.
+    seed : int
+        Of the order of the shards, and of the rows held out; that of the training is the model's.
+    valid, split, idf, aliases, calibration, progress, columns
+        As `Tagger.fit`, `Corpus.select` and `Corpus.read` take them.
+    every : float
+        Seconds between checkpoints, at least.
+
+    Returns
+    -------
+    list of str
+        What is to be told, a line each.
+
+    Raises
+    ------
+    UserError
+        If the model cannot stream, or a setting cannot be used.
+    DataError
+        If the tags are in no table, or nothing is left to learn from.
+    """
+    check_streams(tagger.model)
+    if not Path(tags).is_file():
+        raise TagFileError(
+            f"The tags of streamed features are read from a table, and '{tags}' is none. Name a .csv, .tsv or .jsonl "
+            "file: --tags FILE."
+        )
+    tagger.check_settings(valid)
+    shards = Shards(features)
+    tagger.take_encoder(shards.encoder(tagger.model.get_params(deep=False).get("n_jobs")), shards.asked)
+    folder = Path(work)
+    folder.mkdir(parents=True, exist_ok=True)
+    joined = JoinedTags(
+        folder,
+        shards,
+        tags,
+        min_count=tagger.min_count,
+        aliases=aliases,
+        split=split,
+        most_words=max(10_000, plan.memory // WINDOWS // BYTES_A_WORD),
+        **columns,
+    )
+    tagger.refer_to(idf, joined.vocabulary)
+    share = tagger.model.get_params(deep=False).get("valid_share", VALID_SHARE)
+    found = survey(shards, joined, share, seed, plan, progress)
+    windows = ShardWindows(
+        shards,
+        joined,
+        held_out=found.held_out,
+        n_pairs=found.n_pairs,
+        mean_length=found.mean_length,
+        window=plan.window,
+        seed=seed,
+    )
+    checkpoints = FileCheckpoints(folder, _told(tagger, shards, tags, plan, seed, split, aliases), every)
+    tagger.model.fit_stream(windows, valid=found.valid, checkpoints=checkpoints, monitor=progress)
+    _take_over(tagger, shards, joined, found, plan)
+    if calibration and found.valid is not None:
+        others = joined.rows_at(_some_learned(joined, seed))
+        rows = TrainingRows(joined.vocabulary, np.empty((0, 0), np.float32), others, found.valid, [])
+        tagger.calibration = calibrate(tagger.model, rows, seed=0, progress=progress)
+        if tagger.calibration is not None:
+            tagger.facts["calibration images"] = tagger.calibration.n_images
+    lines = [*joined.remarks]
+    if checkpoints.went_on:
+        lines.append("Went on from where the fit before was stopped.")
+    shutil.rmtree(folder, ignore_errors=True)
+    return lines
+
+
+def survey(shards: Shards, tags: JoinedTags, share: float, seed: int, plan: Plan, progress: Progress) -> Survey:
+    """Go once over all rows: check the shards, measure rows, and draw those that say when to stop.
+
+    These are of the split "valid" where the tags name it, else `share` of those to learn from; where that is less than
+    50, none.
+    """
+    counts = tags.split_counts()
+    n_learned = sum(n for bits, n in counts.items() if bits & tags.learned)
+    n_split = 0 if tags.learned == NO_SPLIT else sum(n for bits, n in counts.items() if bits & VALID)
+    width = max(1, shards.contents.width)
+    most = min(MOST_VALID, max(MIN_HELD_OUT, plan.window // (4 * width)))
+    wanted = n_split or round(share * n_learned)
+    chosen = _draw(shards, tags, VALID if n_split else tags.learned, min(wanted, most), seed)
+    if not n_split and chosen.size < MIN_HELD_OUT:
+        chosen = chosen[:0]
+    squares, n_pairs = 0.0, 0
+    parts: list[Matrix] = []
+    progress.start("survey features", shards.n_rows)
+    try:
+        for number in range(len(shards)):
+            shards.check(number)
+            rows: Any = shards.rows(number)
+            first, last = shards.starts[number : number + 2].tolist()
+            values = rows.data if sp.issparse(rows) else rows
+            check_magnitude(values, MAX_FEATURE, "X")
+            kept = tags.learned_among(first, last)
+            squares += _squares(rows, kept)
+            n_pairs += tags.rows(first, kept).nnz
+            start, stop = np.searchsorted(chosen, [first, last])
+            if stop > start:
+                parts.append(rows[chosen[start:stop] - first])
+            progress.advance(last - first)
+    finally:
+        progress.finish()
+    valid = (stack_rows(parts), tags.rows_at(chosen)) if chosen.size else None
+    usable = valid is not None and valid[1].nnz > 0
+    held_out = chosen[:0] if n_split or not usable else chosen
+    n_pairs -= valid[1].nnz if valid is not None and held_out.size else 0
+    mean_length = math.sqrt(squares / max(1, n_learned))
+    return Survey(mean_length, valid if usable else None, held_out, n_learned, n_pairs)
+
+
+def _draw(shards: Shards, tags: JoinedTags, bit: int, n: int, seed: int) -> NDArray[np.int64]:
+    """Draw positions of images with a bit, in one pass."""
+    reservoir = Reservoir(n)
+    for start in range(0, shards.n_rows, PAIRS):
+        bits = np.asarray(tags.bits[start : start + PAIRS])
+        keys = np.random.default_rng([seed, start]).random(bits.size)
+        there = np.flatnonzero(bits & bit)
+        reservoir.offer(keys[there], start + there)
+    return reservoir.sample()
+
+
+def _some_learned(tags: JoinedTags, seed: int) -> NDArray[np.int64]:
+    return _draw(tags.shards, tags, tags.learned, MOST_TOLD, seed + 1)
+
+
+def _squares(rows: Any, kept: NDArray[np.bool_]) -> float:
+    chosen = rows[np.flatnonzero(kept)] if sp.issparse(rows) or not kept.all() else rows
+    values = (chosen.data if sp.issparse(chosen) else chosen).reshape(-1)
+    return float(np.einsum("i,i->", values, values, dtype=np.float64))
+
+
+def _told(
+    tagger: Any,
+    shards: Shards,
+    tags: str | os.PathLike[str],
+    plan: Plan,
+    seed: int,
+    split: str | None,
+    aliases: Mapping[str, str] | None,
+) -> str:
+    """Name all that the bytes of the model depend on."""
+    settings = {name: value for name, value in json_params(tagger.model).items() if name != "n_jobs"}
+    told = [
+        MODELS.name_of(tagger.model), settings, [entry.sha256 for entry in shards.contents.shards], file_hash(tags),
+        plan.window, seed, tagger.min_count, split, sorted((aliases or {}).items()),
+    ]  # fmt: skip
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def _take_over(tagger: Any, shards: Shards, tags: JoinedTags, found: Survey, plan: Plan) -> None:
+    """Tell the tagger what belongs to what its model has learned: vocabulary, counts, images."""
+    tagger.given, tagger.calibration = None, None
+    tagger.vocabulary = tags.vocabulary
+    tagger.skipped = shards.skipped()
+    tagger.learned_images = LearnedImages(_name_hashes(tags))
+    tagger.facts = {
+        "images": found.n_learned - found.held_out.size,
+        "validation images": 0 if found.valid is None else found.valid[0].shape[0],
+        "skipped images": len(tagger.skipped),
+        "tags": len(tags.vocabulary),
+        "tags given": found.n_pairs,
+        "features": shards.contents.width,
+        "encoder fingerprint": tagger.encoder.fingerprint,
+        "streamed in windows of bytes": plan.window,
+    }
+    if tags.vocabulary.aliases:
+        tagger.facts["aliases"] = len(tags.vocabulary.aliases)
+    if tagger.reference is not None:
+        tagger.facts["texts of the reference corpus"] = tagger.reference.n_texts
+
+
+def _name_hashes(tags: JoinedTags) -> NDArray[np.uint64]:
+    """Give the hashes of the names that were learned from or held out, sorted: the one array of all images."""
+    wanted = tags.learned if tags.learned == NO_SPLIT else tags.learned | VALID
+    parts = [np.empty(0, np.uint64)]
+    for start in range(0, len(tags.index.hashes), PAIRS):
+        some = slice(start, start + PAIRS)
+        parts.append(tags.index.hashes[some][(tags.bits[tags.index.positions[some]] & wanted) > 0])
+    return np.concatenate(parts)

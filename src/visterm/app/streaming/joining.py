@@ -1,0 +1,311 @@
+"""A table of tags joined with images by name in one pass, and the tags that enough images have: all in files.
+
+The table is read row by row. What it says of an image becomes bits (of which split it is) and pairs of a position and a
+hash of the tag, in files as long as the tags given; words are counted beside it in bounded memory. Then the pairs
+are sorted by position (CSR), and each tag's images are counted anew, exactly.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
+
+from visterm.app.streaming.name_index import NameIndex
+from visterm.app.streaming.shards import Shards
+from visterm.core.errors import DataError, TagFileError, UnknownNameError
+from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
+from visterm.core.wording import count_of
+from visterm.data.bounded_counts import BoundedCounts
+from visterm.data.splits import split_name
+from visterm.data.tag_formats.record import TagRecord
+from visterm.data.tag_formats.tables import stream_table
+
+ROWS = 2**14
+"""Rows of the table taken at a time."""
+
+PAIRS = 2**20
+"""Pairs of image and tag sorted at a time."""
+
+BYTES_A_WORD = 256
+"""What a counted word takes."""
+
+NO_SPLIT, TRAIN, VALID, OTHER = 1, 2, 4, 8
+"""Bits of an image: what its rows in the table say of splits; 0 where it has none."""
+
+_SPLITS = {None: NO_SPLIT, "train": TRAIN, "valid": VALID}
+
+_PAIR = np.dtype([("position", np.int64), ("tag", np.uint64)])
+
+
+class JoinedTags:
+    """Tags of the images of a features folder, as far as they are in the vocabulary.
+
+    Parameters
+    ----------
+    folder : Path
+        For its files.
+    shards : Shards
+    table : path-like
+    min_count : int
+        As `Vocabulary.from_lists` takes it.
+    aliases : mapping of str to str, optional
+        Likewise.
+    split : str, optional
+        Learn from the rows of this split only, "all" from all; None: of "train", if there are splits.
+    most_words : int
+        Words counted at the same time.
+    columns
+        As `stream_table` takes them.
+
+    Attributes
+    ----------
+    vocabulary : Vocabulary
+    index : NameIndex
+    bits : ndarray of uint8, shape (n_images,)
+        A memory map.
+    learned : int
+        The bit of the images to learn from.
+    remarks : list of str
+        What did not meet, a line each.
+
+    Raises
+    ------
+    TagFileError
+        If the table cannot be understood, none of its rows is of an image, or an image is in two splits.
+    UnknownNameError
+        If no row is of the split that is asked for.
+    DataError
+        If no tag is left.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        shards: Shards,
+        table: str | os.PathLike[str],
+        *,
+        min_count: int = 1,
+        aliases: Mapping[str, str] | None = None,
+        split: str | None = None,
+        most_words: int,
+        **columns: str | None,
+    ) -> None:
+        self.shards, n = shards, shards.n_rows
+        names = (shards.names(number) for number in range(len(shards)))
+        self.index = NameIndex(folder, names, n)
+        self.bits = open_memmap(folder / "bits.npy", "w+", np.uint8, (n,))
+        self._starts = open_memmap(folder / "starts.npy", "w+", np.int64, (n + 1,))
+        self.remarks: list[str] = []
+        meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
+        pairs = folder / "pairs.bin"
+        words = BoundedCounts(most_words)
+        self._read(pairs, stream_table(Path(table), **columns), words, meant, split)
+        self.learned = TRAIN if split is None and _any(self.bits, TRAIN | VALID | OTHER) else NO_SPLIT
+        self._sort(folder, pairs, words, meant)
+        self.vocabulary = self._choose(words, min_count, aliases or {}, meant)
+
+    def rows(self, first: int, kept: NDArray[np.bool_]) -> sp.csr_array:
+        """Give the tags of those images that are kept among the ones from position `first` on.
+
+        Returns
+        -------
+        csr_array of float32, shape (kept.sum(), n_tags)
+            Ones.
+        """
+        row_of = np.cumsum(kept) - 1
+        candidates, images = self._candidates(first, first + kept.size)
+        columns = self._column_of[candidates]
+        there = (columns >= 0) & kept[images]
+        return _ones(row_of[images[there]], columns[there], (int(kept.sum()), len(self.vocabulary)))
+
+    def rows_at(self, positions: NDArray[np.int64]) -> sp.csr_array:
+        """Give the tags of images at some positions, likewise."""
+        one = np.ones(1, np.bool_)
+        parts = [self.rows(int(position), one) for position in positions]
+        empty = sp.csr_array((0, len(self.vocabulary)), dtype=np.float32)
+        return sp.csr_array(sp.vstack([empty, *parts], format="csr"))
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _read(
+        self,
+        pairs: Path,
+        records: Iterable[TagRecord],
+        words: BoundedCounts,
+        meant: Mapping[str, str],
+        split: str | None,
+    ) -> None:
+        """Go through the table once: bits of images, pairs, counted words."""
+        wanted = None if split is None else split_name(split)
+        passed, missing, found = 0, 0, 0
+        example = ""
+
+        @lru_cache(maxsize=ROWS)
+        def word_of(tag: str) -> tuple[str, int]:
+            word = meant.get(tag_key(tag), tag)
+            return word, _hash(tag_key(word))
+
+        with pairs.open("wb") as file:
+            records = iter(records)
+            while batch := list(islice(records, ROWS)):
+                some = [row for row in batch if wanted in (None, "all") or row.split == wanted]
+                passed += len(batch) - len(some)
+                if not some:
+                    continue
+                positions = self.index.find([row.image for row in some])
+                missing += int((positions < 0).sum())
+                example = example or next((r.image for r, p in zip(some, positions, strict=True) if p < 0), "")
+                there = [
+                    (row, position) for row, position in zip(some, positions.tolist(), strict=True) if position >= 0
+                ]
+                found += len(there)
+                bits = [_SPLITS.get(row.split, OTHER) if wanted is None else NO_SPLIT for row, _ in there]
+                np.bitwise_or.at(self.bits, [position for _, position in there], np.array(bits, np.uint8))
+                new = []
+                for (row, position), bit in zip(there, bits, strict=True):
+                    given = [word_of(tag) for tag in row.tags]
+                    if bit in (NO_SPLIT, TRAIN):
+                        words.add(word for word, _ in given)
+                    new += [(position, tag) for _, tag in given]
+                block = np.array(new, _PAIR)
+                np.add.at(self._starts, block["position"] + 1, 1)
+                block.tofile(file)
+        if passed and not (missing or found):
+            raise UnknownNameError(f"No row is in the split '{split}'. Use another split, or 'all'.")
+        if not found:
+            first = self.shards.names(0)[0] if len(self.shards) else "nothing"
+            raise TagFileError(
+                f"Of {count_of(missing, 'row')} of the tags, none is of an image with features: the tags name "
+                f"'{example}', the features '{first}'. Streamed features want the very paths."
+            )
+        if missing:
+            self.remarks.append(
+                f"{count_of(missing, 'row')} of the tags (such as of '{example}') {'is' if missing == 1 else 'are'} of "
+                "images without features; left out."
+            )
+
+    def _sort(self, folder: Path, pairs: Path, words: BoundedCounts, meant: Mapping[str, str]) -> None:
+        """Bring the pairs into the order of positions, and the tags' hashes to numbers of candidates."""
+        total = 0
+        for start in range(0, len(self._starts), PAIRS):
+            part = self._starts[start : start + PAIRS]
+            part[:] = np.cumsum(part) + total
+            total = int(part[-1])
+        self._keys = sorted({tag_key(word) for word in words.counts()})
+        hashes = np.array([_hash(key) for key in self._keys], np.uint64)
+        order = np.argsort(hashes)
+        hashes = hashes[order]
+        self._tags = open_memmap(folder / "tags.npy", "w+", np.int32, (max(total, 1),))
+        at = open_memmap(folder / "at.npy", "w+", np.int64, (len(self._starts),))
+        for start in range(0, len(at), PAIRS):
+            at[start : start + PAIRS] = self._starts[start : start + PAIRS]
+        for block in _blocks(pairs):
+            block = block[np.argsort(block["position"], kind="stable")]
+            positions, first, counts = np.unique(block["position"], return_index=True, return_counts=True)
+            places = np.repeat(at[positions] - first, counts) + np.arange(block.size)
+            at[positions] += counts
+            near = np.minimum(np.searchsorted(hashes, block["tag"]), max(0, hashes.size - 1))
+            known = hashes[near] == block["tag"] if hashes.size else np.zeros(block.size, np.bool_)
+            self._tags[places] = np.where(known, order[near] if hashes.size else -1, -1)
+        pairs.unlink()
+
+    def _choose(
+        self, words: BoundedCounts, min_count: int, aliases: Mapping[str, str], meant: Mapping[str, str]
+    ) -> Vocabulary:
+        """Count the images of each candidate, keep those of enough, and give each its column."""
+        counts = np.zeros(len(self._keys), np.int64)
+        self._column_of = np.arange(len(self._keys), dtype=np.int64)
+        n_learned = 0
+        for first, kept in self.learned_parts():
+            n_learned += int(kept.sum())
+            candidates, images = self._candidates(first, first + kept.size)
+            there = kept[images] & (candidates >= 0)
+            each = np.unique(images[there].astype(np.int64) * max(1, counts.size) + candidates[there])
+            counts += np.bincount(each % max(1, counts.size), minlength=counts.size)
+        chosen = np.flatnonzero(counts >= min_count)
+        if chosen.size == 0:
+            raise DataError(
+                f"Of {count_of(n_learned, 'training image')}, none has a tag that at least {min_count} of them share. "
+                "Lower --min-count, or check the tags column of the tag file."
+            )
+        if words.error >= min_count:
+            self.remarks.append(
+                f"There are more words than the memory holds: tags of up to {count_of(words.error, 'image')} may be "
+                "left out. Raise --min-count or --memory."
+            )
+        self._column_of = np.full(len(self._keys) + 1, -1, np.int64)  # the last is that of no candidate, -1
+        self._column_of[chosen] = np.arange(chosen.size)
+        named = {tag_key(tag): tag for tag in meant.values()}
+        spelled: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+        for word, count in words.counts().items():
+            spelled[tag_key(word)].append((-count, word))
+        keys = [self._keys[candidate] for candidate in chosen.tolist()]
+        shown = [named.get(key) or min(spelled[key])[1] for key in keys]
+        known = set(keys)
+        return Vocabulary(
+            shown, counts[chosen], {alias: tag for alias, tag in aliases.items() if tag_key(tag) in known}
+        )
+
+    def learned_among(self, first: int, last: int) -> NDArray[np.bool_]:
+        """Say which images of a range of positions are learned from."""
+        return (np.asarray(self.bits[first:last]) & self.learned) > 0
+
+    def learned_parts(self) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+        """Yield the first position of each shard, and which of its images are learned from."""
+        for first, last in zip(self.shards.starts[:-1].tolist(), self.shards.starts[1:].tolist(), strict=True):
+            bits = np.asarray(self.bits[first:last])
+            ones = [(bits & bit) > 0 for bit in (TRAIN, VALID, OTHER)]
+            if (np.sum(ones, axis=0) > 1).any():
+                row = int(np.flatnonzero(np.sum(ones, axis=0) > 1)[0])
+                number = int(np.searchsorted(self.shards.starts, first, side="right")) - 1
+                raise TagFileError(f"The image {self.shards.names(number)[row]} is in two splits; expected one.")
+            yield first, (bits & self.learned) > 0
+
+    def _candidates(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Give the candidates that the images of a range have, -1 where none is meant, and whose each is."""
+        starts = np.asarray(self._starts[first : last + 1])
+        tags = np.asarray(self._tags[int(starts[0]) : int(starts[-1])], np.int64)
+        return tags, np.repeat(np.arange(last - first), np.diff(starts))
+
+    def split_counts(self) -> Counter[int]:
+        """Count the images by their bits."""
+        found: Counter[int] = Counter()
+        for start in range(0, len(self.bits), PAIRS):
+            values, counts = np.unique(self.bits[start : start + PAIRS], return_counts=True)
+            found.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+        return found
+
+
+def _ones(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> sp.csr_array:
+    """Give ones at some places, some of which may be there twice."""
+    each = np.unique(rows * shape[1] + columns)
+    starts = np.searchsorted(each, np.arange(shape[0] + 1) * shape[1])
+    data = np.ones(each.size, np.float32)
+    return sp.csr_array((data, (each % shape[1]).astype(np.int32), starts.astype(np.int32)), shape=shape)
+
+
+def _any(bits: NDArray[np.uint8], wanted: int) -> bool:
+    return any(bool((bits[start : start + PAIRS] & wanted).any()) for start in range(0, len(bits), PAIRS))
+
+
+def _blocks(pairs: Path) -> Iterator[NDArray[np.void]]:
+    with pairs.open("rb") as file:
+        while True:
+            block = np.fromfile(file, _PAIR, PAIRS)
+            if not block.size:
+                return
+            yield block
+
+
+def _hash(key: str) -> int:
+    return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")

@@ -1,0 +1,68 @@
+"""Where the row of each image lies, by name: 16 bytes an image in files, none of them in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
+
+from visterm.app.learned_images import name_hashes
+
+BUCKET = 2**20
+"""Names sorted at a time, about."""
+
+
+class NameIndex:
+    """Finds positions of images by hashes of their names (as `LearnedImages` keeps them).
+
+    Parameters
+    ----------
+    folder : Path
+        For its files.
+    names : iterable of lists of str
+        Of all images, in the order of the positions.
+    n : int
+        Number of names.
+    """
+
+    def __init__(self, folder: Path, names: Iterable[list[str]], n: int) -> None:
+        unsorted = open_memmap(folder / "names.npy", "w+", np.uint64, (n,))
+        start = 0
+        for some in names:
+            unsorted[start : start + len(some)] = name_hashes(some)
+            start += len(some)
+        self.hashes = open_memmap(folder / "hashes.npy", "w+", np.uint64, (n,))
+        self.positions = open_memmap(folder / "positions.npy", "w+", np.int64, (n,))
+        n_buckets = max(1, -(-n // BUCKET))
+        start = 0
+        for bucket in range(n_buckets):
+            found, where = _of_bucket(unsorted, bucket, n_buckets)
+            order = np.argsort(found)
+            stop = start + found.size
+            self.hashes[start:stop], self.positions[start:stop] = found[order], where[order]
+            start = stop
+
+    def find(self, names: list[str]) -> NDArray[np.int64]:
+        """Give the position of each name, -1 of those that no image has; shape (n_names,)."""
+        wanted = name_hashes(names)
+        if not len(self.hashes):
+            return np.full(wanted.size, -1, np.int64)
+        place = np.minimum(np.searchsorted(self.hashes, wanted), len(self.hashes) - 1)
+        return np.where(self.hashes[place] == wanted, self.positions[place], -1)
+
+
+def _of_bucket(hashes: NDArray[np.uint64], bucket: int, n_buckets: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Give the hashes of one of so many even ranges, with their positions; the file is read part by part."""
+    first, last = (np.uint64(min(number * 2**64 // n_buckets, 2**64 - 1)) for number in (bucket, bucket + 1))
+    parts, places = [], []
+    for start in range(0, len(hashes), BUCKET):
+        part = np.asarray(hashes[start : start + BUCKET])
+        here = np.flatnonzero((part >= first) & ((part < last) | (bucket == n_buckets - 1)))
+        parts.append(part[here])
+        places.append(here + start)
+    if not parts:
+        return np.empty(0, np.uint64), np.empty(0, np.int64)
+    return np.concatenate(parts), np.concatenate(places)

@@ -1,0 +1,109 @@
+"""The shards of a features folder one by one: checked and read when they are asked for, and never kept."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.app.features.folder import FeatureFolder
+from visterm.app.features.rows import damaged
+from visterm.app.features.stored import finished_contents
+from visterm.core.persist import file_hash
+from visterm.core.types import Matrix, Skipped
+from visterm.data.feature_shards import read_shard_index, read_shard_rows, shard_row_bytes
+
+
+class Shards:
+    """The rows of a features folder as they lie; an image's position counts all rows before it.
+
+    Parameters
+    ----------
+    path : path-like
+        What `visterm encode` wrote.
+
+    Attributes
+    ----------
+    contents : Contents
+        What the manifest says.
+    starts : ndarray of int64, shape (n_shards + 1,)
+        Position of each shard's first row; last the number of all rows.
+
+    Raises
+    ------
+    StorageError
+        If there is no features folder, or its job was never finished.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._folder = FeatureFolder(path)
+        self.contents = finished_contents(self._folder)
+        self.starts: NDArray[np.int64] = np.cumsum([0, *(entry.rows for entry in self.contents.shards)], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.contents.shards)
+
+    @property
+    def n_rows(self) -> int:
+        """Images with a row."""
+        return int(self.starts[-1])
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Bytes of the rows of each shard in memory, from the footers; shape (n_shards,)."""
+        sizes = [shard_row_bytes(self.file(number), self.contents.width) for number in range(len(self))]
+        return np.array(sizes, np.int64)
+
+    def file(self, number: int) -> Path:
+        """Give the place of a shard that must be there.
+
+        Raises
+        ------
+        CorruptFileError
+            If it is missing.
+        """
+        file = self._folder.shard(self.contents.shards[number])
+        if not file.is_file():
+            raise damaged(file, self._folder)
+        return file
+
+    def check(self, number: int) -> None:
+        """Refuse a shard that was changed since it was written.
+
+        Raises
+        ------
+        CorruptFileError
+            If it was, or is missing.
+        """
+        if file_hash(self.file(number)) != self.contents.shards[number].sha256:
+            raise damaged(self.file(number), self._folder)
+
+    def names(self, number: int) -> list[str]:
+        """Read the paths of a shard's images inside the image folder."""
+        return read_shard_index(self.file(number))[0]
+
+    def rows(self, number: int) -> Matrix:
+        """Read the rows of a shard."""
+        return read_shard_rows(self.file(number))
+
+    @property
+    def fingerprint(self) -> str:
+        """Name the output of the encoder that made the rows."""
+        return self.contents.fingerprint
+
+    @property
+    def asked(self) -> str:
+        """Name the encoder that was asked for, before it learned."""
+        return self.contents.asked
+
+    def encoder(self, n_jobs: int | None) -> Any:
+        """Give the encoder that made the rows, to be used with `n_jobs` threads."""
+        return self._folder.load_encoder(n_jobs)[0]
+
+    def skipped(self) -> list[Skipped]:
+        """Read the list of images that have no row."""
+        return self._folder.skipped()

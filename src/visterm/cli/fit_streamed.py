@@ -1,0 +1,75 @@
+"""`visterm fit FEATURES` of features that are larger than memory: which way is gone, and what cannot go it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from visterm.cli.output import exit_code, say
+from visterm.cli.progress import Bars
+from visterm.core.errors import UserError
+from visterm.core.wording import count_of
+
+if TYPE_CHECKING:
+    from visterm.app.streaming.memory import Plan
+
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        help="Memory that may be used, such as 800M or 4G: FEATURES that take more are streamed from disk, by models "
+        "that can [default: half of the machine's].",
+        show_default=False,
+        metavar="SIZE",
+    ),
+]
+
+
+def planned(images: Path | None, memory: str | None) -> Plan | None:
+    """Say by what is asked for, and by what is there, whether features are streamed; None where there are none."""
+    from visterm.app.features.kind import is_features
+    from visterm.app.streaming.memory import plan_memory, read_size
+
+    limit = None if memory is None else read_size(memory, "--memory")
+    if not is_features(images):
+        if memory is not None:
+            raise UserError(
+                "--memory is for features on disk, and none are given. Make them with: visterm encode IMAGES -o "
+                "FEATURES, and give FEATURES in place of IMAGES."
+            )
+        return None
+    from visterm.app.streaming.shards import Shards
+
+    shards = Shards(images or "")
+    plan = plan_memory(shards.n_rows, int(shards.sizes.sum()), limit)
+    if memory is not None or plan.streamed:
+        say(plan.told())
+    return plan if plan.streamed else None
+
+
+def fit_and_save(
+    tagger: Any, features: Path, tags: str, out: Path, plan: Plan, unusable: Mapping[str, Any], **how: Any
+) -> None:
+    """Learn from streamed features, write the run, and leave with the exit code of `visterm fit`.
+
+    `unusable` are options and their values that streams do not take: any that is given is an error.
+    """
+    from visterm.app.streaming.fitting import check_streams, fit_streamed
+
+    check_streams(tagger.model)
+    given = [option for option, value in unusable.items() if value not in (None, ())]
+    if given:
+        raise UserError(
+            f"{given[0]} needs the tags of all images in memory, and these features are streamed. Leave it out, or "
+            "allow more memory (--memory)."
+        )
+    work = out.with_name(f".{out.name}.streaming")
+    for line in fit_streamed(tagger, features, tags, plan, work=work, **how, progress=Bars()):
+        say(line)
+    tagger.save(out)
+    facts = tagger.facts
+    say(f"Learned {count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'image')}; the run is {out}")
+    raise typer.Exit(exit_code(tagger.skipped, out / "skipped.jsonl"))
