@@ -96,6 +96,14 @@ def test_the_largest_of_a_group_is_kept_and_no_file_is_touched(tmp_path):
     assert [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths] == before
 
 
+def test_pictures_of_another_shape_are_no_copies_however_alike_they_look(tmp_path):
+    picture(1).save(tmp_path / "square.png")
+    picture(1).resize((96, 64)).save(tmp_path / "wide.png")
+    picture(1).resize((48, 49)).save(tmp_path / "nearly square.png")
+    groups, _ = find_duplicates(stored(sorted(tmp_path.iterdir())))
+    assert names(groups) == [["square.png", "nearly square.png"]]
+
+
 def test_files_of_the_same_bytes_are_copies_even_where_nothing_is_to_be_seen(tmp_path):
     for name in ("a.png", "b.png", "c.png"):
         Image.new("RGB", (30, 30), "white").save(tmp_path / name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ DISTANCE = 6
 """Bits of 64 that may differ: photos at half the size and JPEG quality 60 differ in 0 to 6, others hardly ever in 8."""
 
 MOST = 12
+
+SAME_SHAPE = math.log(1.05)
+"""How far the logarithms of width to height may be apart: copies are scaled, whole pixels aside, never stretched."""
 
 CHUNK = 256
 """Pictures hashed between two commits: what a kill loses at most."""
@@ -128,7 +132,10 @@ class _Contents:
         self._content = {place: content for content, together in enumerate(self._places) for place in together}
         hashes = np.array([images[together[0]].phash or FLAT for together in self._places], np.int64)
         self._bits: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        shapes = np.array([images[together[0]].width / images[together[0]].height for together in self._places])
         for (a, b), bits in near_pairs(hashes, distance):
+            if abs(math.log(shapes[a] / shapes[b])) > SAME_SHAPE:
+                continue
             self._bits[a][b] = self._bits[b][a] = bits
 
     def near(self, place: int) -> Iterator[tuple[int, int]]:
