@@ -94,6 +94,8 @@ def _lengths(stored: StoredCatalogue, ids: NDArray[np.int64]) -> NDArray[np.floa
 
 
 def _norms(rows: Matrix) -> NDArray[np.float32]:
-    if sp.issparse(rows):
-        return np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1), np.float32)).ravel()
-    return np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float32))
+    if isinstance(rows, sp.csr_array):
+        squares = np.asarray(rows.multiply(rows).sum(axis=1), np.float32).ravel()
+    else:
+        squares = np.asarray(np.einsum("ij,ij->i", rows, rows), np.float32)
+    return np.sqrt(squares)
