@@ -1,0 +1,45 @@
+"""A catalogue of striped and dotted pictures in a folder, made in a second; which is which is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image
+
+from tiny_scenes import scene
+from visterm.app.catalogue import Catalogue
+from visterm.app.tagger import Tagger
+
+N_IMAGES = 24
+KINDS = ("stripes", "dots")
+SIZE = (64, 48)
+
+
+class TinyCatalogue(NamedTuple):
+    """Where the catalogue and its photos lie; image i is of kind ``KINDS[i % 2]``, and every third is "rare one"."""
+
+    folder: Path
+    photos: Path
+
+
+def make_tiny_catalogue(folder: Path) -> TinyCatalogue:
+    """Draw photos, fit a run on their tags, and index them."""
+    photos = folder / "photos"
+    photos.mkdir(parents=True)
+    for i in range(N_IMAGES):
+        exif = Image.Exif()
+        exif[0x010F] = "a camera that knows where I live"
+        picture = Image.fromarray(scene(KINDS[i % 2], i, SIZE))
+        picture.save(photos / f"{i:02d}.jpg", quality=95, exif=exif)
+    tags = [[KINDS[i % 2], "rare one" if i % 3 == 0 else "thing"] for i in range(N_IMAGES)]
+    paths = sorted(photos.iterdir())
+    settings = {"colours": 4, "codebook": 12, "scales": (1.0,), "max_side": 64}
+    tagger = Tagger(
+        encoder="visterms", encoder_params=settings, model="wsabie", model_params={"dim": 8, "epochs": 20}, n_jobs=1
+    )
+    tagger.fit(paths, tags)
+    catalogue = Catalogue.create(folder / "catalogue", tagger)
+    catalogue.index(photos, tags)
+    catalogue.stored.close()
+    return TinyCatalogue(folder / "catalogue", photos)
