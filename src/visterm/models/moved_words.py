@@ -22,8 +22,6 @@ RIDGE = 1e-6
 
 HALVINGS = 20
 
-NONE_MOVING = slice(0, 0)
-
 
 class Partners(NamedTuple):
     """Words to which relations are kept: before and after, and how much each counts."""
@@ -114,13 +112,16 @@ def move_words(
     seen = Partners(old_tags[tags], new_tags[tags], np.full(len(tags), tag_weight, np.float32))
     moved = np.zeros((len(old_words), new_tags.shape[1]), np.float32)
     with one_blas_thread():
-        held = penalty * float(np.trace(_curvature(seen))) / new_tags.shape[1]
+        of_seen = _curvature(seen)  # of thousands of tags it takes longer than all else
+        held = penalty * float(np.trace(of_seen)) / new_tags.shape[1]
         climb = partial(_climb, moved, old_words, held=held, max_iter=max_iter, tol=tol)
-        climb(seen, np.arange(len(moved)), None)
+        climb(seen, of_seen, np.arange(len(moved)), None)
         if len(words):
-            climb(seen, words, word_weight)
-            others = np.setdiff1d(np.arange(len(moved)), words)
-            climb(_joined(seen, old_words, moved, words, 2 * word_weight), others, None)
+            climb(seen, of_seen, words, word_weight)
+        others = np.setdiff1d(np.arange(len(moved)), words)
+        if len(words) and len(others):
+            both = _joined(seen, old_words, moved, words, 2 * word_weight)
+            climb(both, _curvature(both), others, None)
     return moved
 
 
@@ -128,6 +129,7 @@ def _climb(
     moved: NDArray[np.float32],
     old: NDArray[np.float32],
     seen: Partners,
+    of_seen: NDArray[np.float64],
     chosen: NDArray[np.int64],
     word_weight: float | None,
     *,
@@ -137,17 +139,19 @@ def _climb(
 ) -> None:
     """Move the chosen words, in place, until the sum of their relations stops growing.
 
-    `word_weight` None: for relations to `seen`, which stays where it is. A number: for relations among themselves too,
-    each of which counts so much.
+    `word_weight` None: for relations to `seen`, which stays where it is, and so does its curvature `of_seen`. A number:
+    for relations among themselves too, each of which counts so much.
     """
     if not len(chosen):
         return
     share, first, before = 1.0, 0.0, -np.inf
+    partners = _joined(seen, old, moved, chosen, word_weight) if word_weight is not None else seen
+    moving = slice(len(seen.old), None)
     kept = moved[chosen]
     step = np.zeros_like(kept)
     for sweep in range(max_iter + 1):
-        partners = _joined(seen, old, moved, chosen, word_weight) if word_weight is not None else seen
-        moving = slice(len(seen.old), None)
+        if word_weight is not None:
+            partners.new[moving] = moved[chosen]
         total, gradients = _sum_and_gradients(moved[chosen], old[chosen], partners, moving)
         if held:
             total -= held / 2 * float(np.sum(np.square(moved[chosen]), dtype=np.float64))
@@ -163,7 +167,8 @@ def _climb(
         if sweep == max_iter or (sweep > 0 and total - before <= tol * (total - first)):
             return
         before, kept = total, moved[chosen]
-        step = _newton(gradients, partners, moving, held)
+        of_moving = Partners(*(matrix[moving] for matrix in partners))
+        step = _newton(gradients, of_seen + 4 * _curvature(of_moving), held)
         moved[chosen] = kept + np.float32(share) * step
 
 
@@ -189,25 +194,21 @@ def _sum_and_gradients(
     return total, gradients
 
 
-def _newton(gradients: NDArray[np.float32], partners: Partners, moving: slice, held: float) -> NDArray[np.float32]:
-    """Divide gradients by a bound of the curvature, one matrix for all words."""
-    curvature = _curvature(partners, moving)
+def _newton(gradients: NDArray[np.float32], curvature: NDArray[np.float64], held: float) -> NDArray[np.float32]:
+    """Divide gradients by a bound of the curvature, one matrix for all words.
+
+    In the bound, (a + b)² ≤ 2a² + 2b² doubles a relation of two words that both move, and it is in the sum twice.
+    """
     damping = max(RIDGE * np.trace(curvature) / len(curvature), np.finfo(np.float32).tiny)
     curvature[np.diag_indices_from(curvature)] += damping + held
     steps: NDArray[np.float32] = np.linalg.solve(curvature, gradients.T.astype(np.float64)).T.astype(np.float32)
     return steps
 
 
-def _curvature(partners: Partners, moving: slice = NONE_MOVING) -> NDArray[np.float64]:
-    """Bound the curvature of the sum for one word, (width, width).
-
-    σ' ≤ 1/4 bounds that of a relation with a partner that stays. If both move, (a + b)² ≤ 2a² + 2b² doubles it, and it
-    is in the sum twice.
-    """
-    weights = partners.weights.astype(np.float64)
-    weights[moving] *= 4
+def _curvature(partners: Partners) -> NDArray[np.float64]:
+    """Bound the curvature of the sum for one word by σ' ≤ 1/4, as if its partners stayed; shape (width, width)."""
     V = partners.new.astype(np.float64)
-    bound: NDArray[np.float64] = (V.T * weights) @ V / 4
+    bound: NDArray[np.float64] = (V.T * partners.weights.astype(np.float64)) @ V / 4
     return bound
 
 
