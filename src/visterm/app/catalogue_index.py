@@ -12,6 +12,7 @@ from visterm.app.catalogue_files import Comparison, compare, full_paths
 from visterm.app.catalogue_job import CatalogueJob
 from visterm.app.catalogue_photos import Listed
 from visterm.app.catalogue_rows import RowWriter
+from visterm.app.catalogue_runs import speed_up
 from visterm.core.jsonlines import write_skipped
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.types import Skipped
@@ -100,6 +101,9 @@ class Indexing:
                 progress.finish()
             filled = self._writer.fill(chunk_size, job, progress)
             done = replace(done, rows=filled.rows, encoded=done.encoded + filled.encoded, cancelled=job.cancelled)
+            if not job.cancelled:
+                self._stored.compact()
+                speed_up(self._tagger, self._stored)
             counts = {name: value for name, value in done.as_dict().items() if value}
             self._stored.history.note("index", folder=photos.root or "", **counts)
             job.message = ", ".join(f"{value:,} {name}" for name, value in counts.items() if name != "cancelled")

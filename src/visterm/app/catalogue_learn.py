@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from visterm.app.catalogue_job import CatalogueJob, JobCancelledError
 from visterm.app.catalogue_rows import RowWriter
-from visterm.app.catalogue_runs import forget_old_rows, forget_unfinished, keep_run
+from visterm.app.catalogue_runs import forget_old_rows, forget_unfinished, keep_run, speed_up
 from visterm.app.catalogue_training import (
     BY_CONTENT,
     Part,
@@ -267,6 +267,7 @@ def _make_current(
         stored.use_run(run_id)
         stored.history.note("fit", run=learned.fingerprint, before_run=before, full=rows_of is None, **compared)
     forget_old_rows(stored)
+    speed_up(learned, stored)
 
 
 def _refuse_to_forget(tagger: Tagger, train: Part) -> None:

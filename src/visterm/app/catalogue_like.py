@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | int"
 
-BLOCK = 65536
-"""Rows whose lengths are measured at a time."""
-
 
 def like(
     tagger: Tagger, stored: StoredCatalogue, search: Search, image: ImageLike, k: int, among: Filter | None
@@ -33,17 +30,19 @@ def like(
     """Find images like another; see `Catalogue.like`."""
     check_k(k, 0)
     image_id = id_of(stored, image)
-    ids = search.among(among)
-    ids = stored.searchable() if ids is None else ids
-    if image_id is not None:
-        row: Matrix = stored.rows([image_id])
-        ids = ids[ids != image_id]
-    else:
-        row = _row_of(tagger, image)
-    products = stored.products(row, ids)[:, 0]
-    cosines = products / np.maximum(_lengths(stored, ids) * float(_norms(row)[0]), np.finfo(np.float32).tiny)
-    places, scores = top_k(np.ascontiguousarray(cosines[None, :], np.float32), check_k(k, len(ids)))
-    return Found(search.hits(Ranking(ids[places], scores)), [])
+    row: Matrix = _row_of(tagger, image) if image_id is None else stored.rows([image_id])
+    among_ids = search.among(among)
+    everything, lengths = search.lengths(_norms)
+    ids = everything if among_ids is None else among_ids
+    products = stored.products(row, among_ids)[:, 0]  # of all, one stream of the rows
+    if len(products) != len(ids):  # rows were written between the two looks at them
+        return like(tagger, stored, search, image, k, among)
+    if among_ids is not None:
+        lengths = lengths[np.searchsorted(everything, ids)]
+    cosines = products / np.maximum(lengths * float(_norms(row)[0]), np.finfo(np.float32).tiny)
+    others = np.flatnonzero(ids != image_id) if image_id is not None else np.arange(len(ids))
+    places, scores = top_k(np.ascontiguousarray(cosines[None, others], np.float32), check_k(k, len(others)))
+    return Found(search.hits(Ranking(ids[others[places]], scores)), [])
 
 
 def id_of(stored: StoredCatalogue, image: ImageLike) -> int | None:
@@ -86,11 +85,6 @@ def _row_of(tagger: Tagger, image: Any) -> Matrix:
         raise DataError(f"{skipped[0].image} cannot be read: {skipped[0].reason}.")
     row: Matrix = tagger.model.image_rows(X)
     return row
-
-
-def _lengths(stored: StoredCatalogue, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-    parts = [_norms(stored.rows(ids[start : start + BLOCK])) for start in range(0, len(ids), BLOCK)]
-    return np.concatenate(parts) if parts else np.empty(0, np.float32)
 
 
 def _norms(rows: Matrix) -> NDArray[np.float32]:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import scipy.sparse as sp
+
 from visterm.app.catalogue_job import CatalogueJob
 from visterm.app.catalogue_rows import Filled, RowWriter
 from visterm.core.persist import folder_kind
 from visterm.core.progress import SILENT, Progress
 from visterm.store.catalogue import RUNS, StoredCatalogue
+from visterm.store.faiss_store import ASKED
+from visterm.store.row_index import is_installed
 
 if TYPE_CHECKING:
     from visterm.app.tagger import Tagger
@@ -33,6 +38,7 @@ def adopt(
                 stored.use_run(run_id)
                 stored.history.note("use run", run=tagger.fingerprint, before=before, folder=tagger.path)
             forget_old_rows(stored)
+            speed_up(tagger, stored)
         job.message = f"{filled.rows:,} rows, {filled.encoded:,} encoded"
         return filled
 
@@ -65,6 +71,16 @@ def forget_old_rows(stored: StoredCatalogue) -> None:
                 stored.database.write("DELETE FROM segments WHERE run_id = ?", (run.id,))
             if run.id not in kept:
                 stored.database.write("DELETE FROM predictions WHERE run_id = ?", (run.id,))
+
+
+def speed_up(tagger: Tagger, stored: StoredCatalogue) -> None:
+    """Make indexes of rows where there are very many, faiss is there, and searches for tags gain by it."""
+    if stored.folder is None or not is_installed() or not stored.index_is_due():
+        return
+    n_tags = tagger.model.n_tags_
+    some = np.linspace(0, n_tags - 1, min(n_tags, ASKED)).astype(np.int64)
+    queries = tagger.model.query_rows(sp.csr_array(sp.eye_array(n_tags, format="csr", dtype=np.float32)[some]))
+    stored.build_index(queries.toarray() if sp.issparse(queries) else queries)
 
 
 def forget_unfinished(stored: StoredCatalogue) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +18,7 @@ from visterm.core.checks import check_k, check_number
 from visterm.core.combining import CONFIDENCE, log_probabilities, part_signs
 from visterm.core.errors import UserError
 from visterm.core.jsonlines import json_text
-from visterm.core.types import Hit, Ranking
+from visterm.core.types import Hit, Matrix, Ranking
 from visterm.kernels.topk import top_k
 from visterm.metrics.cutoff import expected_f1_cutoff
 from visterm.models.calibration import Calibration
@@ -33,6 +33,9 @@ Ids = NDArray[np.int64]
 
 FEW = 200
 """Images left out up to which a search finds so many more, and drops them."""
+
+BLOCK = 65536
+"""Rows whose lengths are measured at a time."""
 
 ONE_BY_ONE = 50
 """Images below which their names are quicker asked for one after another."""
@@ -84,6 +87,7 @@ class Search:
 
     def __init__(self, tagger: Tagger, stored: StoredCatalogue) -> None:
         self._tagger, self._stored = tagger, stored
+        self._lengths: tuple[str, Ids, NDArray[np.float32]] | None = None
 
     def by_words(self, words: str | Sequence[str], k: int, how: How, among: Filter | None) -> Found:
         """Find images by words; see `Catalogue.search`."""
@@ -113,6 +117,15 @@ class Search:
         if calibration is not None:
             chances = np.exp(self._log_confidences(calibration, query.weights, found.ids[0]))
         return Found(self.hits(found, chances), query.unknown, n_likely if how.limited else None)
+
+    def lengths(self, measure: Callable[[Matrix], NDArray[np.float32]]) -> tuple[Ids, NDArray[np.float32]]:
+        """Give all images that can be searched, and the lengths of their rows: measured once, until rows change."""
+        version = self._stored.database.value("SELECT value FROM meta WHERE key = 'rows'")
+        if self._lengths is None or self._lengths[0] != version:
+            ids = self._stored.searchable()
+            parts = [measure(self._stored.rows(ids[at : at + BLOCK])) for at in range(0, len(ids), BLOCK)]
+            self._lengths = version, ids, np.concatenate([np.empty(0, np.float32), *parts])
+        return self._lengths[1:]
 
     def listed(self, among: Filter | None, k: int, after: int) -> Found:
         """List images that pass a filter, by id; see `Catalogue.browse`."""
