@@ -44,7 +44,7 @@ class Held(NamedTuple):
 async def picture_page(image_id: int, request: Request, service: Shared, q: str = "") -> Response:
     """Show a picture."""
     values = await service.searching.run(_values, service.catalogue, image_id)
-    return render("picture.html", query=q, **values)
+    return render("picture.html", query=q, said="", **values)
 
 
 @router.post("/image/{image_id}/tags")
@@ -91,7 +91,6 @@ def _values(catalogue: Catalogue, image_id: int) -> dict[str, Any]:
         "predicted": sorted(predicted, key=lambda found: -(found.confidence or 0.0))[:MOST_PREDICTED],
         "rejected": [tag for tag, verdict in view.verdicts.items() if verdict < 0],
         "explains": view.record.path is not None and explains(catalogue),
-        "said": "",
     }
 
 

@@ -296,7 +296,7 @@
   // ---- The map of the tags ---------------------------------------------------------------------------------------
 
   function movable(map) {
-    const SIDE = 1000, ZOOMS = [1, 2, 4, 8, 16], fingers = new Map();
+    const SIDE = 1000, ROOMS = [1, 2, 4, 8, 16, 32, 64], fingers = new Map();
     let zoom = 1, x = 0, y = 0, moved = false;
 
     const draw = () => {
@@ -304,8 +304,8 @@
       x = Math.min(Math.max(x, -seen / 2), SIDE - seen / 2);
       y = Math.min(Math.max(y, -seen / 2), SIDE - seen / 2);
       map.setAttribute("viewBox", `${x} ${y} ${seen} ${seen}`);
-      map.style.setProperty("--zoom", zoom);
-      map.dataset.at = ZOOMS.filter((step) => step <= zoom + 0.01).join(" ");
+      map.style.setProperty("--zoom", 1 / unit()); // so that names are as large as the page's text at any zoom
+      map.dataset.at = ROOMS.filter((room) => room <= 4.01 / unit()).join(" ");
     };
     const nearer = (factor, at = { x: x + SIDE / zoom / 2, y: y + SIDE / zoom / 2 }) => {
       const next = Math.min(Math.max(zoom * factor, 1), 32);
@@ -343,6 +343,7 @@
       } else return;
       fingers.set(event.pointerId, event);
     });
+    new ResizeObserver(draw).observe(map);
     for (const end of ["pointerup", "pointercancel", "pointerleave"])
       map.addEventListener(end, (event) => fingers.delete(event.pointerId));
     map.addEventListener("click", (event) => moved && event.preventDefault(), true);

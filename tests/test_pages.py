@@ -1,0 +1,398 @@
+"""The page on a real server over a drawn library: by plain forms and links, and in a browser by keyboard."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from PIL import Image
+
+from served_library import MARKED_NAME, MARKUP, WITH_TAGS, make_catalogue, served
+from visterm import Catalogue
+from visterm.app.merge_tags import merge_tags
+from visterm.app.search_shares import search_shares
+from visterm.app.tag_map import PlacedTag
+from visterm.core.errors import UserError
+from visterm.web.pages.map_drawing import LETTER, ROOMS, draw_map
+
+PAGES = ["/", "/?q=sky", "/?like=1", "/?tag=sky&unreviewed=1", "/image/0", "/review", "/tags", "/tags?order=precision",
+         "/tag?name=sky", "/tags/map", "/tags/alike", "/library", "/related?q=sky", "/image/99999"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return make_catalogue(tmp_path_factory.mktemp("served"))
+
+
+@pytest.fixture(scope="module")
+def address(path):
+    with served(path) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def client(address):
+    with httpx.Client(base_url=address, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def catalogue(path):
+    catalogue = Catalogue.load(path, n_jobs=1)
+    yield catalogue
+    catalogue.stored.close()
+
+
+def ids_in(html):
+    return [int(number) for number in re.findall(r'href="/image/(\d+)[^"]*" data-item', html)]
+
+
+# ---- What the pages are made of -------------------------------------------------------------------------------------
+
+
+def test_the_shares_of_the_words_of_a_search_sum_to_its_score(catalogue):
+    hits = catalogue.search("sky grass", 5, combine="sum").hits
+    for hit, shares in zip(hits, search_shares(catalogue, "sky grass", [hit.id for hit in hits]), strict=True):
+        assert sum(share.score for share in shares) == pytest.approx(hit.score, abs=1e-4)
+        assert sum(abs(share.share) for share in shares) == pytest.approx(1)
+        assert {share.word for share in shares} == {"sky", "grass"}
+
+
+def test_a_word_that_is_not_wanted_speaks_against_what_shows_it(catalogue):
+    hits = catalogue.search("sky", 3, combine="sum").hits
+    (first, *_) = search_shares(catalogue, "grass -sky", [hits[0].id])
+    (sky,) = [share for share in first if share.word == "sky"]
+    assert not sky.wanted
+    assert sky.score < 0
+    assert search_shares(catalogue, "sky", []) == []
+
+
+def test_names_on_the_map_do_not_cover_each_other_where_they_are_shown():
+    placed = [PlacedTag(f"tag {i}", (i * 0.37) % 1, (i * i * 0.11) % 1, 60 - i) for i in range(60)]
+    drawn = draw_map(placed)
+    assert [tag.images for tag in drawn] == sorted((tag.images for tag in drawn), reverse=True)
+    assert drawn[0].room == 1
+    assert all(tag.room in ROOMS for tag in drawn)
+    for room in ROOMS:
+        shown = [tag for tag in drawn if tag.room <= room]
+        for i, one in enumerate(shown):
+            for other in shown[:i]:
+                across = abs(one.x - other.x) * room >= (len(one.tag) + len(other.tag)) * LETTER * 0.58 / 2
+                assert across or abs(one.y - other.y) * room >= LETTER
+
+
+# ---- Without a script: links and forms ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_have_no_script_or_style_of_their_own_and_show_markup_as_text(page, client):
+    answer = client.get(page)
+    assert answer.status_code == (404 if page == "/image/99999" else 200)
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert not re.search(r"<script(?! src=\"/static/)|<style|\sstyle=|<[^>]+\son[a-z]+=|javascript:", answer.text)
+    assert MARKUP not in answer.text
+    assert MARKED_NAME not in answer.text
+    outside = re.findall(r'(?:src|href|action)="(?!/|\?|#)([^"]*)"', answer.text)
+    assert outside == []
+
+
+def test_markup_in_names_and_tags_is_there_as_text(client, catalogue):
+    (marked,) = [record.id for record in catalogue.records if MARKED_NAME in record.name]
+    assert "&lt;img src=x onerror=alert(2)&gt;.jpg" in client.get(f"/image/{marked}").text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in client.get("/image/0").text
+    assert client.get("/tag", params={"name": MARKUP}).status_code == 200
+
+
+def test_links_to_more_pictures_lead_through_all_of_them_once(client, catalogue):
+    for first in ("/", "/?q=sky"):
+        found, here = [], first
+        while here:
+            html = client.get(here).text
+            found += ids_in(html)
+            more = re.search(r'href="([^"]+)" data-more', html)
+            here = more and more[1].replace("&amp;", "&")
+        assert len(found) == len(set(found))
+        assert set(found) == {record.id for record in catalogue.records}
+
+
+def test_filters_narrow_and_what_is_wrong_with_them_is_told(client):
+    assert 0 < len(ids_in(client.get("/?q=sky&tag=sky").text)) <= WITH_TAGS
+    assert "no picture passes" in client.get("/?tag=nothing").text.lower()
+    assert "&#39;soon&#39; is no date" in client.get("/?taken_from=soon").text
+    told = client.get("/?q=skyy").text
+    assert "Did you mean" in told
+    assert client.get("/?q=sky&start=999999999").status_code == 200
+    assert client.get("/tags?order=beauty").status_code == 422
+
+
+def test_static_files_are_known_by_their_content(client):
+    html = client.get("/").text
+    for link in re.findall(r'"(/static/[^"]+)"', html):
+        answer = client.get(link)
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["cache-control"]
+        again = client.get(link, headers={"if-none-match": answer.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+    assert client.get("/static/../routes.py").status_code == 404
+    assert client.get("/static/routes.py").status_code == 404
+
+
+def test_tags_are_accepted_rejected_given_and_taken_by_plain_forms(client, catalogue):
+    image_id = WITH_TAGS + 5
+    right, wrong = [found.tag for found in catalogue.image(image_id).predicted[:2]]
+
+    def say(tag, do):
+        answer = client.post(f"/image/{image_id}/tags", data={"tag": tag, "do": do})
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/image/{image_id}")
+        return catalogue.image(image_id)
+
+    assert say(right, "accept").tags == [right]
+    assert say(wrong, "reject").verdicts == {right: 1, wrong: -1}
+    assert say(wrong, "back").verdicts == {right: 1}
+    assert say("a new one", "give").tags == sorted([right, "a new one"])
+    assert say("a new one", "take").tags == [right]
+    say(right, "back")
+    assert client.post(f"/image/{image_id}/tags", data={"tag": "x", "do": "burn"}).status_code == 422
+    assert client.post("/image/99999/tags", data={"tag": "x", "do": "give"}).status_code == 404
+    assert client.get("/image/99999999999999999999").status_code in (404, 422)
+
+
+def test_forms_of_other_sites_change_nothing(client, catalogue):
+    before = catalogue.image(WITH_TAGS + 5).verdicts
+    answer = client.post(
+        f"/image/{WITH_TAGS + 5}/tags", data={"tag": "sky", "do": "reject"}, headers={"origin": "https://example.org"}
+    )
+    assert answer.status_code == 403
+    assert catalogue.image(WITH_TAGS + 5).verdicts == before
+
+
+def test_review_goes_on_by_plain_forms_and_takes_answers_back(client, catalogue):
+    def hidden(html, name):
+        return re.search(rf'name="{name}" value="([^"]*)"', html)[1].replace("&#34;", '"')
+
+    first = client.get("/review").text
+    image, tag = int(hidden(first, "image")), hidden(first, "tag")
+    answered = client.post("/review", data={"image": image, "tag": tag, "trail": "[]", "do": "right"}).text
+    assert catalogue.image(image).verdicts[tag] == 1
+    assert (int(hidden(answered, "image")), hidden(answered, "tag")) != (image, tag)
+    again = client.post("/review", data={"trail": hidden(answered, "trail"), "do": "undo"}).text
+    assert (int(hidden(again, "image")), hidden(again, "tag")) == (image, tag)
+    assert tag not in catalogue.image(image).verdicts
+    skipped = client.post("/review", data={"image": image, "tag": tag, "trail": "[]", "do": "skip"}).text
+    assert (int(hidden(skipped, "image")), hidden(skipped, "tag")) != (image, tag)
+    for trail in ("no list", '[[1, "a"]]', '[[1, "a", "burn"]]', "[1]"):
+        assert client.post("/review", data={"trail": trail, "do": "undo"}).status_code == 422
+
+
+def test_merging_puts_one_tag_in_place_of_another(client, catalogue):
+    images = [WITH_TAGS + 8, WITH_TAGS + 9]
+    for image_id in images:
+        catalogue.give(image_id, ["heaven"])
+    assert merge_tags(catalogue, "heaven", "sky") == 2
+    assert [catalogue.image(image_id).tags for image_id in images] == [["sky"], ["sky"]]
+    assert merge_tags(catalogue, "heaven", "sky") == 0
+    with pytest.raises(UserError, match="one tag already"):
+        merge_tags(catalogue, "Sky", "sky ")
+    answer = client.post("/tags/merge", data={"tag": "heaven", "into": "sky"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/tag?name=sky")
+
+
+def test_the_library_tells_what_was_left_out_and_how_its_run_learned(client):
+    html = client.get("/library").text
+    assert "broken.jpg" in html
+    assert "<polyline" in html
+    assert "Look for new photos" in html
+
+
+def test_parts_and_siblings_of_a_search_are_groups(client):
+    html = client.get("/related?q=sky").text
+    assert "part of sky" in html
+    assert "like sea a kind of water" in client.get("/related?q=sea").text
+
+
+# ---- In a browser ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser():
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("wants Debian's chromium: apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api", reason="wants playwright: pip install playwright")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def artefacts(tmp_path_factory):
+    folder = Path(os.environ.get("VISTERM_ARTEFACTS") or tmp_path_factory.mktemp("screenshots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+class Window:
+    """A page of the browser that remembers what it complained of and whom it asked."""
+
+    def __init__(self, context, address, folder):
+        self.page = context.new_page()
+        self.page.set_default_timeout(30_000)
+        self.address, self.folder = address, folder
+        self.complaints: list[str] = []
+        self.hosts: set[str] = set()
+        self.page.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.complaints.append(dialog.message), dialog.dismiss()))
+        self.page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
+
+    def open(self, path):
+        self.page.goto(self.address + path)
+        return self.page
+
+    def press(self, *keys):
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def until(self, true):
+        """Wait until an expression is true: Playwright's own way to wait for one is forbidden by the page's policy."""
+        for _ in range(300):
+            if self.page.evaluate(true):
+                return
+            self.page.wait_for_timeout(100)
+        pytest.fail(f"{true} did not become true")
+
+    def shoot(self, name):
+        self.page.screenshot(path=self.folder / f"{name}.png")
+
+
+@pytest.fixture
+def window(request, browser, address, artefacts):
+    size = getattr(request, "param", (1280, 860))
+    context = browser.new_context(viewport={"width": size[0], "height": size[1]})
+    window = Window(context, address, artefacts)
+    yield window
+    context.close()
+    assert window.complaints == []
+    assert window.hosts <= {urlsplit(address).netloc, ""}
+
+
+def test_a_search_is_typed_with_completion_and_goes_on_as_one_scrolls(window):
+    page = window.open("/")
+    window.press("/")
+    page.keyboard.type("gras")
+    page.locator(".completions:visible li").first.wait_for()
+    window.press("ArrowDown", "Enter")
+    assert page.input_value("#q") == "grass "
+    window.press("Enter")
+    page.wait_for_url("**/?q=grass**")
+    n = page.locator("#grid .hit").count()
+    page.mouse.move(640, 500)
+    page.mouse.wheel(0, 20_000)
+    window.until(f"document.querySelectorAll('#grid .hit').length > {n}")
+    page.evaluate("scrollTo(0, 0)")
+    window.press("j", "w")
+    page.locator(".shares:visible").wait_for()
+    assert "grass" in page.locator(".shares:visible").inner_text()
+    window.shoot("search")
+
+
+def test_a_picture_is_opened_and_its_tags_judged_by_keyboard(window, catalogue):
+    page = window.open("/?q=sky&unreviewed=1")
+    window.press("j", "j", "Enter")
+    page.locator("#picture-tags").wait_for()
+    image_id = int(urlsplit(page.url).path.rpartition("/")[2])
+    page.locator("#alike .hit").first.wait_for()
+    rows = page.locator(".predicted [data-row]")
+    right, wrong = rows.nth(0).get_attribute("data-tag"), rows.nth(1).get_attribute("data-tag")
+    rows.nth(0).focus()
+    page.locator(".heat").wait_for(state="attached")
+    window.until("document.querySelector('.heat').naturalWidth > 0")
+    window.shoot("picture")
+    window.press("a")
+    page.locator(f'.held [data-tag="{right}"]').wait_for()
+    page.locator(f'.predicted [data-tag="{wrong}"]').focus()
+    window.press("x")
+    page.locator(f'.rejected [data-tag="{wrong}"]').wait_for()
+    verdicts = catalogue.image(image_id).verdicts
+    assert (verdicts[right], verdicts[wrong]) == (1, -1)
+    window.press("u")
+    page.locator(f'.predicted [data-tag="{wrong}"]').wait_for()
+    window.press("t")
+    page.keyboard.type(MARKUP)
+    window.press("Enter")
+    page.locator(".held .name", has_text=MARKUP).wait_for()
+    assert catalogue.image(image_id).tags == sorted({*catalogue.image(image_id).tags, right, MARKUP})
+    window.press("Escape")
+    page.locator(f'.held [data-tag="{right}"]').focus()
+    window.press("x")
+    page.locator(f'.held [data-tag="{right}"]').wait_for(state="detached")
+
+
+def test_review_goes_on_by_keyboard_and_learns(window, catalogue):
+    page = window.open("/review")
+
+    def asked():
+        return page.input_value("[name=image]"), page.input_value(".answers [name=tag]")
+
+    def press(key, told):
+        window.press(key)
+        page.locator("#said", has_text=told).wait_for()
+
+    seen = []
+    for key, told in (("y", "is right"), ("n", "is wrong"), ("y", "is right"), ("s", "skipped")):
+        seen.append(asked())
+        press(key, f"{asked()[1]} {told}")
+        assert asked() not in seen
+    (right, wrong, undone, _) = seen
+    press("u", "asked again")
+    press("u", f"{undone[1]}: asked again")
+    assert asked() == undone
+    assert page.inner_text("#answered") == "2"
+    said = [catalogue.image(int(image)).verdicts.get(tag) for image, tag in (right, wrong, undone)]
+    assert said == [1, -1, None]
+    window.shoot("review")
+    before = catalogue.stored.runs.current().fingerprint
+    window.press("l")
+    page.locator("#learned .job.done").wait_for(timeout=120_000)
+    assert "MAP" in page.inner_text("#learned") or "cannot be compared" in page.inner_text("#learned")
+    assert catalogue.stored.runs.current().fingerprint != before
+
+
+def test_a_picture_from_outside_finds_its_like(window, tmp_path):
+    page = window.open("/")
+    Image.new("RGB", (90, 60), (70, 140, 60)).save(tmp_path / "meadow.png")
+    page.set_input_files("#picture", tmp_path / "meadow.png")
+    page.wait_for_url("**/like")
+    assert page.locator("#grid .hit").count() > 10
+
+
+def test_keys_are_listed_and_lead_to_the_pages(window):
+    page = window.open("/")
+    window.press("?")
+    page.locator("#keys[open]").wait_for()
+    assert "next, previous picture" in page.inner_text("#keys")
+    window.press("Escape", "g", "t")
+    page.wait_for_url("**/tags")
+    page.locator(".list tbody tr").first.wait_for()
+    window.shoot("tags")
+    window.press("j", "Enter")
+    page.wait_for_url("**/tag?name=**")
+    window.press("g", "l")
+    page.wait_for_url("**/library")
+    window.shoot("library")
+
+
+@pytest.mark.parametrize("window", [(390, 800)], indirect=True)
+def test_nothing_is_wider_than_a_phone(window):
+    for number, path in enumerate(("/?q=sky", "/image/0", "/review", "/tags", "/library")):
+        page = window.open(path)
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+        window.shoot(f"phone_{number}")
