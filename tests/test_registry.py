@@ -27,6 +27,12 @@ def test_a_misspelt_parameter_is_suggested():
         MODELS.create("wsabie", dmi=10)
 
 
+@pytest.mark.parametrize(("table", "name", "param"), [(MODELS, "cmtt", "idf"), (ENCODERS, "visterms", "root")])
+def test_text_where_true_or_false_is_meant_is_refused_and_not_taken_as_true(table, name, param):
+    with pytest.raises(UserError, match=f"{param} is 'no'; expected True or False"):
+        table.create(name, **{param: "no"})
+
+
 def test_a_missing_package_names_the_extra():
     table = Registry("model", [Entry("deep", "no_such_package.module:Deep", "", extra="torch")], group="visterm.none")
     with pytest.raises(MissingExtraError, match=r"pip install 'visterm\[torch\]'"):

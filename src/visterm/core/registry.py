@@ -94,12 +94,18 @@ class Registry:
         return self.entry(name).load()
 
     def create(self, name: str, **params: Any) -> Any:
-        """Construct the part behind a name; unknown parameters are an error that lists the known ones."""
+        """Construct the part behind a name.
+
+        Unknown parameters are an error that lists the known ones; so is text for one that is True or False, as any text
+        would be taken as True.
+        """
         cls = self.load(name)
-        known = [p for p in inspect.signature(cls).parameters if p != "self"]
-        for param in params:
+        known = {key: p.default for key, p in inspect.signature(cls).parameters.items() if key != "self"}
+        for param, value in params.items():
             if param not in known:
-                raise UnknownNameError(unknown(f"parameter of {self.kind} '{name}'", param, known))
+                raise UnknownNameError(unknown(f"parameter of {self.kind} '{name}'", param, list(known)))
+            if isinstance(known[param], bool) and isinstance(value, str):
+                raise UserError(f"{param} is {value!r}; expected True or False.")
         return cls(**params)
 
     def name_of(self, obj: object) -> str:
