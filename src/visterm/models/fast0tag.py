@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from visterm.core.checks import check_size
 from visterm.core.types import RandomState
 from visterm.models.deep_tagger import HIDDEN, DeepTagger
-from visterm.models.tag_draws import TagDraws, check_draws
+from visterm.models.tag_draws import TagDraws, check_draws, check_step_size
 
 MAX_STEP_BYTES = 2**33
 
@@ -115,6 +115,7 @@ class Fast0Tag(DeepTagger):
             return FullObjective(Y, rank=True)
         from visterm.models.sampled_objectives import SampledObjective  # torch
 
+        check_step_size(self, self._dim())
         draws = TagDraws(
             Y,
             positives=self.positives,

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from visterm.core.checks import check_number
 from visterm.core.types import RandomState
 from visterm.models.deep_tagger import HIDDEN, DeepTagger
-from visterm.models.tag_draws import TagDraws, check_draws
+from visterm.models.tag_draws import TagDraws, check_draws, check_step_size
 
 
 class SampledTagger(DeepTagger):
@@ -121,6 +121,7 @@ class SampledTagger(DeepTagger):
     def _objective(self, Y: sp.csr_array) -> Any:
         from visterm.models.sampled_objectives import SampledObjective  # torch
 
+        check_step_size(self, self._dim())
         draws = TagDraws(
             Y,
             positives=self.positives,

@@ -8,13 +8,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_count, check_number
+from visterm.core.checks import check_count, check_number, check_size
 from visterm.core.errors import UserError
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 BACKGROUNDS: Final = ("exact", "subset", "adjacent")
+
+MAX_STEP_BYTES: Final = 2**33
 
 
 class Draws(NamedTuple):
@@ -113,6 +115,20 @@ def check_draws(model: Any) -> None:
     background = model.background
     if background not in BACKGROUNDS:
         raise UserError(f"background is {background!r}; expected one of: {', '.join(BACKGROUNDS)}.")
+
+
+def check_step_size(model: Any, dim: int) -> None:
+    """Refuse draws whose vectors and products, with their gradients, would not fit in memory.
+
+    Raises
+    ------
+    TooLargeError
+        If so.
+    """
+    n = model.positives + model.negatives
+    n_bytes = 4 * model.batch_size * (4 * n * dim + n * n + 4 * model.positives * n)
+    what = f"A step of {model.batch_size} images with {n:,} drawn tags each"
+    check_size(n_bytes, MAX_STEP_BYTES, what, "Take fewer positives or negatives, or a smaller batch_size.")
 
 
 def _own_tags(own: sp.csr_array, images: Ints, n: int, rng: np.random.Generator) -> tuple[Ints, Flags]:
