@@ -137,6 +137,12 @@ def test_a_tag_of_several_words_is_their_mean_and_its_own_vector_comes_first():
     assert found.tolist() == [True, True, True, True, False, False, False]
 
 
+def test_numbers_in_a_word_with_spaces_are_no_vector(tmp_path):
+    path = tmp_path / "v.txt"
+    path.write_text("a 0.5 1.5\ncatch 22 0.25 2.5\n", encoding="utf-8")
+    assert read_word_vectors(path).words == ["a", "catch 22"]
+
+
 def test_words_with_spaces_in_them_are_read_from_text(tmp_path):
     path = tmp_path / "glove.txt"
     path.write_text("a 1 2\n. . . 3 4\nat name@domain.com 5 6\n")
@@ -153,6 +159,8 @@ def test_words_with_spaces_in_them_are_read_from_text(tmp_path):
         ("v.txt", b"a 1 2\nb 1 1e300\n", "v.txt, line 2: the vector has infinite or undefined numbers"),
         ("v.txt", b"2 2\na 1 2\n", "says that it has 2 words, but ends after 1"),
         ("v.txt", b"hello\n", "line 1: 'hello'; expected a word and the numbers"),
+        ("v.txt", b"a .1 .2\nb .1 .2 .3\n", "line 2: 'b .1 .2 .3'; it has more than 2 numbers"),
+        ("v.txt", "a 1 2\n".encode("utf-16"), "is in UTF-16; expected UTF-8"),
         ("v.txt", b"\x89PNG\r\n\x1a\n", "line 1: "),
         ("v.txt", b"", "is empty"),
         ("v.zip", b"PK\x03\x04 ...", "is a zip file. Unpack it"),
@@ -185,9 +193,30 @@ def test_tensors_that_are_no_word_vectors_are_refused(tmp_path):
         save_file(tensors, path)
         with pytest.raises(DataError, match=message):
             read_word_vectors(path)
+    save_file({"a": np.zeros((2, 0), np.float32), "words": words_as_bytes("ab")}, path)
+    with pytest.raises(DataError, match="'a' has no columns"):
+        read_word_vectors(path)
     save_file({"a": np.zeros((2, 2), np.float32), "words": words_as_bytes("ab")}, path)
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(DataError, match="not whole"):
+        read_word_vectors(path)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"[1, 2]",
+        b'{"vectors": "x"}',
+        b'{"vectors": {"dtype": "F32"}}',
+        b'{"vectors": {"dtype": "F32", "shape": [1, 1], "data_offsets": ["a", 4]}}',
+        b'{"vectors": {"dtype": "F32", "shape": [-1, -1], "data_offsets": [0, 4]}}',
+        b'{"vectors": {"dtype": "F32", "shape": [1, 1], "data_offsets": [4, 0]}}',
+    ],
+)
+def test_headers_that_name_no_tensors_are_refused(header, tmp_path):
+    path = tmp_path / "v.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(DataError, match="is not a safetensors file, or not whole"):
         read_word_vectors(path)
 
 

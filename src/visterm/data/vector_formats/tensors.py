@@ -46,6 +46,10 @@ class TensorVectors:
             raise DataError(f"{path}: the matrix '{name}' is of the type {kind}; expected {', '.join(_TYPES)}.")
         self.matrix = self._tensor(header[name], _TYPES[kind])
         self.width = self.matrix.shape[1]
+        if self.width < 1:
+            raise DataError(
+                f"{path}: the matrix '{name}' has no columns; expected the numbers of a vector in each row."
+            )
         self._words = self._read_words(header)
         if len(self._words) != len(self.matrix):
             raise DataError(f"{path} has {len(self.matrix):,} vectors, but {len(self._words):,} words.")
@@ -111,8 +115,23 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
         header = json.loads(text)
     except ValueError as error:
         raise DataError(f"{path} is not a safetensors file, or not whole.") from error
+    if not isinstance(header, dict):
+        raise DataError(f"{path} is not a safetensors file, or not whole.")
     header.pop("__metadata__", None)
+    for name, entry in header.items():
+        if not _is_entry(entry):
+            raise DataError(f"{path} is not a safetensors file, or not whole: what it says of '{name}' is no tensor.")
     return header, 8 + size
+
+
+def _is_entry(entry: Any) -> bool:
+    """Say whether it names a type, a shape and a place, as the format asks of each tensor."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("dtype"), str):
+        return False
+    shape, place = entry.get("shape"), entry.get("data_offsets")
+    if not isinstance(shape, list) or not isinstance(place, list) or len(place) != 2:
+        return False
+    return all(type(number) is int and number >= 0 for number in (*shape, *place)) and place[0] <= place[1]
 
 
 def _matrix_name(header: dict[str, Any], path: Path) -> str:

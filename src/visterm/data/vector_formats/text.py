@@ -45,12 +45,17 @@ class TextVectors:
         self.path = path
         self._file: IO[bytes] = _opened(path)
         try:
-            first = self._line(1).split()
+            line = self._line(1)
+            if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise DataError(f"{path} is in UTF-16; expected UTF-8. Save it as 'UTF-8'.")
+            first = line.split()
             self.counts = two_counts(first)
             self.width = len(first) - 1 if self.counts is None else self.counts[1]
             if self.width < 1:
                 shown = _shown(b" ".join(first))
-                raise DataError(f"{path}, line 1: {shown}; expected a word and the numbers of its vector.")
+                raise DataError(
+                    f"{path}, line 1: {shown}; expected a word and the numbers of its vector, parted by spaces."
+                )
             for _, at in self.words():
                 self.vector(at)
                 break
@@ -105,6 +110,10 @@ class TextVectors:
                     f"{self.path}, line {number}: {_shown(line)}; expected a word and {self.width} numbers."
                 )
             word, numbers = (b" ".join(part) for part in (cells[: -self.width], cells[-self.width :]))
+            if len(cells) > self.width + 1 and _is_fraction(cells[-self.width - 1]):
+                raise DataError(
+                    f"{self.path}, line {number}: {_shown(line)}; it has more than {self.width} numbers after the word."
+                )
         return word.decode("utf-8", "replace"), TextLine(number, numbers)
 
     def _line(self, number: int) -> bytes:
@@ -128,6 +137,15 @@ def two_counts(cells: list[bytes]) -> tuple[int, int] | None:
     if len(cells) == 2 and all(cell.isdigit() for cell in cells):
         return int(cells[0]), int(cells[1])
     return None
+
+
+def _is_fraction(cell: bytes) -> bool:
+    """Say whether a cell is a number of a vector rather than of words such as "catch 22"."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return b"." in cell
 
 
 def _shown(line: bytes) -> str:
