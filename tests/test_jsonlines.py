@@ -9,7 +9,7 @@ import os
 import pytest
 
 from visterm.app.rows import not_learned
-from visterm.cli.output import emit, exit_code, show
+from visterm.cli.output import emit, exit_code, show, table
 from visterm.core.jsonlines import json_text, read_skipped, write_skipped
 from visterm.core.persist import read_json, write_json
 from visterm.core.types import Skipped
@@ -92,3 +92,8 @@ def test_counts_agree_with_their_nouns():
 def test_rows_of_other_splits_are_told_of(splits, told):
     names = [f"{i}.jpg" for i in range(len(splits))]
     assert not_learned(Corpus.of(names, names, [["sea"]] * len(names), splits)) == told
+
+
+def test_a_very_long_tag_widens_no_line_but_its_own(capsys):
+    table([["sky", "1"], ["y" * 200, "2"]], ["tag", "images"])
+    assert capsys.readouterr().out.splitlines() == ["tag  images", "sky       1", "y" * 200 + "       2"]

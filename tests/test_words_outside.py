@@ -381,10 +381,12 @@ def test_a_run_that_cannot_take_words_is_left_as_it_was(own, monkeypatch):
         ("tags run --word-vectors glove.txt", "Add --add FILE, or leave it out"),
         ("tags run --add words.txt --suggest", "two jobs"),
         ("tags run --add none.txt", "The list of words none.txt cannot be read"),
+        ("tags run --add long.txt", "line 2: 'yyyyyyyy"),
         ("annotate run photo.png --added", "No words were added to run"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(line, message, own):
+    (own / "long.txt").write_text("ocean\n" + "y" * 1001, encoding="utf-8")
     code, _, err = visterm(line, own)
     assert code == 2
     assert message in err

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from visterm.core.types import Skipped
 
 
+_WIDEST = 60
+"""Characters that columns are aligned for."""
+
+
 def say(message: str) -> None:
     """Tell the person something that is not a result."""
     print(printable(message), file=sys.stderr, flush=True)
@@ -33,9 +37,9 @@ def show(line: str) -> None:
 
 
 def table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
-    """Print aligned columns; numbers to the right."""
+    """Print aligned columns; numbers to the right. A cell that is very long widens its own line alone."""
     everything = [list(header), *[list(row) for row in rows]]
-    widths = [max(len(row[i]) for row in everything) for i in range(len(header))]
+    widths = [max([len(row[i]) for row in everything if len(row[i]) <= _WIDEST] or [0]) for i in range(len(header))]
     for row in everything:
         cells = [cell.rjust(w) if _numeric(cell) else cell.ljust(w) for cell, w in zip(row, widths, strict=True)]
         show("  ".join(cells).rstrip())
