@@ -162,7 +162,7 @@ class WordSource:
 
     def _check_file(self) -> None:
         """Refuse a file that is not what it was."""
-        told = "Say where it is now: visterm tags RUN --add WORDS --word-vectors FILE"
+        told = "Say where it is now: visterm tags RUN_OR_CATALOGUE --add WORDS --word-vectors FILE"
         if not os.path.isfile(self.path):
             raise StorageError(f"The file of word vectors {self.path} of this run is gone. {told}")
         if self.sha256 and _hash_now(self.path) != self.sha256:
