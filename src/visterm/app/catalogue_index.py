@@ -87,7 +87,7 @@ class Indexing:
         self, photos: Listed, *, chunk_size: int, job_id: int | None = None, progress: Progress = SILENT
     ) -> Indexed:
         """Do it; see `Catalogue.index`."""
-        with self._stored.writing(), CatalogueJob(self._stored, "index", job_id) as job:
+        with CatalogueJob(self._stored, "index", job_id) as job, self._stored.writing():
             found = compare(self._stored, photos.items, root=photos.root, n_jobs=self._n_jobs)
             self._commit_what_is_known(photos, found)
             self._writer.features.sweep()

@@ -18,7 +18,7 @@ class JobCancelledError(Exception):
 
 
 class CatalogueJob:
-    """A job of a catalogue while it goes on, to be used in a ``with`` statement by who holds the right to write.
+    """A job of a catalogue while it goes on, to be used in a ``with`` statement; it fails where that ends by an error.
 
     Parameters
     ----------

@@ -99,7 +99,7 @@ def learn(
     """Learn a run from a catalogue; see `Catalogue.learn`."""
     if stored.folder is None:
         raise StorageError("A catalogue in memory keeps no features to learn from. Save it, and load it again.")
-    with stored.writing(), CatalogueJob(stored, "fit", job_id) as job:
+    with CatalogueJob(stored, "fit", job_id) as job, stored.writing():
         forget_unfinished(stored)
         run = stored.runs.current()
         assert run is not None

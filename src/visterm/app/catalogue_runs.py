@@ -27,7 +27,7 @@ def adopt(
     tagger: Tagger, stored: StoredCatalogue, *, chunk_size: int, job_id: int | None = None, progress: Progress = SILENT
 ) -> Filled:
     """Make a run the current one of a catalogue, as soon as the images have rows of it; see `Catalogue.use`."""
-    with stored.writing(), CatalogueJob(stored, "use run", job_id) as job:
+    with CatalogueJob(stored, "use run", job_id) as job, stored.writing():
         before = stored.origin.fingerprint
         if before == tagger.fingerprint:
             return Filled(0, 0)
@@ -75,7 +75,7 @@ def forget_old_rows(stored: StoredCatalogue) -> None:
 
 def speed_up(tagger: Tagger, stored: StoredCatalogue) -> None:
     """Make indexes of rows where there are very many, faiss is there, and searches for tags gain by it."""
-    if stored.folder is None or not is_installed() or not stored.index_is_due():
+    if stored.folder is None or not stored.index_is_due() or not is_installed():
         return
     n_tags = tagger.model.n_tags_
     some = np.linspace(0, n_tags - 1, min(n_tags, ASKED)).astype(np.int64)
