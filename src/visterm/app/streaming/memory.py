@@ -91,4 +91,6 @@ def read_size(text: str, option: str) -> int:
 
 def size_text(size: int) -> str:
     """Give an amount of memory for people: ``1.5 GB``, ``128 MB``."""
-    return f"{size / 2**30:.1f} GB" if size >= 2**30 else f"{size / 2**20:.0f} MB" if size >= 2**20 else f"{size} bytes"
+    if size >= 2**30:
+        return f"{size / 2**30:.1f} GB"
+    return f"{size / 2**20:.0f} MB" if size >= 2**20 else f"{size / 2**10:.0f} KB"

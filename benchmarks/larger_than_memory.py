@@ -1,0 +1,153 @@
+"""Fitting and annotating features on disk that are larger than the memory they may take: its peak, and the speed.
+
+Features and tags are drawn onto disk, `--gigabytes` of them. Child processes fit and annotate them with `--memory`, and
+their anonymous memory is looked at fifty times a second (RssAnon of /proc; file maps and caches do not count). Then
+the two ways of fitting are timed on a size that fits, epoch by epoch, one after the other: images a second, streamed
+over in memory. The goal: 4 GB of features, at most 1 GB of memory, and at least 0.8 of the speed.
+
+    python benchmarks/larger_than_memory.py --gigabytes 4 --memory 1G --json larger_than_memory.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harness.runs import machine, options, parse, ratios, say, spread, write
+
+from visterm import Tagger
+from visterm.app.features.writing import write_features
+from visterm.app.parts import make_encoder
+from visterm.app.streaming.fitting import fit_streamed
+from visterm.app.streaming.memory import Plan, read_size
+from visterm.data.feature_shards import Shard
+
+WIDTH, N_TAGS, TAGS_AN_IMAGE = 1024, 1000, 5
+SHARD = 512
+SAMPLED_EVERY = 0.02
+
+
+def draw(folder: Path, n_images: int) -> None:
+    """Write features of noise and of what their tags light up, and the tags as JSON lines."""
+    rng = np.random.default_rng(0)
+    signs = rng.standard_normal((N_TAGS, WIDTH), np.float32)
+    encoder = make_encoder("histograms", {"max_side": 32}, {"random_state": 0, "n_jobs": 1})
+    encoder.fit(list(rng.integers(0, 256, (8, 32, 32, 3), np.uint8)))
+    with (folder / "tags.jsonl").open("w", encoding="utf-8") as lines:
+
+        def shards() -> Iterator[Shard]:
+            for start in range(0, n_images, SHARD):
+                n = min(SHARD, n_images - start)
+                tags = np.minimum(rng.geometric(0.01, (n, TAGS_AN_IMAGE)), N_TAGS) - 1
+                rows = rng.standard_normal((n, WIDTH), np.float32) + signs[tags].sum(axis=1)
+                rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+                names = [f"{number:09}.jpg" for number in range(start, start + n)]
+                for name, own in zip(names, tags.tolist(), strict=True):
+                    lines.write(json.dumps({"file_name": name, "tags": [f"tag {tag}" for tag in own]}) + "\n")
+                yield Shard(names, [hashlib.sha256(name.encode()).hexdigest() for name in names], rows)
+
+        write_features(folder / "features", shards(), encoder)
+
+
+def watched(arguments: list[str]) -> dict[str, Any]:
+    """Run this file as a child, and give what it says with the peak of its anonymous memory, in bytes."""
+    start = time.perf_counter()
+    child = subprocess.Popen([sys.executable, __file__, "--child", *arguments], stdout=subprocess.PIPE, text=True)
+    peak = 0
+    while child.poll() is None:
+        try:
+            status = Path(f"/proc/{child.pid}/status").read_text(encoding="ascii")
+        except OSError:
+            break
+        peak = max([peak, *(1024 * int(line.split()[1]) for line in status.splitlines() if line[:8] == "RssAnon:")])
+        time.sleep(SAMPLED_EVERY)
+    told = child.communicate()[0]
+    if child.returncode:
+        raise SystemExit(f"The child {arguments} ended with {child.returncode}.")
+    return {"peak_anonymous": peak, "seconds": time.perf_counter() - start, **json.loads(told.splitlines()[-1])}
+
+
+def be_child(way: str, folder: Path, memory: int, epochs: int, threads: int, valid: float) -> None:
+    """Fit or annotate in this process, and print the figures as JSON."""
+    features, tags, run = folder / "features", folder / "tags.jsonl", folder / "run"
+    if way == "annotate":
+        tagger = Tagger.load(run, n_jobs=threads)
+        start = time.perf_counter()
+        n = sum(1 for _ in tagger.annotate_each(features, 5))
+        say(json.dumps({"images": n, "images_per_second": n / (time.perf_counter() - start)}))
+        return
+    tagger = Tagger(model="wsabie", model_params={"epochs": epochs}, n_jobs=threads)
+    start = time.perf_counter()
+    if way == "streamed":
+        plan = Plan(memory + 1, memory)
+        fit_streamed(tagger, features, tags, plan, work=folder / "work", valid=valid, calibration=valid > 0)
+    else:
+        tagger.fit(features, tags, valid=valid, calibrate=False)
+    took = time.perf_counter() - start
+    if valid:
+        tagger.save(run)
+    each = [entry["seconds"] for entry in tagger.model.history_]
+    n = tagger.facts["images"]
+    said = {"images": n, "epochs": each, "images_per_second": n / min(each[1:] or each), "all": took}
+    say(json.dumps({**said, "map": tagger.model.history_[-1]["map"]}))
+
+
+def main() -> None:
+    parser = options(__doc__ or "")
+    parser.add_argument("--gigabytes", type=float, default=0.25, help="of features, for the peaks")
+    parser.add_argument("--fitting", type=float, default=0.25, help="gigabytes of features to compare speeds on")
+    parser.add_argument("--memory", default="1G", help="as of visterm fit")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--where", type=Path, help="a folder for the features, on a real disk")
+    chosen = parse(parser)
+    if chosen.quick:
+        chosen.gigabytes = chosen.fitting = 0.01
+    result: dict[str, Any] = {"machine": machine(), "gigabytes": chosen.gigabytes, "memory": chosen.memory}
+    memory = read_size(chosen.memory, "--memory")
+    shared = [str(memory), str(chosen.epochs), str(chosen.threads)]
+    with tempfile.TemporaryDirectory(dir=chosen.where) as temporary:
+        large = Path(temporary) / "large"
+        large.mkdir()
+        draw(large, int(chosen.gigabytes * 2**30) // (4 * WIDTH))
+        for way in ("streamed", "annotate"):
+            found = result[way] = watched([way, str(large), *shared, "0.1"])
+            say(
+                f"{way}: {found['images']:,} images of {chosen.gigabytes:g} GB, {found['images_per_second']:,.0f} a "
+                f"second, {found['seconds']:.0f} s in all, at most {found['peak_anonymous'] / 2**20:.0f} MB anonymous"
+            )
+        small = large
+        if chosen.fitting != chosen.gigabytes:
+            small = Path(temporary) / "small"
+            small.mkdir()
+            draw(small, int(chosen.fitting * 2**30) // (4 * WIDTH))
+        speeds: dict[str, list[float]] = {"streamed": [], "memory": []}
+        for _ in range(chosen.runs):
+            for way, values in speeds.items():
+                values.append(watched([way, str(small), *shared, "0"])["images_per_second"])
+    result["speed"] = {way: spread(values) for way, values in speeds.items()}
+    result["streamed / memory"] = ratios(speeds["streamed"], speeds["memory"])
+    for way, found in result["speed"].items():
+        say(f"{way}: {found['median']:,.0f} images a second of an epoch, {chosen.fitting:g} GB of features")
+    say(f"streamed over in memory: {result['streamed / memory']['median']:.2f}")
+    write(result, chosen.json)
+
+
+def read_child() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--child", nargs=6, required=True)
+    way, folder, memory, epochs, threads, valid = parser.parse_args().child
+    be_child(way, Path(folder), int(memory), int(epochs), int(threads), float(valid))
+
+
+if __name__ == "__main__":
+    read_child() if "--child" in sys.argv else main()

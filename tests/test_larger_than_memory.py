@@ -1,0 +1,447 @@
+"""Features larger than memory: what streams join, hold out and visit, that kills lose nothing, and who is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from itertools import chain
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from typer.testing import CliRunner
+
+from visterm import Tagger
+from visterm.app.features.writing import write_features
+from visterm.app.parts import make_encoder
+from visterm.app.rows import as_corpus
+from visterm.app.streaming import checkpoints
+from visterm.app.streaming.fitting import fit_streamed
+from visterm.app.streaming.joining import JoinedTags
+from visterm.app.streaming.memory import Plan, machine_memory, plan_memory, read_size
+from visterm.app.streaming.name_index import NameIndex
+from visterm.app.streaming.shards import Shards
+from visterm.app.streaming.windows import ShardWindows
+from visterm.cli.commands import app
+from visterm.core.errors import CorruptFileError, DataError, TagFileError, UnknownNameError, UserError, VistermError
+from visterm.data.bounded_counts import BoundedCounts
+from visterm.data.feature_shards import Shard
+from visterm.data.planted import plant_corpus
+from visterm.data.reservoir import Reservoir
+from visterm.data.tag_files import read_tag_table
+from visterm.data.tag_formats.tables import stream_table
+from visterm.models.warp_linear import WarpLinear
+
+N, SHARD, N_TAGS = 600, 50, 12
+SMALL = Plan(2, 8 * 160 * 50 * 2)
+"""Memory for windows of two shards."""
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    encoder = make_encoder("histograms", {"textons": 4, "sample_pixels": 300}, {"random_state": 0, "n_jobs": 1})
+    encoder.fit(list(np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), np.uint8)))
+    return encoder
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory, encoder):
+    """A features folder of 600 planted images in shards of 50, and a table of their tags in another order."""
+    folder = tmp_path_factory.mktemp("drawn")
+    planted = plant_corpus(n_train=N, n_test=1, n_tags=N_TAGS, random_state=5)
+    write(folder / "features", planted.X_train, encoder)
+    order = np.random.default_rng(1).permutation(N)
+    given = planted.Y_train.toarray()
+    table = [{"file_name": name_of(i), "tags": [f"tag {t}" for t in np.flatnonzero(given[i])]} for i in order]
+    write_table(folder / "tags.jsonl", table)
+    return folder
+
+
+def name_of(i):
+    return f"{i:04}.jpg"
+
+
+def write(path, X, encoder):
+    def shard(start):
+        names = [name_of(i) for i in range(start, min(start + SHARD, X.shape[0]))]
+        return Shard(names, ["0" * 64] * len(names), X[start : start + SHARD])
+
+    write_features(path, map(shard, range(0, X.shape[0], SHARD)), encoder)
+
+
+def write_table(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def joined(tmp_path, drawn, table="tags.jsonl", **settings):
+    shards = Shards(drawn / "features")
+    return JoinedTags(tmp_path, shards, drawn / table, most_words=1000, **settings)
+
+
+def fit(drawn, work, *, model="wsabie", n_jobs=1, table="tags.jsonl", epochs=3, features="features", **how):
+    params = {"epochs": epochs} | ({"dim": 8} if model == "wsabie" else {})
+    tagger = Tagger(model=model, model_params=params, n_jobs=n_jobs)
+    tagger.told = fit_streamed(tagger, drawn / features, drawn / table, SMALL, work=work, **how)
+    return tagger
+
+
+def assert_same_model(tagger, other):
+    np.testing.assert_array_equal(tagger.model.tag_rows_, other.model.tag_rows_, strict=True)
+    assert tagger.vocabulary == other.vocabulary
+    assert tagger.fingerprint == other.fingerprint
+
+
+# -- parts ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_reservoir_draws_each_item_equally_often_whatever_the_parts():
+    counts = Counter()
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        reservoir = Reservoir(3)
+        for start, stop in [(0, 1), (1, 7), (7, 10)]:
+            reservoir.offer(rng.random(stop - start), np.arange(start, stop))
+        counts.update(reservoir.sample().tolist())
+    assert sorted(counts) == list(range(10))
+    assert all(500 < count < 700 for count in counts.values())  # 600 expected, deviation 20
+
+
+def test_a_reservoir_of_more_than_there_is_keeps_all():
+    reservoir = Reservoir(5)
+    reservoir.offer(np.array([0.3, 0.1]), np.array([7, 4]))
+    assert reservoir.sample().tolist() == [4, 7]
+
+
+def test_counts_are_exact_while_words_fit_and_bounded_by_the_error_after():
+    rng = np.random.default_rng(0)
+    words = [f"w{n}" for n in rng.zipf(1.5, 20_000)]
+    true = Counter(words)
+    whole, bounded = BoundedCounts(10**6), BoundedCounts(50)
+    for start in range(0, len(words), 100):
+        whole.add(words[start : start + 100])
+        bounded.add(words[start : start + 100])
+        assert len(bounded.counts()) <= 50
+    assert whole.error == 0
+    assert whole.counts() == dict(true)
+    held = bounded.counts()
+    assert 0 < bounded.error < len(words) / 25
+    assert all(held[word] <= true[word] <= held[word] + bounded.error for word in held)
+    assert all(true[word] <= bounded.error for word in true.keys() - held.keys())
+
+
+def test_names_are_found_where_they_lie(tmp_path, monkeypatch):
+    monkeypatch.setattr("visterm.app.streaming.name_index.BUCKET", 7)
+    names = [name_of(i) for i in range(40)]
+    index = NameIndex(tmp_path, [names[:15], [], names[15:]], 40)
+    assert index.find([name_of(39), "none.jpg", name_of(0), name_of(17)]).tolist() == [39, -1, 0, 17]
+    assert (np.diff(index.hashes.astype(object)) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", 'file_name,tags,split\n1.jpg,"sea,sky",train\n2.jpg,sea;-sun,valid\n'),
+        ("a.csv", "image;labels\n1.jpg;sea,sky\n./2.jpg;\n"),
+        ("a.tsv", "\ufefffile_name\ttags\n1.jpg\t['sea', 'sky']\n\n2.jpg\tsea\n"),
+        ("a.jsonl", '{"file_name": "1.jpg", "tags": ["Sea", " sea "]}\n\n{"file_name": "2.jpg", "split": "dev"}\n'),
+        ("a.txt", '{"image": "1.jpg", "tag": "sea, sky"}\n'),
+    ],
+)
+def test_a_table_read_row_by_row_gives_the_records_of_one_read_whole(tmp_path, name, text):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert list(stream_table(tmp_path / name)) == read_tag_table(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "text", ["file_name,other\n1.jpg,sea\n", "", "file_name,tags\n", 'file_name,tags\n1.jpg,"sea\n']
+)
+def test_a_table_read_row_by_row_is_refused_as_one_read_whole(tmp_path, text):
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(TagFileError) as whole:
+        read_tag_table(tmp_path / "a.csv")
+    with pytest.raises(TagFileError) as streamed:
+        list(stream_table(tmp_path / "a.csv"))
+    assert str(streamed.value) == str(whole.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1G", 2**30), ("800m", 800 * 2**20), ("1.5 GB", 3 * 2**29), ("2097152", 2**21), ("1GiB", 2**30)]
+)
+def test_amounts_of_memory_are_read_in_powers_of_1024(text, size):
+    assert read_size(text, "--memory") == size
+
+
+@pytest.mark.parametrize("text", ["much", "-1G", "1000", "1X"])
+def test_what_is_no_amount_of_memory_is_refused(text):
+    with pytest.raises(UserError, match=r"--memory is .*expected an amount of memory"):
+        read_size(text, "--memory")
+
+
+def test_features_stream_when_three_copies_and_the_names_take_more_than_there_is():
+    assert not plan_memory(1000, 10**6, 3 * 10**6 + 2048 * 1000).streamed
+    assert plan_memory(1000, 10**6, 3 * 10**6 + 2048 * 1000 - 1).streamed
+    assert plan_memory(0, 0, None).memory == machine_memory() // 2
+
+
+# -- joining and windows ----------------------------------------------------------------------------------------------
+
+
+def test_tags_join_as_they_do_in_memory(tmp_path, drawn):
+    tags = joined(tmp_path, drawn, min_count=100)
+    corpus = as_corpus(drawn / "features", drawn / "tags.jsonl")
+    by_name = dict(zip(corpus.names, corpus.tags, strict=True))
+    in_memory = Tagger(model="prior", min_count=100).fit(corpus, calibrate=False).vocabulary
+    assert tags.vocabulary == in_memory
+    assert 0 < len(in_memory) < N_TAGS
+    expected = in_memory.encode([by_name[name_of(i)] for i in range(100, 130)]).toarray()
+    kept = np.arange(30) % 3 > 0
+    np.testing.assert_array_equal(tags.rows(100, np.ones(30, bool)).toarray(), expected)
+    np.testing.assert_array_equal(tags.rows(100, kept).toarray(), expected[kept])
+
+
+def test_spellings_repetitions_aliases_and_rows_of_one_image_join_to_one_tag(tmp_path, drawn):
+    rows = [
+        {"file_name": name_of(3), "tags": ["Sea", "ocean"]},
+        {"file_name": name_of(1), "tags": ["sea", "-sky"]},
+        {"file_name": name_of(3), "tags": ["SEA", "sky"]},
+        {"file_name": name_of(2), "tags": ["sea"]},
+        {"file_name": "gone.jpg", "tags": ["sea"]},
+    ]
+    write_table(drawn / "small.jsonl", rows)
+    tags = joined(tmp_path, drawn, "small.jsonl", aliases={"ocean": "sea"})
+    assert tags.vocabulary.tags == ["sea", "sky"]
+    assert tags.vocabulary.counts.tolist() == [3, 1]
+    assert tags.rows(0, np.ones(4, bool)).toarray().tolist() == [[0, 0], [1, 0], [1, 0], [1, 1]]
+    assert tags.remarks == ["1 row of the tags (such as of 'gone.jpg') is of images without features; left out."]
+
+
+def test_only_the_training_split_is_counted_and_another_can_be_asked_for(tmp_path, drawn):
+    splits = ["train", "train", "valid", "test", None]
+    rows = [{"file_name": name_of(i), "tags": ["sea", f"of {s}"], "split": s} for i, s in enumerate(splits)]
+    write_table(drawn / "split.jsonl", rows)
+    (tmp_path / "a").mkdir(), (tmp_path / "b").mkdir()
+    tags = joined(tmp_path / "a", drawn, "split.jsonl")
+    assert (tags.vocabulary.tags, tags.vocabulary.counts.tolist()) == (["of train", "sea"], [2, 2])
+    assert tags.learned_among(0, 6).tolist() == [True, True, False, False, False, False]
+    tags = joined(tmp_path / "b", drawn, "split.jsonl", split="testing")
+    assert tags.vocabulary.tags == ["of test", "sea"]
+    with pytest.raises(UnknownNameError, match="No row is in the split 'other'"):
+        joined(tmp_path, drawn, "split.jsonl", split="other")
+
+
+def test_tables_that_do_not_meet_the_features_are_refused(tmp_path, drawn):
+    write_table(drawn / "bad.jsonl", [{"file_name": "a/b.jpg", "tags": ["sea"]}])
+    with pytest.raises(TagFileError, match=r"the tags name 'a/b.jpg', the features '0000.jpg'"):
+        joined(tmp_path, drawn, "bad.jsonl")
+    write_table(drawn / "bad.jsonl", [{"file_name": name_of(7), "tags": [], "split": s} for s in ("train", "test")])
+    with pytest.raises(TagFileError, match=r"The image 0007.jpg is in two splits"):
+        joined(tmp_path, drawn, "bad.jsonl")
+    write_table(drawn / "bad.jsonl", [{"file_name": name_of(7), "tags": ["sea"]}])
+    with pytest.raises(DataError, match="none has a tag that at least 2 of them share"):
+        joined(tmp_path, drawn, "bad.jsonl", min_count=2)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_an_epoch_visits_each_row_once_in_windows_that_fit_and_in_an_order_of_its_own(tmp_path, encoder, drawn, form):
+    numbers = np.zeros((230, 3), np.float32)
+    numbers[:, 0] = np.arange(1, 231)
+    write(tmp_path / "features", form(numbers), encoder)
+    shards = Shards(tmp_path / "features")
+    tags = JoinedTags(tmp_path, shards, drawn / "tags.jsonl", most_words=1000)
+    held_out = np.array([0, 99, 229])
+    window = int(2 * shards.sizes.max())
+    common = {"n_pairs": 1, "mean_length": 1.0, "window": window, "seed": 4}
+    windows = ShardWindows(shards, tags, held_out=held_out, **common)
+
+    def visited(epoch, first=0):
+        found = []
+        for X, Y in windows.epoch(epoch, first):
+            rows = np.asarray(X.toarray() if sp.issparse(X) else X).copy()
+            assert len(rows) <= 100
+            assert X.shape[0] == Y.shape[0]
+            found.append([int(value) - 1 for value in rows[:, 0]])
+            for position, row in zip(found[-1], Y.toarray(), strict=True):
+                np.testing.assert_array_equal(row, tags.rows(position, np.ones(1, bool)).toarray()[0])
+        return found
+
+    first = visited(1)
+    assert sorted(chain.from_iterable(first)) == sorted(set(range(230)) - {0, 99, 229})
+    assert first != visited(2)
+    assert first == visited(1)
+    assert visited(1, 1) == first[1:]
+
+
+# -- fitting ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["wsabie", "warp_linear"])
+def test_a_streamed_fit_learns_as_well_as_one_in_memory_and_the_same_for_any_number_of_threads(tmp_path, drawn, model):
+    streamed = fit(drawn, tmp_path / "work", model=model, epochs=20)
+    in_memory = Tagger(model=model, model_params={"epochs": 20} | ({"dim": 8} if model == "wsabie" else {}))
+    in_memory.fit(drawn / "features", drawn / "tags.jsonl")
+    best, other = (max(entry["map"] for entry in tagger.model.history_) for tagger in (streamed, in_memory))
+    assert best > 0.95 * other > 0.7
+    assert_same_model(streamed, fit(drawn, tmp_path / "work", model=model, epochs=20, n_jobs=2))
+    assert not (tmp_path / "work").exists()
+    assert streamed.facts["images"] == 540
+    assert streamed.facts["validation images"] == 60
+    assert streamed.calibration is not None
+    assert streamed.learned_images.count([name_of(0), name_of(599), "other"]) == 2
+
+
+def test_the_rows_held_out_are_not_learned_from_and_the_mean_length_is_that_of_all(tmp_path, drawn):
+    tagger = fit(drawn, tmp_path / "work", model="warp_linear", epochs=1)
+    planted = plant_corpus(n_train=N, n_test=1, n_tags=N_TAGS, random_state=5)
+    whole = WarpLinear(epochs=1, valid_share=0).fit(planted.X_train, planted.Y_train)
+    assert tagger.model.scale_ == pytest.approx(whole.scale_, rel=1e-5)
+    assert tagger.facts["tags given"] < planted.Y_train.nnz
+
+
+def test_validation_rows_of_the_table_say_when_to_stop(tmp_path, drawn):
+    rows = [json.loads(line) for line in (drawn / "tags.jsonl").read_text(encoding="utf-8").splitlines()]
+    write_table(drawn / "valid.jsonl", [{**row, "split": "valid" if i < 70 else "train"} for i, row in enumerate(rows)])
+    tagger = fit(drawn, tmp_path / "work", table="valid.jsonl")
+    assert (tagger.facts["images"], tagger.facts["validation images"]) == (530, 70)
+    assert tagger.model.history_[0]["map"] is not None
+
+
+def test_a_fit_that_is_stopped_anywhere_goes_on_to_the_same_bytes(tmp_path, drawn, monkeypatch):
+    whole = fit(drawn, tmp_path / "whole", epochs=2)
+    offer = checkpoints.FileCheckpoints.offer
+    for stop in (1, 7, 14):
+        left = [stop]
+
+        def stopped(self, make, left=left):
+            offer(self, make)
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(checkpoints.FileCheckpoints, "offer", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            fit(drawn, tmp_path / "work", epochs=2, every=0)
+        monkeypatch.setattr(checkpoints.FileCheckpoints, "offer", offer)
+        again = fit(drawn, tmp_path / "work", epochs=2)
+        assert "Went on from where the fit before was stopped." in again.told
+        assert_same_model(whole, again)
+
+
+def test_a_checkpoint_of_other_settings_is_passed_over(tmp_path, drawn, monkeypatch):
+    def refuse(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("visterm.app.streaming.fitting._take_over", refuse)
+    with pytest.raises(KeyboardInterrupt):
+        fit(drawn, tmp_path / "work", epochs=2, every=0)
+    monkeypatch.undo()
+    assert (tmp_path / "work" / checkpoints.FILE).exists()
+    other = fit(drawn, tmp_path / "work", epochs=3)
+    assert other.told == []
+    assert_same_model(other, fit(drawn, tmp_path / "work", epochs=3))
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+import test_larger_than_memory as tests
+offer = tests.checkpoints.FileCheckpoints.offer
+tests.checkpoints.FileCheckpoints.offer = lambda self, make: (offer(self, make), time.sleep(0.05))
+tests.fit(Path(sys.argv[1]), Path(sys.argv[2]), epochs=6, every=0)
+"""
+
+
+def test_a_fit_that_was_killed_without_a_word_goes_on_to_the_same_bytes(tmp_path, drawn):
+    folder = os.path.dirname(__file__)
+    kept = tmp_path / "work" / checkpoints.FILE
+    child = subprocess.Popen([sys.executable, "-c", KILLED, drawn, tmp_path / "work"], cwd=folder)
+    try:
+        until = time.monotonic() + 120
+        while not kept.exists() and child.poll() is None and time.monotonic() < until:
+            time.sleep(0.02)
+        time.sleep(0.5)
+        assert child.poll() is None
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    assert kept.exists()
+    again = fit(drawn, tmp_path / "work", epochs=6)
+    assert "Went on from where the fit before was stopped." in again.told
+    assert_same_model(again, fit(drawn, tmp_path / "whole", epochs=6))
+
+
+def test_a_changed_shard_is_refused(tmp_path, drawn, encoder):
+    planted = plant_corpus(n_train=100, n_test=1, n_tags=N_TAGS, random_state=5)
+    write(tmp_path / "features", planted.X_train, encoder)
+    shard = next((tmp_path / "features" / "data").glob("*000001.parquet"))
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    (tmp_path / "tags.jsonl").write_bytes((drawn / "tags.jsonl").read_bytes())
+    with pytest.raises(CorruptFileError, match="was changed since it was written"):
+        fit(tmp_path, tmp_path / "work")
+
+
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_fit_and_annotate_stream_what_does_not_fit_and_say_so(tmp_path, drawn, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fitted = ["fit", drawn / "features", "--tags", drawn / "tags.jsonl", "--set", "epochs=2", "--model", "wsabie"]
+    done = run(*fitted, "-o", "run", "--memory", "1M")
+    assert done.exit_code == 0, done.output
+    assert "of 1 MB that may be used (--memory): streamed from disk in windows of 128 KB." in done.stderr
+    assert "Learned 12 tags from 540 images" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    done = run("annotate", "run", drawn / "features", "-k", "2", "--json")
+    assert done.exit_code == 0, done.output
+    items = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [item["image"] for item in items] == [name_of(i) for i in range(N)]
+    tagger = Tagger.load("run")
+    planted = plant_corpus(n_train=N, n_test=1, n_tags=N_TAGS, random_state=5)
+    ids, _ = tagger.model.annotate(planted.X_train, 2)
+    assert [[tag["tag"] for tag in item["tags"]] for item in items] == [
+        [tagger.vocabulary.tags[i] for i in row] for row in ids
+    ]
+
+
+def test_what_fits_stays_in_memory_and_is_told(tmp_path, drawn):
+    fitted = ["fit", drawn / "features", "--tags", drawn / "tags.jsonl", "--set", "epochs=1", "--model", "pamir_ia"]
+    done = run(*fitted, "-o", tmp_path / "run", "--memory", "1G")
+    assert done.exit_code == 0, done.output
+    assert "of 1.0 GB that may be used (--memory): held in memory." in done.stderr
+    assert "Learned 12 tags from 600 images" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["--model", "knn"], "the model 'knn' needs all at once. Choose one that streams them (--model wsabie, "),
+        (["--model", "wsabie", "--max-share", "0.5"], "--max-share needs the tags of all images in memory"),
+        (["--model", "wsabie", "--tags", "auto"], "are read from a table, and 'auto' is none"),
+        (["--model", "wsabie", "--memory", "lots"], "--memory is 'lots'"),
+    ],
+)
+def test_what_cannot_stream_is_refused_with_the_way_out(tmp_path, drawn, more, told):
+    done = run(
+        "fit", drawn / "features", "--tags", drawn / "tags.jsonl", "-o", tmp_path / "run", "--memory", "1M", *more
+    )
+    assert isinstance(done.exception, VistermError)
+    assert told in str(done.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_memory_is_said_of_features_only_and_features_are_annotated_alone(tmp_path, drawn):
+    done = run("fit", tmp_path, "-o", tmp_path / "run", "--memory", "1G")
+    assert "--memory is for features on disk" in str(done.exception)
+    run("fit", drawn / "features", "--tags", drawn / "tags.jsonl", "--model", "prior", "-o", tmp_path / "run")
+    done = run("annotate", tmp_path / "run", drawn / "features", "other.jpg")
+    assert "is a features folder, which stands alone" in str(done.exception)
