@@ -229,7 +229,8 @@ class Service:
         """
         tagger = self.catalogue.tagger
         if self._map is None or self._map[0] is not tagger:
-            drawing = asyncio.create_task(self.browsing.run(tag_map, tagger.model, tagger.vocabulary))
+            # In a thread of its own, once for each run: pages that wait for `browsing` would wait for it.
+            drawing = asyncio.create_task(asyncio.to_thread(tag_map, tagger.model, tagger.vocabulary))
             self._map = (tagger, drawing)
         drawing = self._map[1]
         try:
@@ -238,9 +239,6 @@ class Service:
             raise Refused(
                 503, "The map of the tags is still being drawn. Try again in 10 s.", headers={"retry-after": "10"}
             ) from error
-        except Refused:
-            self._map = None  # it was never begun
-            raise
 
     def about(self) -> dict[str, Any]:
         """Say what is served, as it stands in JSON."""

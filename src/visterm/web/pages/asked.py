@@ -18,6 +18,9 @@ PAGE = 48
 MOST = 5000
 """Pictures that one search can be scrolled through."""
 
+LONGEST = 1000
+"""Letters of a field that are read."""
+
 _DATE = re.compile(r"\d{4}(-\d{2}(-\d{2})?)?")
 
 
@@ -62,7 +65,7 @@ class Asked:
     @classmethod
     def of(cls, query: QueryParams) -> Asked:
         """Read an address; what is not known in it does not matter."""
-        given = {name: query[name].strip() for name in asdict(cls()) if name in query and name != "start"}
+        given = {name: query[name].strip()[:LONGEST] for name in asdict(cls()) if name in query and name != "start"}
         start = query.get("start", "")
         return cls(**given, start=int(start) if re.fullmatch(r"\d{1,12}", start) else 0)
 

@@ -65,7 +65,7 @@ class ShownRun(NamedTuple):
 @router.get("/library")
 async def library_page(service: Shared) -> Response:
     """Show what there is."""
-    return render("library.html", **await service.searching.run(_values, service.catalogue))
+    return render("library.html", **await service.browsing.run(_values, service.catalogue))
 
 
 @router.post("/library/jobs")

@@ -44,7 +44,7 @@ async def tags_page(
     """List the tags."""
     if order not in ORDERS:
         raise Refused(422, f"order is {order!r}; expected one of {', '.join(ORDERS)}.", field="order")
-    found = await service.searching.run(_tags, service.catalogue, order, find)
+    found = await service.browsing.run(_tags, service.catalogue, order, find)
     start = max(start, 0)
     more = local("/tags", order=order, find=find, start=start + ROWS) if start + ROWS < len(found) else None
     return render(
@@ -56,7 +56,7 @@ async def tags_page(
 @router.get("/tag")
 async def tag_page(service: Shared, name: str) -> Response:
     """Show one tag."""
-    return render("tag.html", **await service.searching.run(_tag, service.catalogue, name))
+    return render("tag.html", **await service.browsing.run(_tag, service.catalogue, name))
 
 
 @router.get("/tags/alike")
@@ -71,7 +71,7 @@ async def merge(
     request: Request, service: Shared, tag: Annotated[str, Form()], into: Annotated[str, Form()]
 ) -> Response:
     """Put one tag in place of another."""
-    n_images = await service.searching.run(merge_tags, service.catalogue, tag, into)
+    n_images = await service.browsing.run(merge_tags, service.catalogue, tag, into)
     kept_of(service.catalogue).forget("counts")
     if not wants_part(request):
         return send_on(local("/tag", name=into))
