@@ -9,7 +9,6 @@ from visterm.core.errors import DataError
 from visterm.core.vocabulary import clean_tag
 from visterm.data.tag_formats.text import read_text
 
-
 LONGEST = 1000
 """Characters of a word or phrase: more is a file of something else."""
 

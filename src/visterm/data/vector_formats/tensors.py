@@ -47,9 +47,7 @@ class TensorVectors:
         self.matrix = self._tensor(header[name], _TYPES[kind])
         self.width = self.matrix.shape[1]
         if self.width < 1:
-            raise DataError(
-                f"{path}: the matrix '{name}' has no columns; expected the numbers of a vector in each row."
-            )
+            raise DataError(f"{path}: the matrix '{name}' has no columns; expected numbers in each row.")
         self._words = self._read_words(header)
         if len(self._words) != len(self.matrix):
             raise DataError(f"{path} has {len(self.matrix):,} vectors, but {len(self._words):,} words.")
