@@ -70,6 +70,8 @@ def test_a_rejected_tag_never_comes_back_for_that_image(catalogue, tmp_path):
         assert [hit.id for hit in opened.search("red", 0).hits] == [hit.id for hit in best[1:]]
         assert [hit.id for hit in opened.search("red", 1).hits] == [best[1].id]
         assert first not in [hit.id for hit in opened.browse(Filter(predicted=("red",)), 0).hits]
+        assert len(opened.annotate([first], 0)[first]) == len(opened.tagger.vocabulary) - 1
+        assert "red" not in [tag.tag for tag in opened.annotate([first])[first]]
     path = catalogue.image(first).record.path
     draw_photo(Path(path), "red", 66)
     assert catalogue.index(tmp_path / "photos").changed == 1
@@ -77,6 +79,15 @@ def test_a_rejected_tag_never_comes_back_for_that_image(catalogue, tmp_path):
     assert "red" not in [tag.tag for tag in catalogue.image(first).predicted]
     catalogue.judge(first, "red", 0)
     assert first in [hit.id for hit in catalogue.search("red", 0).hits]
+
+
+def test_images_are_annotated_by_id_from_features_or_files(catalogue):
+    record = catalogue.image(6).record
+    [expected] = catalogue.tagger.annotate([record.path], 3).images
+    in_memory = Catalogue(catalogue.tagger).add([record.path])
+    for found in (catalogue.annotate([6, 99], 3)[6], in_memory.annotate([0], 3)[0]):
+        assert [tag.tag for tag in found] == [tag.tag for tag in expected.tags]
+        np.testing.assert_allclose([tag.score for tag in found], [tag.score for tag in expected.tags], rtol=1e-5)
 
 
 def test_tags_are_given_taken_and_judged_and_the_image_is_reviewed(catalogue):

@@ -14,6 +14,7 @@ from visterm.app.catalogue_index import SKIPPED, Indexed, Indexing
 from visterm.app.catalogue_learn import Learned, learn
 from visterm.app.catalogue_like import ImageLike, like
 from visterm.app.catalogue_photos import check_has_photos, photos_of
+from visterm.app.catalogue_predictions import annotate_images
 from visterm.app.catalogue_rows import Filled
 from visterm.app.catalogue_runs import adopt
 from visterm.app.catalogue_search import Found, How, Search
@@ -28,6 +29,7 @@ from visterm.core.types import Skipped
 from visterm.store.catalogue import RUNS, Origin, StoredCatalogue
 from visterm.store.filters import Filter
 from visterm.store.images import ImageRecord
+from visterm.store.tags import Prediction
 
 
 class Catalogue:
@@ -216,6 +218,19 @@ class Catalogue:
             If the id is not known.
         """
         return feedback.view_image(self._stored, image_id)
+
+    def annotate(self, image_ids: Sequence[int], k: int = 5) -> dict[int, list[Prediction]]:
+        """Tag images of the catalogue, by id, best first, with confidences; tags that a person rejected are left out.
+
+        Parameters
+        ----------
+        image_ids : sequence of int
+            Those that are not known, or have neither features nor a file that can be read, are left out.
+        k : int
+            Tags an image; 0 means all.
+        """
+        self.refresh()
+        return annotate_images(self.tagger, self._stored, image_ids, k)
 
     # -- searches ----------------------------------------------------------------------------------------------------
 
