@@ -289,9 +289,17 @@ def test_tags_are_data_and_never_markup(service):
 
 @pytest.mark.parametrize(
     "body",
-    ['{"tag": "dots"}', '{"tag": "dots", "verdict": 2}', '{"tag": "", "verdict": 1}', '{"tag": "\\ud800", "verdict": 1}',
-     '{"tag": "dots", "verdict": true}', "{", "[]", ""],
-)  # fmt: skip
+    [
+        '{"tag": "dots"}',
+        '{"tag": "dots", "verdict": 2}',
+        '{"tag": "dots", "verdict": true}',
+        '{"tag": "", "verdict": 1}',
+        '{"tag": "\\ud800", "verdict": 1}',
+        "{",
+        "[]",
+        "",
+    ],
+)
 def test_feedback_that_says_nothing_is_refused(service, body):
     answer = service.post(f"{API}/images/5/feedback", content=body, headers={"content-type": "application/json"})
     refusal(answer, 422)

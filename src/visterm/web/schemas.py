@@ -141,7 +141,7 @@ class VerdictGiven(Given):
     """A person's answer to whether a tag is right."""
 
     tag: TagName
-    verdict: Literal[1, -1, 0] = Field(description="1 right, -1 wrong, 0 takes back what was said.")
+    verdict: int = Field(ge=-1, le=1, description="1 right, -1 wrong, 0 takes back what was said.")
 
 
 class VerdictAnswer(Answer):
