@@ -1,0 +1,102 @@
+"""Draw the pictures of the page that stand in the README, from the demo's library: `python docs/make_screenshots.py`.
+
+It wants the extra `web`, playwright, and Debian's chromium; it draws the demo first (`--demo FOLDER`: takes one that is
+there), which takes some minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+
+import uvicorn
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
+
+from visterm import Catalogue, Tagger
+from visterm.app.demo import run_demo
+from visterm.web.app import create_app
+
+DOCS = Path(__file__).parent
+SIZE = {"width": 1280, "height": 820}
+QUALITY = 80
+ANSWERS = 12
+
+
+def main() -> None:
+    """Draw both."""
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--demo", type=Path, help="the folder of a demo that is there")
+    asked.add_argument("--scenes", type=int, default=2000, help="pictures of a demo that is drawn")
+    given = asked.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        demo = given.demo or Path(folder) / "demo"
+        if given.demo is None:
+            run_demo(demo, n_scenes=given.scenes)
+        catalogue = _catalogue_to_judge(demo, Path(folder) / "catalogue")
+        with _served(catalogue) as address, sync_playwright() as playwright:
+            chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            page = chromium.new_page(viewport=SIZE)
+            _shoot_search(page, address)
+            _shoot_review(page, address)
+            chromium.close()
+
+
+def _catalogue_to_judge(demo: Path, out: Path) -> Path:
+    """Index pictures that the run has not learned from, without their tags, so that there is something to review."""
+    records = Catalogue.load(demo / "catalogue").records
+    Catalogue.create(out, Tagger.load(demo / "run")).index([record.path or record.name for record in records])
+    return out
+
+
+@contextmanager
+def _served(catalogue: Path) -> Iterator[str]:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(create_app(catalogue), log_level="error", ws="none"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(30)
+
+
+def _shoot_search(page: Page, address: str) -> None:
+    page.goto(f"{address}/?q=sunset+-people")
+    page.wait_for_load_state("networkidle")
+    for key in ("j", "w"):
+        page.keyboard.press(key)
+    _save(page, "search_page.jpg")
+
+
+def _shoot_review(page: Page, address: str) -> None:
+    page.goto(f"{address}/review")
+    for number in range(40):  # some answers, and on to a picture that is wider than high
+        if number >= ANSWERS and page.locator(".frame.wide").count():
+            break
+        before = page.input_value("[name=image]")
+        page.keyboard.press("yn"[number % 2] if number < ANSWERS else "s")
+        while page.input_value("[name=image]") == before:
+            page.wait_for_timeout(50)
+    page.wait_for_timeout(6000)  # until what was told of the last answer is gone
+    page.wait_for_load_state("networkidle")
+    _save(page, "review_page.jpg")
+
+
+def _save(page: Page, name: str) -> None:
+    picture = Image.open(BytesIO(page.screenshot())).convert("RGB")
+    picture.save(DOCS / name, quality=QUALITY, optimize=True)
+
+
+if __name__ == "__main__":
+    main()
