@@ -90,7 +90,7 @@ def _values(catalogue: Catalogue, image_id: int) -> dict[str, Any]:
         "held": held,
         "predicted": sorted(predicted, key=lambda found: -(found.confidence or 0.0))[:MOST_PREDICTED],
         "rejected": [tag for tag, verdict in view.verdicts.items() if verdict < 0],
-        "explains": view.record.path is not None and explains(catalogue),
+        "explains": view.record.path is not None and view.record.state == "here" and explains(catalogue),
     }
 
 
