@@ -325,6 +325,8 @@ def test_costs_of_all_tags_refuse_what_would_not_fit_in_memory(planted):
         ({"word_vectors": np.ones((5, 4))}, ShapeError, r"shape \(5, 4\), but there are 12 tags"),
         ({"word_vectors": np.ones((12, 4)), "dim": 5}, UserError, r"dim is 5, but word_vectors has 4"),
         ({"word_vectors": np.full((12, 4), np.nan)}, DataError, r"The word vector of tag 0 has infinite"),
+        ({"hidden": [10**9]}, DataError, r"A network of 40 → 1,000,000,000 → 300 numbers .* Take smaller layers"),
+        ({"dim": 10**9}, DataError, r"A network of .* Take smaller layers"),
         (
             {"negatives": 3_000_000},
             DataError,

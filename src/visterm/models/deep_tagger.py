@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from visterm.core.checks import check_count, check_number
+from visterm.core.checks import check_count, check_number, check_size
 from visterm.core.errors import DataError, MissingExtraError, ShapeError, UserError
 from visterm.core.packing import json_params
 from visterm.core.progress import SILENT, Progress
@@ -36,6 +36,9 @@ HIDDEN = (4096, 8192, 2048)
 
 PENALTY = 1.0
 """Of words that follow the tags (`move_words`)."""
+
+MAX_TRAINED_BYTES = 2**34
+"""Weights and vectors with their gradients and what the optimisers keep."""
 
 NOT_OF_THE_TRAINING = ("checkpoint", "checkpoint_batches", "device", "n_jobs", "random_state", "word_vectors")
 """Settings that a checkpoint may be gone on with whatever they are, or that are compared in another way."""
@@ -274,6 +277,11 @@ class DeepTagger(Annotator):
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         if self.word_vectors is not None:
             check_vectors(self.word_vectors, Y.shape[1], self.dim)
+        sizes = [X.shape[1], *self.hidden, self._dim()]
+        n_bytes = 16 * sum(a * b for a, b in pairwise(sizes)) + 4 * Y.shape[1] * self._dim()
+        layers = " → ".join(f"{size:,}" for size in sizes)
+        what = f"A network of {layers} numbers and {Y.shape[1]:,} vectors"
+        check_size(n_bytes, MAX_TRAINED_BYTES, what, "Take smaller layers (hidden, dim).")
         if hasattr(self, "word_vectors_"):  # of an earlier fit
             del self.word_vectors_
         from visterm.models.deep_course import DeepCourse  # torch

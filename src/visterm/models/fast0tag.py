@@ -115,7 +115,7 @@ class Fast0Tag(DeepTagger):
             return FullObjective(Y, rank=True)
         from visterm.models.sampled_objectives import SampledObjective  # torch
 
-        check_step_size(self, self._dim())
+        check_step_size(self, Y.shape[0], self._dim())
         draws = TagDraws(
             Y,
             positives=self.positives,

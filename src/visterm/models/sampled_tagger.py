@@ -121,7 +121,7 @@ class SampledTagger(DeepTagger):
     def _objective(self, Y: sp.csr_array) -> Any:
         from visterm.models.sampled_objectives import SampledObjective  # torch
 
-        check_step_size(self, self._dim())
+        check_step_size(self, Y.shape[0], self._dim())
         draws = TagDraws(
             Y,
             positives=self.positives,

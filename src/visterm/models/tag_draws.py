@@ -117,7 +117,7 @@ def check_draws(model: Any) -> None:
         raise UserError(f"background is {background!r}; expected one of: {', '.join(BACKGROUNDS)}.")
 
 
-def check_step_size(model: Any, dim: int) -> None:
+def check_step_size(model: Any, n_images: int, dim: int) -> None:
     """Refuse draws whose vectors and products, with their gradients, would not fit in memory.
 
     Raises
@@ -126,8 +126,9 @@ def check_step_size(model: Any, dim: int) -> None:
         If so.
     """
     n = model.positives + model.negatives
-    n_bytes = 4 * model.batch_size * (4 * n * dim + n * n + 4 * model.positives * n)
-    what = f"A step of {model.batch_size} images with {n:,} drawn tags each"
+    n_images = min(model.batch_size, n_images)
+    n_bytes = 4 * n_images * (4 * n * dim + n * n + 4 * model.positives * n)
+    what = f"A step of {n_images:,} images with {n:,} drawn tags each"
     check_size(n_bytes, MAX_STEP_BYTES, what, "Take fewer positives or negatives, or a smaller batch_size.")
 
 
