@@ -19,10 +19,12 @@ from PIL import Image
 pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
 from visterm import Catalogue, Tagger
+from visterm.app.start_words import told_of_random
 from visterm.app.word_places import WordPlaces
 from visterm.cli import main
 from visterm.core.errors import CorruptFileError, DataError, StorageError, UnknownNameError, UserError
 from visterm.core.persist import file_hash
+from visterm.core.tables import MODELS
 from visterm.data.word_vectors import WordVectors
 from visterm.models.calibration import Calibration
 
@@ -112,6 +114,16 @@ def test_fit_says_once_which_tags_have_no_vector_and_the_run_knows_its_source(pl
     assert facts["tags without a word vector"] == 1
     source = json.loads((place / "run/words.json").read_text())["source"]
     assert source == {"kind": "file", "path": str(place / "glove.txt"), "sha256": file_hash(place / "glove.txt")}
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "random"),
+    [("fast0tag", {}, True), ("average_word_vector", {}, True), ("sampled_tagger", {}, False), ("ridge", {}, False),
+     ("sampled_tagger", {"fixed_vectors": True}, True), ("fast0tag", {"fixed_vectors": False}, False)],
+)  # fmt: skip
+def test_vectors_that_are_random_and_stay_so_are_told_of(model, params, random):
+    told = told_of_random(MODELS.create(model, **params))
+    assert told == "" if not random else "does not move the vectors of tags, and none were given" in told
 
 
 def test_the_model_starts_from_the_vectors_of_the_file(place):
@@ -381,6 +393,7 @@ def test_a_run_that_cannot_take_words_is_left_as_it_was(own, monkeypatch):
         ("tags run --word-vectors glove.txt", "Add --add FILE, or leave it out"),
         ("tags run --add words.txt --suggest", "two jobs"),
         ("tags run --add none.txt", "The list of words none.txt cannot be read"),
+        ("fit . -o new --model fast0tag --set word_vectors=glove.txt", "given by --word-vectors FILE"),
         ("tags run --add long.txt", "line 2: 'yyyyyyyy"),
         ("annotate run photo.png --added", "No words were added to run"),
     ],

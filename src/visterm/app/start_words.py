@@ -124,6 +124,17 @@ def told_of(words: WordPlaces, n_tags: int) -> str:
     return f"{said}; {count_of(len(words.without), 'tag')} without one (such as {examples}) start at random."
 
 
+def told_of_random(model: Any) -> str:
+    """Say that the tags lie at random, and stay there, where a model that does not move them was given no vectors."""
+    params = model.get_params(deep=False)
+    if SETTING not in params or params[SETTING] is not None or not params.get("fixed_vectors", True):
+        return ""
+    return (
+        f"{MODELS.name_of(model)} does not move the vectors of tags, and none were given: they are random, whatever "
+        f"the tags mean. Fit with --word-vectors FILE, {SENTENCES} or {LEARNED}."
+    )
+
+
 def _names_that_start() -> list[str]:
     found = []
     for name in MODELS.names():

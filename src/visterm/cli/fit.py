@@ -162,7 +162,7 @@ def fit(
     from visterm.app.device import with_device
     from visterm.app.info import TRIED, describe
     from visterm.app.rows import not_learned, read_corpus
-    from visterm.app.start_words import check_start_words, told_of
+    from visterm.app.start_words import check_start_words, told_of, told_of_random
     from visterm.app.tagger import Tagger
     from visterm.core.persist import check_target
 
@@ -185,6 +185,8 @@ def fit(
         n_jobs=jobs,
     )
     tagger.check_settings(valid)
+    if "word_vectors" in model_params:
+        raise UserError("Word vectors are given by --word-vectors FILE, sentences or learned, and not by --set.")
     if word_vectors is not None:
         check_start_words(tagger.model, word_vectors)
         if queries is not None:
@@ -254,6 +256,8 @@ def fit(
         show_tried(describe(out)[TRIED])
     if word_vectors is not None:
         say(told_of(tagger.words, facts["tags"]))
+    elif at_random := told_of_random(tagger.model):
+        say(at_random)
     cleaned.tell_of_aliases(tagger.vocabulary.aliases)
     learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'image')}"
     if queries is not None:
