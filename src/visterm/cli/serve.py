@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -16,8 +15,6 @@ EXAMPLES = (
     "--name photos.home"
 )
 FEWEST_LETTERS = 16
-SWITCH_SECONDS = 0.001
-"""How long a thread that computes keeps others from Python: answers wait for it twice, and Python's 5 ms add up."""
 
 
 def serve(
@@ -52,13 +49,14 @@ def serve(
         import fastapi  # noqa: F401
         import jinja2  # noqa: F401
         import python_multipart  # noqa: F401
-        import uvicorn
+        import uvicorn  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(
             f"visterm serve needs the package '{error.name}'. Install it with: pip install 'visterm[web]'"
         ) from error
     from visterm.web.app import create_app
     from visterm.web.security import Access, is_loopback
+    from visterm.web.server import run_server
 
     token = "" if token_file is None else _read_token(token_file)
     if not token and not is_loopback(host):
@@ -68,22 +66,11 @@ def serve(
             "--token-file token.txt"
         )
     app = create_app(catalogue, access=Access.of(host, token, name or ()), folders=images or (), n_jobs=threads)
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=5,
-    )
-    server = uvicorn.Server(config)
-    sock = config.bind_socket()
-    address = f"http://{'[' + host + ']' if ':' in host else host}:{sock.getsockname()[1]}"
-    say(f"Serving {catalogue} at {address}  (Ctrl-C ends it; the API is described at {address}/api/v1/docs)")
-    sys.setswitchinterval(SWITCH_SECONDS)
-    server.run(sockets=[sock])
+
+    def announce(address: str) -> None:
+        say(f"Serving {catalogue} at {address} (Ctrl-C ends it; the API is described at {address}/api/v1/docs)")
+
+    run_server(app, host, port, announce)
 
 
 def _read_token(file: Path) -> str:

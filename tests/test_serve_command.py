@@ -1,0 +1,48 @@
+"""`visterm serve`: it says where it listens, answers, ends on Ctrl-C, and is not open to others by accident."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from urllib.request import urlopen
+
+import pytest
+
+from tiny_catalogue import make_tiny_catalogue
+from visterm.cli import serve as command
+from visterm.core.errors import MissingExtraError, UserError
+
+
+def test_it_says_where_it_listens_and_ends_when_it_is_told_to(tmp_path):
+    tiny = make_tiny_catalogue(tmp_path)
+    started = [sys.executable, "-m", "visterm", "serve", str(tiny.folder), "--port", "0"]
+    with subprocess.Popen(started, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            told = process.stderr.readline()
+            address = re.search(r"http://127\.0\.0\.1:\d+", told)
+            assert address, told + process.stderr.read()
+            with urlopen(f"{address[0]}/api/v1/about", timeout=30) as answer:
+                assert json.load(answer)["images"] == 24
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) in (0, 130, -signal.SIGINT)
+            assert "Traceback" not in process.stderr.read()
+        finally:
+            process.kill()
+
+
+def test_beyond_this_machine_it_wants_a_token(tmp_path):
+    with pytest.raises(UserError, match="can be reached from other machines"):
+        command.serve(tmp_path, host="0.0.0.0")
+    short = tmp_path / "token.txt"
+    short.write_text("secret\n")
+    with pytest.raises(UserError, match="has 6 letters; expected 16 or more"):
+        command.serve(tmp_path, host="0.0.0.0", token_file=short)
+
+
+def test_without_its_packages_it_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(MissingExtraError, match=r"'uvicorn'.*pip install 'visterm\[web\]'"):
+        command.serve(tmp_path)
