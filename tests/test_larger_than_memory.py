@@ -281,12 +281,12 @@ def test_an_epoch_visits_each_row_once_in_windows_that_fit_and_in_an_order_of_it
 
 @pytest.mark.parametrize("model", ["wsabie", "warp_linear"])
 def test_a_streamed_fit_learns_as_well_as_one_in_memory_and_the_same_for_any_number_of_threads(tmp_path, drawn, model):
-    streamed = fit(drawn, tmp_path / "work", model=model, epochs=20)
-    in_memory = Tagger(model=model, model_params={"epochs": 20} | ({"dim": 8} if model == "wsabie" else {}))
+    streamed = fit(drawn, tmp_path / "work", model=model, epochs=12)
+    in_memory = Tagger(model=model, model_params={"epochs": 12} | ({"dim": 8} if model == "wsabie" else {}))
     in_memory.fit(drawn / "features", drawn / "tags.jsonl")
     best, other = (max(entry["map"] for entry in tagger.model.history_) for tagger in (streamed, in_memory))
     assert best > 0.95 * other > 0.7
-    assert_same_model(streamed, fit(drawn, tmp_path / "work", model=model, epochs=20, n_jobs=2))
+    assert_same_model(streamed, fit(drawn, tmp_path / "work", model=model, epochs=12, n_jobs=2))
     assert not (tmp_path / "work").exists()
     assert streamed.facts["images"] == 540
     assert streamed.facts["validation images"] == 60
@@ -351,7 +351,7 @@ from pathlib import Path
 import test_larger_than_memory as tests
 offer = tests.checkpoints.FileCheckpoints.offer
 tests.checkpoints.FileCheckpoints.offer = lambda self, make: (offer(self, make), time.sleep(0.05))
-tests.fit(Path(sys.argv[1]), Path(sys.argv[2]), epochs=6, every=0)
+tests.fit(Path(sys.argv[1]), Path(sys.argv[2]), epochs=4, every=0)
 """
 
 
@@ -369,9 +369,9 @@ def test_a_fit_that_was_killed_without_a_word_goes_on_to_the_same_bytes(tmp_path
         child.send_signal(signal.SIGKILL)
         child.wait()
     assert kept.exists()
-    again = fit(drawn, tmp_path / "work", epochs=6)
+    again = fit(drawn, tmp_path / "work", epochs=4)
     assert "Went on from where the fit before was stopped." in again.told
-    assert_same_model(again, fit(drawn, tmp_path / "whole", epochs=6))
+    assert_same_model(again, fit(drawn, tmp_path / "whole", epochs=4))
 
 
 def test_a_changed_shard_is_refused(tmp_path, drawn, encoder):

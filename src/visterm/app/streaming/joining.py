@@ -7,7 +7,6 @@ are sorted by position (CSR), and each tag's images are counted anew, exactly.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from visterm.app.streaming.name_index import NameIndex
 from visterm.app.streaming.shards import Shards
+from visterm.app.streaming.tag_pairs import PAIRS, TagPairs, tag_hash
 from visterm.core.errors import DataError, TagFileError, UnknownNameError
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of
@@ -33,9 +33,6 @@ from visterm.data.tag_formats.tables import stream_table
 ROWS = 2**14
 """Rows of the table taken at a time."""
 
-PAIRS = 2**20
-"""Pairs of image and tag sorted at a time."""
-
 BYTES_A_WORD = 256
 """What a counted word takes."""
 
@@ -43,8 +40,6 @@ NO_SPLIT, TRAIN, VALID, OTHER = 1, 2, 4, 8
 """Bits of an image: what its rows in the table say of splits; 0 where it has none."""
 
 _SPLITS = {None: NO_SPLIT, "train": TRAIN, "valid": VALID}
-
-_PAIR = np.dtype([("position", np.int64), ("tag", np.uint64)])
 
 
 class JoinedTags:
@@ -104,42 +99,37 @@ class JoinedTags:
         names = (shards.names(number) for number in range(len(shards)))
         self.index = NameIndex(folder, names, n)
         self.bits = open_memmap(folder / "bits.npy", "w+", np.uint8, (n,))
-        self._starts = open_memmap(folder / "starts.npy", "w+", np.int64, (n + 1,))
+        self._pairs = TagPairs(folder, n)
         self.remarks: list[str] = []
         meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
-        pairs = folder / "pairs.bin"
         words = BoundedCounts(most_words)
-        self._read(pairs, stream_table(Path(table), **columns), words, meant, split)
+        self._read(stream_table(Path(table), **columns), words, meant, split)
         self.learned = TRAIN if split is None and _any(self.bits, TRAIN | VALID | OTHER) else NO_SPLIT
-        self._sort(folder, pairs, words, meant)
+        self._keys = sorted({tag_key(word) for word in words.counts()})
+        self._pairs.sort(self._keys)
         self.vocabulary = self._choose(words, min_count, aliases or {}, meant)
 
     def rows(self, first: int, kept: NDArray[np.bool_]) -> sp.csr_array:
-        """Give the tags of those images that are kept among the ones from position `first` on.
+        """Give the tags of those images that are kept among the ones from position `first` on, see `rows_at`."""
+        return self.rows_at(first + np.flatnonzero(kept))
+
+    def rows_at(self, positions: NDArray[np.int64]) -> sp.csr_array:
+        """Give the tags of images at some positions.
 
         Returns
         -------
-        csr_array of float32, shape (kept.sum(), n_tags)
+        csr_array of float32, shape (n_positions, n_tags)
             Ones.
         """
-        row_of = np.cumsum(kept) - 1
-        candidates, images = self._candidates(first, first + kept.size)
+        candidates, images = self._pairs.at(positions)
         columns = self._column_of[candidates]
-        there = (columns >= 0) & kept[images]
-        return _ones(row_of[images[there]], columns[there], (int(kept.sum()), len(self.vocabulary)))
-
-    def rows_at(self, positions: NDArray[np.int64]) -> sp.csr_array:
-        """Give the tags of images at some positions, likewise."""
-        one = np.ones(1, np.bool_)
-        parts = [self.rows(int(position), one) for position in positions]
-        empty = sp.csr_array((0, len(self.vocabulary)), dtype=np.float32)
-        return sp.csr_array(sp.vstack([empty, *parts], format="csr"))
+        there = columns >= 0
+        return _ones(images[there], columns[there], (positions.size, len(self.vocabulary)))
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _read(
         self,
-        pairs: Path,
         records: Iterable[TagRecord],
         words: BoundedCounts,
         meant: Mapping[str, str],
@@ -153,33 +143,28 @@ class JoinedTags:
         @lru_cache(maxsize=ROWS)
         def word_of(tag: str) -> tuple[str, int]:
             word = meant.get(tag_key(tag), tag)
-            return word, _hash(tag_key(word))
+            return word, tag_hash(tag_key(word))
 
-        with pairs.open("wb") as file:
-            records = iter(records)
-            while batch := list(islice(records, ROWS)):
-                some = [row for row in batch if wanted in (None, "all") or row.split == wanted]
-                passed += len(batch) - len(some)
-                if not some:
-                    continue
-                positions = self.index.find([row.image for row in some])
-                missing += int((positions < 0).sum())
-                example = example or next((r.image for r, p in zip(some, positions, strict=True) if p < 0), "")
-                there = [
-                    (row, position) for row, position in zip(some, positions.tolist(), strict=True) if position >= 0
-                ]
-                found += len(there)
-                bits = [_SPLITS.get(row.split, OTHER) if wanted is None else NO_SPLIT for row, _ in there]
-                np.bitwise_or.at(self.bits, [position for _, position in there], np.array(bits, np.uint8))
-                new = []
-                for (row, position), bit in zip(there, bits, strict=True):
-                    given = [word_of(tag) for tag in row.tags]
-                    if bit in (NO_SPLIT, TRAIN):
-                        words.add(word for word, _ in given)
-                    new += [(position, tag) for _, tag in given]
-                block = np.array(new, _PAIR)
-                np.add.at(self._starts, block["position"] + 1, 1)
-                block.tofile(file)
+        records = iter(records)
+        while batch := list(islice(records, ROWS)):
+            some = [row for row in batch if wanted in (None, "all") or row.split == wanted]
+            passed += len(batch) - len(some)
+            if not some:
+                continue
+            positions = self.index.find([row.image for row in some])
+            missing += int((positions < 0).sum())
+            example = example or next((r.image for r, p in zip(some, positions, strict=True) if p < 0), "")
+            there = [(row, position) for row, position in zip(some, positions.tolist(), strict=True) if position >= 0]
+            found += len(there)
+            bits = [_SPLITS.get(row.split, OTHER) if wanted is None else NO_SPLIT for row, _ in there]
+            np.bitwise_or.at(self.bits, positions[positions >= 0], np.array(bits, np.uint8))
+            new = []
+            for (row, position), bit in zip(there, bits, strict=True):
+                given = [word_of(tag) for tag in row.tags]
+                if bit in (NO_SPLIT, TRAIN):
+                    words.add(word for word, _ in given)
+                new += [(position, tag) for _, tag in given]
+            self._pairs.add(new)
         if passed and not (missing or found):
             raise UnknownNameError(f"No row is in the split '{split}'. Use another split, or 'all'.")
         if not found:
@@ -194,43 +179,17 @@ class JoinedTags:
                 "images without features; left out."
             )
 
-    def _sort(self, folder: Path, pairs: Path, words: BoundedCounts, meant: Mapping[str, str]) -> None:
-        """Bring the pairs into the order of positions, and the tags' hashes to numbers of candidates."""
-        total = 0
-        for start in range(0, len(self._starts), PAIRS):
-            part = self._starts[start : start + PAIRS]
-            part[:] = np.cumsum(part) + total
-            total = int(part[-1])
-        self._keys = sorted({tag_key(word) for word in words.counts()})
-        hashes = np.array([_hash(key) for key in self._keys], np.uint64)
-        order = np.argsort(hashes)
-        hashes = hashes[order]
-        self._tags = open_memmap(folder / "tags.npy", "w+", np.int32, (max(total, 1),))
-        at = open_memmap(folder / "at.npy", "w+", np.int64, (len(self._starts),))
-        for start in range(0, len(at), PAIRS):
-            at[start : start + PAIRS] = self._starts[start : start + PAIRS]
-        for block in _blocks(pairs):
-            block = block[np.argsort(block["position"], kind="stable")]
-            positions, first, counts = np.unique(block["position"], return_index=True, return_counts=True)
-            places = np.repeat(at[positions] - first, counts) + np.arange(block.size)
-            at[positions] += counts
-            near = np.minimum(np.searchsorted(hashes, block["tag"]), max(0, hashes.size - 1))
-            known = hashes[near] == block["tag"] if hashes.size else np.zeros(block.size, np.bool_)
-            self._tags[places] = np.where(known, order[near] if hashes.size else -1, -1)
-        pairs.unlink()
-
     def _choose(
         self, words: BoundedCounts, min_count: int, aliases: Mapping[str, str], meant: Mapping[str, str]
     ) -> Vocabulary:
         """Count the images of each candidate, keep those of enough, and give each its column."""
         counts = np.zeros(len(self._keys), np.int64)
-        self._column_of = np.arange(len(self._keys), dtype=np.int64)
         n_learned = 0
         for first, kept in self.learned_parts():
             n_learned += int(kept.sum())
-            candidates, images = self._candidates(first, first + kept.size)
-            there = kept[images] & (candidates >= 0)
-            each = np.unique(images[there].astype(np.int64) * max(1, counts.size) + candidates[there])
+            candidates, images = self._pairs.at(first + np.flatnonzero(kept))
+            there = candidates >= 0
+            each = np.unique(images[there] * max(1, counts.size) + candidates[there])
             counts += np.bincount(each % max(1, counts.size), minlength=counts.size)
         chosen = np.flatnonzero(counts >= min_count)
         if chosen.size == 0:
@@ -271,12 +230,6 @@ class JoinedTags:
                 raise TagFileError(f"The image {self.shards.names(number)[row]} is in two splits; expected one.")
             yield first, (bits & self.learned) > 0
 
-    def _candidates(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Give the candidates that the images of a range have, -1 where none is meant, and whose each is."""
-        starts = np.asarray(self._starts[first : last + 1])
-        tags = np.asarray(self._tags[int(starts[0]) : int(starts[-1])], np.int64)
-        return tags, np.repeat(np.arange(last - first), np.diff(starts))
-
     def split_counts(self) -> Counter[int]:
         """Count the images by their bits."""
         found: Counter[int] = Counter()
@@ -296,16 +249,3 @@ def _ones(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int,
 
 def _any(bits: NDArray[np.uint8], wanted: int) -> bool:
     return any(bool((bits[start : start + PAIRS] & wanted).any()) for start in range(0, len(bits), PAIRS))
-
-
-def _blocks(pairs: Path) -> Iterator[NDArray[np.void]]:
-    with pairs.open("rb") as file:
-        while True:
-            block = np.fromfile(file, _PAIR, PAIRS)
-            if not block.size:
-                return
-            yield block
-
-
-def _hash(key: str) -> int:
-    return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
