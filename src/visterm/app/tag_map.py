@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
+from visterm.core.threads import one_blas_thread
 from visterm.core.vocabulary import Vocabulary
 from visterm.models.side_by_side import tag_vectors
 
@@ -68,7 +69,8 @@ def tag_map(model: Any, vocabulary: Vocabulary, *, seed: int = 0) -> list[Placed
             "Fit an embedding model: --model wsabie."
         )
     placed = np.sort(np.argsort(-vocabulary.counts, kind="stable")[:MOST_TAGS])
-    places = _in_a_plane(np.asarray(V, np.float64)[placed], seed)
+    with one_blas_thread():  # with more it took 5 to 12 times as long on a busy machine
+        places = _in_a_plane(np.asarray(V, np.float64)[placed], seed)
     counts = vocabulary.counts[placed].tolist()
     tags = [vocabulary.tags[i] for i in placed]
     return [PlacedTag(tag, x, y, n) for tag, (x, y), n in zip(tags, places.tolist(), counts, strict=True)]

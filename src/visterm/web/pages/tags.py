@@ -112,7 +112,8 @@ def _tags(catalogue: Catalogue, order: str, find: str) -> list[TagCount]:
 
 
 def _tag(catalogue: Catalogue, name: str) -> dict[str, Any]:
-    count = next((count for count in _counts(catalogue) if tag_key(count.tag) == tag_key(name)), None)
+    alike = [count for count in _counts(catalogue) if tag_key(count.tag) == tag_key(name)]
+    count = next((count for count in alike if count.tag == name), alike[0] if alike else None)
     if count is None:
         raise Refused(404, f"No picture has the tag '{name}', and the run does not know it.")
     neighbours, told = [], ""
