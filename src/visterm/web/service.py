@@ -116,7 +116,6 @@ class Service:
         self.bounds = bounds
         self.metrics = Metrics()
         self.catalogue = Catalogue.load(self.path, n_jobs=n_jobs)
-        self._blas = threadpool_limits(1)  # many requests share the cores: one more pool would spin against them
         self.searching = Work("search", 2, bounds.searching, n_jobs=n_jobs)
         self.browsing = Work("browse", 1, bounds.browsing, n_jobs=n_jobs)
         self.encoding = Work("annotate", 1, bounds.encoding, n_jobs=n_jobs)
@@ -137,6 +136,7 @@ class Service:
 
     async def start(self) -> None:
         """Begin, in the loop that requests are answered in."""
+        self._blas = threadpool_limits(1)  # many requests share the cores: one more pool would spin against them
         await self.browsing.run(self.catalogue.stored.jobs.mark_lost)
 
     async def stop(self) -> None:
