@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import shutil
+from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -84,6 +86,26 @@ def test_names_on_the_map_do_not_cover_each_other_where_they_are_shown():
             for other in shown[:i]:
                 across = abs(one.x - other.x) * room >= (len(one.tag) + len(other.tag)) * LETTER * 0.58 / 2
                 assert across or abs(one.y - other.y) * room >= LETTER
+
+
+def luminance(colour):
+    """Relative luminance of #rrggbb, as WCAG 2.1 defines it."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_text_stands_out_from_what_it_lies_on(mode):
+    style = (files("visterm.web.pages") / "static" / "visterm.css").read_text("utf-8")
+    light, dark = (dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", part)) for part in style.split(":root {")[1:3])
+    colours = light if mode == "light" else light | dark
+    pairs = [(text, under) for text in ("ink", "soft", "accent") for under in ("paper", "sheet", "sunk")]
+    pairs += [("ink", "note"), ("ink", "tint"), ("accent", "tint"), ("on-accent", "accent"), ("paper", "ink")]
+    pairs += [("right", "right-tint"), ("wrong", "wrong-tint"), ("right", "sunk"), ("wrong", "sunk")]
+    for text, under in pairs:
+        low, high = sorted(luminance(colours[name]) for name in (text, under))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (text, under)
 
 
 # ---- Without a script: links and forms ------------------------------------------------------------------------------
@@ -365,10 +387,22 @@ def test_review_goes_on_by_keyboard_and_learns(window, catalogue):
     assert catalogue.stored.runs.current().fingerprint != before
 
 
-def test_a_picture_from_outside_finds_its_like(window, tmp_path):
+DROP = """content => {
+  const files = new DataTransfer();
+  files.items.add(new File([Uint8Array.from(atob(content), (c) => c.charCodeAt(0))], "m.png", { type: "image/png" }));
+  document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: files, bubbles: true, cancelable: true }));
+}"""
+
+
+@pytest.mark.parametrize("way", ["chosen", "dropped"])
+def test_a_picture_from_outside_finds_its_like(way, window, tmp_path):
     page = window.open("/")
-    Image.new("RGB", (90, 60), (70, 140, 60)).save(tmp_path / "meadow.png")
-    page.set_input_files("#picture", tmp_path / "meadow.png")
+    picture = tmp_path / "meadow.png"
+    Image.new("RGB", (90, 60), (70, 140, 60)).save(picture)
+    if way == "chosen":
+        page.set_input_files("#picture", picture)
+    else:
+        page.evaluate(DROP, base64.b64encode(picture.read_bytes()).decode())
     page.wait_for_url("**/like")
     assert page.locator("#grid .hit").count() > 10
 
@@ -387,6 +421,20 @@ def test_keys_are_listed_and_lead_to_the_pages(window):
     window.press("g", "l")
     page.wait_for_url("**/library")
     window.shoot("library")
+
+
+def test_the_map_of_the_tags_is_moved_by_keyboard(window):
+    page = window.open("/tags/map")
+    page.locator("#map").wait_for()
+    shown = "[...document.querySelectorAll('#map text')].filter((name) => name.getBoundingClientRect().width).length"
+    before, box = page.evaluate(shown), page.get_attribute("#map", "viewBox")
+    page.locator("#map").focus()
+    window.press("+", "+", "+", "+")
+    assert page.evaluate(shown) > before > 0
+    window.press("ArrowRight")
+    window.shoot("map")
+    window.press("0")
+    assert page.get_attribute("#map", "viewBox") == box
 
 
 @pytest.mark.parametrize("window", [(390, 800)], indirect=True)
