@@ -25,6 +25,7 @@ from visterm.app.streaming.fitting import fit_streamed
 from visterm.app.streaming.joining import JoinedTags
 from visterm.app.streaming.memory import Plan, machine_memory, plan_memory, read_size
 from visterm.app.streaming.name_index import NameIndex
+from visterm.app.streaming.row_copy import RowCopy
 from visterm.app.streaming.shards import Shards
 from visterm.app.streaming.windows import ShardWindows
 from visterm.cli.commands import app
@@ -274,6 +275,13 @@ def test_an_epoch_visits_each_row_once_in_windows_that_fit_and_in_an_order_of_it
     assert first != visited(2)
     assert first == visited(1)
     assert visited(1, 1) == first[1:]
+    copy = RowCopy.where_it_fits(tmp_path, shards)
+    assert (copy is None) == (form is sp.csr_array)
+    if copy is not None:
+        for number in range(len(shards)):
+            copy.add(shards.rows(number))
+        windows = ShardWindows(shards, tags, held_out=held_out, **common, copy=copy)
+        assert visited(1) == first
 
 
 # -- fitting ----------------------------------------------------------------------------------------------------------
@@ -292,6 +300,12 @@ def test_a_streamed_fit_learns_as_well_as_one_in_memory_and_the_same_for_any_num
     assert streamed.facts["validation images"] == 60
     assert streamed.calibration is not None
     assert streamed.learned_images.count([name_of(0), name_of(599), "other"]) == 2
+
+
+def test_rows_unpacked_once_or_in_each_epoch_give_the_same_bytes(tmp_path, drawn, monkeypatch):
+    copied = fit(drawn, tmp_path / "work")
+    monkeypatch.setattr("visterm.app.streaming.row_copy.SPARE", 2**60)  # as if the disk had no room for a copy
+    assert_same_model(copied, fit(drawn, tmp_path / "work"))
 
 
 def test_the_rows_held_out_are_not_learned_from_and_the_mean_length_is_that_of_all(tmp_path, drawn):

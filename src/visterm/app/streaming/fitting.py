@@ -19,6 +19,7 @@ from visterm.app.rows import TrainingRows
 from visterm.app.streaming.checkpoints import EVERY, FileCheckpoints
 from visterm.app.streaming.joining import BYTES_A_WORD, NO_SPLIT, VALID, JoinedTags
 from visterm.app.streaming.memory import WINDOWS, Plan
+from visterm.app.streaming.row_copy import RowCopy
 from visterm.app.streaming.shards import Shards
 from visterm.app.streaming.survey import Survey, draw_positions, survey
 from visterm.app.streaming.tag_pairs import PAIRS
@@ -130,7 +131,8 @@ def fit_streamed(
     )
     tagger.refer_to(idf, joined.vocabulary)
     share = tagger.model.get_params(deep=False).get("valid_share", VALID_SHARE)
-    found = survey(shards, joined, share, seed, plan, progress)
+    copy = RowCopy.where_it_fits(folder, shards)
+    found = survey(shards, joined, share, seed, plan, progress, copy)
     windows = ShardWindows(
         shards,
         joined,
@@ -139,6 +141,7 @@ def fit_streamed(
         mean_length=found.mean_length,
         window=plan.window,
         seed=seed,
+        copy=copy,
     )
     checkpoints = FileCheckpoints(folder, _told(tagger, shards, tags, plan, seed, split, aliases), every)
     tagger.model.fit_stream(windows, valid=found.valid, checkpoints=checkpoints, monitor=progress)

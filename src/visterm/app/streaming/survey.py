@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.app.streaming.joining import NO_SPLIT, VALID, JoinedTags
 from visterm.app.streaming.memory import Plan
+from visterm.app.streaming.row_copy import RowCopy
 from visterm.app.streaming.shards import Shards
 from visterm.app.streaming.tag_pairs import PAIRS
 from visterm.core.checks import check_magnitude
@@ -47,11 +48,19 @@ class Survey(NamedTuple):
     n_pairs: int
 
 
-def survey(shards: Shards, tags: JoinedTags, share: float, seed: int, plan: Plan, progress: Progress) -> Survey:
+def survey(
+    shards: Shards,
+    tags: JoinedTags,
+    share: float,
+    seed: int,
+    plan: Plan,
+    progress: Progress,
+    copy: RowCopy | None = None,
+) -> Survey:
     """Go once over all rows: check the shards, measure rows, and draw those that say when to stop.
 
     These are of the split "valid" where the tags name it, else `share` of those to learn from; where that is less than
-    50, none.
+    50, none. Rows go into the copy, if there is one.
     """
     counts = tags.split_counts()
     n_learned = sum(n for bits, n in counts.items() if bits & tags.learned)
@@ -72,6 +81,8 @@ def survey(shards: Shards, tags: JoinedTags, share: float, seed: int, plan: Plan
             first, last = shards.starts[number : number + 2].tolist()
             values = rows.data if sp.issparse(rows) else rows
             check_magnitude(values, MAX_FEATURE, "X")
+            if copy is not None:
+                copy.add(rows)
             kept = tags.learned_among(first, last)
             squares += _squares(rows, kept)
             n_pairs += tags.rows(first, kept).nnz

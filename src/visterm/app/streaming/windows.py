@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.app.streaming.joining import JoinedTags
+from visterm.app.streaming.row_copy import RowCopy
 from visterm.app.streaming.shards import Shards
 from visterm.core.types import Matrix
 from visterm.store.rows import stack_rows
@@ -33,6 +34,8 @@ class ShardWindows:
     window : int
         Bytes of the rows of a window; a shard that is larger is a window by itself.
     seed : int
+    copy : RowCopy, optional
+        Where to read the rows instead of the shards.
 
     Attributes
     ----------
@@ -50,9 +53,10 @@ class ShardWindows:
         mean_length: float,
         window: int,
         seed: int,
+        copy: RowCopy | None = None,
     ) -> None:
         self._shards, self._tags, self._held_out = shards, tags, held_out
-        self._window, self._seed = window, seed
+        self._window, self._seed, self._copy = window, seed, copy
         self.n_features, self.n_tags = shards.contents.width, len(tags.vocabulary)
         self.n_pairs, self.mean_length = n_pairs, mean_length
 
@@ -98,8 +102,16 @@ class ShardWindows:
         for number in numbers:
             first, last = self._shards.starts[number : number + 2].tolist()
             kept = self.kept(first, self._tags.learned_among(first, last))
-            rows: Any = self._shards.rows(number)
             tags.append(self._tags.rows(first, kept))
+            if self._copy is not None:
+                block = room[filled : filled + last - first]
+                self._copy.read_into(first, block)
+                n = int(kept.sum())
+                if n < kept.size:
+                    block[:n] = block[kept]
+                filled += n
+                continue
+            rows: Any = self._shards.rows(number)
             if sp.issparse(rows):
                 parts.append(rows[np.flatnonzero(kept)])
                 continue
