@@ -134,6 +134,7 @@ def test_a_rejected_tag_is_never_predicted_again_for_that_image(catalogue):
         ({"taken_to": "2019-07-03"}, [0]),
         ({"min_bytes": 20, "max_bytes": 500}, [1, 3]),
         ({"file_type": "PNG"}, [1, 2]),
+        ({"file_type": ".jpg"}, [0, 3]),
         ({"unreviewed": True}, [1, 2, 3]),
         ({"file_type": "jpeg", "unreviewed": True, "tags": ("sea",)}, [3]),
         ({"tags": ("'); DROP TABLE images; --",)}, []),
@@ -152,6 +153,25 @@ def test_a_filter_passes_the_images_that_are_all_it_says(catalogue, wanted, ids)
     catalogue.mark(gone, "gone")
     assert catalogue.find(Filter(**wanted)).tolist() == ids
     assert bool(Filter(**wanted)) == bool(wanted)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"taken_from": "2024-13"}, {"taken_from": "2023-02-29"}, {"taken_to": "2024-05-31T25:00"}, {"taken_to": "may"},
+        {"taken_to": "2024-05-31T10:61"}, {"folder": "/photos\0"}, {"min_bytes": -1}, {"max_bytes": 2**63},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_filter_that_nothing_could_pass_is_refused_by_name(wanted):
+    [name] = wanted
+    with pytest.raises(UserError, match=name):
+        Filter(**wanted)
+
+
+@pytest.mark.parametrize("text", ["2024", "2024-02-29", "2024-05", "2024-05-31T10", "2024-05-31T23:59:59"])
+def test_dates_are_taken_as_far_as_they_go(text):
+    assert Filter(taken_from=text, taken_to=text).taken_to == text
 
 
 def test_jobs_say_how_far_they_are_and_stop_when_asked(catalogue):

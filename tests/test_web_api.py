@@ -98,6 +98,22 @@ def test_filters_leave_out_what_does_not_pass(service):
     assert sorted(found) == [3, 9, 15, 21]
 
 
+@pytest.mark.parametrize(
+    "params", [{"taken_from": "2024-13"}, {"taken_to": "2023-02-29"}, {"folder": "a\0b"}], ids=repr
+)
+@pytest.mark.parametrize("searched", [{}, {"q": "dots"}, {"like": 1}], ids=repr)
+def test_a_filter_that_nothing_could_pass_is_refused(service, params, searched):
+    error = refusal(service.get(f"{API}/search", params=params | searched), 422)
+    assert next(iter(params)) in error["message"]
+
+
+def test_a_body_that_is_no_json_is_told_as_such(service):
+    answer = service.post(f"{API}/images/1/feedback", content=b'{"tag"', headers={"content-type": "application/json"})
+    error = refusal(answer, 422)
+    assert error["field"] == "body"
+    assert "no JSON" in error["message"]
+
+
 def test_a_picture_that_is_sent_finds_similar_ones(service):
     answer = service.post(f"{API}/similar?limit=6", content=jpeg("dots", 99), headers={"content-type": "image/png"})
     assert [i % 2 for i in ids_of(answer)] == [1] * 6

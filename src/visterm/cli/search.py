@@ -113,6 +113,7 @@ def search(
                 emit(hit.as_dict() if like is not None else {"image": hit.image, "id": hit.id, "path": hit.path})
             else:
                 show(f"{hit.score:8.3f}  {hit.image}" if like is not None else hit.image)
+        _say_if_none(found.hits, among)
         return
     limits: dict[str, Any] = {
         "combine": combine, "cutoff": cutoff, "min_confidence": min_confidence, "among": among
@@ -126,6 +127,7 @@ def search(
         say(f"No training images, found by their vectors and without confidence: {', '.join(found.untrained)}")
     for hit in found.hits:
         _show_hit(hit, limited=found.n_likely is not None, json=json, untrained=found.untrained)
+    _say_if_none(found.hits, among)
     if found.n_likely is not None:
         more = " (-k 0 shows all)" if len(found.hits) < found.n_likely else ""
         say(f"Above the cut-off: {count_of(found.n_likely, 'image')}{more}")
@@ -140,6 +142,14 @@ def search(
             show(f"{group.related.tag}: {group.related.why}")
             for hit in group.hits:
                 _show_hit(hit, limited=found.n_likely is not None, json=False)
+
+
+def _say_if_none(hits: Sequence[Hit], among: Any) -> None:
+    """Say that nothing was found, so that it is not taken for a search that failed."""
+    if not hits and among:
+        say("No image passes these filters.")
+    elif not hits:
+        say("No image was found.")
 
 
 def _show_hit(hit: Hit, *, limited: bool, json: bool, untrained: Sequence[str] = ()) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import date
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +13,6 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(|b|kb|mb|gb|tb|kib|mib|gib)", re.IGNOREC
 _UNITS = {
     "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30
 }  # fmt: skip
-_DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d)?)?)?)?")
 
 PANEL = "Which images"
 
@@ -78,7 +76,6 @@ def filter_of(
         If a size or a date is not understood.
     """
     from visterm.store.filters import Filter
-    from visterm.store.records import file_type_of
 
     return Filter(
         tags=tuple(tag or ()),
@@ -89,7 +86,7 @@ def filter_of(
         taken_to=None if to is None else _date(to, "--to"),
         min_bytes=None if min_size is None else _bytes(min_size, "--min-size"),
         max_bytes=None if max_size is None else _bytes(max_size, "--max-size"),
-        file_type=None if type_ is None else file_type_of(f"x.{type_.removeprefix('.')}"),
+        file_type=type_,
         unreviewed=unreviewed,
     )
 
@@ -102,12 +99,8 @@ def _bytes(text: str, option: str) -> int:
 
 
 def _date(text: str, option: str) -> str:
-    if _DATE.fullmatch(text.strip()):
-        year, month, day = [*map(int, text.strip().partition("T")[0].split("-")), 1, 1][:3]
-        try:
-            date(year, month, day)
-        except ValueError:
-            pass
-        else:
-            return text.strip()
+    from visterm.store.filters import is_date
+
+    if is_date(text.strip()):
+        return text.strip()
     raise UserError(f"{option} {text!r} is no date; expected a year, a month or a day: 2024, 2024-05 or 2024-05-31.")

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.core.errors import UserError
 from visterm.store.database import Database, as_text
+from visterm.store.records import file_type_of
+
+LARGEST = 2**63 - 1
+"""The largest whole number that SQLite holds."""
+
+_DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d(?::\d\d(?::\d\d)?)?)?)?)?", re.ASCII)
 
 TAG = "(SELECT id FROM tags WHERE name = CAST(? AS TEXT))"
 
@@ -36,9 +45,14 @@ class Filter:
     min_bytes, max_bytes : int or None
         Of the file, both included.
     file_type : str or None
-        "jpeg", "png", ...
+        "jpeg" ("jpg" is the same), "png", ...
     unreviewed : bool
         Not reviewed by a person yet.
+
+    Raises
+    ------
+    UserError
+        If a date, a folder or a size is none: nothing would pass, and nobody would be told why.
     """
 
     tags: tuple[str, ...] = ()
@@ -53,9 +67,34 @@ class Filter:
     file_type: str | None = None
     unreviewed: bool = False
 
+    def __post_init__(self) -> None:
+        """Check what can be wrong."""
+        for name, text in (("taken_from", self.taken_from), ("taken_to", self.taken_to)):
+            if text is not None and not is_date(text):
+                raise UserError(f"{name} is {text!r}; expected a year, a month or a day: 2024, 2024-05 or 2024-05-31.")
+        if self.folder is not None and "\0" in self.folder:
+            raise UserError(f"folder is {self.folder!r}; expected the path of a folder, without zero bytes.")
+        for name, size in (("min_bytes", self.min_bytes), ("max_bytes", self.max_bytes)):
+            if size is not None and not 0 <= size <= LARGEST:
+                raise UserError(f"{name} is {size:.6g}; expected a number of bytes, 0 to {LARGEST:.2g}.")
+
     def __bool__(self) -> bool:
         """Say whether anything is asked for: without that, every image passes."""
         return self != Filter()
+
+
+def is_date(text: str) -> bool:
+    """Say whether a text is a year, month, day or time of ISO 8601 that the calendar has."""
+    if not _DATE.fullmatch(text):
+        return False
+    day, _, time = text.partition("T")
+    year, month, of_month = [*map(int, day.split("-")), 1, 1][:3]
+    hour, minute, second = [*map(int, filter(None, time.split(":"))), 0, 0, 0][:3]
+    try:
+        date(year, month, of_month)
+    except ValueError:
+        return False
+    return hour < 24 and minute < 60 and second < 60
 
 
 def image_ids(database: Database, wanted: Filter) -> NDArray[np.int64]:
@@ -100,7 +139,7 @@ def conditions_of(wanted: Filter) -> tuple[list[str], list[Any]]:
     if wanted.max_bytes is not None:
         add("n_bytes <= ?", wanted.max_bytes)
     if wanted.file_type is not None:
-        add("file_type = ?", wanted.file_type.lower())
+        add("file_type = ?", file_type_of(f"x.{wanted.file_type.strip().removeprefix('.')}"))
     if wanted.unreviewed:
         add("reviewed IS NULL")
     return conditions, values

@@ -129,7 +129,10 @@ def _message_of(error: HTTPException) -> str:
 
 def _invalid(error: RequestValidationError) -> Response:
     """Say what the first thing is that is wrong, and where."""
-    found = error.errors()[0] if error.errors() else {"loc": (), "msg": "it is not understood"}
+    found = error.errors()[0] if error.errors() else {"loc": (), "msg": "it is not understood", "type": ""}
+    if found["type"] == "json_invalid":  # its place is a letter of the body, and no field
+        why = found.get("ctx", {}).get("error", "it ends too early")
+        return error_answer(422, f"The body is no JSON: {why} (letter {found['loc'][-1]}).", field="body")
     place = [str(part) for part in found["loc"] if part not in ("query", "path", "body", "header")]
     where = ".".join(place) or "body"
     return error_answer(422, f"{where}: {found['msg']}.", field=where)

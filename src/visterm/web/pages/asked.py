@@ -9,7 +9,7 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from visterm.core.errors import UserError
-from visterm.store.filters import Filter
+from visterm.store.filters import LARGEST, Filter, is_date
 from visterm.web.pages.render import local
 
 PAGE = 48
@@ -20,8 +20,6 @@ MOST = 5000
 
 LONGEST = 1000
 """Letters of a field that are read."""
-
-_DATE = re.compile(r"\d{4}(-\d{2}(-\d{2})?)?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,7 +118,7 @@ def _tags(text: str) -> tuple[str, ...]:
 def _date(text: str) -> str | None:
     if not text:
         return None
-    if not _DATE.fullmatch(text):
+    if not is_date(text):
         raise UserError(f"{text!r} is no date. Give a year, a month or a day: 2019, 2019-07 or 2019-07-31.")
     return text
 
@@ -129,9 +127,12 @@ def _number(text: str, name: str, unit: float) -> float | None:
     if not text:
         return None
     try:
-        return float(text) * unit
+        number = float(text) * unit
     except ValueError:
-        raise UserError(f"{name} is {text!r}; expected a number.") from None
+        number = -1.0
+    if not 0 <= number < LARGEST:  # nan, too
+        raise UserError(f"{name} is {text!r}; expected a number of 0 or more.")
+    return number
 
 
 def _whole(number: float | None) -> int | None:
