@@ -258,3 +258,5 @@ def test_the_command_makes_and_updates_and_counts(run, photos, tmp_path):
     assert index(run, photos, "-o", out)["kept"] == 13
     refused = CliRunner().invoke(app, ["index", str(run), str(photos)])
     assert "-o CATALOGUE" in refused.output + str(refused.exception)
+    refused = CliRunner().invoke(app, ["index", str(tmp_path / "mistyped"), str(photos)])
+    assert "no run or catalogue at" in refused.output + str(refused.exception)

@@ -159,7 +159,8 @@ def test_a_filter_passes_the_images_that_are_all_it_says(catalogue, wanted, ids)
     "wanted",
     [
         {"taken_from": "2024-13"}, {"taken_from": "2023-02-29"}, {"taken_to": "2024-05-31T25:00"}, {"taken_to": "may"},
-        {"taken_to": "2024-05-31T10:61"}, {"folder": "/photos\0"}, {"min_bytes": -1}, {"max_bytes": 2**63},
+        {"tags": "sea"}, {"taken_to": "2024-05-31T10:61"}, {"folder": "/photos\0"}, {"min_bytes": -1},
+        {"max_bytes": 2**63},
     ],
     ids=repr,
 )  # fmt: skip

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 from urllib.request import urlopen
 
 import pytest
+from fastapi import FastAPI
 
 from tiny_catalogue import make_tiny_catalogue
 from visterm.cli import serve as command
 from visterm.core.errors import MissingExtraError, UserError
+from visterm.web.server import run_server
 
 
 def test_it_says_where_it_listens_and_ends_when_it_is_told_to(tmp_path):
@@ -46,3 +49,11 @@ def test_without_its_packages_it_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(MissingExtraError, match=r"'uvicorn'.*pip install 'visterm\[web\]'"):
         command.serve(tmp_path)
+
+
+def test_a_port_that_is_in_use_is_told_with_what_to_do():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(UserError, match=r"127\.0\.0\.1:\d+ cannot be listened at: .*--port 0"),
+    ):
+        run_server(FastAPI(), "127.0.0.1", taken.getsockname()[1], print)

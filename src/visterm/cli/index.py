@@ -101,6 +101,10 @@ def _open(run: Path, out: Path | None, jobs: int | None) -> tuple[Catalogue, Pat
                 f"{run} is a catalogue, and is updated where it is. Leave -o out; or, for a new catalogue, give a run."
             )
         return Catalogue.load(run, n_jobs=jobs), run, False
+    if out is None and not run.exists():
+        raise UserError(
+            f"There is no run or catalogue at {run}. Make a catalogue with: visterm index RUN IMAGES -o {run}"
+        )
     if out is None:
         raise UserError("Where shall the catalogue be? Name a folder, new or a catalogue to update: -o CATALOGUE.")
     check_target(out, "catalogue")

@@ -69,6 +69,10 @@ class Filter:
 
     def __post_init__(self) -> None:
         """Check what can be wrong."""
+        lists: dict[str, object] = {"tags": self.tags, "without": self.without, "predicted": self.predicted}
+        for name, tags in lists.items():
+            if isinstance(tags, str):  # its letters would be taken for tags
+                raise UserError(f"{name} is the text {tags!r}; expected a tuple of tags.")
         for name, text in (("taken_from", self.taken_from), ("taken_to", self.taken_to)):
             if text is not None and not is_date(text):
                 raise UserError(f"{name} is {text!r}; expected a year, a month or a day: 2024, 2024-05 or 2024-05-31.")

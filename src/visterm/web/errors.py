@@ -129,7 +129,8 @@ def _message_of(error: HTTPException) -> str:
 
 def _invalid(error: RequestValidationError) -> Response:
     """Say what the first thing is that is wrong, and where."""
-    found = error.errors()[0] if error.errors() else {"loc": (), "msg": "it is not understood", "type": ""}
+    unclear: dict[str, Any] = {"loc": (), "msg": "it is not understood", "type": ""}
+    found: dict[str, Any] = next(iter(error.errors()), unclear)
     if found["type"] == "json_invalid":  # its place is a letter of the body, and no field
         why = found.get("ctx", {}).get("error", "it ends too early")
         return error_answer(422, f"The body is no JSON: {why} (letter {found['loc'][-1]}).", field="body")

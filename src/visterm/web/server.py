@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import Callable
 
 import uvicorn
 from fastapi import FastAPI
+
+from visterm.core.errors import UserError
 
 SWITCH_SECONDS = 0.001
 """How long a thread that computes keeps others from Python: answers wait for it twice, and Python's 5 ms add up."""
@@ -22,8 +25,8 @@ def run_server(app: FastAPI, host: str, port: int, announce: Callable[[str], Non
 
     Raises
     ------
-    OSError
-        If the address cannot be listened at.
+    UserError
+        If the port is in use, or the address is not one of this machine.
     """
     config = uvicorn.Config(
         app,
@@ -36,7 +39,15 @@ def run_server(app: FastAPI, host: str, port: int, announce: Callable[[str], Non
         timeout_graceful_shutdown=END_SECONDS,
     )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family, backlog=config.backlog) as listening:
+    try:
+        bound = socket.create_server((host, port), family=family, backlog=config.backlog)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise UserError(
+            f"{_address(host, port)} cannot be listened at: {why}. Give another port (--port 0 takes a free one) or "
+            "an address of this machine (--host)."
+        ) from error
+    with bound as listening:
         before = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
