@@ -230,6 +230,14 @@ def test_merging_puts_one_tag_in_place_of_another(client, catalogue):
     assert (answer.status_code, answer.headers["location"]) == (303, "/tag?name=sky")
 
 
+def test_a_run_that_took_over_is_named_among_the_jobs_and_is_none_to_start(client, catalogue):
+    jobs = catalogue.stored.jobs
+    jobs.finish(jobs.start("use run"))
+    html = client.get("/library").text
+    assert html.count("Take another run") - html.count('data-said="Take another run') == 1
+    assert client.post("/library/jobs", data={"kind": "use run"}).status_code == 422
+
+
 def test_the_library_tells_what_was_left_out_and_how_its_run_learned(client):
     html = client.get("/library").text
     assert "broken.jpg" in html
@@ -308,6 +316,17 @@ def window(request, browser, address, artefacts):
     context.close()
     assert window.complaints == []
     assert window.hosts <= {urlsplit(address).netloc, ""}
+
+
+@pytest.mark.parametrize("window", [(900, 300)], indirect=True)
+def test_completions_at_the_bottom_of_a_window_are_scrolled_into_it(window):
+    page = window.open("/image/0")
+    window.press("t")
+    page.keyboard.type("s")
+    page.locator(".completions:visible li").first.wait_for()
+    window.until(
+        "document.querySelector('.completions:not([hidden]) li').getBoundingClientRect().bottom <= innerHeight"
+    )
 
 
 def test_a_search_is_typed_with_completion_and_goes_on_as_one_scrolls(window):

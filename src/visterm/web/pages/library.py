@@ -25,8 +25,13 @@ router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 SKIPPED = 200
 JOBS = 12
-KINDS = {"index": "Look for new photos", "fit": "Learn", "duplicates": "Look for duplicates"}
+KINDS = {
+    "index": "Look for new photos", "fit": "Learn", "duplicates": "Look for duplicates", "use run": "Take another run",
+}  # fmt: skip
 """Jobs, as the page names them."""
+
+STARTED = ("index", "fit", "duplicates")
+"""Jobs that the page starts."""
 
 CURVE_WIDTH, CURVE_HEIGHT = 220.0, 60.0
 SHOWN = {
@@ -73,8 +78,8 @@ async def start_job(
     request: Request, service: Shared, kind: Annotated[str, Form()], full: Annotated[bool, Form()] = False
 ) -> Response:
     """Start a job, and show how far it is."""
-    if kind not in KINDS:
-        raise Refused(422, f"kind is {kind!r}; expected one of {', '.join(KINDS)}.", field="kind")
+    if kind not in STARTED:
+        raise Refused(422, f"kind is {kind!r}; expected one of {', '.join(STARTED)}.", field="kind")
     job = await service.jobs.start(kind, full=full)
     if not wants_part(request):
         return send_on(f"/library/jobs/{job.id}")
@@ -126,6 +131,7 @@ def _values(catalogue: Catalogue) -> dict[str, Any]:
         "runs": [_shown_run(catalogue, run) for run in reversed(stored.runs.all())],
         "jobs": stored.jobs.latest(JOBS),
         "kinds": KINDS,
+        "started": STARTED,
         "history": stored.history.latest(JOBS),
         "searched": stored.how_it_searches(),
         "folder": str(stored.folder),
