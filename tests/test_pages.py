@@ -318,17 +318,6 @@ def window(request, browser, address, artefacts):
     assert window.hosts <= {urlsplit(address).netloc, ""}
 
 
-@pytest.mark.parametrize("window", [(900, 300)], indirect=True)
-def test_completions_at_the_bottom_of_a_window_are_scrolled_into_it(window):
-    page = window.open("/image/0")
-    window.press("t")
-    page.keyboard.type("s")
-    page.locator(".completions:visible li").first.wait_for()
-    window.until(
-        "document.querySelector('.completions:not([hidden]) li').getBoundingClientRect().bottom <= innerHeight"
-    )
-
-
 def test_a_search_is_typed_with_completion_and_goes_on_as_one_scrolls(window):
     page = window.open("/")
     window.press("/")

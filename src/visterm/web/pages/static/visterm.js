@@ -199,7 +199,6 @@
       }));
       at = -1;
       list.hidden = !tags.length;
-      if (!list.hidden && list.getBoundingClientRect().bottom > innerHeight) list.scrollIntoView({ block: "nearest" });
       input.setAttribute("aria-expanded", String(!list.hidden));
       return undefined;
     };
