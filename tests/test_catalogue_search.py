@@ -107,8 +107,12 @@ def test_tags_are_given_taken_and_judged_and_the_image_is_reviewed(catalogue):
     for method, tag in ((catalogue.give, "red"), (catalogue.take, "red")):
         with pytest.raises(UserError, match="expected a list"):
             method(2, tag)
-    for tag, verdict in ((" ", 1), ("red", 2)):
-        with pytest.raises(UserError):
+    for tag, verdict, reason in (
+        (" ", 1, "nothing in it"),
+        ("a\0b", 1, "control character"),
+        ("red", 2, "verdict is 2"),
+    ):
+        with pytest.raises(UserError, match=reason):
             catalogue.judge(2, tag, verdict)
     with pytest.raises(DataError, match="no image 99"):
         catalogue.judge(99, "red", 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -195,11 +196,13 @@ def spelled(vocabulary: Vocabulary, tag: str) -> str:
     Raises
     ------
     UserError
-        If there is nothing in it.
+        If there is nothing in it, or a control character: no file could hold it.
     """
     name = clean_tag(tag)
     if not name:
         raise UserError(f"{tag!r} is no tag: there is nothing in it. Give at least one letter.")
+    if any(unicodedata.category(letter) == "Cc" for letter in name):
+        raise UserError(f"{tag!r} is no tag: it has a control character. Leave that out.")
     column = vocabulary.get(name)  # of an alias, that of the tag that it means: another word
     known = None if column is None else vocabulary.tags[column]
     return known if known is not None and tag_key(known) == tag_key(name) else name
