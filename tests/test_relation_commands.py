@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import io
 import json
-import shlex
-import sys
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from command_line import visterm
 from tiny_wordnet import write_wordnet
 from visterm import Catalogue, Tagger
 from visterm.app.expansion import RelatedTag
 from visterm.app.relations import WordRelations
-from visterm.cli import main
 from visterm.core.errors import UserError
 from visterm.data.part_of import read_part_of
 
@@ -58,17 +54,6 @@ WORDNET = [
     ("window", (), "of a program"),
     ("pane window", (), "of glass"),
 ]
-
-
-def visterm(line, cwd):
-    """Run the command line: exit code, standard output and standard error."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        patch.chdir(cwd)
-        patch.setattr(sys, "argv", ["visterm", *shlex.split(line)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    return ended.value.code, out.getvalue(), " ".join(err.getvalue().split())
 
 
 def refusal(line, cwd):

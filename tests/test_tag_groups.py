@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import io
 import json
-import shlex
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from command_line import visterm
 from visterm import Catalogue, Tagger
 from visterm.app.tag_groups import (
     NEVER_TOGETHER,
@@ -24,23 +21,10 @@ from visterm.app.tag_groups import (
     pairs_by_images,
     pairs_by_spelling,
 )
-from visterm.cli import main
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.aliases import Alias, read_aliases
 from visterm.data.drawn.words import GROUPS
 from visterm.data.spellings import DOUBLED, EXCHANGED, PLURAL
-
-
-def visterm(line, cwd):
-    """Run the command line: exit code, standard output and standard error."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        patch.chdir(cwd)
-        patch.setattr(sys, "argv", ["visterm", *shlex.split(line)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    return ended.value.code, out.getvalue(), " ".join(err.getvalue().split())
-
 
 # -- pairs -------------------------------------------------------------------------------------------------------------
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import math
-import shlex
 import shutil
-import sys
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -18,10 +14,10 @@ from PIL import Image
 
 pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
+from command_line import visterm
 from visterm import Catalogue, Tagger
 from visterm.app.start_words import told_of_random
 from visterm.app.word_places import WordPlaces
-from visterm.cli import main
 from visterm.core.errors import CorruptFileError, DataError, StorageError, UnknownNameError, UserError
 from visterm.core.persist import file_hash
 from visterm.core.tables import MODELS
@@ -43,17 +39,6 @@ WORDS = {
 SMALL = {"hidden": [16], "epochs": 60, "batch_size": 30, "learning_rate": 0.002, "dropout": 0.0, "valid_share": 0.0}
 SETTINGS = " ".join(f"--set {name}={value}" for name, value in SMALL.items())
 FIT = f"fit photos --tags tags.csv --encoder precomputed:rows.npy --model sampled_tagger {SETTINGS} --jobs 1"
-
-
-def visterm(line, cwd):
-    """Run the command line: exit code, standard output and standard error."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        patch.chdir(cwd)
-        patch.setattr(sys, "argv", ["visterm", *shlex.split(line)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    return ended.value.code, out.getvalue(), " ".join(err.getvalue().split())
 
 
 def write_glove(path, words):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -111,68 +111,23 @@ def reproduce(
     if encoder is not None:
         make_encoder(encoder, {}, {}).check_settings()
     folder = out or Path(f"reproduce-{paper.value}")
+    shared: dict[str, Any] = {
+        "data": data or [], "models": model or [], "quick": quick, "minutes": time_budget, "seed": seed,
+        "n_jobs": jobs, "progress": Bars(),
+    }  # fmt: skip
     outcome: Outcome
     if paper is Paper.WSABIE:
-        outcome = reproduce_wsabie(
-            folder,
-            data=data or [],
-            models=model or [],
-            encoder=encoder or DEFAULT_ENCODER,
-            wordnet=wordnet,
-            quick=quick,
-            minutes=time_budget,
-            seed=seed,
-            n_jobs=jobs,
-            progress=Bars(),
-        )
+        outcome = reproduce_wsabie(folder, encoder=encoder or DEFAULT_ENCODER, wordnet=wordnet, **shared)
     elif paper is Paper.PARTS:
-        outcome = reproduce_parts(
-            folder,
-            data=data or [],
-            models=model or [],
-            encoder=encoder,
-            wordnet=wordnet,
-            quick=quick,
-            minutes=time_budget,
-            seed=seed,
-            n_jobs=jobs,
-            progress=Bars(),
-        )
+        outcome = reproduce_parts(folder, encoder=encoder, wordnet=wordnet, **shared)
     elif paper is Paper.UGC:
-        outcome = reproduce_ugc(
-            folder,
-            data=data or [],
-            models=model or [],
-            encoder=encoder or DEFAULT_ENCODER,
-            quick=quick,
-            minutes=time_budget,
-            seed=seed,
-            n_jobs=jobs,
-            progress=Bars(),
-        )
-    elif paper in (Paper.FEATURES, Paper.PAMIR):
-        outcome = (reproduce_features if paper is Paper.FEATURES else reproduce_pamir)(
-            folder,
-            data=data or [],
-            models=model or [],
-            encoder=encoder,
-            quick=quick,
-            minutes=time_budget,
-            seed=seed,
-            n_jobs=jobs,
-            progress=Bars(),
-        )
+        outcome = reproduce_ugc(folder, encoder=encoder or DEFAULT_ENCODER, **shared)
+    elif paper is Paper.FEATURES:
+        outcome = reproduce_features(folder, encoder=encoder, **shared)
+    elif paper is Paper.PAMIR:
+        outcome = reproduce_pamir(folder, encoder=encoder, **shared)
     else:
-        outcome = reproduce_vse_ens(
-            folder,
-            data=data or [],
-            models=model or [],
-            quick=quick,
-            minutes=time_budget,
-            seed=seed,
-            n_jobs=jobs,
-            progress=Bars(),
-        )
+        outcome = reproduce_vse_ens(folder, **shared)
     if json:
         for claim in outcome.claims:
             emit(claim.as_dict())

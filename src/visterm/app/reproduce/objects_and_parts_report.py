@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from visterm.app.reproduce import paper_objects_and_parts as paper
@@ -19,10 +18,15 @@ from visterm.app.reproduce.objects_and_parts_tables import (
     statistics_part,
     tasks_part,
 )
-from visterm.app.reproduce.parts import introduction, unfinished_part
+from visterm.app.reproduce.parts import claims_part, introduction, unfinished_part
 from visterm.app.reproduce.run import Comparison, Outcome
 
 LHI = "LHI"
+
+JUDGED = (
+    ". A figure is the mean over relations of the mean over each one's examples, and intervals are of "
+    f"{RESAMPLES:,} resamples of the relations, for quadruplets of one relation share images and labels."
+)
 """The paper's second data, which are not at hand."""
 
 
@@ -62,7 +66,7 @@ def finish(comparison: Comparison, runs: Sequence[PartsRun], *, quick: bool, lef
         "reciprocal rank. "
         "An image with several tags is right for the quadruplet's tag alone."
     )
-    _claims(comparison)
+    claims_part(comparison, JUDGED)
     document.parts.extend(body.parts)
     document.tables.extend(body.tables)
     unfinished_part(comparison)
@@ -74,15 +78,3 @@ def finish(comparison: Comparison, runs: Sequence[PartsRun], *, quick: bool, lef
             "tested": {run.name: run.summaries() for run in runs},
         }
     )
-
-
-def _claims(comparison: Comparison) -> None:
-    counts = Counter(claim.verdict for claim in comparison.claims)
-    comparison.document.section(
-        "Does the paper's order hold here?",
-        f"Of {len(comparison.claims)} comparisons, {counts['yes']} hold, {counts['no']} do not, and "
-        f"{counts['too close to call']} are too close to call. A figure is the mean over relations of the mean over "
-        f"each one's examples, and intervals are of {RESAMPLES:,} resamples of the relations, for quadruplets of one "
-        "relation share images and labels.",
-    )
-    comparison.document.items([claim.sentence for claim in comparison.claims])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +10,13 @@ import numpy as np
 from visterm.app.reproduce import paper_pamir as paper
 from visterm.app.reproduce.markdown import Document
 from visterm.app.reproduce.pamir_run import SearchRun
-from visterm.app.reproduce.parts import introduction, unfinished_part
+from visterm.app.reproduce.parts import claims_part, introduction, unfinished_part
 from visterm.app.reproduce.run import Comparison, Outcome
+
+JUDGED = (
+    ": Wilcoxon's signed rank test at 95 % over the test queries, the value of a query being its mean over the "
+    "divisions; single measurements of time count as equal within a tenth."
+)
 
 
 def finish(comparison: Comparison, runs: Sequence[SearchRun], *, quick: bool, left_out: Sequence[str]) -> Outcome:
@@ -21,7 +25,7 @@ def finish(comparison: Comparison, runs: Sequence[SearchRun], *, quick: bool, le
     comparison.document = document
     introduction(document, paper.PAPER, quick=quick, left_out=left_out)
     document.text(_protocol(runs))
-    _claims(comparison)
+    claims_part(comparison, JUDGED)
     document.parts.extend(body.parts)
     document.tables.extend(body.tables)
     unfinished_part(comparison)
@@ -44,18 +48,6 @@ def _protocol(runs: Sequence[SearchRun]) -> str:
         'the weights of words and P(word | picture), as in the paper; the lines "product" rank by the product of '
         "P(word | picture) to the power of the weights."
     )
-
-
-def _claims(comparison: Comparison) -> None:
-    counts = Counter(claim.verdict for claim in comparison.claims)
-    comparison.document.section(
-        "Does the paper's order hold here?",
-        f"Of {len(comparison.claims)} comparisons, {counts['yes']} hold, {counts['no']} do not, and "
-        f"{counts['too close to call']} are too close to call: Wilcoxon's signed rank test at 95 % over the test "
-        "queries, the value of a query being its mean over the divisions; single measurements of time count as equal "
-        "within a tenth.",
-    )
-    comparison.document.items([claim.sentence for claim in comparison.claims])
 
 
 def _summary(run: SearchRun, label: str) -> dict[str, Any]:

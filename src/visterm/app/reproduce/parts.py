@@ -1,4 +1,4 @@
-"""The parts of a report that both papers share: data, settings that were chosen, claims, what was not finished."""
+"""The parts of a report that papers share: data, settings that were chosen, claims, what was not finished."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from collections.abc import Sequence
 from visterm.app.reproduce.claims import RESAMPLES
 from visterm.app.reproduce.markdown import Document
 from visterm.app.reproduce.run import Comparison, Outcome
+
+JUDGED = (
+    f": intervals are of {RESAMPLES:,} resamples of the test images; single measurements of time and bytes count as "
+    "equal within a tenth."
+)
 
 
 def introduction(document: Document, paper: str, *, quick: bool, left_out: Sequence[str]) -> None:
@@ -63,15 +68,14 @@ def settings_part(comparison: Comparison) -> None:
     document.table("Settings chosen on validation rows", header, rows)
 
 
-def claims_part(comparison: Comparison) -> None:
-    """Say which orders of the paper hold here."""
+def claims_part(comparison: Comparison, judged: str = JUDGED) -> None:
+    """Say which orders of the paper hold here, and how that is judged."""
     document, claims = comparison.document, comparison.claims
     counts = Counter(claim.verdict for claim in claims)
     document.section(
         "Does the paper's order hold here?",
         f"Of {len(claims)} comparisons, {counts['yes']} hold, {counts['no']} do not, and "
-        f"{counts['too close to call']} are too close to call: intervals are of {RESAMPLES:,} resamples of the "
-        "test images; single measurements of time and bytes count as equal within a tenth.",
+        f"{counts['too close to call']} are too close to call{judged}",
     )
     document.items([claim.sentence for claim in claims])
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from visterm.app.reproduce import paper_ugc as paper
 from visterm.app.reproduce.arms import chosen_arms
-from visterm.app.reproduce.claims import RESAMPLES
 from visterm.app.reproduce.figures import require_plots
 from visterm.app.reproduce.markdown import Document
-from visterm.app.reproduce.parts import introduction, unfinished_part
+from visterm.app.reproduce.parts import claims_part, introduction, unfinished_part
 from visterm.app.reproduce.place import begin_folder
 from visterm.app.reproduce.run import Comparison, Outcome, deadline
 from visterm.app.reproduce.search_trials import SearchTrials
@@ -129,14 +127,7 @@ def finish(comparison: Comparison, runs: Sequence[TagRun], *, quick: bool, left_
     introduction(document, paper.PAPER, quick=quick, left_out=left_out)
     document.text(AVERAGED)
     document.text(f"{paper.MISPRINTS} {paper.WITHOUT_DENSECAP}")
-    counts = Counter(claim.verdict for claim in comparison.claims)
-    document.section(
-        "Does the paper's order hold here?",
-        f"Of {len(comparison.claims)} comparisons, {counts['yes']} hold, {counts['no']} do not, and "
-        f"{counts['too close to call']} are too close to call. Intervals are of {RESAMPLES:,} resamples of the test "
-        "images; single measurements of time count as equal within a tenth.",
-    )
-    document.items([claim.sentence for claim in comparison.claims])
+    claims_part(comparison)
     document.parts.extend(body.parts)
     document.tables.extend(body.tables)
     unfinished_part(comparison)
