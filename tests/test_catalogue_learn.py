@@ -117,6 +117,9 @@ def test_nothing_to_learn_from_is_said(runs, tmp_path):
     with pytest.raises(DataError, match="No image of the catalogue has a tag"):
         catalogue.learn()
     assert catalogue.stored.jobs.latest(1)[0].state == "failed"
+    catalogue.judge(0, "red", -1)
+    with pytest.raises(DataError, match="No image of the catalogue has a tag"):
+        catalogue.learn()
     with pytest.raises(StorageError, match="in memory"):
         Catalogue(Tagger.load(runs["wsabie"])).learn()
 

@@ -160,3 +160,10 @@ def test_the_command_shows_groups_with_the_keeper_first(tmp_path, capsys, monkey
     with pytest.raises(SystemExit):
         main()
     assert capsys.readouterr().out.startswith("keep  large.png  96 x 96\n      small.png  48 x 48")
+    monkeypatch.setattr(sys, "argv", ["visterm", "duplicates", str(tmp_path / "unlike")])
+    picture(2).save(photos / "other.png")
+    save_catalogue(stored([photos / "large.png", photos / "other.png"]), tmp_path / "unlike")
+    with pytest.raises(SystemExit):
+        main()
+    printed = capsys.readouterr()
+    assert (printed.out, "No pictures look the same." in printed.err) == ("", True)

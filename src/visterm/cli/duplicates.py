@@ -52,7 +52,8 @@ def duplicates(
         else:
             _show(group)
     n_copies = sum(len(group.copies) for group in groups)
-    say(f"{count_of(len(groups), 'group')}, {n_copies:,} of whose pictures need not be kept; nothing was deleted.")
+    found = f"{count_of(len(groups), 'group')}, {n_copies:,} of whose pictures need not be kept; nothing was deleted."
+    say(found if groups else "No pictures look the same.")
     for item in skipped:
         say(f"Not looked at: {item.image}: {item.reason}")
     raise typer.Exit(3 if skipped else 0)
