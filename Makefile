@@ -54,5 +54,5 @@ $(VENV)/.base: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --quiet -c constraints.txt -e '.[dev,faiss,onnx,plot,text,torch,web]'
+	$(PIP) install --quiet -c constraints.txt -e '.[dev,faiss,lance,onnx,plot,ray,s3,text,torch,web]'
 	@touch $@ $(VENV)/.base

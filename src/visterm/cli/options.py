@@ -92,6 +92,16 @@ Jobs = Annotated[
     int | None,
     typer.Option("--jobs", help="Threads [default: all cores].", show_default=False, callback=check_jobs),
 ]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        help="Work on several machines: HOST:PORT of a Ray engine, 'auto' for the one on this machine, or 'local' to "
+        "start one here for this job (extra ray) [default: this process alone].",
+        show_default=False,
+        metavar="ADDRESS",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, and nothing else, on standard output.")]
 SkippedFile = Annotated[
     Path, typer.Option("--skipped", help="Where images that are skipped are listed, one JSON object a line.")

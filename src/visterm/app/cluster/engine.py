@@ -1,0 +1,126 @@
+"""Ray's engine: reached at an address or started here for as long as a job takes, and never without being asked for."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from visterm.core.errors import MissingExtraError, UserError
+from visterm.core.threads import resolve_jobs
+
+LOCAL = "local"
+"""The address that stands for an engine of this machine's own, which ends with the job."""
+
+PATIENCE = 5.0
+"""Seconds that an address may take to answer."""
+
+OBJECT_STORE = 512 * 2**20
+"""Bytes of shared memory that an engine started here may take."""
+
+
+class Engine(NamedTuple):
+    """An engine that is there.
+
+    Attributes
+    ----------
+    address : str
+        As it was asked for.
+    n_workers : int
+        Processors that jobs may take, one a worker.
+    n_nodes : int
+        Machines that are alive.
+    """
+
+    address: str
+    n_workers: int
+    n_nodes: int
+
+
+@contextmanager
+def engine(address: str, n_jobs: int | None = None) -> Iterator[Engine]:
+    """Reach the engine at an address, or start one here, and let go of it in the end.
+
+    What this process is connected to already is used and left as it is.
+
+    Parameters
+    ----------
+    address : str
+        "local" starts one; "auto" and "HOST:PORT" reach one that was started with ``ray start``.
+    n_jobs : int, optional
+        Workers, at most; None: a worker for each processor.
+
+    Raises
+    ------
+    MissingExtraError
+        If Ray is not installed.
+    UserError
+        If there is no engine at the address.
+    """
+    ray = load_ray()
+    own = not ray.is_initialized()
+    if own:
+        _connect(ray, address, n_jobs)
+    try:
+        yield _engine_of(ray, address, n_jobs)
+    finally:
+        if own:
+            ray.shutdown()
+
+
+def load_ray() -> Any:
+    """Import Ray, told to be quiet and to send nothing home.
+
+    Raises
+    ------
+    MissingExtraError
+        If it is not installed.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError(
+            "Jobs on several machines need the package 'ray'. Install it with: pip install 'visterm[ray]'"
+        ) from error
+    return ray
+
+
+def _connect(ray: Any, address: str, n_jobs: int | None) -> None:
+    shared = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address == LOCAL:
+        ray.init(
+            "local",
+            num_cpus=resolve_jobs(n_jobs),
+            object_store_memory=OBJECT_STORE,
+            include_dashboard=False,
+            **shared,
+        )
+        return
+    try:
+        _knock(address)
+        ray.init(address, **shared)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"There is no Ray engine at '{address}' ({str(error).splitlines()[0]}). Start one with 'ray start --head' "
+            f"and name its HOST:PORT, or give --ray {LOCAL} to use this machine alone."
+        ) from error
+
+
+def _knock(address: str) -> None:
+    """Refuse an address where nothing listens at once: Ray itself would go on asking for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
+
+
+def _engine_of(ray: Any, address: str, n_jobs: int | None) -> Engine:
+    there = int(ray.cluster_resources().get("CPU", 0))
+    if there < 1:
+        raise UserError(f"The Ray engine at '{address}' has no processor to give. Start its nodes with --num-cpus.")
+    alive = sum(bool(node["Alive"]) for node in ray.nodes())
+    return Engine(address, there if n_jobs in (None, -1) else min(there, resolve_jobs(n_jobs)), alive)
