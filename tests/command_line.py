@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import shlex
+import subprocess
 import sys
 
 import pytest
@@ -14,10 +15,18 @@ from visterm.cli import main
 
 def visterm(line, cwd):
     """Run a line of the command line in a folder: exit code, standard output, and standard error on one line."""
+    done = run_command(shlex.split(line), cwd)
+    return done.returncode, done.stdout, " ".join(done.stderr.split())
+
+
+def run_command(arguments, cwd=None):
+    """Run a command in a folder, or in this one, and give what `subprocess.run` would."""
     out, err = io.StringIO(), io.StringIO()
+    command = ["visterm", *map(str, arguments)]
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        patch.chdir(cwd)
-        patch.setattr(sys, "argv", ["visterm", *shlex.split(line)])
+        if cwd is not None:
+            patch.chdir(cwd)
+        patch.setattr(sys, "argv", command)
         with pytest.raises(SystemExit) as ended:
             main()
-    return ended.value.code, out.getvalue(), " ".join(err.getvalue().split())
+    return subprocess.CompletedProcess(command, ended.value.code, out.getvalue(), err.getvalue())

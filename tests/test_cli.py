@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from command_line import run_command
+
 FAST = ["--model", "wsabie", "--set", "dim=8", "--set", "epochs=3", "--encoder-set", "codebook=200", "--valid", "0"]
 
 
 def visterm(*arguments, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "visterm", *map(str, arguments)], capture_output=True, text=True, check=False, cwd=cwd
-    )
+    return run_command(arguments, cwd)
 
 
 @pytest.fixture(scope="module")

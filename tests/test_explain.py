@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from PIL import Image
 
+from command_line import run_command
 from visterm.app.explain import Explanation, Place, explain
 from visterm.app.heat_map import draw_heat, heat
 from visterm.app.tagger import Tagger
@@ -324,9 +323,7 @@ def test_json_has_shares_that_sum_to_the_score(tagger, pictures):
 
 
 def visterm(*arguments, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "visterm", *map(str, arguments)], capture_output=True, text=True, check=False, cwd=cwd
-    )
+    return run_command(arguments, cwd)
 
 
 @pytest.fixture(scope="module")

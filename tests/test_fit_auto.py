@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
+from command_line import run_command
 from visterm.cli.seconds import seconds_of
 from visterm.core.errors import UserError
 
 
 def visterm(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "visterm", *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+    return run_command(arguments)
 
 
 @pytest.fixture(scope="module")

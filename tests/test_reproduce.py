@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from command_line import run_command
 from visterm.app.reproduce import paper_vse_ens, paper_wsabie
 from visterm.app.reproduce.arms import EXACT_KNN, OPT_AUC, PRIOR, VSE_ENS_ARMS, WSABIE, WSABIE_ARMS, Arm, chosen_arms
 from visterm.app.reproduce.claims import least_claim, metric_claim
@@ -326,19 +326,11 @@ def test_all_methods_together_make_every_table_figure_and_claim(
 def test_the_command_prints_what_holds_and_where_the_report_is(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     command = ["reproduce", "vse-ens", "--quick", "--model", "wsabie", "--jobs", "1", "-o", str(tmp_path / "out")]
-    done = subprocess.run(
-        [sys.executable, "-m", "visterm", *command], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
+    done = run_command(command, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "holds here" in done.stdout
     assert str(tmp_path / "out" / "report.md") in done.stderr
-    wrong = subprocess.run(
-        [sys.executable, "-m", "visterm", "reproduce", "vse-ens", "--model", "wsabi"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-    )
+    wrong = run_command(["reproduce", "vse-ens", "--model", "wsabi"], tmp_path)
     assert wrong.returncode == 2
     assert "no model 'wsabi'" in wrong.stderr
 

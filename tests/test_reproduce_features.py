@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from command_line import run_command
 from visterm.app.parts import make_encoder
 from visterm.app.reproduce import paper_objects_and_parts as paper
 from visterm.app.reproduce.arms import EXACT_KNN, FEATURE_ARMS, LOSS_ARMS, WSABIE
@@ -200,7 +199,7 @@ def test_a_model_outside_the_comparison_is_refused(tmp_path: Path) -> None:
 def test_the_command_gives_one_claim_a_line_and_the_report_last(quick: Outcome) -> None:
     folder = str(quick.report.parent)
     command = ["reproduce", "features", "--quick", "--jobs", "1", "--time-budget", "0", "--json", "-o", folder]
-    done = subprocess.run([sys.executable, "-m", "visterm", *command], capture_output=True, text=True, check=False)
+    done = run_command(command)
     assert done.returncode == 0, done.stderr
     *claims, last = [json.loads(line) for line in done.stdout.splitlines()]
     assert claims == [claim.as_dict() for claim in quick.claims]
@@ -209,8 +208,7 @@ def test_the_command_gives_one_claim_a_line_and_the_report_last(quick: Outcome) 
 
 @pytest.mark.parametrize("option", [["features", "--wordnet", "dict"], ["vse-ens", "--encoder", "histograms"]])
 def test_options_of_another_paper_are_refused(option: list[str], tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "visterm", "reproduce", *option, "-o", str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_command(["reproduce", *option, "-o", tmp_path / "out"])
     assert done.returncode == 2
     assert f"{option[1]} is for" in done.stderr
     assert not (tmp_path / "out").exists()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -14,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from command_line import run_command
 from tiny_wordnet import write_wordnet
 from visterm.app.reproduce import paper_objects_and_parts as paper
 from visterm.app.reproduce.features_comparison import reproduce_features
@@ -431,7 +430,7 @@ def test_a_model_outside_the_comparison_is_refused(tmp_path: Path) -> None:
 def test_the_command_gives_one_claim_a_line_and_the_report_last(quick: Outcome) -> None:
     folder = str(quick.report.parent)
     command = ["reproduce", "parts", "--quick", "--jobs", "1", "--time-budget", "0", "--json", "-o", folder]
-    done = subprocess.run([sys.executable, "-m", "visterm", *command], capture_output=True, text=True, check=False)
+    done = run_command(command)
     assert done.returncode == 0, done.stderr
     *claims, last = [json.loads(line) for line in done.stdout.splitlines()]
     assert claims == [claim.as_dict() for claim in quick.claims]

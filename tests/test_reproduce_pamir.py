@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.metrics import average_precision_score
 
+from command_line import run_command
 from visterm.app.reproduce import paper_pamir as paper
 from visterm.app.reproduce.arms import Settings
 from visterm.app.reproduce.feature_sets import PAPER_PARAMS
@@ -318,9 +317,7 @@ def test_models_outside_the_comparison_and_two_folders_are_refused(corel: Path, 
 def test_the_command_gives_one_claim_a_line_and_the_report_last(quick: Outcome, corel: Path) -> None:
     folder = str(quick.report.parent)
     command = ["reproduce", "pamir", "--quick", "--jobs", "1", "--time-budget", "0", "--json", "-o", folder]
-    done = subprocess.run(
-        [sys.executable, "-m", "visterm", *command, "--data", str(corel)], capture_output=True, text=True, check=False
-    )
+    done = run_command([*command, "--data", corel])
     assert done.returncode == 0, done.stderr
     *claims, last = [json.loads(line) for line in done.stdout.splitlines()]
     assert claims == [claim.as_dict() for claim in quick.claims]

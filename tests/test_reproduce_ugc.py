@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from command_line import run_command
 from visterm.app.reproduce import paper_ugc as paper
 from visterm.app.reproduce.arms import Arm
 from visterm.app.reproduce.markdown import Document
@@ -395,7 +394,7 @@ def test_the_command_runs_it_and_lists_what_is_missing(tmp_path: Path) -> None:
         "-o",
         str(tmp_path / "out"),
     ]
-    done = subprocess.run([sys.executable, "-m", "visterm", *command], capture_output=True, text=True, check=False)
+    done = run_command(command)
     assert done.returncode == 0, done.stderr
     last = json.loads(done.stdout.splitlines()[-1])
     assert Path(last["report"]).is_file()
