@@ -16,9 +16,8 @@ import pytest
 import scipy.sparse as sp
 from typer.testing import CliRunner
 
+from planted_features import N_TAGS, N, fitted_encoder, name_of, plant, write, write_table
 from visterm import Tagger
-from visterm.app.features.writing import write_features
-from visterm.app.parts import make_encoder
 from visterm.app.rows import as_corpus
 from visterm.app.streaming import checkpoints
 from visterm.app.streaming.fitting import fit_streamed
@@ -31,52 +30,24 @@ from visterm.app.streaming.windows import ShardWindows
 from visterm.cli.commands import app
 from visterm.core.errors import CorruptFileError, DataError, TagFileError, UnknownNameError, UserError, VistermError
 from visterm.data.bounded_counts import BoundedCounts
-from visterm.data.feature_shards import Shard
 from visterm.data.planted import plant_corpus
 from visterm.data.reservoir import Reservoir
 from visterm.data.tag_files import read_tag_table
 from visterm.data.tag_formats.tables import stream_table
 from visterm.models.warp_linear import WarpLinear
 
-N, SHARD, N_TAGS = 600, 50, 12
 SMALL = Plan(2, 8 * 160 * 50 * 2)
 """Memory for windows of two shards."""
 
 
 @pytest.fixture(scope="module")
 def encoder():
-    encoder = make_encoder("histograms", {"textons": 4, "sample_pixels": 300}, {"random_state": 0, "n_jobs": 1})
-    encoder.fit(list(np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), np.uint8)))
-    return encoder
+    return fitted_encoder()
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory, encoder):
-    """A features folder of 600 planted images in shards of 50, and a table of their tags in another order."""
-    folder = tmp_path_factory.mktemp("drawn")
-    planted = plant_corpus(n_train=N, n_test=1, n_tags=N_TAGS, random_state=5)
-    write(folder / "features", planted.X_train, encoder)
-    order = np.random.default_rng(1).permutation(N)
-    given = planted.Y_train.toarray()
-    table = [{"file_name": name_of(i), "tags": [f"tag {t}" for t in np.flatnonzero(given[i])]} for i in order]
-    write_table(folder / "tags.jsonl", table)
-    return folder
-
-
-def name_of(i):
-    return f"{i:04}.jpg"
-
-
-def write(path, X, encoder):
-    def shard(start):
-        names = [name_of(i) for i in range(start, min(start + SHARD, X.shape[0]))]
-        return Shard(names, ["0" * 64] * len(names), X[start : start + SHARD])
-
-    write_features(path, map(shard, range(0, X.shape[0], SHARD)), encoder)
-
-
-def write_table(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return plant(tmp_path_factory.mktemp("drawn"), encoder)
 
 
 def joined(tmp_path, drawn, table="tags.jsonl", **settings):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from visterm.cli import options
+from visterm.cli.evaluate_streamed import check_usable, show_streamed, tell_of_learned
+from visterm.cli.fit_streamed import Memory, planned
 from visterm.cli.output import emit, exit_code, say
 from visterm.cli.progress import Bars
 from visterm.core.errors import NoTagsError, UserError
@@ -98,6 +100,7 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
+    memory: Memory = None,
     json: options.Json = False,
     jobs: options.Jobs = None,
     image_column: options.ImageColumn = None,
@@ -128,12 +131,21 @@ def evaluate(
         raise UserError("--precision and --queries do not go together: it is wanted of tags that are put on images.")
     if report is not None:
         check_report_target(report)
+    plan = planned(images, memory, "measured shard by shard")
+    if plan is not None:
+        check_usable({"--queries": queries, "--against": against, "--report": report, "--bands": bands or None,
+                      "--precision": precision})  # fmt: skip
     taggers = [Tagger.load(path, n_jobs=jobs) for path in [run, *(against or [])]]
     if precision is not None:
         for tagger in taggers:
             cutoff_of(tagger.calibration, precision=precision)  # refuses what cannot be before images are read
     lines = None if queries in (None, "tags") else read_query_file(str(queries))
     columns = {"image_column": image_column, "tags_column": tags_column, "separator": separator}
+    if plan is not None and images is not None:
+        show_streamed(
+            taggers[0], run, images, tags, _metrics(metric, isa), named=bool(metric), isa=isa, split=split, json=json,
+            skipped=skipped, columns=columns,
+        )  # fmt: skip
     encoder = taggers[0].encoder
     try:
         corpus = read_corpus(encoder, images, tags, **columns)
@@ -264,7 +276,7 @@ def _measure_queries(
     )
     measured = found.corpus.names
     learned = [0 if tagger.encoder.by_number else tagger.learned_images.count(measured) for tagger in taggers]
-    _tell_of_learned(names, learned, len(measured))
+    tell_of_learned(names, learned, len(measured))
     if found.left_out:
         say(
             f"Queries left out: {found.left_out:,}, which have no word that is a tag of the run, or no relevant image "
@@ -289,17 +301,4 @@ def _tell_of_annotation(found: AnnotationEvaluation, names: list[str], n_images:
         say(f"{found.unknown:,} of {found.given:,} given tags are not in {of} and are not counted.")
     if found.with_siblings is not None:
         say(f"{found.with_siblings:,} of {count_of(len(found.vocabulary), 'tag')} have siblings.")
-    _tell_of_learned(names, found.learned, n_images)
-
-
-def _tell_of_learned(names: list[str], learned: list[int], n_images: int) -> None:
-    """Warn of images that runs are measured on and have learned from."""
-    from visterm.core.wording import count_of
-
-    for name, n_learned in zip(names, learned, strict=True):
-        if n_learned:
-            say(
-                f"{n_learned:,} of {count_of(n_images, 'image')} have names of images that "
-                f"{'the run' if len(names) == 1 else name} learned from: the figures are better than those of new "
-                "photos. Hold some out before fitting: a column 'split' in the tag file, with train and test."
-            )
+    tell_of_learned(names, found.learned, n_images)

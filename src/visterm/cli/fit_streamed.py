@@ -28,8 +28,11 @@ Memory = Annotated[
 ]
 
 
-def planned(images: Path | None, memory: str | None) -> Plan | None:
-    """Say by what is asked for, and by what is there, whether features are streamed; None where there are none."""
+def planned(images: Path | None, memory: str | None, way: str = "") -> Plan | None:
+    """Say by what is asked for, and by what is there, whether features are streamed; None where they are not.
+
+    `way` is how, if not in windows.
+    """
     from visterm.app.features.kind import is_features
     from visterm.app.streaming.memory import plan_memory, read_size
 
@@ -46,7 +49,7 @@ def planned(images: Path | None, memory: str | None) -> Plan | None:
     shards = Shards(images or "")
     plan = plan_memory(shards.n_rows, int(shards.sizes.sum()), limit)
     if memory is not None or plan.streamed:
-        say(plan.told())
+        say(plan.told(way))
     return plan if plan.streamed else None
 
 

@@ -47,6 +47,13 @@ class GivenTags:
             self._n_given[k] += np.bincount(given[ranked[:, :k]], minlength=n_tags)
             self._n_right[k] += np.bincount(given[right[:, :k]], minlength=n_tags)
 
+    def add_counts(self, other: GivenTags) -> None:
+        """Add what another counted of other images, for the same tags and numbers of tags."""
+        self._n_relevant = self._n_relevant + other._n_relevant
+        for k in self._n_given:
+            self._n_given[k] += other._n_given[k]
+            self._n_right[k] += other._n_right[k]
+
     def precisions(self, k: int) -> NDArray[np.float64]:
         """Right images over given images of each tag, 0 where never given; NaN for a tag that is nowhere relevant."""
         shares = ratio(self._n_right[k], np.maximum(self._n_given[k], 1))

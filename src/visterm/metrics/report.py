@@ -125,12 +125,16 @@ def _collect(scores: Scores, judgements: Judgements, wanted: list[Wanted], sibli
 def _mean(name: str, values: NDArray[np.float64], judgements: Judgements) -> float:
     defined = values[~np.isnan(values)]
     if defined.size == 0:
-        excluded = "" if judgements.excluded is None else " once the excluded entries are left out"
-        lacks = (
-            "no image has a relevant tag" if judgements.tags.size == 0 else "no image has a relevant and another tag"
-        )
-        raise DataError(
-            f"{name} has nothing to average: of {judgements.n_images} images and {judgements.n_tags} tags, {lacks}"
-            f"{excluded}. Evaluate on images that people have tagged, with the tags that the model knows."
-        )
+        shape = judgements.n_images, judgements.n_tags
+        raise nothing_to_average(name, shape, judgements.tags.size, excluded=judgements.excluded is not None)
     return float(defined.mean())
+
+
+def nothing_to_average(name: str, shape: tuple[int, int], n_relevant: int, *, excluded: bool = False) -> DataError:
+    """Give the error of a metric that is not defined for any of the images or tags."""
+    lacks = "no image has a relevant tag" if n_relevant == 0 else "no image has a relevant and another tag"
+    left_out = " once the excluded entries are left out" if excluded else ""
+    return DataError(
+        f"{name} has nothing to average: of {shape[0]} images and {shape[1]} tags, {lacks}{left_out}. "
+        "Evaluate on images that people have tagged, with the tags that the model knows."
+    )

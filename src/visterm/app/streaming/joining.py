@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from visterm.app.streaming.name_index import NameIndex
 from visterm.app.streaming.shards import Shards
-from visterm.app.streaming.tag_pairs import PAIRS, TagPairs, tag_hash
+from visterm.app.streaming.tag_pairs import PAIRS, TagPairs, ones_at, tag_hash
 from visterm.core.errors import DataError, TagFileError, UnknownNameError
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of
@@ -124,7 +124,7 @@ class JoinedTags:
         candidates, images = self._pairs.at(positions)
         columns = self._column_of[candidates]
         there = columns >= 0
-        return _ones(images[there], columns[there], (positions.size, len(self.vocabulary)))
+        return ones_at(images[there], columns[there], (positions.size, len(self.vocabulary)))
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -237,14 +237,6 @@ class JoinedTags:
             values, counts = np.unique(self.bits[start : start + PAIRS], return_counts=True)
             found.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
         return found
-
-
-def _ones(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> sp.csr_array:
-    """Give ones at some places, some of which may be there twice."""
-    each = np.unique(rows * shape[1] + columns)
-    starts = np.searchsorted(each, np.arange(shape[0] + 1) * shape[1])
-    data = np.ones(each.size, np.float32)
-    return sp.csr_array((data, (each % shape[1]).astype(np.int32), starts.astype(np.int32)), shape=shape)
 
 
 def _any(bits: NDArray[np.uint8], wanted: int) -> bool:

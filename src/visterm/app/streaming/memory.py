@@ -49,11 +49,12 @@ class Plan(NamedTuple):
         """Bytes of a window."""
         return self.memory // WINDOWS
 
-    def told(self) -> str:
-        """Say in one line which way is gone, and why."""
+    def told(self, way: str = "") -> str:
+        """Say in one line which way is gone, and why; `way` is how features are streamed, if not in windows."""
         sizes = f"in memory about {size_text(self.needed)}, of {size_text(self.memory)} that may be used (--memory)"
         if self.streamed:
-            return f"The features take {sizes}: streamed from disk in windows of {size_text(self.window)}."
+            way = way or f"streamed from disk in windows of {size_text(self.window)}"
+            return f"The features take {sizes}: {way}."
         return f"The features take {sizes}: held in memory."
 
 

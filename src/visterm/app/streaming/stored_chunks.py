@@ -26,12 +26,7 @@ def stored_chunks(encoder: Any, features: str | os.PathLike[str], progress: Prog
         If a shard is missing or was changed.
     """
     shards = Shards(features)
-    if shards.fingerprint != encoder.fingerprint:
-        raise EncoderMismatchError(
-            f"The features were made by '{shards.contents.encoder}' with the fingerprint {shards.fingerprint}, and "
-            f"'{ENCODERS.name_of(encoder)}' of this run has {encoder.fingerprint}: their rows do not go together. "
-            "Encode the photos as the run does: visterm encode IMAGES --run RUN -o FEATURES"
-        )
+    check_encoder(encoder, shards)
     progress.start("annotate", shards.n_rows)
     for number in range(len(shards)):
         shards.check(number)
@@ -39,3 +34,19 @@ def stored_chunks(encoder: Any, features: str | os.PathLike[str], progress: Prog
         yield Chunk(names, shards.rows(number), [])
         progress.advance(len(names))
     yield Chunk([], np.empty((0, 0), np.float32), shards.skipped())
+
+
+def check_encoder(encoder: Any, shards: Shards) -> None:
+    """Refuse rows that another encoder made.
+
+    Raises
+    ------
+    EncoderMismatchError
+        If so.
+    """
+    if shards.fingerprint != encoder.fingerprint:
+        raise EncoderMismatchError(
+            f"The features were made by '{shards.contents.encoder}' with the fingerprint {shards.fingerprint}, and "
+            f"'{ENCODERS.name_of(encoder)}' of this run has {encoder.fingerprint}: their rows do not go together. "
+            "Encode the photos as the run does: visterm encode IMAGES --run RUN -o FEATURES"
+        )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
@@ -78,3 +79,11 @@ class TagPairs:
 def tag_hash(key: str) -> int:
     """Give 8 bytes of a tag's key, that tell it apart."""
     return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
+
+
+def ones_at(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> sp.csr_array:
+    """Give ones at some places, some of which may be there twice."""
+    each = np.unique(rows * shape[1] + columns)
+    starts = np.searchsorted(each, np.arange(shape[0] + 1) * shape[1])
+    data = np.ones(each.size, np.float32)
+    return sp.csr_array((data, (each % shape[1]).astype(np.int32), starts.astype(np.int32)), shape=shape)

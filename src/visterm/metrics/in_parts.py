@@ -1,0 +1,139 @@
+"""All the metrics that a user names, of images that come in parts: in memory that does not grow with their number.
+
+Means over images add up part by part. Of tags that are given to images, a few counts a tag do. Where tags are queries
+that rank all images, the relevant entries lie in files and the images come twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.metrics.annotation import GivenTags
+from visterm.metrics.blocks import Block, ScoreBlocks
+from visterm.metrics.comparison import interval_of
+from visterm.metrics.judgements import Judgements
+from visterm.metrics.moments import Moments
+from visterm.metrics.ranking import TagRanker
+from visterm.metrics.report import nothing_to_average
+from visterm.metrics.siblings import SiblingTags
+from visterm.metrics.significance import Interval
+from visterm.metrics.stored_ranks import StoredImageRanker
+from visterm.metrics.table import check_metrics
+
+Part: TypeAlias = "tuple[sp.csr_array, Callable[[], Iterable[Block]]]"
+"""Tags of some images, and what gives the blocks of their scores, which are float32."""
+
+
+class PartMeasures:
+    """Measures images part by part.
+
+    Parameters
+    ----------
+    metrics : sequence of str
+        As `visterm.metrics.evaluate` takes them.
+    shape : tuple of int
+        Images and tags, over all parts.
+    n_relevant : ndarray of int64, shape (n_tags,)
+        Images that have each tag, over all parts.
+    folder : Path
+        For the files of metrics of words.
+    siblings : array-like or sparse, shape (n_tags, n_tags), optional
+        As `visterm.metrics.evaluate` takes them.
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[str],
+        shape: tuple[int, int],
+        n_relevant: NDArray[np.int64],
+        folder: Path,
+        siblings: Any = None,
+    ) -> None:
+        self._wanted = check_metrics(metrics, siblings=siblings is not None)
+        self._shape, self._n_relevant, self._siblings = shape, n_relevant, siblings
+        kinds = {metric.of for metric, _ in self._wanted.values()}
+        self._ks = {
+            kind: sorted({k for metric, k in self._wanted.values() if metric.of == kind}) for kind in ("tag", "sibling")
+        }
+        none = Judgements(0, shape[1], np.zeros(1, np.int64), np.empty(0, np.int64), None)
+        self._given = GivenTags(none, self._ks["tag"]) if "tag" in kinds else None
+        self._words = StoredImageRanker(folder, n_relevant, shape[0]) if "word" in kinds else None
+        self._of_images = {
+            name: Moments() for name, (metric, _) in self._wanted.items() if metric.of in ("image", "sibling")
+        }
+        self._ranks_tags, self._seen = "image" in kinds, 0
+
+    @property
+    def twice(self) -> bool:
+        """Whether the images have to come a second time, by `add_again`, before anything is told."""
+        return self._words is not None
+
+    def add(self, part: Part) -> None:
+        """Measure the next images."""
+        Y, blocks = part
+        judgements = Judgements.of(Y)
+        tags = TagRanker(judgements) if self._ranks_tags else None
+        given = None if self._given is None else GivenTags(judgements, self._ks["tag"])
+        near = SiblingTags(judgements, self._siblings, self._ks["sibling"]) if self._ks["sibling"] else None
+        for rows, block in ScoreBlocks(blocks, judgements).go_through(again=False):
+            for ranker in (tags, given, near):
+                if ranker is not None:
+                    ranker.add(rows, block)
+            if self._words is not None:
+                self._words.gather(self._seen + rows.start, block, _relevant(judgements, rows))
+        if given is not None and self._given is not None:
+            self._given.add_counts(given)
+        evidence: dict[str, Any] = {"image": None if tags is None else tags.result(), "sibling": near}
+        for name, moments in self._of_images.items():
+            metric, k = self._wanted[name]
+            moments.add(getattr(evidence[metric.of], metric.measure)(*([k] if metric.takes_k else [])))
+        self._seen += judgements.n_images
+
+    def add_again(self, parts: Iterable[Part]) -> None:
+        """Go through all images a second time, in the same order."""
+        if self._words is None:
+            return
+        self._words.sort()
+        first = 0
+        for Y, blocks in parts:
+            for rows, block in ScoreBlocks(blocks, Judgements.of(Y)).go_through(again=False):
+                self._words.count(first + rows.start, block)
+            first += Y.shape[0]
+
+    def of_tags(self, name: str) -> NDArray[np.float64]:
+        """Give the values of the tags (shape (1,) where a metric is no mean), of a metric that is not of images."""
+        metric, k = self._wanted[name]
+        evidence = self._given if metric.of == "tag" else self._words
+        found: NDArray[np.float64] = getattr(evidence, metric.measure)(*([k] if metric.takes_k else []))
+        return found
+
+    def interval(self, name: str) -> Interval:
+        """Give the value of a metric and its 95 % interval: over tags by the bootstrap, over images as `Moments` does.
+
+        Raises
+        ------
+        DataError
+            If there is nothing to average.
+        """
+        moments = self._of_images.get(name)
+        if moments is not None and moments.n:
+            return moments.interval()
+        values = self.of_tags(name) if moments is None else np.empty(0)
+        if np.isnan(values).all():
+            raise nothing_to_average(name, self._shape, int(self._n_relevant.sum()))
+        return interval_of(values)
+
+
+def _relevant(judgements: Judgements, rows: slice) -> sp.csr_array:
+    span = judgements.span(rows)
+    starts = judgements.indptr[rows.start : rows.stop + 1] - span.start
+    tags = judgements.tags[span]
+    return sp.csr_array(
+        (np.ones(tags.size, np.float32), tags, starts), shape=(rows.stop - rows.start, judgements.n_tags)
+    )

@@ -1,0 +1,159 @@
+"""Evaluating features larger than memory: the figures of an evaluation in memory, and what is told and refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from command_line import run_command
+from planted_features import N, fitted_encoder, name_of, plant, write, write_table
+from visterm import Tagger
+from visterm.app.evaluate import DEFAULT_METRICS, evaluate_tagger
+from visterm.app.rows import as_corpus
+from visterm.app.streaming.evaluating import evaluate_streamed
+from visterm.core.errors import DataError, EncoderMismatchError, TagFileError, UnknownNameError
+from visterm.metrics import evaluate
+from visterm.metrics.in_parts import PartMeasures
+from visterm.metrics.moments import Moments
+from visterm.metrics.significance import bootstrap_mean
+
+METRICS = [*DEFAULT_METRICS, "mrr", "ndcg@3", "f1@2", "word_p@4", "tag_p@1", "n_plus@2"]
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """Planted features, tags of which every third image is in the split "test", and a run of the others."""
+    folder = plant(tmp_path_factory.mktemp("drawn"), fitted_encoder())
+    rows = [json.loads(line) for line in (folder / "tags.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [{**row, "split": "train" if i % 3 else "test"} for i, row in enumerate(rows)]
+    rows[0]["tags"] += ["unknown", "tag 1"]
+    rows[3]["tags"] = []
+    write_table(folder / "split.jsonl", [*rows, {"file_name": "gone.jpg", "tags": ["tag 1"], "split": "test"}])
+    tagger = Tagger(model="wsabie", model_params={"epochs": 2, "dim": 4}, n_jobs=1, min_count=60)
+    tagger.fit(as_corpus(folder / "features", folder / "split.jsonl"), calibrate=False).save(folder / "run")
+    return folder
+
+
+def measured(scores, Y, metrics, folder, parts, siblings=None):
+    """Measure a score matrix part by part."""
+    Y = sp.csr_array(Y)
+
+    def each():
+        for start, stop in zip([0, *parts], [*parts, len(scores)], strict=True):
+            yield Y[start:stop], lambda start=start, stop=stop: [(slice(0, stop - start), scores[start:stop])]
+
+    counts = np.bincount(Y.indices[Y.data > 0], minlength=Y.shape[1])
+    found = PartMeasures(metrics, Y.shape, counts, folder, siblings)
+    for part in each():
+        found.add(part)
+    found.add_again(each())
+    return {name: found.interval(name).mean for name in metrics}
+
+
+@pytest.mark.parametrize("entries", [2**20, 3])
+def test_parts_give_the_figures_of_the_whole_ties_and_empty_tags_too(tmp_path, monkeypatch, entries):
+    monkeypatch.setattr("visterm.metrics.stored_ranks.ENTRIES", entries)
+    rng = np.random.default_rng(0)
+    scores = rng.integers(-3, 4, (90, 7)).astype(np.float32)
+    scores[::5] = -scores[::5] * np.float32(0.0)  # zeros with both signs are level
+    Y = (rng.random((90, 7)) < 0.3).astype(np.float32) - (rng.random((90, 7)) < 0.1)
+    Y[:, 4] = 0
+    siblings = np.eye(7)[[1, 0, 2, 3, 4, 5, 6]]
+    metrics = [*METRICS, "psib@2"]
+    expected = evaluate(scores, Y, metrics, siblings=siblings)
+    found = measured(scores, Y, metrics, tmp_path, [1, 40, 41], siblings)
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_word_precision_of_a_hand_computed_case(tmp_path):
+    scores = np.array([[0.9], [0.5], [0.7], [0.1]], np.float32)
+    found = measured(scores, [[0], [1], [1], [0]], ["word_map", "word_p@2"], tmp_path, [2])
+    # relevant at ranks 2 and 3
+    assert found == pytest.approx({"word_map": (1 / 2 + 2 / 3) / 2, "word_p@2": 0.5})
+
+
+def test_nothing_to_average_is_told_as_in_memory(tmp_path):
+    scores, Y = np.ones((3, 2), np.float32), np.zeros((3, 2), np.float32)
+    for name in ("map", "tag_r@1", "word_map", "n_plus@1"):
+        with pytest.raises(DataError) as whole:
+            evaluate(scores, Y, name)
+        with pytest.raises(DataError) as parts:
+            measured(scores, Y, [name], tmp_path, [1])
+        assert str(parts.value) == str(whole.value)
+
+
+def test_intervals_of_moments_near_those_of_the_bootstrap():
+    values = np.random.default_rng(0).random(2000) ** 2
+    values[::7] = np.nan
+    moments = Moments()
+    for part in np.split(values, [3, 900]):
+        moments.add(part)
+    assert moments.n == np.count_nonzero(~np.isnan(values))
+    expected = bootstrap_mean(values)
+    assert moments.interval().mean == pytest.approx(expected.mean, rel=1e-12)
+    assert moments.interval()[1:] == pytest.approx(expected[1:], rel=0.01)
+
+
+@pytest.mark.parametrize("split", [None, "train", "all"])
+def test_a_streamed_evaluation_gives_the_figures_of_one_in_memory(tmp_path, drawn, split):
+    tagger = Tagger.load(drawn / "run", n_jobs=1)
+    corpus = as_corpus(drawn / "features", drawn / "split.jsonl").select(split or "test")
+    expected = evaluate_tagger(tagger, corpus, METRICS)
+    found = evaluate_streamed(tagger, drawn / "features", drawn / "split.jsonl", METRICS, work=tmp_path, split=split)
+    assert {name: value.mean for name, value in found.values.items()} == pytest.approx(expected.values, rel=1e-6)
+    assert (found.given, found.unknown, found.learned) == (expected.given, expected.unknown, expected.learned)
+    assert found.unknown > 0
+    assert found.images == len(corpus)
+    assert found.remarks == ["1 row of the tags (such as of 'gone.jpg') is of images without features; left out."]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tables_that_cannot_be_measured_by_are_refused(tmp_path, drawn):
+    tagger, features = Tagger.load(drawn / "run", n_jobs=1), drawn / "features"
+    with pytest.raises(UnknownNameError, match=r"No image is in the split 'other'. The tags name these: 'test' \("):
+        evaluate_streamed(tagger, features, drawn / "split.jsonl", ["map"], split="other")
+    with pytest.raises(UnknownNameError, match="The tags name no splits: use 'all'"):
+        evaluate_streamed(tagger, features, drawn / "tags.jsonl", ["map"], split="test")
+    with pytest.raises(TagFileError, match="are read from a table, and 'auto' is none"):
+        evaluate_streamed(tagger, features, "auto", ["map"])
+    write_table(tmp_path / "bad.jsonl", [{"file_name": "a/b.jpg", "tags": ["tag 1"]}])
+    with pytest.raises(TagFileError, match=r"the tags name 'a/b.jpg', the features '0000.jpg'"):
+        evaluate_streamed(tagger, features, tmp_path / "bad.jsonl", ["map"])
+    rows = [{"file_name": name_of(7), "tags": [], "split": s} for s in ("train", "test")]
+    write_table(tmp_path / "bad.jsonl", rows)
+    with pytest.raises(TagFileError, match=r"The image 0007.jpg is in two splits"):
+        evaluate_streamed(tagger, features, tmp_path / "bad.jsonl", ["map"])
+
+
+def test_features_of_another_encoder_are_refused(tmp_path, drawn):
+    other = fitted_encoder().set_params(textons=5)
+    other.fit(list(np.random.default_rng(1).integers(0, 256, (6, 32, 32, 3), np.uint8)))
+    write(tmp_path / "other", np.zeros((3, 4), np.float32), other)
+    with pytest.raises(EncoderMismatchError, match="do not go together"):
+        evaluate_streamed(Tagger.load(drawn / "run"), tmp_path / "other", drawn / "tags.jsonl", ["map"])
+
+
+def test_the_command_measures_shard_by_shard_where_memory_is_short_and_says_so(tmp_path, drawn):
+    given = ["evaluate", drawn / "run", drawn / "features", "--tags", drawn / "split.jsonl"]
+    in_memory = run_command([*given, "--json"], tmp_path)
+    streamed = run_command([*given, "--json", "--memory", "1M"], tmp_path)
+    assert streamed.returncode == 0, streamed.stderr
+    assert "measured shard by shard" in streamed.stderr
+    assert json.loads(streamed.stdout) == pytest.approx(json.loads(in_memory.stdout), rel=1e-6)
+    table = run_command([*given, "--memory", "1M", "--metric", "map"], tmp_path).stdout.splitlines()
+    assert table[0].split() == ["metric", "value", "95", "%"]
+    assert float(table[1].split()[1]) == pytest.approx(json.loads(streamed.stdout)["map"], abs=1e-4)
+    assert N == 600
+
+
+@pytest.mark.parametrize("more", [["--bands"], ["--precision", "0.9"], ["--report", "page"], ["--queries", "tags"]])
+def test_what_needs_all_images_at_once_is_refused(tmp_path, drawn, more):
+    done = run_command(
+        ["evaluate", drawn / "run", drawn / "features", "--tags", drawn / "split.jsonl", "--memory", "1M", *more],
+        tmp_path,
+    )
+    assert done.returncode == 2
+    assert f"{more[0]} needs the features of all images in memory" in " ".join(done.stderr.split())
