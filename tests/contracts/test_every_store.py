@@ -7,10 +7,11 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.core.errors import DataError, ShapeError, UserError
-from visterm.store import parts
+from visterm.store import lance_rows, parts
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.exact import ExactStore
 from visterm.store.faiss_store import FaissStore
+from visterm.store.lance_store import LanceStore
 from visterm.store.records import Record
 
 ORIGIN = Origin("/runs/one", "f00d")
@@ -47,6 +48,31 @@ def by_faiss(folder, U):
     return store
 
 
+def in_a_lance_table(folder, U):
+    """Opened anew, kept in memory as it is small."""
+    if sp.issparse(U):
+        pytest.skip("a Lance table holds dense rows")
+    pytest.importorskip("lancedb", reason="the extra lance is not installed")
+    LanceStore(str(folder)).add(np.arange(U.shape[0]), U)
+    return LanceStore(str(folder))
+
+
+def in_a_large_lance_table(folder, U):
+    """Read from disk for each search, as one that memory does not hold; each addition in disorder."""
+    in_a_lance_table(folder / "other", U)
+    store = LanceStore(str(folder))
+    for start in range(0, max(1, U.shape[0]), 400):
+        ids = np.arange(start, min(start + 400, U.shape[0]))[::-1]
+        store.add(ids, U[ids])
+    return store
+
+
+@pytest.fixture(autouse=True)
+def _large_tables(request, monkeypatch):
+    if getattr(request.node, "callspec", None) and request.node.callspec.params.get("build") is in_a_large_lance_table:
+        monkeypatch.setattr(lance_rows, "KEPT_BYTES", 0)
+
+
 def filled(catalogue, U):
     records = [Record(f"{i}.jpeg", None, 1, 2, 3, "0") for i in range(U.shape[0])]
     for rows in (slice(0, 5), slice(5, None)):
@@ -78,7 +104,17 @@ def catalogue_with_gaps(folder, U):
 
 stores = pytest.mark.parametrize(
     "build",
-    [in_memory, in_pieces, memory_mapped, by_faiss, catalogue_in_memory, catalogue_in_a_folder, catalogue_with_gaps],
+    [
+        in_memory,
+        in_pieces,
+        memory_mapped,
+        by_faiss,
+        in_a_lance_table,
+        in_a_large_lance_table,
+        catalogue_in_memory,
+        catalogue_in_a_folder,
+        catalogue_with_gaps,
+    ],
 )
 kinds = pytest.mark.parametrize("kind", [np.asarray, sp.csr_array], ids=["dense", "csr"])
 

@@ -76,7 +76,7 @@ class CurrentRows(SearchedRows):
         placed = self._placed(wanted)
         if not placed:
             return np.empty((0, self.width or 0), np.float32)
-        stack = stack_rows([part.rows[places] for part, places, _ in placed])
+        stack = stack_rows([part.take(places) for part, places, _ in placed])
         order = np.argsort(np.concatenate([at for _, _, at in placed]))
         return stack[order[back]]
 

@@ -208,6 +208,14 @@ def settings_of(facts: str) -> Settings:
     return Settings(**json.loads(facts))
 
 
+def growing(most: int) -> Iterator[int]:
+    """Give 4 and each time half more, up to `most`: how many lists are looked into."""
+    probed = 4
+    while probed <= most:
+        yield probed
+        probed += probed // 2
+
+
 def is_installed() -> bool:
     """Say whether faiss can be used."""
     try:
@@ -224,7 +232,7 @@ def _measured(index: Any, U: NDArray[np.float32], queries: NDArray[np.float32], 
     chosen: Settings | None = None
     for fetched in FETCHED:
         tried = None
-        for probed in _growing(n_lists // 2):
+        for probed in growing(n_lists // 2):
             tried = _asked(index, U, queries, best, Settings(len(U), n_lists, probed, fetched, 0.0, 0.0, exact))
             if tried.recall >= RECALL:
                 break
@@ -248,13 +256,6 @@ def _asked(
         seconds.append(time.perf_counter() - start)
         found.append(np.isin(these, named).mean())
     return replace(settings, recall=float(np.mean(found)), seconds=statistics.median(seconds))
-
-
-def _growing(most: int) -> Iterator[int]:
-    probed = 4
-    while probed <= most:
-        yield probed
-        probed += probed // 2
 
 
 def _seconds(call: Any) -> float:

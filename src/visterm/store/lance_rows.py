@@ -1,0 +1,169 @@
+"""Rows of one version of a Lance table: read once into memory where they are few, else block by block."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import CorruptFileError
+from visterm.core.products import top_k_products
+from visterm.core.types import Ranking
+from visterm.store.any_part import AnyPart, Candidates, merged
+from visterm.store.lance_table import AT_ONCE, LanceTable, arrays_of, batches
+
+Places: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float32]
+
+KEPT_BYTES = 2**28
+"""Rows up to this size are read once and kept."""
+
+GATHERED = 16
+"""Of so many rows one or more are wanted: all are read, in order, which is quicker than asking for each."""
+
+
+class LanceRows:
+    """Some rows of a table that follow each other, as one version has them.
+
+    Parameters
+    ----------
+    table : LanceTable
+    version : int
+    n_rows, width : int
+    first : int
+        Place in the table of the first of them.
+    """
+
+    def __init__(self, table: LanceTable, version: int, n_rows: int, width: int, first: int = 0) -> None:
+        self._table, self._version, self._first = table, version, first
+        self.n_rows, self.width = n_rows, width
+        self._opening = threading.Lock()
+        self._opened: Any = None
+
+    @property
+    def at(self) -> Any:
+        """LanceDB's own table, checked out: opened when it is first asked for."""
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._table.at(self._version)
+                there = self._opened.count_rows()
+                if there < self._first + self.n_rows:
+                    raise CorruptFileError(
+                        f"The table {self._table.name} at {self._table.uri} holds {there} rows where "
+                        f"{self._first + self.n_rows} are committed. Restore it from a backup, or index again."
+                    )
+        return self._opened
+
+    @property
+    def is_small(self) -> bool:
+        """Whether all of them are kept in memory."""
+        return 4 * self.n_rows * self.width <= KEPT_BYTES
+
+    @cached_property
+    def kept(self) -> Floats:
+        """All rows, where they are few."""
+        found = np.empty((self.n_rows, self.width), np.float32)
+        for places, block in self._scanned():
+            found[places] = block
+        found.flags.writeable = False
+        return found
+
+    def take(self, places: Places) -> Floats:
+        """Give rows by place, in that order."""
+        if self.is_small:
+            return self.kept[places]
+        found = np.empty((len(places), self.width), np.float32)
+        wanted, back = np.unique(places, return_inverse=True)
+        for numbers, block in self.blocks(wanted):
+            inside = np.zeros(len(wanted), np.bool_)
+            inside[np.searchsorted(wanted, numbers)] = True
+            mine = np.flatnonzero(inside[back])
+            found[mine] = block[np.searchsorted(numbers, places[mine])]
+        return found
+
+    def blocks(self, places: Places | None = None) -> Iterator[tuple[Places, Floats]]:
+        """Give places and rows, block by block: of all, or of some places (ascending)."""
+        if places is None:
+            yield from self._scanned()
+        elif len(places) * GATHERED > self.n_rows:
+            for numbers, block in self._scanned():
+                inside = places[slice(*np.searchsorted(places, (numbers[0], numbers[-1] + 1)))]
+                if len(inside):
+                    yield inside, block[inside - numbers[0]]
+        else:
+            for start in range(0, len(places), AT_ONCE):
+                yield self._gathered(places[start : start + AT_ONCE])
+
+    def named(self, q: Floats, n: int, probed: int) -> Places:
+        """Give the places, ascending, of the `n` best rows of the lists of the index that are nearest to a query."""
+        query = self.at.search(q.ravel(), vector_column_name="vector").distance_type("dot").nprobes(probed)
+        found = query.fast_search().limit(n).select(["row"]).to_arrow()
+        return np.sort(arrays_of(found, ["row"])["row"]) - self._first
+
+    def _scanned(self) -> Iterator[tuple[Places, Floats]]:
+        query = self.at.search().offset(self._first).limit(self.n_rows)
+        for arrays in batches(query, ["row", "vector"]) if self.n_rows else ():
+            yield _in_order(arrays, self._first)
+
+    def _gathered(self, places: Places) -> tuple[Places, Floats]:
+        if len(places) == 0:
+            return places, np.empty((0, self.width), np.float32)
+        found = self.at.take_offsets((places + self._first).tolist()).select(["row", "vector"]).to_arrow()
+        return _in_order(arrays_of(found, ["row", "vector"]), self._first)
+
+
+class LancePart(AnyPart):
+    """Rows with ids, in a Lance table.
+
+    Parameters
+    ----------
+    ids : ndarray of int64, shape (n,)
+    rows : LanceRows
+    hidden : ndarray of int64
+    index : Candidates, optional
+    """
+
+    def __init__(
+        self, ids: Places, rows: LanceRows, hidden: Places | None = None, index: Candidates | None = None
+    ) -> None:
+        super().__init__(ids, hidden, index)
+        self.rows = rows
+
+    def take(self, places: Places) -> Floats:
+        """Give the rows at some places, in that order."""
+        return self.rows.take(places)
+
+    def products(self, Q: Floats, places: Places | None = None) -> Floats:
+        """Give the products of rows (None: of all visible ones) with a few queries, shape (n_rows, n_queries)."""
+        if places is None:
+            places = self.visible
+        if self.rows.is_small:
+            return np.asarray(self.rows.kept[places] @ Q.T, np.float32)
+        found = np.empty((len(places), len(Q)), np.float32)
+        for numbers, block in self.rows.blocks(places):
+            found[np.searchsorted(places, numbers)] = block @ Q.T
+        return found
+
+    def _best_places(self, Q: Floats, k: int, places: Places | None) -> Ranking:
+        best = Ranking(np.empty((len(Q), 0), np.int64), np.empty((len(Q), 0), np.float32))
+        if k == 0:
+            return best
+        if self.rows.is_small:
+            return top_k_products(Q, self.rows.kept, k, among=places)
+        for numbers, block in self.rows.blocks(places):
+            found = top_k_products(Q, block, min(k, len(block)))
+            best = merged([best, Ranking(numbers[found.ids], found.scores)], k)
+        return best
+
+
+def _in_order(arrays: dict[str, NDArray[Any]], first: int) -> tuple[Places, Floats]:
+    """Give places and rows by place: a table promises no order, though it keeps one."""
+    places = arrays["row"] - first
+    if (np.diff(places) > 0).all():
+        return places, arrays["vector"]
+    order = np.argsort(places)
+    return places[order], arrays["vector"][order]

@@ -1,0 +1,191 @@
+"""A table of LanceDB that holds rows in versions: added to at the end, read as one version has them, never changed.
+
+Columns: ``row`` (the place, from 0 on), ``id`` (the image) and ``vector``. The table lies in a folder, or in an object
+store (``s3://bucket/folder``), where the usual environment says who may read it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError
+
+AT_ONCE = 2**15
+"""Rows that are read or written at a time."""
+
+TIDIED_EVERY = 128
+"""Versions: each names all files of the table, and each addition is a file of its own until they are put together."""
+
+NEVER = timedelta(days=36500)
+READERS_NEED = timedelta(hours=1)
+"""Age of versions that no search reads any more: each search looks first which version counts."""
+
+
+class LanceTable:
+    """One table, which need not be there yet.
+
+    Parameters
+    ----------
+    uri : str
+        Of the database: a folder, or a folder of an object store.
+    name : str
+
+    Raises
+    ------
+    MissingExtraError
+        If lancedb is not installed.
+    """
+
+    def __init__(self, uri: str, name: str) -> None:
+        self.uri = uri
+        self.name = name
+        self._database = _connected(uri)
+
+    def create(self, width: int) -> int:
+        """Make it empty, in place of one that a kill left, and give its version."""
+        import pyarrow as pa
+
+        schema = pa.schema([("row", pa.int64()), ("id", pa.int64()), ("vector", pa.list_(pa.float32(), width))])
+        with _told(f"The table {self.name} at {self.uri} cannot be made"):
+            return int(self._database.create_table(self.name, schema=schema, mode="overwrite").version)
+
+    def latest(self) -> int:
+        """Give the newest version, which need not be one that counts."""
+        return int(self._opened().version)
+
+    def append(self, version: int, n_rows: int, ids: NDArray[np.int64], U: NDArray[np.float32]) -> int:
+        """Add rows after the `n_rows` of a version, whatever was added to it since; give the version that has them."""
+        import pyarrow as pa
+
+        self.cut(version)
+        table = self._opened()
+        for start in range(0, len(ids), AT_ONCE):
+            numbers = np.arange(n_rows + start, n_rows + min(start + AT_ONCE, len(ids)))
+            block = np.ascontiguousarray(U[start : start + AT_ONCE], np.float32)
+            vectors = pa.FixedSizeListArray.from_arrays(pa.array(block.ravel()), U.shape[1])
+            columns = {"row": numbers, "id": ids[start : start + AT_ONCE], "vector": vectors}
+            with _told(f"Rows cannot be written to the table {self.name} at {self.uri}"):
+                table.add(pa.table(columns))
+                if table.version % TIDIED_EVERY == 0:
+                    table.optimize(cleanup_older_than=NEVER)
+        return int(table.version)
+
+    def cut(self, version: int) -> None:
+        """Drop what came after a version: what it held is the newest version then."""
+        table = self._opened()
+        if table.version != version:
+            self._check_out(table, version)
+            table.restore()
+
+    def tidy(self, version: int) -> int:
+        """Put small files together and bring the index up to date; give the version that is so."""
+        self.cut(version)
+        table = self._opened()
+        with _told(f"The table {self.name} at {self.uri} cannot be put in order"):
+            table.optimize(cleanup_older_than=NEVER)
+        return int(table.version)
+
+    def forget_old_versions(self) -> None:
+        """Remove the files of versions that no search reads any more; what counts must be the newest version."""
+        self._opened().optimize(cleanup_older_than=READERS_NEED)
+
+    def drop(self) -> None:
+        """Remove the table, if it is there."""
+        self._database.drop_table(self.name, ignore_missing=True)
+
+    def at(self, version: int) -> Any:
+        """Give LanceDB's own table as one version has it, to read."""
+        table = self._opened()
+        self._check_out(table, version)
+        return table
+
+    def writable(self) -> Any:
+        """Give LanceDB's own table, to write."""
+        return self._opened()
+
+    def _opened(self) -> Any:
+        try:
+            return self._database.open_table(self.name)
+        except (ValueError, OSError, RuntimeError) as error:
+            raise CorruptFileError(
+                f"The table {self.name} of rows cannot be opened at {self.uri}: {_first_line(error)}. "
+                "Restore it from a backup, or index the images again."
+            ) from error
+
+    def _check_out(self, table: Any, version: int) -> None:
+        try:
+            table.checkout(version)
+        except (ValueError, OSError, RuntimeError) as error:
+            raise CorruptFileError(
+                f"The table {self.name} of rows at {self.uri} has no version {version} any more, but that is the one "
+                "which counts. Restore it from a backup, or index the images again."
+            ) from error
+
+
+def table_names(uri: str) -> list[str]:
+    """List the tables of a database; none where there is no database."""
+    database = _connected(uri)
+    with _told(f"The tables at {uri} cannot be listed"):
+        names: list[str] = []
+        page = database.list_tables()
+        while True:
+            names += page.tables
+            if not page.page_token:
+                return names
+            page = database.list_tables(page_token=page.page_token)
+
+
+def batches(query: Any, columns: list[str]) -> Iterator[dict[str, NDArray[Any]]]:
+    """Give what a query finds, batch by batch, as arrays by column."""
+    for batch in query.select(columns).to_batches(AT_ONCE):
+        yield arrays_of(batch, columns)
+
+
+def arrays_of(found: Any, columns: list[str]) -> dict[str, NDArray[Any]]:
+    """Give the columns of a batch or a table of Arrow as arrays; vectors as (n, width)."""
+    import pyarrow as pa
+
+    arrays = {}
+    for name in columns:
+        column = found.column(name)
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        values = column.flatten() if name == "vector" else column
+        array = values.to_numpy(zero_copy_only=False)
+        arrays[name] = array.reshape(len(column), -1) if name == "vector" else array
+    return arrays
+
+
+@cache
+def _connected(uri: str) -> Any:
+    try:
+        import lancedb
+    except ImportError as error:
+        raise MissingExtraError(
+            "Rows in a Lance table need the package 'lancedb'. Install it with: pip install 'visterm[lance]'"
+        ) from error
+    endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
+    plain = {"allow_http": "true"} if endpoint.startswith("http://") else None
+    with _told(f"No tables can be kept at {uri}"):
+        return lancedb.connect(uri, storage_options=plain)
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Say what failed, and the first line of why."""
+    try:
+        yield
+    except (ValueError, OSError, RuntimeError) as error:
+        raise StorageError(f"{what}: {_first_line(error)}.") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
