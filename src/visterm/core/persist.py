@@ -20,6 +20,7 @@ from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.jsonlines import json_text
 from visterm.core.packing import csr_of_parts, csr_parts, pack, unpack
 from visterm.core.registry import Registry
+from visterm.core.remote import as_path, is_remote
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -95,10 +96,9 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
     CorruptFileError
         If a file is missing or was changed.
     """
-    target = Path(path)
-    backup = _backup(target)
-    if not target.exists() and backup.exists():  # a kill between the two renames of `_put_in_place`
-        os.replace(backup, target)
+    target = as_path(path)
+    if not is_remote(target) and not target.exists() and _backup(target).exists():
+        os.replace(_backup(target), target)  # a kill between the two renames of `_put_in_place`
     if not target.exists():
         raise StorageError(f"There is no {kind} at {target}. {_how_to_make(kind)}")
     found = folder_kind(target)
@@ -158,6 +158,8 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 def file_hash(path: str | os.PathLike[str]) -> str:
     """Give the SHA-256 of a file's bytes, in hex."""
+    if is_remote(path):
+        return hashlib.sha256(as_path(path).read_bytes()).hexdigest()
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -178,7 +180,7 @@ def read_json(path: Path) -> Any:
 def folder_kind(path: str | os.PathLike[str]) -> str | None:
     """Give the kind of a folder that `new_folder` wrote, or None for anything else."""
     try:
-        manifest = json.loads((Path(path) / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads((as_path(path) / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     kind = manifest.get("kind") if isinstance(manifest, dict) else None

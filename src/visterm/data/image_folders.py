@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from visterm.core.errors import DataError
+from visterm.core.remote import RemotePath, as_path, is_remote
 from visterm.core.wording import count_of
 
 SUFFIXES = frozenset(
@@ -40,7 +41,7 @@ def find_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     found: dict[Path, None] = {}
-    for path in map(Path, given):
+    for path in map(as_path, given):
         if path.is_dir():
             found.update(dict.fromkeys(_in_folder(path)))
         elif path.exists():
@@ -58,7 +59,7 @@ def images_in(folder: str | os.PathLike[str]) -> list[Path]:
     DataError
         If it is not there, is a file, cannot be listed, or has no images: the message says what was looked for.
     """
-    path = Path(folder)
+    path = as_path(folder)
     if path.is_file():
         raise DataError(f"{path} is a file; expected the folder of images.")
     if not path.is_dir():
@@ -71,10 +72,7 @@ def images_in(folder: str | os.PathLike[str]) -> list[Path]:
 
 def no_images(folder: str | os.PathLike[str]) -> str:
     """Say that a folder has no images, what was looked for, and what is there instead."""
-    files = sorted(
-        (Path(parent, name).relative_to(folder).as_posix() for parent, _, names in os.walk(folder) for name in names),
-        key=lambda name: (name.startswith("."), name),
-    )
+    files = sorted(_files_below(as_path(folder)), key=lambda name: (name.startswith("."), name))
     there = f"Its {count_of(len(files), 'file')} (such as '{files[0]}') end otherwise" if files else "It has no files"
     return (
         f"There are no images in the folder {os.fspath(folder)}, nor in its sub-folders. Looked for files that end in "
@@ -82,7 +80,15 @@ def no_images(folder: str | os.PathLike[str]) -> str:
     )
 
 
+def _files_below(folder: Path) -> list[str]:
+    if isinstance(folder, RemotePath):
+        return folder.files()
+    return [Path(parent, name).relative_to(folder).as_posix() for parent, _, names in os.walk(folder) for name in names]
+
+
 def _in_folder(folder: Path) -> list[Path]:
+    if is_remote(folder):
+        return [folder / name for name in _files_below(folder) if _is_image(name)]
     images = []
     for parent, folders, files in os.walk(folder, onerror=_cannot_list):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -92,6 +98,11 @@ def _in_folder(folder: Path) -> list[Path]:
             if not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
         ]
     return sorted(images, key=lambda path: path.relative_to(folder).as_posix())
+
+
+def _is_image(name: str) -> bool:
+    """Say whether a name below an address is that of an image, and no part of it is hidden."""
+    return os.path.splitext(name)[1].lower() in SUFFIXES and not any(part[:1] == "." for part in name.split("/"))
 
 
 def _cannot_list(error: OSError) -> None:

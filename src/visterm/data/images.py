@@ -9,6 +9,7 @@ import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from io import BytesIO
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
@@ -18,8 +19,10 @@ from numpy.typing import NDArray
 from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 
 from visterm.core.errors import DataError, ImageError
+from visterm.core.remote import is_remote
 from visterm.core.threads import resolve_jobs
 from visterm.core.types import Skipped
+from visterm.data.fetching import GONE, Fetched, fetch, fetch_ahead
 from visterm.data.heif import ADVICE, is_heic, register_heif
 from visterm.data.image_folders import find_images as find_images
 from visterm.data.pillow_warnings import pillow_silenced
@@ -60,7 +63,7 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
     Parameters
     ----------
     image : path-like, or ndarray of uint8, shape (height, width, 3)
-        An array is checked and given back, reduced if asked.
+        A path may be an address in an object store. An array is checked and given back, reduced if asked.
     max_side : int or None
         Reduce the longest side to this many pixels; images are never enlarged.
 
@@ -75,6 +78,8 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
         (a decompression bomb).
     DataError
         If an array is not of uint8 or not of that shape, or `max_side` is below 1.
+    StorageError
+        If an object store cannot be reached, or does not allow reading.
     """
     if max_side is not None and max_side < 1:
         raise DataError(f"max_side is {max_side!r}; expected None or a whole number of pixels, 1 or more.")
@@ -86,6 +91,8 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
             "Turn a Pillow image into an array with numpy.asarray(image.convert('RGB'))."
         )
     path = os.fspath(image)
+    if is_remote(path):
+        return read_image_bytes(fetch(path), name=path, max_side=max_side)
     return _or_image_error(path, lambda: _decode(path, max_side))
 
 
@@ -130,8 +137,10 @@ def decode_images(
     ------
     DataError
         If an array is not of uint8 (height, width, 3).
+    StorageError
+        If an object store cannot be reached, or does not allow reading.
     """
-    return _decode_all(enumerate(images), max_side, resolve_jobs(n_jobs), ahead)
+    return _decode_all(images, max_side, resolve_jobs(n_jobs), ahead)
 
 
 def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
@@ -153,12 +162,19 @@ def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
 
 
 def _decode_all(
-    images: Iterator[tuple[int, ImageLike]], max_side: int | None, n_jobs: int, ahead: int
+    images: Iterable[ImageLike], max_side: int | None, n_jobs: int, ahead: int
 ) -> Iterator[Decoded | Skipped]:
-    if n_jobs == 1:
-        for index, image in images:
-            yield _decoded_or_skipped(index, image, max_side)
-        return
+    with closing(fetch_ahead(enumerate(images))) as ready:
+        if n_jobs == 1:
+            for index, image in ready:
+                yield _decoded_or_skipped(index, image, max_side)
+        else:
+            yield from _decode_in_threads(ready, max_side, n_jobs, ahead)
+
+
+def _decode_in_threads(
+    images: Iterator[tuple[int, ImageLike | Fetched]], max_side: int | None, n_jobs: int, ahead: int
+) -> Iterator[Decoded | Skipped]:
     pool = ThreadPoolExecutor(n_jobs, thread_name_prefix="visterm-decode")
     waiting: deque[Future[Decoded | Skipped]] = deque()
     try:
@@ -173,8 +189,12 @@ def _decode_all(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _decoded_or_skipped(index: int, image: ImageLike, max_side: int | None) -> Decoded | Skipped:
+def _decoded_or_skipped(index: int, image: ImageLike | Fetched, max_side: int | None) -> Decoded | Skipped:
     try:
+        if isinstance(image, Fetched):
+            if image.content is None:
+                return Skipped(image.name, GONE)
+            return Decoded(index, read_image_bytes(image.content, name=image.name, max_side=max_side))
         return Decoded(index, read_image(image, max_side=max_side))
     except ImageError as error:
         return Skipped(error.path, error.reason)

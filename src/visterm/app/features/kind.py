@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from visterm.core.persist import folder_kind
+from visterm.core.remote import as_path
 
 FEATURES = "features folder"
 """The kind in the manifest."""
@@ -17,4 +18,4 @@ def is_features(images: object) -> bool:
     """Say whether images are meant by the features folder that has their rows, or shall have them."""
     if not isinstance(images, str | os.PathLike):
         return False
-    return folder_kind(images) == FEATURES or os.path.isdir(os.path.join(images, UNFINISHED))
+    return folder_kind(images) == FEATURES or (as_path(images) / UNFINISHED).is_dir()

@@ -1,0 +1,222 @@
+"""Paths in object stores: `s3://bucket/photos` stands where a folder of this machine may, and is read as one.
+
+A `RemotePath` has those methods of `pathlib.Path` that reading needs, and writes an object in one step: it is whole or
+not there. fsspec does the work, and is imported when an object is first asked for, never for paths of this machine.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+from visterm.core.object_stores import asked
+
+_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+_ETAGS = ("ETag", "etag", "md5Hash", "md5", "content_md5")
+_DATES = ("LastModified", "last_modified", "updated", "mtime", "created")
+_BLOCK = 2**16
+
+
+def is_remote(path: object) -> bool:
+    """Say whether a path is an address (``s3://bucket/photos``), and not a place on this machine (``file://`` is)."""
+    if isinstance(path, RemotePath):
+        return True
+    found = _ADDRESS.match(path) if isinstance(path, str) else None
+    return found is not None and found[1].lower() != "file"
+
+
+def as_path(path: str | os.PathLike[str]) -> Path:
+    """Give a path of this machine as it is, ``file://`` taken off, and an address as a `RemotePath`.
+
+    It is typed as the `Path` that it stands in for.
+    """
+    if isinstance(path, RemotePath):
+        return cast("Path", path)
+    if is_remote(path):
+        return cast("Path", RemotePath(str(path)))
+    text = os.fspath(path)
+    return Path(text[len("file://") :] if text.lower().startswith("file://") else text)
+
+
+def in_full(path: str | os.PathLike[str]) -> Path:
+    """Give a path from the root of this machine on; an address is one already."""
+    found = as_path(path)
+    return found if is_remote(found) else Path(os.path.abspath(found))
+
+
+class RemotePath(os.PathLike[str]):
+    """An object, or all objects below a name, in an object store.
+
+    Parameters
+    ----------
+    address : str
+        Scheme, bucket and name: ``s3://bucket/photos``. The scheme is one that fsspec knows; credentials and endpoint
+        are what its library finds, in the environment for S3 (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...).
+    """
+
+    __slots__ = ("_address",)
+
+    def __init__(self, address: str) -> None:
+        scheme, _, name = address.partition("://")
+        self._address = f"{scheme.lower()}://{name.strip('/')}"
+
+    def __fspath__(self) -> str:
+        return self._address
+
+    def __str__(self) -> str:
+        return self._address
+
+    def __repr__(self) -> str:
+        return f"RemotePath({self._address!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemotePath) and self._address == other._address
+
+    def __lt__(self, other: RemotePath) -> bool:
+        return self._address < other._address
+
+    def __hash__(self) -> int:
+        return hash(self._address)
+
+    def __truediv__(self, name: str | os.PathLike[str]) -> RemotePath:
+        return RemotePath(f"{self._address}/{os.fspath(name)}")
+
+    @property
+    def name(self) -> str:
+        """The last part of the address."""
+        return self._address.rpartition("/")[2]
+
+    @property
+    def suffix(self) -> str:
+        """The ending of the name, with its dot."""
+        return os.path.splitext(self.name)[1]
+
+    @property
+    def parent(self) -> RemotePath:
+        """All but the last part; a bucket is its own parent."""
+        scheme, _, name = self._address.partition("://")
+        return RemotePath(f"{scheme}://{name.rpartition('/')[0] or name}")
+
+    def as_posix(self) -> str:
+        """Give the address."""
+        return self._address
+
+    def absolute(self) -> RemotePath:
+        """Give the path itself: an address has nothing before it."""
+        return self
+
+    def with_name(self, name: str) -> RemotePath:
+        """Give the path of another name beside this one."""
+        return self.parent / name
+
+    def is_relative_to(self, other: str | os.PathLike[str]) -> bool:
+        """Say whether this is below another address, or is it."""
+        above = str(as_path(other))
+        return self._address == above or self._address.startswith(f"{above}/")
+
+    def relative_to(self, other: str | os.PathLike[str]) -> PurePosixPath:
+        """Give the name below another address.
+
+        Raises
+        ------
+        ValueError
+            If it is not below it.
+        """
+        if not self.is_relative_to(other):
+            raise ValueError(f"{self._address} is not below {os.fspath(other)}")
+        return PurePosixPath(self._address[len(str(as_path(other))) + 1 :])
+
+    def exists(self) -> bool:
+        """Say whether there is an object of this name, or one below it."""
+        with asked(self._address, "read") as (store, key):
+            return bool(store.exists(key))
+
+    def is_file(self) -> bool:
+        """Say whether there is an object of this name."""
+        with asked(self._address, "read") as (store, key):
+            return bool(store.isfile(key))
+
+    def is_dir(self) -> bool:
+        """Say whether there are objects below this name."""
+        with asked(self._address, "read") as (store, key):
+            return bool(store.isdir(key))
+
+    def children(self) -> list[str]:
+        """List the names right below this one, of objects and of what has objects below it; sorted."""
+        with asked(self._address, "read") as (store, key):
+            try:
+                found = store.ls(key, detail=False)
+            except FileNotFoundError:
+                return []
+        names = {each.rstrip("/").rpartition("/")[2] for each in found if each.strip("/") != key.strip("/")}
+        return sorted(names)
+
+    def files(self) -> list[str]:
+        """List the names of all objects below this one, as `relative_to` gives them; sorted."""
+        with asked(self._address, "read") as (store, key):
+            try:
+                found = store.find(key)
+            except FileNotFoundError:
+                return []
+        start = len(key.rstrip("/")) + 1
+        return sorted(each[start:] for each in found if len(each) > start and not each.endswith("/"))
+
+    def stamp(self) -> str | None:
+        """Give what another content changes: the store's tag of it (ETag) and its size, or its date; None if gone."""
+        with asked(self._address, "read") as (store, key):
+            try:
+                facts = store.info(key)
+            except FileNotFoundError:
+                return None
+        told = next((facts[name] for name in (*_ETAGS, *_DATES) if facts.get(name)), "")
+        return f"{told} {facts.get('size')}"
+
+    def open(self, mode: str = "r", *, encoding: str | None = None) -> Any:
+        """Open for reading; as bytes, only those parts are fetched that are asked for."""
+        if "b" not in mode:
+            return io.StringIO(self.read_text(encoding=encoding))
+        with asked(self._address, "read") as (store, key):
+            return store.open(key, "rb", block_size=_BLOCK, cache_type="readahead")
+
+    def read_bytes(self) -> bytes:
+        """Fetch the object.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is none.
+        StorageError
+            If the store cannot be reached, or does not allow it.
+        """
+        with asked(self._address, "read") as (store, key):
+            return bytes(store.cat_file(key))
+
+    def read_text(self, encoding: str | None = None) -> str:
+        """Fetch the object as text."""
+        return self.read_bytes().decode(encoding or "utf-8")
+
+    def write_bytes(self, content: bytes) -> None:
+        """Put the object, in one step: until then, and if this fails, the old one is there."""
+        with asked(self._address, "written") as (store, key):
+            store.pipe_file(key, content)
+
+    def create(self, content: bytes) -> bool:
+        """Put the object unless there is one of this name; say whether it was put."""
+        with asked(self._address, "written") as (store, key):
+            try:
+                store.pipe_file(key, content, mode="create")
+            except FileExistsError:
+                return False
+            return True
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Remove the object."""
+        with asked(self._address, "written") as (store, key):
+            try:
+                store.rm_file(key)
+            except (FileNotFoundError, KeyError):
+                if not missing_ok:
+                    raise
