@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from numpy.typing import NDArray
 
+from visterm.core.errors import StorageError
 from visterm.core.progress import Progress
 from visterm.core.threads import resolve_jobs
 from visterm.core.types import Matrix
 from visterm.encoders.torch_network import torch_device
 from visterm.metrics.ranking import average_precisions
+from visterm.models.data_parallel import ALONE, DataParallel, part_of
 from visterm.models.deep_network import DeepNetwork
 from visterm.models.deep_training import DeepTraining, Steps, torch_settings
 from visterm.models.dense_layers import Layer
@@ -50,15 +55,31 @@ class DeepCourse:
     seed : int
         Of all draws; that of the checkpoint, where there is one, stands for it.
     checkpoint : TrainingCheckpoint
+    together : DataParallel
+        The processes that train; the first alone writes checkpoints, which all can read.
     monitor : Progress
+
+    Raises
+    ------
+    StorageError
+        If the processes do not see the same checkpoint.
     """
 
     def __init__(
-        self, model: Any, X: Matrix, Y: sp.csr_array, *, seed: int, checkpoint: TrainingCheckpoint, monitor: Progress
+        self,
+        model: Any,
+        X: Matrix,
+        Y: sp.csr_array,
+        *,
+        seed: int,
+        checkpoint: TrainingCheckpoint,
+        together: DataParallel,
+        monitor: Progress,
     ) -> None:
         self._model, self._X, self._Y, self._monitor = model, X, Y, monitor
-        self._checkpoint, self._kept = checkpoint, checkpoint.read()
-        self._seed = self._kept.numbers["seed"] if self._kept else seed
+        self._checkpoint, self._kept, self._together = checkpoint, checkpoint.read(), together
+        _check_agreed(self._kept, together)
+        self._seed = self._kept.numbers["seed"] if self._kept else together.agreed(seed)
         self._device = torch_device(model.device)
         self._first: Kept = Kept({}, {})
 
@@ -76,7 +97,8 @@ class DeepCourse:
             self._train(FIRST, every, valid, model.epochs)
         else:
             self._train_twice(trained, held, every)
-        self._checkpoint.remove()
+        if self._together.rank == 0:
+            self._checkpoint.remove()
 
     def _train_twice(self, trained: NDArray[np.int64], held: NDArray[np.int64], every: NDArray[np.int64]) -> None:
         """Train on some images and stop by those held out, then on all for as many epochs as were best."""
@@ -100,7 +122,7 @@ class DeepCourse:
         with torch_settings(n_jobs, work, half=model.half):
             training = self._training(phase, images)
             best, place = self._enter(phase, training)
-            measure = _measure(model, judged)
+            measure = _measure(model, judged, self._together)
             self._monitor.start("train", epochs)
             self._monitor.advance(len(place.history))
             model.history_ = list(place.history)
@@ -151,6 +173,7 @@ class DeepCourse:
             batch_norm=model.batch_norm,
             scale=model.scale_,
             rng=rng,
+            together=self._together,
         )
         steps = Steps(
             batch_size=model.batch_size,
@@ -164,7 +187,8 @@ class DeepCourse:
         with_tags = images[np.diff(self._Y.indptr)[images] > 0]
         objective = model._objective(self._Y)
         key = [self._seed, phase]
-        return DeepTraining(network, table, objective, self._X, with_tags, steps, seed=key, device=self._device)
+        where: Any = {"device": self._device, "together": self._together}
+        return DeepTraining(network, table, objective, self._X, with_tags, steps, seed=key, **where)
 
     def _enter(self, phase: int, training: DeepTraining) -> tuple[BestWeights, Place]:
         """Begin, or go on where the checkpoint is."""
@@ -179,6 +203,8 @@ class DeepCourse:
         return best, Place(numbers["epoch"], numbers["batch"], numbers["total"], numbers["history"])
 
     def _keep(self, phase: int, training: DeepTraining, best: BestWeights, place: Place) -> None:
+        if self._together.rank > 0:
+            return
         numbers = {
             "seed": self._seed,
             "phase": phase,
@@ -191,13 +217,33 @@ class DeepCourse:
         self._checkpoint.write(numbers, arrays)
 
 
-def _measure(model: Any, judged: Validation | None) -> Any:
-    """Give what measures the published weights on validation images; None where none has a tag."""
+def _measure(model: Any, judged: Validation | None, together: DataParallel) -> Any:
+    """Give what measures the published weights on validation images, each process on its part; None without tags."""
     if judged is None:
         return None
     X, Y = judged
     rows = np.flatnonzero(np.diff(sp.csr_array(Y > 0).indptr))
     if rows.size == 0:
         return None
-    X, Y = X[rows], Y[rows]
-    return lambda: float(np.nanmean(average_precisions(model.score_blocks(X), Y)))
+    if rows.size < together.size:  # all measure them: every process needs a row
+        together = ALONE
+    mine = rows[part_of(rows.size, together.rank, together.size).rows]
+    X, Y = X[mine], Y[mine]
+
+    def measure() -> float:
+        found = torch.from_numpy(average_precisions(model.score_blocks(X), Y))
+        return float(np.nanmean(together.gathered(found, rows.size).numpy()))
+
+    return measure
+
+
+def _check_agreed(kept: Kept | None, together: DataParallel) -> None:
+    """Refuse to go on where the processes would do so from different places."""
+    told = b"" if kept is None else json.dumps(kept.numbers, sort_keys=True).encode()
+    number = int.from_bytes(hashlib.sha256(told).digest()[:7], "big")
+    differ = int(together.total(torch.tensor(float(number != together.agreed(number)))))
+    if differ:
+        raise StorageError(
+            f"{differ} of {together.size} workers do not see the checkpoint that the first one sees. Name a folder for "
+            "it on a disk that all machines share."
+        )

@@ -11,7 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from visterm.models.data_parallel import ALONE, DataParallel, Part, part_of
 from visterm.models.dense_layers import Layer
+from visterm.models.shared_norm import shared_norm
 
 
 class DeepNetwork(nn.Module):  # type: ignore[misc]
@@ -30,12 +32,22 @@ class DeepNetwork(nn.Module):  # type: ignore[misc]
     rng : Generator
         Of the start values: normal, with a variance of 2 over the inputs of a layer (He et al. 2015); in the
         last so that the vectors of images have length 1 in the mean square.
+    together : DataParallel
+        The processes that a batch is parted over: dropout and norms are those of the whole batch.
     """
 
     def __init__(
-        self, sizes: Sequence[int], *, dropout: float, batch_norm: bool, scale: float, rng: np.random.Generator
+        self,
+        sizes: Sequence[int],
+        *,
+        dropout: float,
+        batch_norm: bool,
+        scale: float,
+        rng: np.random.Generator,
+        together: DataParallel = ALONE,
     ) -> None:
         super().__init__()
+        self._together = together
         self._dropout, self._scale = dropout, scale
         steps = list(pairwise(sizes))
         gains = [2.0] * (len(steps) - 1) + [1.0 / sizes[-1]]
@@ -47,19 +59,24 @@ class DeepNetwork(nn.Module):  # type: ignore[misc]
         self.offsets = nn.ParameterList([torch.zeros(size) for size in sizes[1:]])
         self.norms = nn.ModuleList([nn.BatchNorm1d(size) for size in sizes[1:-1]] if batch_norm else [])
 
-    def forward(self, x: Tensor, drops: torch.Generator) -> Tensor:
-        """Give the vectors of images, in training: features (n, n_features) to (n, dim), float32."""
+    def forward(self, x: Tensor, drops: torch.Generator, part: Part | None = None) -> Tensor:
+        """Give the vectors of images, in training: features (n, n_features) to (n, dim), float32.
+
+        They are those of a part of a batch, or without one a batch by themselves.
+        """
+        part = part or part_of(len(x), 0, 1)
         x = x * self._scale
         for place, (weights, offsets) in enumerate(zip(self.weights, self.offsets, strict=True)):
             x = torch.addmm(offsets, x, weights)
             if place == len(self.weights) - 1:
                 break
             if len(self.norms):
-                self.norms[place].train(len(x) > 1)  # one image has no deviation
-                x = self.norms[place](x)
+                self.norms[place].train(part.n > 1)  # one image has no deviation
+                x = shared_norm(self.norms[place], x, part.n, self._together)
             x = torch.relu(x)
             if self._dropout:
-                kept = torch.rand(x.shape, generator=drops, device=x.device) >= self._dropout
+                chances = torch.rand((part.n, x.shape[1]), generator=drops, device=x.device)
+                kept = chances[part.rows] >= self._dropout
                 x = x * kept / (1 - self._dropout)
         return x.float()
 

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +21,7 @@ from visterm.core.packing import json_params
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, RandomState
 from visterm.models.base import Annotator
+from visterm.models.data_parallel import ALONE, DataParallel
 from visterm.models.dense_layers import Layer, through_layers
 from visterm.models.embedding_ranking import mean_length
 from visterm.models.held_out import HeldOutFit
@@ -146,6 +147,7 @@ class DeepTagger(Annotator):
     """Settings that only a fit needs: they are not saved."""
 
     _held_out: HeldOutFit | None = None
+    _together: DataParallel = ALONE
 
     def __init__(
         self,
@@ -191,6 +193,40 @@ class DeepTagger(Annotator):
         self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
+
+    def fit_together(
+        self,
+        X: Any,
+        Y: Any,
+        together: DataParallel,
+        *,
+        valid: tuple[Any, Any] | None = None,
+        monitor: Progress | None = None,
+    ) -> Self:
+        """Learn as `fit` does, in several processes that each compute a part of every batch.
+
+        All call it with the same rows and settings, and all have the same weights in the end: those of one process but
+        for the rounding of sums. A `checkpoint` must be on a disk that all see; any number of them goes on from it.
+
+        Parameters
+        ----------
+        X, Y, valid, monitor
+            As in `fit`; only the first process tells its monitor.
+        together : DataParallel
+            The processes.
+
+        Raises
+        ------
+        UserError
+            If they are more than the images of a batch.
+        StorageError
+            If they do not see the same checkpoint.
+        """
+        self._together = together
+        try:
+            return self.fit(X, Y, valid=valid, monitor=monitor if together.rank == 0 else None)
+        finally:
+            del self._together
 
     def tag_rows_from(self, vectors: Any) -> Floats:
         """Give rows for words that are no tags, to search with as with those of tags.
@@ -290,7 +326,8 @@ class DeepTagger(Annotator):
         self.scale_ = math.sqrt(X.shape[1]) / (mean_length(X) or 1.0)
         kept = TrainingCheckpoint(self.checkpoint, self._what_is_trained(X, Y, valid) if self.checkpoint else {})
         seed = int(rng.integers(2**63))
-        DeepCourse(self, X, Y, seed=seed, checkpoint=kept, monitor=monitor).run(valid)
+        course = DeepCourse(self, X, Y, seed=seed, checkpoint=kept, together=self._together, monitor=monitor)
+        course.run(valid)
         if self.word_vectors is not None and self._words_move():  # a memory map is not read again as epochs are checked
             self.word_vectors_ = np.asarray(self.word_vectors, np.float32)
 

@@ -13,7 +13,9 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
+from visterm.core.errors import UserError
 from visterm.core.types import Matrix
+from visterm.models.data_parallel import ALONE, DataParallel, Part, part_of
 from visterm.models.deep_network import DeepNetwork
 from visterm.models.word_table import WordTable
 
@@ -32,8 +34,13 @@ class Objective(Protocol):
     def start_epoch(self, rng: np.random.Generator) -> None:
         """Draw what is drawn once an epoch."""
 
-    def loss(self, f: torch.Tensor, images: Ints, table: WordTable, rng: np.random.Generator) -> torch.Tensor:
-        """Give the cost of a batch: vectors (n, dim) of these images, beside rows that it takes from the table."""
+    def loss(
+        self, f: torch.Tensor, images: Ints, table: WordTable, rng: np.random.Generator, part: Part | None = None
+    ) -> torch.Tensor:
+        """Give the mean cost of the images of a batch: vectors (n, dim), beside rows that it takes from the table.
+
+        With a part, `images` are the whole batch, for which all is drawn, and `f` and the cost are of the part.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +85,13 @@ class DeepTraining:
     seed : list of int
     device : torch.device
         Of the network.
+    together : DataParallel
+        The processes that make each step together, this one computing its part of the batch.
+
+    Raises
+    ------
+    UserError
+        If they are more than the images of a batch.
     """
 
     def __init__(
@@ -91,6 +105,7 @@ class DeepTraining:
         *,
         seed: list[int],
         device: torch.device,
+        together: DataParallel = ALONE,
     ) -> None:
         self.network, self.table = network.to(device).train(), table
         self._objective, self._X, self._images, self._steps = objective, X, images, steps
@@ -100,6 +115,12 @@ class DeepTraining:
         )
         self._drops = torch.Generator(device)
         self.n_batches = -(-images.size // steps.batch_size)
+        self._together, self._forward = together, together.averaging(self.network)
+        if self.n_batches and images.size // self.n_batches < together.size:
+            raise UserError(
+                f"A batch has {images.size // self.n_batches} images (batch_size {steps.batch_size}), too few for "
+                f"{together.size} workers to take a part each. Take a larger batch_size, or fewer workers."
+            )
 
     def run_epoch(
         self, epoch: int, rate: float, *, first: int = 0, total: float = 0.0, after: Callable[[int, float], None]
@@ -154,19 +175,25 @@ class DeepTraining:
         self.table.sums[:] = arrays["sums"]
 
     def _step(self, images: Ints, rng: np.random.Generator, rate: float) -> float:
-        rows: Any = self._X[images]
+        part = part_of(images.size, self._together.rank, self._together.size)
+        rows: Any = self._X[images[part.rows]]
         x = torch.from_numpy(np.asarray(rows.toarray() if sp.issparse(rows) else rows, np.float32)).to(self._device)
         self._drops.manual_seed(int(rng.integers(2**63)))
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._steps.half):
-            f = self.network(x, self._drops)
-        loss = self._objective.loss(f, images, self.table, rng)
+            f = self._forward(x, self._drops, part)
+        loss = self._share(self._objective.loss(f, images, self.table, rng, part), part)
         self._adam.zero_grad()
         loss.backward()
+        self.table.meet(self._together, part.n)
         moved = [*self.network.parameters(), *self.table.lent()]
         torch.nn.utils.clip_grad_norm_(moved, self._steps.max_gradient)
         self._adam.step()
         self.table.step(self._steps.tag_learning_rate * rate)
-        return float(loss.detach())
+        return float(self._together.total(loss.detach())) / self._together.size
+
+    def _share(self, cost: torch.Tensor, part: Part) -> torch.Tensor:
+        """Weigh the mean cost of a part so that the mean over the processes is that of the batch."""
+        return cost * (len(part) * self._together.size / part.n)
 
 
 @contextmanager

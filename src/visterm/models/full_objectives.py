@@ -7,6 +7,7 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
+from visterm.models.data_parallel import Part
 from visterm.models.tag_costs import full_cross_entropy, full_rank_cost
 from visterm.models.word_table import WordTable
 
@@ -30,9 +31,15 @@ class FullObjective:
         """Do nothing: nothing is drawn."""
 
     def loss(
-        self, f: torch.Tensor, images: NDArray[np.int64], table: WordTable, rng: np.random.Generator
+        self,
+        f: torch.Tensor,
+        images: NDArray[np.int64],
+        table: WordTable,
+        rng: np.random.Generator,
+        part: Part | None = None,
     ) -> torch.Tensor:
-        """Take all rows, and give the cost."""
+        """Take all rows, and give the cost of a batch or its part."""
+        images = images if part is None else images[part.rows]
         given = self._given[images]
         owners = np.repeat(np.arange(images.size), np.diff(given.indptr))
         pairs = (torch.from_numpy(array.astype(np.int64)).to(f.device) for array in (owners, given.indices))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from visterm.models.data_parallel import Part
 from visterm.models.drawn_products import DrawnProducts, drawn_scores
 from visterm.models.tag_costs import related_tags, sampled_cross_entropy, sampled_rank_cost
 from visterm.models.tag_draws import Draws, Ints, TagDraws
@@ -32,12 +33,16 @@ class SampledObjective:
         """Draw the epoch's subset, if there is one."""
         self._draws.start_epoch(rng)
 
-    def loss(self, f: torch.Tensor, images: Ints, table: WordTable, rng: np.random.Generator) -> torch.Tensor:
-        """Draw tags, take their rows alone, and give the cost."""
+    def loss(
+        self, f: torch.Tensor, images: Ints, table: WordTable, rng: np.random.Generator, part: Part | None = None
+    ) -> torch.Tensor:
+        """Draw tags for the batch, take the rows of the part's alone, and give its cost."""
         drawn = self._draws.draw(images, rng)
         n_positives = drawn.positives.shape[1]
-        rows = table.take(np.hstack([drawn.positives, drawn.negatives]))
-        rows = rows.view(len(images), -1, f.shape[1])
+        rows = table.take(np.hstack([drawn.positives, drawn.negatives]), part)
+        rows = rows.view(len(f), -1, f.shape[1])
+        if part is not None:
+            drawn = drawn.of(part.rows)
         has, counts = (torch.from_numpy(flags.astype(np.float32)).to(f.device) for flags in (drawn.has, drawn.counts))
         cost = sampled_rank_cost if self._rank else sampled_cross_entropy
         if self._rank or not table.moving or not (self._alpha or self._printed):

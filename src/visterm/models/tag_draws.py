@@ -38,6 +38,10 @@ class Draws(NamedTuple):
     negatives: Ints
     counts: Flags
 
+    def of(self, rows: slice) -> Draws:
+        """Give what was drawn for some of the images."""
+        return Draws(self.positives[rows], self.has[rows], self.negatives[rows], self.counts[rows])
+
 
 class TagDraws:
     """Draws P tags that an image has, and N of the background distribution, for batches of images.

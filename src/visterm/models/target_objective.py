@@ -7,6 +7,7 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
+from visterm.models.data_parallel import Part
 from visterm.models.tag_costs import squared_distance
 from visterm.models.word_table import WordTable
 
@@ -26,9 +27,15 @@ class TargetObjective:
         """Do nothing: nothing is drawn."""
 
     def loss(
-        self, f: torch.Tensor, images: NDArray[np.int64], table: WordTable, rng: np.random.Generator
+        self,
+        f: torch.Tensor,
+        images: NDArray[np.int64],
+        table: WordTable,
+        rng: np.random.Generator,
+        part: Part | None = None,
     ) -> torch.Tensor:
-        """Make the targets of a batch, and give the cost."""
+        """Make the targets of a batch or its part, and give the cost."""
+        images = images if part is None else images[part.rows]
         weights = self._weights[images]
         tags, places = np.unique(weights.indices, return_inverse=True)
         few = sp.csr_array((weights.data, places, weights.indptr), shape=(images.size, tags.size))

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from visterm.kernels.adagrad_rows import move_all_rows, move_drawn_rows
+from visterm.models.data_parallel import DataParallel, Part
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -42,9 +43,13 @@ class WordTable:
         self._device = device
         self._taken: list[tuple[Ints | None, Any]] = []
 
-    def take(self, tags: Ints) -> torch.Tensor:
-        """Give rows for the network to use until `step`, shape (*tags.shape, dim)."""
-        return self._lend(tags.reshape(-1), torch.from_numpy(self.rows[tags]).to(self._device))
+    def take(self, tags: Ints, part: Part | None = None) -> torch.Tensor:
+        """Give rows for the network to use until `step`, shape (*tags.shape, dim).
+
+        With a part of a batch, `tags` are of the whole batch, an image a row, and the rows of the part's are given.
+        """
+        own = tags if part is None else tags[part.rows]
+        return self._lend(tags.reshape(-1), torch.from_numpy(self.rows[own]).to(self._device))
 
     def take_all(self) -> torch.Tensor:
         """Give all rows, shape (n_tags, dim)."""
@@ -53,6 +58,20 @@ class WordTable:
     def lent(self) -> list[torch.Tensor]:
         """Give the tensors that were taken since the last step, which have gradients now."""
         return [leaf for _, leaf in self._taken]
+
+    def meet(self, together: DataParallel, n: int) -> None:
+        """Have the gradients of the parts of a batch of n images be those of the whole batch, in every process.
+
+        Those of drawn rows are gathered, which rows they are of is known: what is sent does not grow with the table.
+        """
+        if together.size == 1:
+            return
+        for place, (tags, leaf) in enumerate(self._taken):
+            if leaf.grad is not None:
+                summed = together.total(leaf.grad) if tags is None else together.gathered(leaf.grad, n)
+                whole = torch.empty_like(summed)
+                whole.grad = summed / together.size
+                self._taken[place] = tags, whole
 
     def step(self, rate: float) -> None:
         """Move the rows that were taken, down their gradients, and forget that they were."""

@@ -1,0 +1,88 @@
+"""One training in several processes, each on its part of every batch: what a fit asks of the others."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from visterm.core.checks import check_count
+
+
+class Part(NamedTuple):
+    """The images of a batch that a process computes.
+
+    Attributes
+    ----------
+    rows : slice
+        Which of the batch they are.
+    n : int
+        Images of the whole batch.
+    """
+
+    rows: slice
+    n: int
+
+    def __len__(self) -> int:
+        return int(self.rows.stop - self.rows.start)
+
+
+class DataParallel(Protocol):
+    """Processes that hold the same weights, and make each step together.
+
+    All of them draw what is drawn for the whole batch, by the same seeds, and compute their part of it. So a training
+    takes the same steps however many they are, but for the rounding of sums. Whatever is asked here is asked by all of
+    them at the same place; tensors are torch's, on any device.
+
+    Attributes
+    ----------
+    rank : int
+        Of this process, from 0. The first alone writes checkpoints.
+    size : int
+        How many there are.
+    """
+
+    rank: int
+    size: int
+
+    def averaging(self, network: Any) -> Any:
+        """Give a module that computes as `network` does, and averages its gradients over the processes."""
+
+    def total(self, values: Any) -> Any:
+        """Give the sum of a tensor over the processes, of the same shape."""
+
+    def gathered(self, rows: Any, n: int) -> Any:
+        """Give the rows (n, ...) of a whole batch, in its order: those of each process's part after each other."""
+
+    def agreed(self, number: int) -> int:
+        """Give the number that the first process has."""
+
+
+class Alone:
+    """One process: there is nobody to ask."""
+
+    rank = 0
+    size = 1
+
+    def averaging(self, network: Any) -> Any:
+        """Give the network."""
+        return network
+
+    def total(self, values: Any) -> Any:
+        """Give the values."""
+        return values
+
+    def gathered(self, rows: Any, n: int) -> Any:
+        """Give the rows."""
+        return rows
+
+    def agreed(self, number: int) -> int:
+        """Give the number."""
+        return number
+
+
+ALONE = Alone()
+
+
+def part_of(n: int, rank: int, size: int) -> Part:
+    """Give a process's part of n images: parts follow each other, and none has two images more than another."""
+    check_count(size, "size")
+    return Part(slice(rank * n // size, (rank + 1) * n // size), n)
