@@ -46,6 +46,7 @@ def encode(
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same photos: same bytes.")] = 0,
     json: options.Json = False,
     jobs: options.Jobs = None,
+    ray: options.Ray = None,
 ) -> None:
     """Write the feature rows of a folder of photos as Parquet files, with the encoder that made them.
 
@@ -67,12 +68,15 @@ def encode(
         shard_size=shard_size,
         seed=seed,
         n_jobs=jobs,
+        ray=ray,
         progress=Bars(),
     )
     seconds = time.monotonic() - began
     if json:
         rate = done.encoded / seconds
         emit({"features": str(out), **done.as_dict(), "seconds": seconds, "images_per_second": rate})
+    if ray is not None and not done.shared:
+        say("All photos are of one shard, which was made here: Ray was not asked. --shard-size makes smaller ones.")
     say(
         f"{count_of(done.rows, 'row')} of {done.width:,} numbers in {count_of(done.shards, 'file')} of {out / DATA}: "
         f"{done.encoded:,} encoded, {done.reused:,} taken over, {done.gone:,} gone"

@@ -62,6 +62,7 @@ def engine(address: str, n_jobs: int | None = None) -> Iterator[Engine]:
     """
     ray = load_ray()
     own = not ray.is_initialized()
+    _keep_standard_output(ray)
     if own:
         _connect(ray, address, n_jobs)
     try:
@@ -81,6 +82,7 @@ def load_ray() -> Any:
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its core writes to our standard error
     try:
         import ray
     except ImportError as error:
@@ -90,25 +92,52 @@ def load_ray() -> Any:
     return ray
 
 
+def _keep_standard_output(ray: Any) -> None:
+    """Send what Ray prints when a worker or a machine is lost to the log: standard output is for results.
+
+    `log_to_driver` does not: it is of what workers print, and these are messages of the engine itself.
+    """
+
+    def logged(data: dict[str, Any], **_: Any) -> None:
+        logging.getLogger(__name__).info("%s", "\n".join(data["lines"]))
+
+    ray._private.worker.print_to_stdstream = logged
+
+
 def _connect(ray: Any, address: str, n_jobs: int | None) -> None:
     shared = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == LOCAL:
-        ray.init(
-            "local",
-            num_cpus=resolve_jobs(n_jobs),
-            object_store_memory=OBJECT_STORE,
-            include_dashboard=False,
-            **shared,
-        )
+        with _unheard():
+            ray.init(
+                "local",
+                num_cpus=resolve_jobs(n_jobs),
+                object_store_memory=OBJECT_STORE,
+                include_dashboard=False,
+                **shared,
+            )
         return
     try:
         _knock(address)
-        ray.init(address, **shared)
+        with _unheard():
+            ray.init(address, **shared)
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(
             f"There is no Ray engine at '{address}' ({str(error).splitlines()[0]}). Start one with 'ray start --head' "
             f"and name its HOST:PORT, or give --ray {LOCAL} to use this machine alone."
         ) from error
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Keep what Ray's core writes to standard error as it starts, past Python, from being seen: errors are raised."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _knock(address: str) -> None:

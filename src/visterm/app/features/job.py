@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from visterm.app.features.cut import cut
 from visterm.app.features.folder import Asked, Contents, FeatureFolder, told_of_a_full_disk
+from visterm.app.features.remote_folder import feature_folder
 from visterm.app.features.shard_work import KnownRows, ShardDone, ShardWork
 from visterm.app.parts import make_encoder
 from visterm.app.tagger import Tagger
 from visterm.core.checks import check_count
-from visterm.core.errors import DataError, EncoderMismatchError, UserError
+from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
 from visterm.core.packing import json_params
 from visterm.core.progress import SILENT, Progress
+from visterm.core.remote import as_path, in_full
 from visterm.core.tables import ENCODERS
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Skipped
+from visterm.core.wording import count_of
 from visterm.data.image_folders import images_in
 
 SHARD_SIZE = 512
@@ -48,6 +51,8 @@ class EncodeSummary:
     layout : str
         "dense" or "sparse".
     encoder, fingerprint : str
+    shared : bool
+        Whether the workers of a Ray engine made the shards.
     """
 
     images: int
@@ -61,6 +66,7 @@ class EncodeSummary:
     layout: str
     encoder: str
     fingerprint: str
+    shared: bool
 
     def as_dict(self) -> dict[str, Any]:
         """Give the summary as it stands in JSON."""
@@ -77,6 +83,7 @@ def encode_folder(
     shard_size: int | None = None,
     seed: int = 0,
     n_jobs: int | None = None,
+    ray: str | None = None,
     progress: Progress = SILENT,
 ) -> EncodeSummary:
     """Write the feature rows of all images of a folder, with the encoder that made them.
@@ -104,7 +111,10 @@ def encode_folder(
     seed : int
         Same seed, same photos: same bytes.
     n_jobs : int, optional
-        Threads; None is all cores.
+        Threads, or workers of Ray; None is all cores.
+    ray : str, optional
+        Address of a Ray engine whose workers make the shards, if there are several: "local", "auto" or "HOST:PORT".
+        `images` and `out` must lie where all its machines find them.
     progress : Progress
         Told of each image.
 
@@ -125,11 +135,11 @@ def encode_folder(
     """
     if shard_size is not None:
         check_count(shard_size, "shard_size")
-    folder = FeatureFolder(out)
+    folder = feature_folder(out)
     folder.check_place()
     wanted = _wanted(folder, encoder, encoder_params or {}, run, seed, n_jobs)
-    root = Path(os.path.abspath(images))
-    names = [path.relative_to(images).as_posix() for path in images_in(images)]
+    root = in_full(images)
+    names = [path.relative_to(as_path(images)).as_posix() for path in images_in(images)]
     with told_of_a_full_disk(folder.path), folder.locked():
         folder.begin()
         if not folder.has_encoder():
@@ -145,12 +155,20 @@ def encode_folder(
             )
         known = KnownRows(folder, before)
         size = shard_size or (before.shard_size if before else asked.shard_size)
-        with Team(resolve_jobs(n_jobs)) as team:
-            done = _do_all(ShardWork(folder, fitted, root, known, team), names, size, progress)
+        parts = [[names[i] for i in part] for part in cut(names, size)]
+        shared = ray is not None and len(parts) > 1
+        if ray is not None and shared:
+            from visterm.app.cluster.encoding import encoded_shards  # which loads Ray
+
+            done = _counted(encoded_shards(folder, fitted, root, known, parts, ray, n_jobs), parts, progress)
+        else:
+            with Team(resolve_jobs(n_jobs)) as team:
+                done = _do_all(ShardWork(folder, fitted, root, known, team), parts, progress)
+        _refuse_two_kinds(done)
         contents = _contents(done, root, len(names), fitted, asked.fingerprint, size)
         skipped = [item for shard in done for item in shard.skipped]
         folder.commit(contents, skipped)
-    return _summary(contents, done, skipped, gone=len(known.names.keys() - set(names)))
+    return _summary(contents, done, skipped, gone=len(known.names.keys() - set(names)), shared=shared)
 
 
 def _wanted(
@@ -222,17 +240,38 @@ def _encoder_of(folder: FeatureFolder, wanted: Any | None, n_jobs: int | None) -
     return own, asked
 
 
-def _do_all(work: ShardWork, names: Sequence[str], size: int, progress: Progress) -> list[ShardDone]:
-    progress.start("encode", len(names))
+def _do_all(work: ShardWork, parts: Sequence[list[str]], progress: Progress) -> list[ShardDone]:
+    progress.start("encode", sum(map(len, parts)))
     try:
-        done = [work.do([names[i] for i in part], progress) for part in cut(names, size)]
+        return [work.do(names, progress) for names in parts]
     finally:
         progress.finish()
+
+
+def _counted(shards: Iterator[ShardDone], parts: Sequence[list[str]], progress: Progress) -> list[ShardDone]:
+    """Collect shards that others made, and see that each image is in one of them, or among its skipped."""
+    done = []
+    progress.start("encode", sum(map(len, parts)))
+    try:
+        for names, shard in zip(parts, shards, strict=True):
+            found = len(shard.skipped) + (shard.entry.rows if shard.entry else 0)
+            if found != len(names):
+                raise StorageError(
+                    f"A worker gave {count_of(found, 'image')} of the {len(names):,} from '{names[0]}' to '{names[-1]}'"
+                    ". Give the same command again."
+                )
+            done.append(shard)
+            progress.advance(len(names))
+    finally:
+        progress.finish()
+    return done
+
+
+def _refuse_two_kinds(done: Sequence[ShardDone]) -> None:
     kinds = sorted({(shard.layout, shard.width) for shard in done if shard.entry is not None})
     if len(kinds) > 1:
         told = [f"{layout} rows of {width:,} numbers" for layout, width in kinds]
         raise DataError(f"The encoder gave {told[0]} and {told[1]}; expected one kind for all images.")
-    return done
 
 
 def _contents(
@@ -254,7 +293,9 @@ def _contents(
     )
 
 
-def _summary(contents: Contents, done: Sequence[ShardDone], skipped: Sequence[Skipped], gone: int) -> EncodeSummary:
+def _summary(
+    contents: Contents, done: Sequence[ShardDone], skipped: Sequence[Skipped], gone: int, shared: bool
+) -> EncodeSummary:
     encoded = sum(shard.n_encoded for shard in done)
     return EncodeSummary(
         images=contents.n_images,
@@ -268,6 +309,7 @@ def _summary(contents: Contents, done: Sequence[ShardDone], skipped: Sequence[Sk
         layout=contents.layout,
         encoder=contents.encoder,
         fingerprint=contents.fingerprint,
+        shared=shared,
     )
 
 

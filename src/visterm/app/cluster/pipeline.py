@@ -1,0 +1,166 @@
+"""Pieces of a job, worked on by Ray Data's actors: each done once as far as anybody can see, whoever dies meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from visterm.app.cluster.engine import Engine, load_ray
+from visterm.core.errors import StorageError
+from visterm.core.wording import count_of
+
+P_contra = TypeVar("P_contra", contravariant=True)
+P = TypeVar("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+MOST_BLOCKS = 20_000
+"""Tasks that a job is given out in, at most: more pieces than that go several together, as each takes Ray a moment."""
+
+AHEAD = 2
+"""Tasks that wait for or are with an actor: it never waits for the next, and few are bound to one that dies."""
+
+
+class Job(Protocol[P_contra, R_co]):
+    """What workers have to do; it is sent to each once, so that everything large lies on the disk that all share."""
+
+    def begin(self) -> Callable[[P_contra], R_co]:
+        """Load, in a worker, what all pieces need; gives the function that does one.
+
+        What that gives depends on the piece alone, and doing a piece again does no harm: a worker may die at any time.
+        """
+
+
+class _Failed:
+    """An error of a worker on its way here; what it was doing is told with it."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.told = "".join(traceback.format_exception(error))
+
+
+class _Worker:
+    """What an actor runs. It begins with its first piece, so that errors of that come back as those of pieces do."""
+
+    def __init__(self, job: list[Any]) -> None:
+        self._job = job
+        self._work: Callable[[Any], Any] | None = None
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        pickler = load_ray().cloudpickle
+        results = np.empty(len(batch["piece"]), object)
+        for place, piece in enumerate(batch["piece"]):
+            results[place] = _sent(self._done(pickler.loads(piece)), pickler)
+        return {"number": batch["number"], "result": results}
+
+    def _done(self, piece: Any) -> Any:
+        try:
+            if self._work is None:
+                self._work = load_ray().get(self._job[0]).begin()
+            return self._work(piece)
+        except Exception as error:
+            return _Failed(error)
+
+
+def shared_out(job: Job[P, R], pieces: Sequence[P], engine: Engine) -> Iterator[R]:
+    """Do pieces of a job on the workers of an engine, and yield what comes of them, in the order of the pieces.
+
+    An actor a processor is started, each of one thread. One that dies with its worker or its machine is started
+    elsewhere as often as it takes, and its pieces are done again: Ray Data's own rule for actors. Where there is no
+    room for it, it waits for another to be through; so the pool may shrink to one. The first error that a piece raises
+    is raised here.
+
+    Parameters
+    ----------
+    job : Job
+    pieces : sequence
+    engine : Engine
+
+    Yields
+    ------
+    object
+        As many as pieces.
+
+    Raises
+    ------
+    StorageError
+        If results are missing or come twice, which would be Ray's fault.
+    """
+    ray = load_ray()
+    data = _quiet_data()
+    n_actors = min(engine.n_workers, len(pieces))
+    rows = [{"number": number, "piece": ray.cloudpickle.dumps(piece)} for number, piece in enumerate(pieces)]
+    done = data.from_items(rows, override_num_blocks=min(len(rows), MOST_BLOCKS)).map_batches(
+        _Worker,
+        fn_constructor_args=([ray.put(job)],),
+        batch_size=1,
+        batch_format="numpy",
+        compute=data.ActorPoolStrategy(
+            min_size=1, max_size=n_actors, initial_size=n_actors, max_tasks_in_flight_per_actor=AHEAD
+        ),
+        num_cpus=1,
+    )
+    done.context.execution_options.preserve_order = True
+    wanted = count()
+    for row in done.iter_rows():
+        if row["number"] != next(wanted):
+            raise StorageError(f"Piece {row['number']} of the job came out of turn. Give the same command again.")
+        result = ray.cloudpickle.loads(row["result"])
+        if isinstance(result, _Failed):
+            result.error.add_note(f"In a worker:\n{result.told}")
+            raise result.error
+        yield result
+    if (n_done := next(wanted)) != len(pieces):
+        raise StorageError(
+            f"Of {count_of(len(pieces), 'piece')} of the job, {n_done:,} were done. Give the same command again."
+        )
+
+
+def must_see(path: str | os.PathLike[str]) -> None:
+    """Refuse to work where a file or folder of the job is not: all its images would count as unreadable.
+
+    Raises
+    ------
+    StorageError
+        If it is not there.
+    """
+    if not os.path.exists(path):
+        raise StorageError(
+            f"The worker on {socket.gethostname()} finds nothing at {os.fspath(path)}. Photos, features and runs must "
+            "lie on a disk that all machines share, at the same path."
+        )
+
+
+def _sent(result: Any, pickler: Any) -> bytes:
+    """Pickle a result; of an error that cannot be, only what it says."""
+    sent: bytes
+    try:
+        sent = pickler.dumps(result)
+        if isinstance(result, _Failed):
+            pickler.loads(sent)
+    except Exception:
+        if not isinstance(result, _Failed):
+            raise
+        result.error = RuntimeError(f"{type(result.error).__name__}: {result.error}")
+        sent = pickler.dumps(result)
+    return sent
+
+
+def _quiet_data() -> Any:
+    """Import Ray Data, told to draw nothing and to say only what is wrong."""
+    import ray.data
+
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`use_\w+` is deprecated", DeprecationWarning)  # which it uses itself
+        context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    return ray.data

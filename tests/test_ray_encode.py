@@ -1,0 +1,187 @@
+"""Encoding shared out by Ray: the folder is the very one of a job without it, whatever workers die of."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from command_line import run_command
+from tiny_networks import colour_network
+from visterm.app.cluster import pipeline
+from visterm.app.cluster.encoding import EncodeJob
+from visterm.app.cluster.engine import engine
+from visterm.app.cluster.pipeline import shared_out
+from visterm.app.features.folder import FeatureFolder
+from visterm.app.features.job import encode_folder
+from visterm.app.features.kind import UNFINISHED
+from visterm.app.features.shard_work import KnownRows, ShardWork
+from visterm.core.errors import CorruptFileError, StorageError, UserError
+from visterm.core.progress import SILENT
+from visterm.core.threads import Team
+
+ray = pytest.importorskip("ray", reason="wants the extra ray")
+
+N = 24
+
+
+@pytest.fixture(scope="module")
+def reached():
+    """An engine of two workers, which all tests of this file use."""
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
+    with engine("local", 2) as there:
+        yield there
+
+
+@pytest.fixture(scope="module")
+def painted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("painted")
+    for i in range(N):
+        patches = np.random.default_rng(i).integers(0, 256, (6, 6, 3), np.uint8)
+        Image.fromarray(patches.repeat(8, axis=0).repeat(8, axis=1)).save(folder / f"{i:02}.png")
+    (folder / "broken.png").write_bytes(b"no picture")
+    return folder
+
+
+@pytest.fixture
+def photos(painted, tmp_path):
+    return Path(shutil.copytree(painted, tmp_path / "photos"))
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    return colour_network(tmp_path_factory.mktemp("network") / "tiny.onnx")
+
+
+@pytest.fixture
+def encode(photos, network):
+    def encoded(out, **changed):
+        settings = {"encoder": f"onnx:{network}", "shard_size": 4, "n_jobs": 2, "ray": "local", **changed}
+        return encode_folder(photos, out, **settings)
+
+    return encoded
+
+
+def content(folder):
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+class Failing:
+    """A job that squares numbers, and whose worker dies, or raises, at number 3."""
+
+    def __init__(self, place, how):
+        self.place, self.how = place, how
+
+    def begin(self):
+        def work(piece):
+            if piece == 3:
+                self.how(self.place)
+            return piece * piece, os.getpid()
+
+        return work
+
+
+def die_once(place):
+    if not os.path.exists(place):
+        Path(place).touch()
+        os._exit(1)
+
+
+def fail(place):
+    raise CorruptFileError(f"{place} was changed")
+
+
+class UnpicklableError(Exception):
+    def __init__(self, first, second):
+        super().__init__(f"{first} and {second}")
+
+
+def fail_oddly(place):
+    raise UnpicklableError("one", "two")
+
+
+def test_the_folder_has_the_same_bytes_as_without_ray(reached, encode, tmp_path):
+    alone = encode(tmp_path / "alone", ray=None)
+    shared = encode(tmp_path / "shared")
+    assert (alone.shared, shared.shared) == (False, True)
+    assert (shared.images, shared.rows, shared.skipped) == (N + 1, N, 1)
+    assert shared.shards > 3
+    assert content(tmp_path / "shared") == content(tmp_path / "alone")
+
+
+def test_what_a_killed_job_and_an_earlier_one_have_done_is_taken_over(reached, encode, photos, tmp_path, monkeypatch):
+    words = {
+        "encoder": "visterms",
+        "encoder_params": {"codebook": 20, "colours": 8, "sample_blocks": 1000},
+        "ray": None,
+    }
+    encode(tmp_path / "F", **words)
+    shutil.copytree(tmp_path / "F", tmp_path / "undisturbed")
+    shutil.copy(photos / "03.png", photos / "a copy.png")
+    for i in range(5):
+        Image.new("RGB", (40, 40), (9, 90, 40 * i)).save(photos / f"1{i}_new.png")
+    encode(tmp_path / "undisturbed", **words)
+    with monkeypatch.context() as patched:
+        patched.setattr("visterm.app.features.folder.FeatureFolder.commit", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            encode(tmp_path / "F", **words)
+    [lost] = sorted((tmp_path / "F" / UNFINISHED).glob("*.parquet"))[:1]
+    lost.unlink()
+    done = encode(tmp_path / "F", encoder=None)
+    assert done.encoded <= 5
+    assert (done.rows, done.reused) == (N + 6, N + 6 - done.encoded)
+    assert content(tmp_path / "F") == content(tmp_path / "undisturbed")
+
+
+def test_a_worker_that_dies_is_replaced_and_its_pieces_are_done_again(reached, tmp_path):
+    done = list(shared_out(Failing(tmp_path / "died", die_once), range(8), reached))
+    assert (tmp_path / "died").exists()
+    assert [square for square, _ in done] == [0, 1, 4, 9, 16, 25, 36, 49]
+
+
+def test_an_error_of_a_worker_is_raised_here_with_what_it_was_doing(reached, tmp_path):
+    with pytest.raises(CorruptFileError, match=r"x was changed") as told:
+        list(shared_out(Failing(tmp_path / "x", fail), range(8), reached))
+    assert "in fail" in told.value.__notes__[0]
+
+
+def test_an_error_that_cannot_be_sent_is_sent_as_what_it_says():
+    arrived = ray.cloudpickle.loads(pipeline._sent(pipeline._Failed(UnpicklableError("one", "two")), ray.cloudpickle))
+    assert str(arrived.error) == "UnpicklableError: one and two"
+
+
+def test_a_worker_that_does_not_find_the_photos_says_so_instead_of_skipping_them_all(encode, photos, tmp_path):
+    encode(tmp_path / "F", ray=None)
+    job = EncodeJob(FeatureFolder(tmp_path / "F"), {}, photos, KnownRows(FeatureFolder(tmp_path / "F"), None))
+    assert job.begin()
+    with pytest.raises(StorageError, match=r"finds nothing at /nowhere/photos.*share"):
+        job._replace(images=Path("/nowhere/photos")).begin()
+
+
+def test_images_that_a_worker_left_out_are_an_error(encode, tmp_path, monkeypatch):
+    def forgetful(folder, encoder, images, known, parts, *_):
+        work = ShardWork(folder, encoder, images, known, Team(1))
+        yield from (work.do(names[:-1], SILENT) for names in parts)
+
+    monkeypatch.setattr("visterm.app.cluster.encoding.encoded_shards", forgetful)
+    with pytest.raises(StorageError, match=r"gave \d images? of the \d from '00.png'"):
+        encode(tmp_path / "F")
+    assert not (tmp_path / "F" / "manifest.json").exists()
+
+
+def test_one_shard_is_made_here_without_an_engine(encode, photos, network, tmp_path, monkeypatch):
+    monkeypatch.setattr("visterm.app.cluster.engine.load_ray", lambda: pytest.fail("Ray was loaded"))
+    assert not encode(tmp_path / "F", shard_size=100).shared
+    said = run_command(["encode", photos, "--encoder", f"onnx:{network}", "-o", tmp_path / "G", "--ray", "local"])
+    assert "Ray was not asked" in said.stderr
+
+
+def test_an_address_without_an_engine_is_told_of(encode, tmp_path, monkeypatch):
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    with pytest.raises(UserError, match=r"no Ray engine at '127\.0\.0\.1:1'"):
+        encode(tmp_path / "F", ray="127.0.0.1:1")
