@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from visterm.app.features.shard_work import content_hash
+from visterm.app.features.contents import content_hash
 from visterm.core.threads import Team, resolve_jobs
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import FileState

@@ -9,6 +9,7 @@ from typing import Any
 from visterm.app.catalogue_facts import catalogue_facts
 from visterm.app.features.folder import ENCODER, FeatureFolder
 from visterm.app.features.kind import FEATURES, is_features
+from visterm.app.features.remote_folder import feature_folder
 from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import MANIFEST, folder_kind, open_folder, read_json
 from visterm.store.catalogue import StoredCatalogue
@@ -26,7 +27,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         If none of them is at `path`.
     """
     if is_features(path):
-        return _feature_facts(FeatureFolder(path))
+        return _feature_facts(feature_folder(path))
     kind = folder_kind(path)
     if kind not in ("run", "catalogue"):
         raise StorageError(

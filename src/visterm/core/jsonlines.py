@@ -25,7 +25,12 @@ def json_text(value: Any, *, indent: int | None = None, sort_keys: bool = False,
 
 def write_skipped(path: Path, skipped: Iterable[Skipped]) -> None:
     """Write one JSON object a line for each image that could not be read."""
-    path.write_text("".join(json_text(item.as_dict()) + "\n" for item in skipped), encoding="utf-8")
+    path.write_bytes(skipped_bytes(skipped))
+
+
+def skipped_bytes(skipped: Iterable[Skipped]) -> bytes:
+    """Give what `write_skipped` writes."""
+    return "".join(json_text(item.as_dict()) + "\n" for item in skipped).encode()
 
 
 def read_skipped(path: Path) -> list[Skipped]:

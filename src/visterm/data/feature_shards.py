@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +15,7 @@ import scipy.sparse as sp
 
 from visterm.core.checks import as_csr
 from visterm.core.errors import CorruptFileError
+from visterm.core.remote import as_path, is_remote
 from visterm.core.types import Matrix
 from visterm.data.list_columns import dense_rows, sparse_rows
 
@@ -112,7 +115,8 @@ def shard_row_bytes(path: str | os.PathLike[str], width: int) -> int:
         If it is no such file.
     """
     try:
-        found = pq.read_metadata(os.fspath(path))
+        with _source(path) as file:
+            found = pq.read_metadata(file)
     except (OSError, pa.ArrowException) as error:
         raise CorruptFileError(f"{os.fspath(path)} cannot be read as a shard of features: {error}.") from error
     if FEATURES in found.schema.to_arrow_schema().names:
@@ -129,16 +133,28 @@ def shard_width(schema: pa.Schema) -> int | None:
     return None if width is None else int(width)
 
 
+@contextmanager
+def _source(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """Give what pyarrow reads a file from: of an object in a store, only the parts that are asked for."""
+    if is_remote(path):
+        with as_path(path).open("rb") as file:
+            yield file
+    else:
+        yield os.fspath(path)
+
+
 def _schema(path: str | os.PathLike[str]) -> Any:
     try:
-        return pq.read_schema(os.fspath(path))
+        with _source(path) as file:
+            return pq.read_schema(file)
     except (OSError, pa.ArrowException) as error:
         raise CorruptFileError(f"{os.fspath(path)} cannot be read as a shard of features: {error}.") from error
 
 
 def _read(path: str | os.PathLike[str], columns: list[str] | None = None, *, threads: bool = True) -> Any:
     try:
-        table = pq.read_table(os.fspath(path), columns=columns, partitioning=None, use_threads=threads)
+        with _source(path) as file:
+            table = pq.read_table(file, columns=columns, partitioning=None, use_threads=threads)
     except (OSError, pa.ArrowException) as error:
         raise CorruptFileError(f"{os.fspath(path)} cannot be read as a shard of features: {error}.") from error
     known = {FILE_NAME, SHA256} | ({FEATURES} if FEATURES in table.column_names else {INDICES, VALUES})

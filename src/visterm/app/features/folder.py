@@ -14,6 +14,7 @@ import errno
 import fcntl
 import os
 import shutil
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 
 from visterm.app.features.kind import FEATURES, UNFINISHED
 from visterm.core.errors import CorruptFileError, StorageError
-from visterm.core.jsonlines import json_text, read_skipped, write_skipped
+from visterm.core.jsonlines import json_text, read_skipped, skipped_bytes
 from visterm.core.persist import (
     MANIFEST,
     check_target,
@@ -35,6 +36,7 @@ from visterm.core.persist import (
     save_estimator,
     write_json,
 )
+from visterm.core.remote import as_path, is_remote
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
 
@@ -106,7 +108,7 @@ class Contents:
 
 
 class FeatureFolder:
-    """The files of a features folder.
+    """The files of a features folder on this machine; `feature_folder` also gives those at an address.
 
     Parameters
     ----------
@@ -114,7 +116,7 @@ class FeatureFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = as_path(path)
         self.unfinished = self.path / UNFINISHED
 
     def check_place(self) -> None:
@@ -208,6 +210,67 @@ class FeatureFolder:
         """Give the place of a shard."""
         return self.path / DATA / entry.file
 
+    def shard_to_write(self, file: str) -> Path:
+        """Give the place where a job writes a shard, until all are done."""
+        return self.unfinished / file
+
+    def is_written(self, entry: ShardEntry) -> bool:
+        """Say whether a shard of a job that is not finished is there, byte by byte as it was written."""
+        return _is_whole(self.shard_to_write(entry.file), entry)
+
+    def is_whole(self, entry: ShardEntry) -> bool:
+        """Say whether a shard is there, byte by byte as it was written."""
+        return _is_whole(self.shard(entry), entry)
+
+    def local(self, entry: ShardEntry) -> Path:
+        """Give a shard that must be there as a file of this machine.
+
+        Raises
+        ------
+        CorruptFileError
+            If it is missing.
+        """
+        if not self.shard(entry).is_file():
+            raise self.damaged(entry)
+        return self.shard(entry)
+
+    def source(self, entry: ShardEntry) -> Path:
+        """Give where parts of a shard that must be there can be read.
+
+        Raises
+        ------
+        CorruptFileError
+            If it is missing.
+        """
+        return self.local(entry)
+
+    def check(self, entry: ShardEntry) -> None:
+        """Refuse a shard that is missing, or was changed since it was written.
+
+        Raises
+        ------
+        CorruptFileError
+            If so.
+        """
+        if not self.is_whole(entry):
+            raise self.damaged(entry)
+
+    def indexes(self, entries: Sequence[ShardEntry]) -> Iterator[tuple[list[str], list[str]]]:
+        """Read names and content hashes of shards, one after another."""
+        from visterm.data.feature_shards import read_shard_index  # which loads pyarrow
+
+        for entry in entries:
+            yield read_shard_index(self.source(entry))
+
+    def damaged(self, entry: ShardEntry) -> CorruptFileError:
+        """Give the error of a shard that is not as it was written."""
+        file = self.shard(entry)
+        state = "was changed since it was written" if file.is_file() else "is missing"
+        return CorruptFileError(
+            f"{file} {state}. Give the command of visterm encode that made {self.path} again: it encodes the photos of "
+            "this shard anew."
+        )
+
     def notes(self) -> list[dict[str, Any]]:
         """Read what a job that is not finished has noted of each shard that is done."""
         return [read_json(file) for file in sorted(self.unfinished.glob("*.json")) if file.name != MANIFEST]
@@ -237,10 +300,9 @@ class FeatureFolder:
         soon as `settle` is called.
         """
         pending = self.unfinished / SKIPPED
-        write_skipped(pending, skipped)
-        _sync(pending)
+        write_whole(pending, skipped_bytes(skipped))
         sums = {SKIPPED: file_hash(pending)} | {
-            file.relative_to(self.path).as_posix(): file_hash(file) for file in (self.path / ENCODER).iterdir()
+            file.relative_to(self.path).as_posix(): file_hash(file) for file in self._files_of(ENCODER)
         }
         facts = {"kind": FEATURES, "format": FORMAT, "sha256": sums, "n_rows": contents.n_rows} | asdict(contents)
         write_whole(self.unfinished / MANIFEST, (json_text(facts, indent=1, sort_keys=True) + "\n").encode())
@@ -267,14 +329,23 @@ class FeatureFolder:
 
     def _drop_what_the_manifest_does_not_name(self) -> None:
         wanted = {entry["file"] for entry in read_json(self.path / MANIFEST)["shards"]}
-        for file in (self.path / DATA).glob("*"):
+        for file in self._files_of(DATA):
             if file.name not in wanted:
                 file.unlink()
 
+    def _files_of(self, name: str) -> list[Path]:
+        return list((self.path / name).glob("*"))
+
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file, on disk when this returns; a kill leaves the old one, or none."""
-    temporary = path.with_name(f".{path.name}.tmp")
+    """Write a file, on disk when this returns; a kill leaves the old one, or none.
+
+    The temporary name is nobody else's: a worker that was given up may still be writing the same file.
+    """
+    if is_remote(path):
+        path.write_bytes(content)
+        return
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
         with temporary.open("wb") as file:
             file.write(content)
@@ -285,6 +356,10 @@ def write_whole(path: Path, content: bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _is_whole(file: Path, entry: ShardEntry) -> bool:
+    return file.is_file() and file_hash(file) == entry.sha256
 
 
 @contextmanager

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from visterm.app.features.folder import Contents, FeatureFolder
-from visterm.core.errors import CorruptFileError
-from visterm.core.persist import file_hash
 from visterm.core.types import Matrix
-from visterm.data.feature_shards import Shard, read_shard, read_shard_index
+from visterm.data.feature_shards import Shard, read_shard
 from visterm.store.rows import stack_rows
 
 HELD = 4
@@ -65,11 +62,12 @@ class StoredRows:
             If a shard is missing or was changed.
         """
         found = []
-        for number, entry in enumerate(self._contents.shards):
-            if spare_damaged and not self.is_whole(number):
-                continue
+        numbers = range(len(self._contents.shards))
+        numbers = [number for number in numbers if not spare_damaged or self.is_whole(number)]
+        for number in numbers:
             self._check(number)
-            names, sha256 = read_shard_index(self._folder.shard(entry))
+        indexes = self._folder.indexes([self._contents.shards[number] for number in numbers])
+        for number, (names, sha256) in zip(numbers, indexes, strict=True):
             found += [
                 StoredRow(name, digest, Place(number, row))
                 for row, (name, digest) in enumerate(zip(names, sha256, strict=True))
@@ -79,9 +77,7 @@ class StoredRows:
     def is_whole(self, number: int) -> bool:
         """Say whether a shard is there, byte by byte as it was written; looked at once."""
         if number not in self._whole:
-            entry = self._contents.shards[number]
-            file = self._folder.shard(entry)
-            self._whole[number] = file.is_file() and file_hash(file) == entry.sha256
+            self._whole[number] = self._folder.is_whole(self._contents.shards[number])
         return self._whole[number]
 
     def take(self, places: Sequence[Place]) -> Matrix:
@@ -113,20 +109,11 @@ class StoredRows:
             self._held.move_to_end(number)
             return self._held[number]
         self._check(number)
-        self._held[number] = read_shard(self._folder.shard(self._contents.shards[number]))
+        self._held[number] = read_shard(self._folder.local(self._contents.shards[number]))
         if len(self._held) > HELD:
             self._held.popitem(last=False)
         return self._held[number]
 
     def _check(self, number: int) -> None:
         if not self.is_whole(number):
-            raise damaged(self._folder.shard(self._contents.shards[number]), self._folder)
-
-
-def damaged(file: Path, folder: FeatureFolder) -> CorruptFileError:
-    """Give the error of a shard that is not as it was written."""
-    state = "was changed since it was written" if file.is_file() else "is missing"
-    return CorruptFileError(
-        f"{file} {state}. Give the command of visterm encode that made {folder.path} again: it encodes the photos of "
-        "this shard anew."
-    )
+            raise self._folder.damaged(self._contents.shards[number])

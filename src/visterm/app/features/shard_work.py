@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import stat
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,12 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from visterm.app.features.contents import content_hash, stamp_hash, stamps
 from visterm.app.features.folder import Contents, FeatureFolder, ShardEntry, write_whole
 from visterm.app.features.rows import Place, StoredRows
 from visterm.core.checks import finite_rows
 from visterm.core.errors import CorruptFileError
 from visterm.core.jsonlines import json_text
-from visterm.core.persist import file_hash, read_json
+from visterm.core.persist import read_json
 from visterm.core.progress import Progress, Steps
 from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
@@ -113,8 +112,8 @@ class ShardWork:
             Told of each image.
         """
         paths = [self._images / name for name in names]
-        before = [_stamp(path) for path in paths]
-        sha256 = self._team.run(lambda i: content_hash(paths[i]), len(paths))
+        before = stamps(paths)
+        sha256 = self._team.run(lambda i: stamp_hash(before[i]) or content_hash(paths[i]), len(paths))
         note = self._folder.unfinished / f"{self._digest(names, sha256)}.json"
         done = self._noted(note) or self._as_it_was(names, sha256)
         if done is not None:
@@ -146,9 +145,10 @@ class ShardWork:
             rows, kept, failed = self._encoder.encode([paths[i] for i in new], progress=Steps(progress))
             told = {item.image: item.reason for item in failed}
             taken = [new[k] for k in kept]
+            after = stamps([paths[i] for i in taken])
             reasons = {i: told[str(paths[i])] for i in sorted(set(new) - set(taken))}
-            for i, good in zip(taken, finite_rows(rows), strict=True):
-                if sha256[i] is None or before[i] != _stamp(paths[i]):
+            for i, good, stamp in zip(taken, finite_rows(rows), after, strict=True):
+                if sha256[i] is None or before[i] != stamp:
                     reasons[i] = CHANGED
                 elif not good:
                     reasons[i] = NOT_FINITE
@@ -173,7 +173,7 @@ class ShardWork:
         entry = self._known.entry(file)
         if entry is None:
             content = shard_bytes(shard)
-            write_whole(self._folder.unfinished / file, content)
+            write_whole(self._folder.shard_to_write(file), content)
             entry = ShardEntry(file, len(shard.names), hashlib.sha256(content).hexdigest())
         return ShardDone(entry, width, layout, skipped, n_encoded)
 
@@ -193,10 +193,9 @@ class ShardWork:
             done = ShardDone(entry, value["width"], value["layout"], skipped, 0)
         except (KeyError, TypeError) as error:
             raise CorruptFileError(f"{note} is no note of visterm encode: {error}. Remove the file.") from error
-        if entry is None or entry == self._known.entry(entry.file):
+        if entry is None or entry == self._known.entry(entry.file) or self._folder.is_written(entry):
             return done
-        file = self._folder.unfinished / entry.file
-        return done if file.is_file() and file_hash(file) == entry.sha256 else None
+        return None
 
     def _file_name(self, names: Sequence[str], sha256: Sequence[str | None]) -> str:
         return f"part-{self._digest(names, sha256)}.parquet"
@@ -204,23 +203,6 @@ class ShardWork:
     def _digest(self, names: Sequence[str], sha256: Sequence[str | None]) -> str:
         told = json.dumps([self._fingerprint, list(names), list(sha256)])
         return hashlib.sha256(told.encode()).hexdigest()[:24]
-
-
-def content_hash(path: Path) -> str | None:
-    """Give the SHA-256 of an image file; None where it cannot be read, which the encoder then tells the reason of."""
-    try:
-        return file_hash(path) if stat.S_ISREG(path.stat().st_mode) else None  # a named pipe would wait for ever
-    except OSError:
-        return None
-
-
-def _stamp(path: Path) -> object:
-    """Give what a file that is written again changes."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _as_json(done: ShardDone) -> dict[str, Any]:

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from visterm.app.features.folder import Contents, FeatureFolder
+from visterm.app.features.remote_folder import feature_folder
 from visterm.app.features.rows import StoredRow, StoredRows
 from visterm.core.errors import DataError, StorageError, TagFileError
 from visterm.core.progress import SILENT, Progress
+from visterm.core.remote import as_path
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
@@ -51,12 +53,12 @@ class Features:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
-        folder = FeatureFolder(path)
+        folder = feature_folder(path)
         contents = finished_contents(folder)
         self.path = folder.path
         self.contents = contents
         self.encoder, _ = folder.load_encoder(n_jobs)
-        self.images = Path(contents.images)
+        self.images = as_path(contents.images)
         self._rows = StoredRows(folder, contents)
         self._stored = {found.name: found for found in self._rows.index()}
         self._skipped = {item.image: item for item in folder.skipped()}
@@ -165,7 +167,7 @@ class Features:
         return self._stored[name]
 
     def _name(self, image: str | os.PathLike[str]) -> str:
-        path = Path(image)
+        path = as_path(image)
         return path.relative_to(self.images).as_posix() if path.is_relative_to(self.images) else path.as_posix()
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.app.features.folder import FeatureFolder
-from visterm.app.features.rows import damaged
+from visterm.app.features.remote_folder import feature_folder
 from visterm.app.features.stored import finished_contents
-from visterm.core.persist import file_hash
 from visterm.core.types import Matrix, Skipped
 from visterm.data.feature_shards import read_shard_index, read_shard_rows, shard_row_bytes
 
@@ -40,7 +37,7 @@ class Shards:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._folder = FeatureFolder(path)
+        self._folder = feature_folder(path)
         self.contents = finished_contents(self._folder)
         self.starts: NDArray[np.int64] = np.cumsum([0, *(entry.rows for entry in self.contents.shards)], dtype=np.int64)
 
@@ -54,22 +51,11 @@ class Shards:
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """Bytes of the rows of each shard in memory, from the footers; shape (n_shards,)."""
-        sizes = [shard_row_bytes(self.file(number), self.contents.width) for number in range(len(self))]
+        """Bytes of the rows of each shard in memory; shape (n_shards,)."""
+        if self.contents.layout == "dense":
+            return np.diff(self.starts) * 4 * self.contents.width
+        sizes = [shard_row_bytes(self._folder.source(entry), self.contents.width) for entry in self.contents.shards]
         return np.array(sizes, np.int64)
-
-    def file(self, number: int) -> Path:
-        """Give the place of a shard that must be there.
-
-        Raises
-        ------
-        CorruptFileError
-            If it is missing.
-        """
-        file = self._folder.shard(self.contents.shards[number])
-        if not file.is_file():
-            raise damaged(file, self._folder)
-        return file
 
     def check(self, number: int) -> None:
         """Refuse a shard that was changed since it was written.
@@ -79,16 +65,15 @@ class Shards:
         CorruptFileError
             If it was, or is missing.
         """
-        if file_hash(self.file(number)) != self.contents.shards[number].sha256:
-            raise damaged(self.file(number), self._folder)
+        self._folder.check(self.contents.shards[number])
 
     def names(self, number: int) -> list[str]:
         """Read the paths of a shard's images inside the image folder."""
-        return read_shard_index(self.file(number))[0]
+        return read_shard_index(self._folder.source(self.contents.shards[number]))[0]
 
     def rows(self, number: int) -> Matrix:
         """Read the rows of a shard."""
-        return read_shard_rows(self.file(number))
+        return read_shard_rows(self._folder.local(self.contents.shards[number]))
 
     @property
     def fingerprint(self) -> str:
