@@ -43,6 +43,7 @@ class OneVsRest(LinearRanker, StreamedFit):
     algorithms. JMLR 7, 2006.
     """
 
+    learns_together: ClassVar[bool] = False
     test_params: ClassVar[dict[str, Any]] = {"epochs": 20}
 
     def __init__(

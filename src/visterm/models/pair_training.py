@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,18 +132,27 @@ class PairTraining:
         self._sigmas = np.empty(len(self._order))
         self._until_sorted = 0
 
-    def run_epoch(self, rate: float) -> EpochSums:
-        """Visit every example once, in an order drawn anew, with steps of the given learning rate."""
+    def run_epoch(self, rate: float, meet: Callable[[], None] | None = None, n_meetings: int = 1) -> EpochSums:
+        """Visit every example once, in an order drawn anew, with steps of the given learning rate.
+
+        `meet` is called between blocks, `n_meetings` times in all, the last time at the end; it may change the weights
+        and what `carried` gives, in place.
+        """
         self._side.set_rate(rate)
         self._rule = make_rule(rate, self._recipe.l2, self._recipe.max_norm)
         order = self._rng.permutation(self._tags.size)
         sums = np.zeros(3)
-        for start in range(0, order.size, self._block):
-            if self._order.size and self._until_sorted <= 0:
-                self._sort_tags()
-            examples = order[start : start + self._block]
-            sums += self._run_block(examples)
-            self._until_sorted -= examples.size
+        n_blocks = -(-order.size // self._block)
+        for meeting in range(n_meetings):
+            first, last = n_blocks * meeting // n_meetings, n_blocks * (meeting + 1) // n_meetings
+            for start in range(first * self._block, min(last * self._block, order.size), self._block):
+                if self._order.size and self._until_sorted <= 0:
+                    self._sort_tags()
+                examples = order[start : start + self._block]
+                sums += self._run_block(examples)
+                self._until_sorted -= examples.size
+            if meet is not None:
+                meet()
         self._epoch += 1
         n = max(1, order.size)
         self._use_pool = self._pooled and sums[1] >= POOL_FROM * n

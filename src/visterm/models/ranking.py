@@ -298,13 +298,10 @@ class RankingAnnotator(Annotator):
 
     def _measure(self, judged: Validation | None) -> Measure | None:
         """Give what measures the weights as they are on validation images; None where none has a tag."""
+        judged = None if judged is None else with_tags(*judged)
         if judged is None:
             return None
         X, Y = judged
-        rows = np.flatnonzero(np.diff(sp.csr_array(Y > 0).indptr))
-        if rows.size == 0:
-            return None
-        X, Y = X[rows], Y[rows]
         return lambda: float(np.nanmean(average_precisions(self.score_blocks(X), Y)))
 
     def _measured(self, found: float | None) -> dict[str, float | None]:
@@ -320,6 +317,12 @@ class RankingAnnotator(Annotator):
             check_count(getattr(self, name), name)
         check_number(self.valid_share, "valid_share", least=0, below=1)
         rate_factor(self.schedule, 1, self.epochs)
+
+
+def with_tags(X: Matrix, Y: sp.csr_array) -> Validation | None:
+    """Give the images that have a tag; None where none has."""
+    rows = np.flatnonzero(np.diff(sp.csr_array(Y > 0).indptr))
+    return (X[rows], Y[rows]) if rows.size else None
 
 
 def own_tags(Y: sp.csr_array) -> sp.csr_array:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,11 +16,23 @@ from visterm.core.errors import DataError, StorageError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
+from visterm.metrics.ranking import average_precisions
 from visterm.models.feature_steps import Floats
+from visterm.models.meetings import Exchange
 from visterm.models.pair_training import EpochSums
-from visterm.models.ranking import RankingAnnotator, Validation, Weights, epoch_entry, mix_means, own_tags
+from visterm.models.ranking import (
+    Measure,
+    RankingAnnotator,
+    Validation,
+    Weights,
+    epoch_entry,
+    mix_means,
+    own_tags,
+    with_tags,
+)
 from visterm.models.recipe import rate_factor
 from visterm.models.stopping import BestWeights
+from visterm.models.training_together import Together, meetings_a_window
 
 
 class Windows(Protocol):
@@ -45,6 +58,9 @@ class Windows(Protocol):
         What is yielded may be written over when the next is asked for.
         """
 
+    def n_windows(self, epoch: int) -> int:
+        """Give how many windows `epoch` yields: to each of several workers as many, the last of them maybe empty."""
+
 
 class Checkpoint(NamedTuple):
     """All that training needs to go on to the same bytes: small facts for JSON, and arrays."""
@@ -62,9 +78,20 @@ class Checkpoints(Protocol):
     def offer(self, make: Callable[[], Checkpoint]) -> None:
         """Make one and keep it, if it is time to."""
 
+    def keep(self, make: Callable[[], Checkpoint]) -> None:
+        """Make one and keep it."""
+
 
 class StreamedFit(RankingAnnotator):
-    """Makes a ranking model learn from `Windows`, too: stands behind its kind of scorer among the bases."""
+    """Makes a ranking model learn from `Windows`, too: stands behind its kind of scorer among the bases.
+
+    Attributes
+    ----------
+    learns_together : bool
+        Whether several workers may share a training (`exchange` of `fit_stream`).
+    """
+
+    learns_together: ClassVar[bool] = True
 
     def fit_stream(
         self,
@@ -73,6 +100,7 @@ class StreamedFit(RankingAnnotator):
         valid: tuple[Any, Any] | None = None,
         checkpoints: Checkpoints | None = None,
         monitor: Progress | None = None,
+        exchange: Exchange | None = None,
     ) -> Self:
         """Learn from rows that come in windows; a second call forgets the first.
 
@@ -90,6 +118,10 @@ class StreamedFit(RankingAnnotator):
             Goes on from the last, and offers one after each window.
         monitor : Progress, optional
             Told of each window.
+        exchange : Exchange, optional
+            The way to other workers that train the same model on windows of their own: see `Together`. All end with the
+            same bytes, which depend on how many they are, too. `windows.n_pairs` and `windows.mean_length` are those of
+            all together; the validation images are shared out.
 
         Returns
         -------
@@ -102,6 +134,8 @@ class StreamedFit(RankingAnnotator):
             If no image has a tag.
         DivergedError
             If training ends in infinity or NaN.
+        UserError
+            If the workers' seeds differ.
         """
         stands_for_all = np.zeros((1, windows.n_features), np.float32)
         stands_for_all[0, 0] = windows.mean_length
@@ -118,7 +152,11 @@ class StreamedFit(RankingAnnotator):
             last = None if checkpoints is None else checkpoints.last()
             if last is not None:
                 course.go_on(last)
-            self._run_course(course, windows, valid, checkpoints, monitor or SILENT)
+            together = None
+            if exchange is not None:
+                together = Together(exchange, course.weights, self._longest_rows(len(course.weights)))
+                together.check_seed(course.seed)
+            self._run_course(course, windows, valid, checkpoints, monitor or SILENT, together)
 
         return self._fit_by(stands_for_all, no_tags, valid, learn)
 
@@ -129,14 +167,15 @@ class StreamedFit(RankingAnnotator):
         valid: Validation | None,
         checkpoints: Checkpoints | None,
         monitor: Progress,
+        together: Together | None,
     ) -> None:
-        measure = self._measure(valid)
+        measure = self._measure(valid) if together is None else self._measure_together(valid, together.exchange)
         self._publish(*course.means)
         monitor.start("train", None)
         try:
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
                 while course.epoch <= self.epochs and not course.best.exhausted:
-                    self._run_epoch(course, windows, team, checkpoints, monitor)
+                    self._run_epoch(course, windows, team, checkpoints, monitor, together)
                     self._publish(*course.means)
                     found = None if measure is None else measure()
                     entry = epoch_entry(course.epoch, course.mean_sums(), self._measured(found), course.epoch_began)
@@ -147,6 +186,8 @@ class StreamedFit(RankingAnnotator):
                     monitor.advance(0, note)
                     if checkpoints is not None:
                         checkpoints.offer(course.checkpoint)
+            if checkpoints is not None and together is not None:
+                checkpoints.keep(course.checkpoint)
         finally:
             monitor.finish()
         self.history_ = course.history
@@ -155,20 +196,32 @@ class StreamedFit(RankingAnnotator):
             self._publish(*course.best.weights)
 
     def _run_epoch(
-        self, course: _Course, windows: Windows, team: Team, checkpoints: Checkpoints | None, monitor: Progress
+        self,
+        course: _Course,
+        windows: Windows,
+        team: Team,
+        checkpoints: Checkpoints | None,
+        monitor: Progress,
+        together: Together | None,
     ) -> None:
         """Go through the windows that are left of an epoch, and mix the weights into the running means."""
         course.epoch_began = time.perf_counter()
         rate = self._rate() * rate_factor(self.schedule, course.epoch, self.epochs)
+        key = [course.seed] if together is None else [course.seed, together.exchange.rank]
+        n_meetings = 0 if together is None else meetings_a_window(windows.n_pairs, windows.n_windows(course.epoch))
         with closing(windows.epoch(course.epoch, course.window)) as parts:
             for X, Y in parts:
                 own = own_tags(Y)
-                if own.nnz:
-                    rng = np.random.default_rng([course.seed, course.epoch, course.window])
+                if own.nnz or together is not None:
+                    rng = np.random.default_rng([*key, course.epoch, course.window])
                     training: Any = self._training(X, own, course.weights, rng, team, True)
                     training.go_on(course.carried)
-                    course.add(training.run_epoch(rate), own.nnz)
-                    course.carried = training.carried()
+                    if together is None:
+                        course.add(training.run_epoch(rate), own.nnz)
+                        course.carried = training.carried()
+                    else:
+                        sums, n_pairs, course.carried = together.run_window(training, rate, own.nnz, n_meetings)
+                        course.add(sums, n_pairs)
                 course.window += 1
                 monitor.advance(1, f"epoch {course.epoch}")
                 if checkpoints is not None:
@@ -176,6 +229,25 @@ class StreamedFit(RankingAnnotator):
         if not mix_means(course.means, course.weights, 1 / min(course.epoch, self.average), team):
             self._publish(*course.means)
             self._refuse_non_finite()
+
+    def _longest_rows(self, n_weights: int) -> tuple[float, ...]:
+        """Give the longest row that each of the weights may have in training."""
+        return (math.inf,) * n_weights
+
+    def _measure_together(self, valid: Validation | None, exchange: Exchange) -> Measure | None:
+        """Share the validation images out over the workers: all come to know the MAP over all of them."""
+        judged = None if valid is None else with_tags(*valid)
+        if judged is None:
+            return None
+        X, Y = judged
+        own = np.array_split(np.arange(X.shape[0]), exchange.n_workers)[exchange.rank]
+        X, Y = X[own], Y[own]
+
+        def measure() -> float:
+            found = average_precisions(self.score_blocks(X), Y) if own.size else np.empty(0)
+            return float(np.nanmean(np.concatenate(exchange.gather(found))))
+
+        return measure
 
 
 class _Course:

@@ -94,6 +94,9 @@ class WarpLinear(LinearRanker, StreamedFit):
         side = PlainImages(self._scaled(X), block_size(recipe.block, own.nnz))
         return PairTraining(side, own, weights[0], recipe, rng=rng, team=team)
 
+    def _longest_rows(self, n_weights: int) -> tuple[float, ...]:
+        return (self.max_norm,)
+
     def _check_settings(self) -> None:
         super()._check_settings()
         check_pair_settings(self)

@@ -54,10 +54,13 @@ class FileCheckpoints:
             return Checkpoint(json.loads(told[FACTS]), {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
 
     def offer(self, make: Callable[[], Checkpoint]) -> None:
-        """Write one where enough time has passed; a kill leaves the one before."""
+        """Write one where enough time has passed."""
+        if time.monotonic() >= self._next:
+            self.keep(make)
+
+    def keep(self, make: Callable[[], Checkpoint]) -> None:
+        """Write one now; a kill leaves the one before."""
         began = time.monotonic()
-        if began < self._next:
-            return
         made = make()
         temporary = self._file.with_suffix(".tmp")
         save_file(made.arrays, temporary, metadata={OF: self._of, FACTS: json.dumps(made.facts)})

@@ -36,6 +36,9 @@ class ShardWindows:
     seed : int
     copy : RowCopy, optional
         Where to read the rows instead of the shards.
+    rank, n_workers : int
+        The worker whose shards these are, of so many who learn together: each has shards of its own for good. All see
+        as many windows, the last of them maybe without an image.
 
     Attributes
     ----------
@@ -54,15 +57,30 @@ class ShardWindows:
         window: int,
         seed: int,
         copy: RowCopy | None = None,
+        rank: int = 0,
+        n_workers: int = 1,
     ) -> None:
         self._shards, self._tags, self._held_out = shards, tags, held_out
         self._window, self._seed, self._copy = window, seed, copy
+        self._rank, self._n_workers = rank, n_workers
+        dealt = np.random.default_rng(seed).permutation(len(shards))
+        self._owner = np.empty(len(shards), np.int64)
+        self._owner[dealt] = np.arange(len(shards)) % n_workers
         self.n_features, self.n_tags = shards.contents.width, len(tags.vocabulary)
         self.n_pairs, self.mean_length = n_pairs, mean_length
 
+    def n_windows(self, epoch: int) -> int:
+        """Give the windows of the worker that has most of them in an epoch."""
+        return max(len(self._windows_of(rank, epoch)) for rank in range(self._n_workers))
+
     def plan(self, epoch: int) -> list[list[int]]:
         """Give the shards of each window of an epoch."""
-        order = np.random.default_rng([self._seed, epoch]).permutation(len(self._shards)).tolist()
+        own = self._windows_of(self._rank, epoch)
+        return own + [[]] * (self.n_windows(epoch) - len(own))
+
+    def _windows_of(self, rank: int, epoch: int) -> list[list[int]]:
+        order = np.random.default_rng([self._seed, epoch]).permutation(len(self._shards))
+        order = order[self._owner[order] == rank].tolist()
         windows: list[list[int]] = []
         room = 0
         for number in order:
@@ -118,5 +136,10 @@ class ShardWindows:
             n = int(kept.sum())
             np.compress(kept, rows, axis=0, out=room[filled : filled + n])
             filled += n
+        if not numbers:
+            empty = np.empty((0, self.n_features), np.float32)
+            layout = self._shards.contents.layout
+            none = sp.csr_array((0, self.n_tags), dtype=np.float32)
+            return (empty if layout == "dense" else sp.csr_array(empty)), none
         Y = sp.csr_array(sp.vstack(tags, format="csr"))
         return stack_rows(parts) if parts else room[:filled], Y
