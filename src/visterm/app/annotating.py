@@ -53,40 +53,70 @@ class Annotations(NamedTuple):
     skipped: list[Skipped]
 
 
+class TagsWanted(NamedTuple):
+    """How many tags an image is given, and of which kind: see `Tagger.annotate`."""
+
+    k: int | None = None
+    new_only: bool = False
+    added: bool = False
+    precision: float | None = None
+    best_f1: bool = False
+    min_confidence: float | None = None
+
+
+class ChunkTags:
+    """Gives the images of chunks their tags.
+
+    Parameters
+    ----------
+    tagger : Tagger
+    wanted : TagsWanted
+
+    Raises
+    ------
+    UserError
+        If the run cannot give what is wanted.
+    """
+
+    def __init__(self, tagger: Tagger, wanted: TagsWanted) -> None:
+        if wanted.new_only and tagger.given is None:
+            raise UserError(
+                "Only the new tags of an image can be told apart where images are known by number, and this run knows "
+                f"them by '{ENCODERS.name_of(tagger.encoder)}'. Leave --new-only out, or fit with --encoder ids."
+            )
+        self._cutoff = cutoff_of(
+            tagger.calibration,
+            precision=wanted.precision,
+            best_f1=wanted.best_f1,
+            min_confidence=wanted.min_confidence,
+        )
+        if self._cutoff is not None and wanted.added:
+            raise UserError(
+                "Words that were added have no confidence, as no image has them, so that none are above a cut-off. "
+                "Leave --added out, or ask for a number of tags (-k)."
+            )
+        self._tagger, self._wanted = tagger, wanted
+        self._k = (DEFAULT_K if self._cutoff is None else 0) if wanted.k is None else wanted.k
+
+    def of(self, chunk: Chunk) -> Iterator[Annotated | Skipped]:
+        """Yield the images that could not be read, then the others with their tags."""
+        yield from chunk.skipped
+        if chunk.names:
+            found = _rankings(
+                self._tagger, chunk.rows, self._k, self._wanted.new_only, self._wanted.added, self._cutoff
+            )
+            for name, (ids, scores) in zip(chunk.names, found, strict=True):
+                yield Annotated(name, _named(self._tagger, ids, scores))
+
+
 def annotate_each(
-    tagger: Tagger,
-    images: Photos,
-    k: int | None = None,
-    *,
-    new_only: bool = False,
-    added: bool = False,
-    precision: float | None = None,
-    best_f1: bool = False,
-    min_confidence: float | None = None,
-    progress: Progress = SILENT,
+    tagger: Tagger, images: Photos, wanted: TagsWanted, *, progress: Progress = SILENT
 ) -> Iterator[Annotated | Skipped]:
     """Tag images one after another, in memory that does not grow with their number, see `Tagger.annotate`."""
-    if new_only and tagger.given is None:
-        raise UserError(
-            "Only the new tags of an image can be told apart where images are known by number, and this run knows "
-            f"them by '{ENCODERS.name_of(tagger.encoder)}'. Leave --new-only out, or fit with --encoder ids."
-        )
-    limits: Any = {"precision": precision, "best_f1": best_f1, "min_confidence": min_confidence}
-    cutoff = cutoff_of(tagger.calibration, **limits)
-    if cutoff is not None and added:
-        raise UserError(
-            "Words that were added have no confidence, as no image has them, so that none are above a cut-off. "
-            "Leave --added out, or ask for a number of tags (-k)."
-        )
-    if k is None:
-        k = DEFAULT_K if cutoff is None else 0
+    tags = ChunkTags(tagger, wanted)
     try:
         for chunk in _chunks(tagger.encoder, images, progress):
-            yield from chunk.skipped
-            if chunk.names:
-                found = _rankings(tagger, chunk.rows, k, new_only, added, cutoff)
-                for name, (ids, scores) in zip(chunk.names, found, strict=True):
-                    yield Annotated(name, _named(tagger, ids, scores))
+            yield from tags.of(chunk)
     finally:
         progress.finish()
 

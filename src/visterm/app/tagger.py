@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.app.annotating import CHUNK as CHUNK
-from visterm.app.annotating import Annotated, Annotations, annotate_each
+from visterm.app.annotating import Annotated, Annotations, TagsWanted, annotate_each
 from visterm.app.by_number import learn_by_number
 from visterm.app.learned_images import LearnedImages
 from visterm.app.neighbours import Neighbour, nearest_tags
@@ -396,7 +396,7 @@ class Tagger:
     ) -> Iterator[Annotated | Skipped]:
         """Tag images one after another, in memory that does not grow with their number; `how` as in `annotate`."""
         self._refuse_unfitted()
-        return annotate_each(self, images, k, progress=progress, **how)
+        return annotate_each(self, images, TagsWanted(k, **how), progress=progress)
 
     def neighbours(self, tag: str, k: int = 10) -> list[Neighbour]:
         """Find the tags nearest to one in the model's space, by cosine, best first (WSABIE, Table 3).
