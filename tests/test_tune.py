@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from visterm import Tagger
-from visterm.app import tune as tuning
+from visterm.app import trying
 from visterm.app.parts import make_model
 from visterm.app.search_space import Range, settings_to_try
 from visterm.app.tune import trials_file, tune
@@ -39,7 +39,7 @@ def fits(monkeypatch):
         stop = None
 
     seen = Fits()
-    judge = tuning.fit_judged
+    judge = trying.fit_judged
 
     def counted(model, parts, metric, progress):
         if len(seen) == seen.stop:
@@ -47,7 +47,7 @@ def fits(monkeypatch):
         seen.append({name: getattr(model, name) for name in GRID if hasattr(model, name)})
         return judge(model, parts, metric, progress)
 
-    monkeypatch.setattr(tuning, "fit_judged", counted)
+    monkeypatch.setattr(trying, "fit_judged", counted)
     return seen
 
 
@@ -113,14 +113,14 @@ def test_a_file_of_something_else_beside_the_run_is_left_alone(tmp_path, fits):
 
 
 def test_settings_that_diverge_come_last_and_if_all_do_it_is_an_error(tmp_path, monkeypatch):
-    judge = tuning.fit_judged
+    judge = trying.fit_judged
 
     def diverging(model, parts, metric, progress):
         if model.dim > 2:
             raise DivergedError("tag_rows_ became infinite")
         return judge(model, parts, metric, progress)
 
-    monkeypatch.setattr(tuning, "fit_judged", diverging)
+    monkeypatch.setattr(trying, "fit_judged", diverging)
     tuned = search(tmp_path / "run", grid={"dim": [4, 2, 3]})
     assert [trial.settings["dim"] for trial in tuned.trials] == [2, 4, 3]
     assert tuned.trials[1].error == "tag_rows_ became infinite"

@@ -66,6 +66,9 @@ class TrialLog:
         """Find a finished trial; None where there is none."""
         return self._trials.get(key)
 
+    def __getitem__(self, key: str) -> Trial:
+        return self._trials[key]
+
     def put(self, key: str, trial: Trial) -> None:
         """Keep a finished trial, on disk when this returns."""
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from visterm.app.cluster.engine import load_ray
 from visterm.app.parts import make_model
 from visterm.app.reproduce.problem import digest_of
-from visterm.app.reproduce.record import jsonable, key_of
+from visterm.app.reproduce.record import key_of
 from visterm.app.rows import Photos, TrainingRows, as_corpus, named_corpus, training_rows
 from visterm.app.search_space import Choices, settings_to_try
 from visterm.app.tagger import Tagger
 from visterm.app.trial_log import Trial, TrialLog
-from visterm.app.validation import Parts, all_rows, fit_judged, fit_on_all, part_rows
+from visterm.app.trying import try_settings
+from visterm.app.validation import Parts, all_rows, fit_on_all, part_rows
 from visterm.core.checks import check_number
 from visterm.core.errors import DivergedError, UserError
 from visterm.core.persist import check_target
 from visterm.core.progress import SILENT, OneTask, Progress, Titled
+from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.metrics import check_metrics
 
@@ -31,10 +33,20 @@ FORMAT = 1
 
 
 class Tuned(NamedTuple):
-    """The tagger of the best setting, and all trials, the best first."""
+    """The tagger of the best setting, and all trials, the best first; and remarks, one line each.
+
+    Attributes
+    ----------
+    tagger : Tagger
+        Saved.
+    trials : list of Trial
+    remarks : sequence of str
+        What was done otherwise than was asked for.
+    """
 
     tagger: Tagger
     trials: list[Trial]
+    remarks: Sequence[str] = ()
 
 
 def tune(
@@ -54,6 +66,7 @@ def tune(
     aliases: Mapping[str, str] | None = None,
     seed: int = 0,
     n_jobs: int | None = None,
+    ray: str | None = None,
     progress: Progress = SILENT,
 ) -> Tuned:
     """Try settings of a model on validation rows, fit the best on all rows, and write the run.
@@ -82,8 +95,12 @@ def tune(
         As `Tagger` takes them; `model_params` holds for all trials.
     aliases : mapping of str to str, optional
         As `Tagger.fit` takes them.
+    ray : str, optional
+        Address of a Ray engine whose workers try the settings, one a worker, on one thread ("local": one that is
+        started here). `n_jobs` is then how many at once, at most. Trials that were finished before are not made again,
+        and where one is left it is done here.
     progress : Progress
-        Told of each step; each trial is a task.
+        Told of each step; each trial is a task, and with `ray` a step of one.
 
     Returns
     -------
@@ -112,6 +129,7 @@ def tune(
         min_count=min_count,
         seed=seed,
         n_jobs=n_jobs,
+        ray=ray,
     )
     corpus = named_corpus(search.encoder, tags) if images is None else as_corpus(images, tags)
     return search.run(corpus, aliases=aliases, progress=progress)
@@ -138,6 +156,7 @@ class Tuning:
         min_count: int = 1,
         seed: int = 0,
         n_jobs: int | None = None,
+        ray: str | None = None,
     ) -> None:
         check_target(out, "run")
         check_metrics([metric], siblings=False)
@@ -155,6 +174,10 @@ class Tuning:
         )
         self._tagger.encoder.check_settings()
         self._out, self._model, self._metric, self._valid, self._seed = out, model, metric, valid, seed
+        self._ray, self._n_jobs = ray, n_jobs
+        self._remarks: list[str] = []
+        if ray is not None:
+            load_ray()
         self._shared = {"random_state": seed, "n_jobs": n_jobs}
         self._candidates = [(settings, self._make(settings)) for settings in settings_to_try(grid, n_random, seed)]
         self._log = TrialLog(trials_file(out))
@@ -201,25 +224,49 @@ class Tuning:
         summary = _summary(self._metric, rows, parts, trials)
         tagger.facts |= {**(facts or {}), "tuning": summary, "trials": [trial.as_dict() for trial in trials]}
         tagger.save(self._out)
-        return Tuned(tagger, trials)
+        return Tuned(tagger, trials, self._remarks)
 
     def _tried(self, parts: Parts, progress: Progress) -> list[tuple[Trial, Mapping[str, Any]]]:
         """Give all trials with their settings, the best first; those that were finished before are not made again."""
         data = key_of(
             FORMAT, digest_of(list(parts[:5])), self._tagger.encoder.fingerprint, self._model, self._metric, self._seed
         )
-        tried: list[tuple[Trial, Mapping[str, Any]]] = []
-        for number, (settings, candidate) in enumerate(self._candidates, start=1):
-            key = key_of(data, {k: v for k, v in candidate.get_params(deep=False).items() if k != "n_jobs"})
-            trial = self._log.get(key)
-            if trial is None:
-                shown = ", ".join(f"{name}={value}" for name, value in settings.items())
-                with OneTask(progress, f"{number} of {len(self._candidates)}: {shown}") as task:
-                    trial = _try(candidate, settings, parts, self._metric, task)
-                    task.came_out("diverged" if trial.value is None else f"{self._metric} {trial.value:.4f}")
-                self._log.put(key, trial)
-            tried.append((trial, settings))
+        keyed = [(_key(data, candidate), settings, candidate) for settings, candidate in self._candidates]
+        new = [(key, settings, candidate) for key, settings, candidate in keyed if self._log.get(key) is None]
+        if self._ray is not None and len(new) > 1:
+            self._try_by_ray(new, parts, progress)
+        else:
+            if self._ray is not None:
+                left = f"{count_of(len(new), 'setting')} to try"
+                self._remarks.append(f"With {left} no Ray engine was asked: it was done here.")
+            for number, (key, settings, candidate) in enumerate(keyed, start=1):
+                if self._log.get(key) is None:
+                    title = f"{number} of {len(keyed)}: {_told(settings)}"
+                    with OneTask(progress, title) as task:
+                        trial = try_settings(candidate, settings, parts, self._metric, task)
+                        task.came_out(self._outcome(trial))
+                    self._log.put(key, trial)
+        tried = [(self._log[key], settings) for key, settings, _ in keyed]
         return sorted(tried, key=lambda pair: -math.inf if pair[0].value is None else pair[0].value, reverse=True)
+
+    def _try_by_ray(self, new: Sequence[tuple[str, Mapping[str, Any], Any]], parts: Parts, progress: Progress) -> None:
+        """Try settings on the workers of an engine; each trial is kept as soon as it ends."""
+        from visterm.app.cluster.tuning import Task, try_by_ray
+
+        def finished(number: int, trial: Trial) -> None:
+            key, settings, _ = new[number]
+            self._log.put(key, trial)
+            progress.advance(1, f"{_told(settings)}: {self._outcome(trial)}")
+
+        tasks = [Task(candidate, settings) for _, settings, candidate in new]
+        progress.start("settings", len(tasks))
+        try:
+            try_by_ray(str(self._ray), self._n_jobs, tasks, parts, self._metric, finished)
+        finally:
+            progress.finish()
+
+    def _outcome(self, trial: Trial) -> str:
+        return "diverged" if trial.value is None else f"{self._metric} {trial.value:.4f}"
 
     def _make(self, settings: Mapping[str, Any]) -> Any:
         by_number = self._tagger.encoder.by_number
@@ -233,14 +280,13 @@ def trials_file(out: str | os.PathLike[str]) -> Path:
     return Path(out).with_name(f"{Path(out).name}.tune.jsonl")
 
 
-def _try(model: Any, settings: Mapping[str, Any], parts: Parts, metric: str, progress: Progress) -> Trial:
-    began = time.perf_counter()
-    shown = jsonable(dict(settings))
-    try:
-        judged = fit_judged(model, parts, metric, progress)
-    except DivergedError as error:
-        return Trial(shown, None, None, time.perf_counter() - began, error=str(error))
-    return Trial(shown, judged.value, judged.epochs, judged.seconds, history=jsonable(judged.history))
+def _key(data: str, model: Any) -> str:
+    """Name a trial by all that it depends on."""
+    return key_of(data, {k: v for k, v in model.get_params(deep=False).items() if k != "n_jobs"})
+
+
+def _told(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def _refuse_twice(fixed: Mapping[str, Any], grid: Mapping[str, Choices]) -> None:

@@ -65,6 +65,7 @@ def tune(
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same photos: same choice and same run.")] = 0,
     json: options.Json = False,
     jobs: options.Jobs = None,
+    ray: options.Ray = None,
     image_column: options.ImageColumn = None,
     tags_column: options.TagsColumn = None,
     user_column: cleaning.UserColumn = None,
@@ -72,7 +73,8 @@ def tune(
 ) -> None:
     """Try settings of a model on validation rows, and fit the best on all rows.
 
-    Finished trials are kept in RUN.tune.jsonl: the same command goes on where it was stopped. The exit code is 3 if
+    Finished trials are kept in RUN.tune.jsonl: the same command goes on where it was stopped. With --ray each trial
+    takes one processor of some machine, and one that a lost machine had is done again. The exit code is 3 if
     images were skipped.
     """
     from visterm.app.device import with_device
@@ -98,6 +100,7 @@ def tune(
         min_count=min_count,
         seed=seed,
         n_jobs=jobs,
+        ray=ray,
     )
     cleaned = cleaning.read_cleaning(aliases, stop_tags, max_share, per_user, user_column)
     corpus = read_corpus(
@@ -128,6 +131,8 @@ def tune(
             for trial in tuned.trials
         ]
         table(rows, [*names, metric, "epochs", "seconds"])
+    for remark in tuned.remarks:
+        say(remark)
     cleaned.tell_of_aliases(tuned.tagger.vocabulary.aliases)
     say(f"The run of the best setting, learned from all rows, is {out}")
     raise typer.Exit(exit_code(tuned.tagger.skipped, out / "skipped.jsonl"))

@@ -1,0 +1,132 @@
+"""Settings tried by Ray's workers: the trials and the run of one process, whatever is lost in the middle."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import contextmanager
+
+import pytest
+from typer.testing import CliRunner
+
+from ray_trials import model_that, parts, trials_of
+from visterm.app import tune as tuning
+from visterm.app.cluster import engine as engines
+from visterm.app.cluster.tuning import Task
+from visterm.app.trying import try_settings
+from visterm.app.tune import trials_file, tune
+from visterm.cli.commands import app
+from visterm.core.errors import DataError, DivergedError, UserError
+from visterm.core.progress import SILENT
+
+pytest.importorskip("ray", reason="wants the package ray (extra ray)")
+
+NAMES = [f"image {i}" for i in range(60)]
+TAGS = [[f"{'ab'[i % 2]}{(i * step) % 5}" for step in (1, 2, 3)] for i in range(60)]
+GRID = {"dim": [2, 6], "learning_rate": [0.05, 0.1]}
+FEW = {"schedule": "constant", "epochs": 4, "patience": 2}
+
+
+@pytest.fixture(scope="module")
+def session():
+    """An engine of two processors that the tests of this file share."""
+    with engines.engine(engines.LOCAL, 2) as engine:
+        yield engine
+
+
+@pytest.fixture
+def no_engine(monkeypatch):
+    """Fails a test that starts or reaches an engine."""
+
+    @contextmanager
+    def refused(*_):
+        pytest.fail("an engine was started")
+        yield
+
+    monkeypatch.setattr("visterm.app.cluster.tuning.engine", refused)
+
+
+def search(out, **changed):
+    wanted = {"encoder": "ids", "grid": GRID, "model_params": FEW, "valid": 0.5, "out": out, "n_jobs": 1, **changed}
+    return tune(NAMES, TAGS, **wanted)
+
+
+def without_times(trial):
+    history = [{name: value for name, value in epoch.items() if name != "seconds"} for epoch in trial.history]
+    return trial.settings, trial.value, trial.epochs, history
+
+
+def test_trials_and_run_are_those_of_one_process_and_finished_trials_stay(session, tmp_path):
+    alone = search(tmp_path / "alone")
+    search(tmp_path / "shared", grid={"dim": [6], "learning_rate": [0.1]})
+    kept = trials_file(tmp_path / "shared").read_text()
+    shared = search(tmp_path / "shared", ray="local", n_jobs=2)
+    assert list(map(without_times, shared.trials)) == list(map(without_times, alone.trials))
+    assert shared.remarks == []
+    file = trials_file(tmp_path / "shared")
+    assert file.read_text().startswith(kept)
+    assert len(file.read_text().splitlines()) == 4
+    assert (tmp_path / "shared/model.safetensors").read_bytes() == (tmp_path / "alone/model.safetensors").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_has_its_trial_done_again_and_what_diverges_is_a_trial_too(session, tmp_path):
+    def die_once():
+        with open(tmp_path / "starts", "a") as file:
+            file.write("x")
+        if (tmp_path / "starts").stat().st_size == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def diverge():
+        raise DivergedError("W became infinite")
+
+    whole = model_that(lambda: None)
+    told = trials_of([Task(model_that(die_once), {"a": 1}), Task(model_that(diverge), {"a": 2}), Task(whole, {"a": 3})])
+    expected = try_settings(whole, {}, parts(), "map", SILENT).value
+    assert (tmp_path / "starts").read_text() == "xx"
+    assert {number: (trial.settings, trial.value, trial.error) for number, trial in told.items()} == {
+        0: ({"a": 1}, expected, None),
+        1: ({"a": 2}, None, "W became infinite"),
+        2: ({"a": 3}, expected, None),
+    }
+
+
+@pytest.mark.slow
+def test_an_error_of_one_trial_ends_the_search_and_is_not_tried_again(session, tmp_path):
+    def fail():
+        with open(tmp_path / "starts", "a") as file:
+            file.write("x")
+        raise DataError("a row too few")
+
+    with pytest.raises(DataError, match="a row too few"):
+        trials_of([Task(model_that(fail), {"a": 1})])
+    assert (tmp_path / "starts").read_text() == "x"
+
+
+def test_one_setting_left_starts_no_engine_and_is_told_of(no_engine, tmp_path):
+    search(tmp_path / "run", grid={"dim": [2]})
+    tuned = search(tmp_path / "run", grid={"dim": [2, 3]}, ray="local")
+    assert tuned.remarks == ["With 1 setting to try no Ray engine was asked: it was done here."]
+    assert len(tuned.trials) == 2
+
+
+def test_without_the_package_it_is_refused_before_any_work(monkeypatch, tmp_path):
+    def missing():
+        raise UserError("needs the package 'ray'")
+
+    monkeypatch.setattr(tuning, "load_ray", missing)
+    with pytest.raises(UserError, match="package 'ray'"):
+        search(tmp_path / "run", ray="local")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_takes_the_address_and_says_what_it_did_without(no_engine, tmp_path):
+    tags = tmp_path / "tags.csv"
+    tags.write_text("image,tags\n" + "".join(f'{n},"{",".join(t)}"\n' for n, t in zip(NAMES, TAGS, strict=True)))
+    arguments = [
+        "tune", "--tags", tags, "--encoder", "ids", "-o", tmp_path / "run", "--grid", "dim=2", "--set", "epochs=1",
+        "--ray", "local",
+    ]  # fmt: skip
+    done = CliRunner().invoke(app, [str(part) for part in arguments])
+    assert done.exit_code == 0, done.stderr
+    assert "With 1 setting to try no Ray engine was asked: it was done here." in done.stderr
