@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from harness.runs import machine, options, parse, ratios, say, spread, write
+from harness.watched import watched
 
 from visterm import Tagger
 from visterm.app.features.writing import write_features
@@ -33,7 +33,6 @@ from visterm.data.feature_shards import Shard
 
 WIDTH, N_TAGS, TAGS_AN_IMAGE = 1024, 1000, 5
 SHARD = 512
-SAMPLED_EVERY = 0.02
 
 
 def draw(folder: Path, n_images: int) -> None:
@@ -56,24 +55,6 @@ def draw(folder: Path, n_images: int) -> None:
                 yield Shard(names, [hashlib.sha256(name.encode()).hexdigest() for name in names], rows)
 
         write_features(folder / "features", shards(), encoder)
-
-
-def watched(arguments: list[str]) -> dict[str, Any]:
-    """Run this file as a child, and give what it says with the peak of its anonymous memory, in bytes."""
-    start = time.perf_counter()
-    child = subprocess.Popen([sys.executable, __file__, "--child", *arguments], stdout=subprocess.PIPE, text=True)
-    peak = 0
-    while child.poll() is None:
-        try:
-            status = Path(f"/proc/{child.pid}/status").read_text(encoding="ascii")
-        except OSError:
-            break
-        peak = max([peak, *(1024 * int(line.split()[1]) for line in status.splitlines() if line[:8] == "RssAnon:")])
-        time.sleep(SAMPLED_EVERY)
-    told = child.communicate()[0]
-    if child.returncode:
-        raise SystemExit(f"The child {arguments} ended with {child.returncode}.")
-    return {"peak_anonymous": peak, "seconds": time.perf_counter() - start, **json.loads(told.splitlines()[-1])}
 
 
 def be_child(way: str, folder: Path, memory: int, epochs: int, threads: int, valid: float) -> None:
@@ -120,7 +101,7 @@ def main() -> None:
         large.mkdir()
         draw(large, int(chosen.gigabytes * 2**30) // (4 * WIDTH))
         for way in ("streamed", "annotate"):
-            found = result[way] = watched([way, str(large), *shared, "0.1"])
+            found = result[way] = watched(__file__, [way, str(large), *shared, "0.1"])
             say(
                 f"{way}: {found['images']:,} images of {chosen.gigabytes:g} GB, {found['images_per_second']:,.0f} a "
                 f"second, {found['seconds']:.0f} s in all, at most {found['peak_anonymous'] / 2**20:.0f} MB anonymous"
@@ -133,7 +114,7 @@ def main() -> None:
         speeds: dict[str, list[float]] = {"streamed": [], "memory": []}
         for _ in range(chosen.runs):
             for way, values in speeds.items():
-                values.append(watched([way, str(small), *shared, "0"])["images_per_second"])
+                values.append(watched(__file__, [way, str(small), *shared, "0"])["images_per_second"])
     result["speed"] = {way: spread(values) for way, values in speeds.items()}
     result["streamed / memory"] = ratios(speeds["streamed"], speeds["memory"])
     for way, found in result["speed"].items():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 KEY = "names"
 
@@ -36,7 +37,11 @@ class LearnedImages:
 
     def count(self, names: Sequence[str]) -> int:
         """Count the names that are in the set (or, once in 10¹⁹ / size, look as if)."""
-        return int(np.isin(name_hashes(names), self._hashes).sum())
+        if not self._hashes.size:
+            return 0
+        wanted = name_hashes(names)
+        place = np.minimum(np.searchsorted(self._hashes, wanted), self._hashes.size - 1)
+        return int((self._hashes[place] == wanted).sum())
 
     def save(self, path: Path) -> None:
         """Write the set to a file."""
@@ -44,8 +49,14 @@ class LearnedImages:
 
     @classmethod
     def load(cls, path: Path) -> LearnedImages:
-        """Read what `save` wrote; an older run has no such file, and knows none of its images."""
-        return cls(load_file(path)[KEY]) if path.exists() else cls()
+        """Open what `save` wrote, as a memory map; an older run has no such file, and knows none of its images."""
+        if not path.exists():
+            return cls()
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            start, stop = json.loads(file.read(length))[KEY]["data_offsets"]
+        n = (stop - start) // 8
+        return cls(np.memmap(path, np.dtype("<u8"), "r", 8 + length + start, (n,)) if n else None)
 
 
 def name_hashes(names: Iterable[str]) -> NDArray[np.uint64]:
