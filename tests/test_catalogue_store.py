@@ -317,14 +317,25 @@ def test_a_catalogue_of_a_newer_visterm_is_refused(stored):
 
 
 def test_an_older_format_is_brought_up_to_date_when_it_is_opened(stored, monkeypatch):
-    monkeypatch.setattr(database, "FORMAT", 3)
-    steps = {1: "ALTER TABLE images ADD COLUMN stars INTEGER", 2: "UPDATE images SET stars = 5"}
+    now = database.FORMAT
+    monkeypatch.setattr(database, "FORMAT", now + 2)
+    steps = {now: "ALTER TABLE images ADD COLUMN stars INTEGER", now + 1: "UPDATE images SET stars = 5"}
     monkeypatch.setattr(
         database, "MIGRATIONS", {n: lambda connection, s=s: connection.execute(s) for n, s in steps.items()}
     )
     opened = StoredCatalogue.open(stored.folder)
     assert opened.database.rows("SELECT stars FROM images") == [(5,), (5,)]
-    assert opened.database.value("SELECT value FROM meta WHERE key = 'format'") == "3"
+    assert opened.database.value("SELECT value FROM meta WHERE key = 'format'") == str(now + 2)
+
+
+def test_a_catalogue_of_the_first_format_is_read(stored):
+    found = stored.search([1.0, 0.5], 0).ids.tolist()
+    stored.database.write("ALTER TABLE segments DROP COLUMN table_version")
+    stored.database.write("UPDATE meta SET value = '1' WHERE key = 'format'")
+    opened = StoredCatalogue.open(stored.folder)
+    assert opened.search([1.0, 0.5], 0).ids.tolist() == found
+    opened.add(records_of("late.jpeg"), np.full((1, 2), 9.0))
+    assert len(opened) == len(found[0]) + 1
 
 
 def test_a_damaged_database_is_noticed(stored):

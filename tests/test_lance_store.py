@@ -101,14 +101,15 @@ def test_rows_that_were_added_to_a_version_that_does_not_count_are_written_over(
     assert table.at(kept).to_arrow()["id"].to_pylist() == [7]
 
 
-def test_tidying_keeps_rows_and_their_order_and_the_version_before(tmp_path, rows, monkeypatch):
-    monkeypatch.setattr(lance_table, "TIDIED_EVERY", 4)
+def test_tidying_keeps_rows_and_their_order_and_the_version_before(tmp_path, rows):
     table = LanceTable(str(tmp_path), "rows")
     version = table.create(WIDTH)
     for start in range(0, 200, 10):
         before = version
         version = table.append(version, start, np.arange(start, start + 10), rows[start : start + 10])
-    tidy = table.tidy(version)
+    assert table.is_untidy(200)
+    tidy, _ = table.tidy(version)
+    assert not table.is_untidy(200)
     table.forget_old_versions()
     assert table.at(tidy).stats()["fragment_stats"]["num_fragments"] == 1
     assert table.at(tidy).to_arrow()["row"].to_pylist() == list(range(200))

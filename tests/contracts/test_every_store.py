@@ -91,7 +91,10 @@ def catalogue_in_a_folder(folder, U):
 
 def catalogue_with_gaps(folder, U):
     """Images that came and went between those that are there, and a row of each image replaced."""
-    made = StoredCatalogue.create(folder / "catalogue", ORIGIN)
+    return with_gaps(StoredCatalogue.create(folder / "catalogue", ORIGIN), U)
+
+
+def with_gaps(made, U):
     n = U.shape[0]
     image = Record("image", None, 1, 2, 3, "0")
     made.add([image] * n, 5 * abs(U))
@@ -100,6 +103,16 @@ def catalogue_with_gaps(folder, U):
         made.set_rows(range(n), U)
         made.mark(gone, "gone")
     return made
+
+
+def catalogue_in_lance(folder, U):
+    """Its rows in Lance tables, with gaps: images that came and went, and a row of each image replaced."""
+    if sp.issparse(U):
+        pytest.skip("a Lance table holds dense rows")
+    pytest.importorskip("lancedb", reason="the extra lance is not installed")
+    made = StoredCatalogue.create(folder / "catalogue", ORIGIN)
+    made.keep_in_lance()
+    return with_gaps(made, U)
 
 
 stores = pytest.mark.parametrize(
@@ -114,6 +127,7 @@ stores = pytest.mark.parametrize(
         catalogue_in_memory,
         catalogue_in_a_folder,
         catalogue_with_gaps,
+        catalogue_in_lance,
     ],
 )
 kinds = pytest.mark.parametrize("kind", [np.asarray, sp.csr_array], ids=["dense", "csr"])

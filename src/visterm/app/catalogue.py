@@ -29,6 +29,7 @@ from visterm.core.types import Skipped
 from visterm.store.catalogue import RUNS, Origin, StoredCatalogue
 from visterm.store.filters import Filter
 from visterm.store.images import ImageRecord
+from visterm.store.lance_segment import FILES, lance_uri
 from visterm.store.tags import Prediction
 
 
@@ -62,18 +63,32 @@ class Catalogue:
         self._use(tagger)
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], tagger: Tagger) -> Self:
+    def create(cls, path: str | os.PathLike[str], tagger: Tagger, *, store: str = FILES) -> Self:
         """Make an empty catalogue in a folder that is not there or empty.
+
+        Parameters
+        ----------
+        path : path-like
+        tagger : Tagger
+        store : str
+            Where rows are kept: "files", "lance" (LanceDB's tables in the catalogue's folder, extra `lance`) or
+            "lance:URI" (at another place, such as ``lance:s3://bucket/folder``). Tables hold dense rows only.
 
         Raises
         ------
         StorageError
             If anything lies there.
+        UserError
+            If there is no such store.
         """
+        uri = lance_uri(store)
         if Path(path).is_dir() and any(Path(path).iterdir()):
             raise StorageError(f"{path} is not empty. Choose another name for the catalogue.")
         cls(tagger).save(path)
-        return cls.load(path)
+        catalogue = cls.load(path)
+        if uri is not None:
+            catalogue.stored.keep_in_lance(uri)
+        return catalogue
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Self:

@@ -41,6 +41,7 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
         "rejected tags": one("SELECT count(*) FROM verdicts WHERE verdict = -1"),
         "made by": next(_maker(run) for run in known if run.current),
         "searched": stored.how_it_searches(),
+        "rows in": stored.where_rows_are(),
         "features": _features(stored),
         "runs": runs,
         "jobs": {f"{job.id} {job.kind}": _told(job.state, job.message, job.error) for job in stored.jobs.latest(SHOWN)},

@@ -14,7 +14,6 @@ from visterm.core.persist import folder_kind
 from visterm.core.progress import SILENT, Progress
 from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.store.faiss_store import ASKED
-from visterm.store.row_index import is_installed
 
 if TYPE_CHECKING:
     from visterm.app.tagger import Tagger
@@ -74,8 +73,8 @@ def forget_old_rows(stored: StoredCatalogue) -> None:
 
 
 def speed_up(tagger: Tagger, stored: StoredCatalogue) -> None:
-    """Make indexes of rows where there are very many, faiss is there, and searches for tags gain by it."""
-    if stored.folder is None or not stored.index_is_due() or not is_installed():
+    """Make indexes of rows where there are very many, they can be made, and searches for tags gain by it."""
+    if stored.folder is None or not stored.index_is_due():
         return
     n_tags = tagger.model.n_tags_
     some = np.linspace(0, n_tags - 1, min(n_tags, ASKED)).astype(np.int64)

@@ -50,6 +50,15 @@ def index(
             show_default=False,
         ),
     ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            help="Where a new catalogue keeps its rows: files, lance (LanceDB's tables in its folder, for libraries "
+            "past ten million photos; extra lance), or lance:URI (tables at another place, such as "
+            "lance:s3://bucket/rows) [default: files].",
+            show_default=False,
+        ),
+    ] = None,
     device: options.Device = None,
     jobs: options.Jobs = None,
     image_column: options.ImageColumn = None,
@@ -65,7 +74,7 @@ def index(
     from visterm.app.device import move_encoder
     from visterm.app.rows import read_corpus
 
-    catalogue, path, is_new = _open(run, out, jobs)
+    catalogue, path, is_new = _open(run, out, jobs, store)
     if device is not None:
         move_encoder(catalogue.tagger.encoder, device)
     try:
@@ -89,18 +98,22 @@ def index(
     raise typer.Exit(exit_code(done.skipped, path / "skipped.jsonl"))
 
 
-def _open(run: Path, out: Path | None, jobs: int | None) -> tuple[Catalogue, Path, bool]:
+def _open(run: Path, out: Path | None, jobs: int | None, store: str | None) -> tuple[Catalogue, Path, bool]:
     """Give the catalogue that is meant, its place, and whether it was just made."""
     from visterm.app.catalogue import Catalogue
     from visterm.app.tagger import Tagger
     from visterm.core.persist import check_target, folder_kind
+    from visterm.store.lance_segment import FILES, lance_uri
 
+    lance_uri(store or FILES)  # a mistyped one is told of first
     if folder_kind(run) == "catalogue":
         if out is not None and out.resolve() != run.resolve():
             raise UserError(
                 f"{run} is a catalogue, and is updated where it is. Leave -o out; or, for a new catalogue, give a run."
             )
-        return Catalogue.load(run, n_jobs=jobs), run, False
+        catalogue = Catalogue.load(run, n_jobs=jobs)
+        _check_store(catalogue, store)
+        return catalogue, run, False
     if out is None and not run.exists():
         raise UserError(
             f"There is no run or catalogue at {run}. Make a catalogue with: visterm index RUN IMAGES -o {run}"
@@ -110,12 +123,29 @@ def _open(run: Path, out: Path | None, jobs: int | None) -> tuple[Catalogue, Pat
     check_target(out, "catalogue")
     tagger = Tagger.load(run, n_jobs=jobs)
     if folder_kind(out) != "catalogue":
-        return Catalogue.create(out, tagger), out, True
+        return Catalogue.create(out, tagger, store=store or FILES), out, True
     catalogue = Catalogue.load(out, n_jobs=jobs)
+    _check_store(catalogue, store)
     filled = catalogue.use(tagger, progress=Bars())
     if filled.rows:
         say(f"{count_of(filled.rows, 'row')} of the new run, {filled.encoded:,} by encoding images again.")
     return catalogue, out, False
+
+
+def _check_store(catalogue: Catalogue, store: str | None) -> None:
+    """Refuse another store than the one that a catalogue has: rows stay where they are."""
+    from visterm.store.lance_segment import lance_uri
+
+    stored = catalogue.stored
+    if store is None or stored.keeps_rows_in(store):
+        return
+    uri = lance_uri(store)
+    if uri is None or stored.images.count():
+        raise UserError(
+            f"--store {store} is for new catalogues, and this one keeps its rows in {stored.where_rows_are()}. "
+            "Leave it out, or name a new catalogue: -o CATALOGUE."
+        )
+    stored.keep_in_lance(uri)  # a kill left it just made
 
 
 def _in_words(done: Indexed) -> str:

@@ -5,6 +5,7 @@ CATALOGUE
 ├── catalogue.sqlite    the truth: a row exists when its transaction has committed
 ├── writer.lock         held by the process that writes rows
 ├── rows/<segment>/     see `segments`
+├── lance/              tables of rows, where these are kept so and no other place was named, see `lance_segment`
 ├── runs/<fingerprint>/ copies of the runs
 └── features/<encoder fingerprint>/   feature rows, so that models learn again without decoding images
 """
@@ -29,6 +30,7 @@ from visterm.store.database import Database
 from visterm.store.filters import Filter, image_ids
 from visterm.store.images import Images
 from visterm.store.jobs import History, Jobs
+from visterm.store.lance_segment import LancePlace, lance_uri
 from visterm.store.lock import WriterLock
 from visterm.store.records import Record
 from visterm.store.runs import Runs
@@ -330,7 +332,7 @@ class StoredCatalogue:
         return self._indexes.are_due()
 
     def build_index(self, queries: Any = None) -> bool:
-        """Make an index by faiss of each large dense segment of the current run, where searches gain by it.
+        """Make an index (faiss or LanceDB) of each large dense segment of the current run, where searches gain.
 
         Searches stay exact among filtered images, of more than 100 results, and of rows that came after the index.
 
@@ -361,6 +363,36 @@ class StoredCatalogue:
         """Say how searches go: exactly, or through an index, with what was measured of it."""
         return self._indexes.describe()
 
+    def keep_in_lance(self, uri: str = "") -> None:
+        """Keep rows in Lance tables, in place of files, from the first one on.
+
+        Parameters
+        ----------
+        uri : str
+            A folder, or one of an object store (``s3://bucket/folder``); empty: in the catalogue's own folder.
+
+        Raises
+        ------
+        StorageError
+            If the catalogue has rows already, or is in memory only; or nothing can be kept there.
+        MissingExtraError
+            If lancedb is not installed.
+        """
+        if self.folder is None:
+            raise StorageError("This catalogue is in memory only, and so are its rows. Save it first.")
+        with self.transaction():
+            self._rows.keep_in_lance(uri)
+
+    def keeps_rows_in(self, store: str) -> bool:
+        """Say whether rows are kept in a store: "files", "lance" or "lance:URI"."""
+        uri, place = lance_uri(store), self._rows.lance
+        return place is None if uri is None else place is not None and LancePlace.at(uri).uri == place.uri
+
+    def where_rows_are(self) -> str:
+        """Say where the rows lie: in files, or in Lance tables at a place."""
+        place = self._rows.lance
+        return "files" if place is None or self.folder is None else f"Lance tables at {place.uri_of(self.folder)}"
+
     def write_into(self, folder: Path) -> None:
         """Write the catalogue's database and rows into a folder that is being made."""
         with self.database.snapshot():
@@ -368,6 +400,8 @@ class StoredCatalogue:
             self.database.copy_to(folder / DATABASE)
         copied = Database(folder / DATABASE)
         copied.write("DELETE FROM indexes")
+        copied.write("UPDATE segments SET table_version = NULL")  # a copy keeps its rows in files
+        copied.write("DELETE FROM meta WHERE key = 'lance'")
         copied.close()
 
     def _note_origin(self, origin: Origin) -> None:

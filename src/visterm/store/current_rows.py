@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,12 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 from visterm.core.types import Matrix, Ranking
+from visterm.store.any_part import AnyPart
 from visterm.store.base import SearchedRows
 from visterm.store.database import Database
-from visterm.store.parts import Part, best_of
-from visterm.store.row_index import LazyIndex, settings_of
+from visterm.store.parts import best_of
 from visterm.store.rows import stack_rows
-from visterm.store.segments import Segment, SegmentFolder
+from visterm.store.segments import Segment, StoredIndex, StoredSegment
 
 HIDDEN = (
     "SELECT row FROM dead_rows WHERE segment_id = ? UNION "
@@ -35,12 +34,12 @@ class CurrentRows(SearchedRows):
     ----------
     version : str
         Of the tables: another one means that rows have changed.
-    parts : list of Part
+    parts : list of AnyPart
         The segments of one run.
     width : int or None
     """
 
-    def __init__(self, version: str, parts: list[Part], width: int | None) -> None:
+    def __init__(self, version: str, parts: list[AnyPart], width: int | None) -> None:
         self.version = version
         self.parts = parts
         self._width = width
@@ -83,7 +82,7 @@ class CurrentRows(SearchedRows):
     def _search(self, Q: Matrix, k: int, among: NDArray[np.int64] | None) -> Ranking:
         return best_of(self.parts, Q, k, among)
 
-    def _placed(self, wanted: NDArray[np.int64]) -> list[tuple[Part, NDArray[np.int64], NDArray[np.int64]]]:
+    def _placed(self, wanted: NDArray[np.int64]) -> list[tuple[AnyPart, NDArray[np.int64], NDArray[np.int64]]]:
         """Give, part by part, the places of images there, and which of those wanted they are."""
         placed = []
         for part in self.parts:
@@ -95,24 +94,25 @@ class CurrentRows(SearchedRows):
         return placed
 
 
-def current_rows(database: Database, segment: Callable[[int, str, int], Segment]) -> CurrentRows:
+def current_rows(database: Database, files: Callable[[StoredSegment], Segment]) -> CurrentRows:
     """Read which rows the current run has now, and map them."""
     with database.snapshot():
         version = database.value("SELECT value FROM meta WHERE key = 'rows'")
         run_id = database.value("SELECT coalesce(rows_of, id) FROM runs WHERE current = 1")
-        parts, width = [], None
-        for segment_id, kind, width, n_rows in database.rows(
-            "SELECT id, kind, width, n_rows FROM segments WHERE run_id = ? ORDER BY id", (run_id,)
-        ):
-            files = segment(segment_id, kind, width)
-            ids, rows = files.read(n_rows)
-            hidden = database.rows(HIDDEN, (segment_id, run_id, segment_id))
-            index = _index(database, segment_id, files.folder) if isinstance(files, SegmentFolder) else None
-            parts.append(Part(ids, rows, np.array([row[0] for row in hidden], np.int64), index))
+        parts: list[AnyPart] = []
+        width = None
+        for segment in segments_of(database, "WHERE run_id = ?", run_id):
+            width = segment.width
+            hidden = database.rows(HIDDEN, (segment.id, run_id, segment.id))
+            index = database.row("SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?", (segment.id,))
+            places = np.array([row[0] for row in hidden], np.int64)
+            parts.append(files(segment).part(segment.n_rows, places, StoredIndex(*index) if index else None))
     return CurrentRows(version, parts, width)
 
 
-def _index(database: Database, segment_id: int, folder: Path) -> LazyIndex | None:
-    found = database.row("SELECT file, facts FROM indexes WHERE segment_id = ?", (segment_id,))
-    settings = settings_of(found[1]) if found else None
-    return LazyIndex(folder / found[0], settings) if settings and settings.pays else None
+def segments_of(database: Database, where: str = "", *values: Any) -> list[StoredSegment]:
+    """List segments, in their order: of all runs, or those for which a condition holds."""
+    found = database.rows(
+        f"SELECT id, run_id, kind, width, n_rows, table_version FROM segments {where} ORDER BY id", values
+    )
+    return [StoredSegment(*row) for row in found]

@@ -14,10 +14,15 @@ from typing import Any
 
 from visterm.core.errors import CorruptFileError, StorageError
 
-FORMAT = 1
+FORMAT = 2
 """Version of the tables, kept in ``meta``."""
 
-MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {}
+
+def _add_table_versions(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE segments ADD COLUMN table_version INTEGER")
+
+
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _add_table_versions}
 """From version n to n + 1, each run in one transaction with the change of the number."""
 
 BUSY_SECONDS = 30.0
@@ -213,6 +218,8 @@ class Database:
             )
         for version in range(found, FORMAT):
             with self.transaction() as connection:
+                if int(self.value("SELECT value FROM meta WHERE key = 'format'")) > version:
+                    continue  # another process has done it meanwhile
                 MIGRATIONS[version](connection)
                 connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (str(version + 1),))
 

@@ -53,5 +53,9 @@ def index_that_pays(U: NDArray[np.float32], queries: Any = None) -> RowIndex | N
 
 def sample(U: NDArray[np.float32]) -> NDArray[np.float32]:
     """Draw some rows, to stand for queries."""
-    drawn = np.random.default_rng(1).permutation(len(U))[:ASKED]
-    return U[np.sort(drawn)]
+    return U[drawn_places(len(U))]
+
+
+def drawn_places(n_rows: int) -> NDArray[np.int64]:
+    """Draw the places of some rows, ascending."""
+    return np.sort(np.random.default_rng(1).permutation(n_rows)[:ASKED])

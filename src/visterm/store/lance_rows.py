@@ -89,8 +89,8 @@ class LanceRows:
         """Give places and rows, block by block: of all, or of some places (ascending)."""
         if places is None:
             yield from self._scanned()
-        elif len(places) * GATHERED > self.n_rows:
-            for numbers, block in self._scanned():
+        elif len(places) and len(places) * GATHERED > places[-1] - places[0]:
+            for numbers, block in self._scanned(int(places[0]), int(places[-1]) + 1):
                 inside = places[slice(*np.searchsorted(places, (numbers[0], numbers[-1] + 1)))]
                 if len(inside):
                     yield inside, block[inside - numbers[0]]
@@ -104,9 +104,10 @@ class LanceRows:
         found = query.fast_search().limit(n).select(["row"]).to_arrow()
         return np.sort(arrays_of(found, ["row"])["row"]) - self._first
 
-    def _scanned(self) -> Iterator[tuple[Places, Floats]]:
-        query = self.at.search().offset(self._first).limit(self.n_rows)
-        for arrays in batches(query, ["row", "vector"]) if self.n_rows else ():
+    def _scanned(self, first: int = 0, stop: int | None = None) -> Iterator[tuple[Places, Floats]]:
+        n = (self.n_rows if stop is None else stop) - first
+        query = self.at.search().offset(self._first + first).limit(n)
+        for arrays in batches(query, ["row", "vector"]) if n else ():
             yield _in_order(arrays, self._first)
 
     def _gathered(self, places: Places) -> tuple[Places, Floats]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError
 from visterm.core.types import Matrix, Ranking
 from visterm.store.base import Store
-from visterm.store.faiss_store import ASKED, INDEX_FROM
+from visterm.store.faiss_store import ASKED, INDEX_FROM, drawn_places
 from visterm.store.lance_index import LanceIndex, index_that_pays
 from visterm.store.lance_rows import LancePart, LanceRows
 from visterm.store.lance_table import LanceTable, batches, table_names
@@ -119,5 +119,4 @@ class LanceStore(Store):
             self._parts.append(LancePart(self._ids[first:stop], rows, index=index))
 
     def _sample(self) -> NDArray[np.float32]:
-        drawn = np.random.default_rng(1).permutation(len(self))[:ASKED]
-        return self._parts[0].take(np.sort(drawn))
+        return self._parts[0].take(drawn_places(len(self)))

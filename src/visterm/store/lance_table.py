@@ -24,6 +24,10 @@ AT_ONCE = 2**15
 TIDIED_EVERY = 128
 """Versions: each names all files of the table, and each addition is a file of its own until they are put together."""
 
+MANY_FILES = 8
+ROWS_PER_FILE = 2**20
+"""That LanceDB puts together."""
+
 NEVER = timedelta(days=36500)
 READERS_NEED = timedelta(hours=1)
 """Age of versions that no search reads any more: each search looks first which version counts."""
@@ -85,13 +89,25 @@ class LanceTable:
             self._check_out(table, version)
             table.restore()
 
-    def tidy(self, version: int) -> int:
-        """Put small files together and bring the index up to date; give the version that is so."""
+    def is_untidy(self, n_rows: int) -> bool:
+        """Say whether the table has many more files than so many rows want."""
+        n_files: int = self._opened().stats()["fragment_stats"]["num_fragments"]
+        return n_files > MANY_FILES + n_rows // ROWS_PER_FILE
+
+    def tidy(self, version: int) -> tuple[int, bool]:
+        """Put small files together and bring the index up to date.
+
+        Returns
+        -------
+        (int, bool)
+            The version that is so, and whether its index knows all rows.
+        """
         self.cut(version)
         table = self._opened()
         with _told(f"The table {self.name} at {self.uri} cannot be put in order"):
             table.optimize(cleanup_older_than=NEVER)
-        return int(table.version)
+            found = [table.index_stats(index.name) for index in table.list_indices()]
+        return int(table.version), bool(found) and all(stats.num_unindexed_rows == 0 for stats in found)
 
     def forget_old_versions(self) -> None:
         """Remove the files of versions that no search reads any more; what counts must be the newest version."""
@@ -166,6 +182,7 @@ def arrays_of(found: Any, columns: list[str]) -> dict[str, NDArray[Any]]:
 
 @cache
 def _connected(uri: str) -> Any:
+    os.environ.setdefault("LANCEDB_LOG", "error")  # it warns of tables that are new
     try:
         import lancedb
     except ImportError as error:

@@ -1,4 +1,4 @@
--- The tables of a catalogue, version 1. Times are UTC in ISO 8601, so that they sort as text.
+-- The tables of a catalogue, version 2. Times are UTC in ISO 8601, so that they sort as text.
 
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
@@ -83,7 +83,8 @@ CREATE TABLE segments (
   run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
   kind TEXT NOT NULL CHECK (kind IN ('dense', 'csr')),
   width INTEGER NOT NULL,
-  n_rows INTEGER NOT NULL CHECK (n_rows >= 0)  -- what is committed; files may be longer
+  n_rows INTEGER NOT NULL CHECK (n_rows >= 0), -- what is committed; files may be longer
+  table_version INTEGER                    -- of the Lance table that holds the rows, the one that counts; NULL: files do
 ) STRICT;
 
 CREATE TABLE rows (

@@ -8,10 +8,13 @@ import numpy as np
 
 from visterm.core.jsonlines import json_text
 from visterm.core.wording import count_of
+from visterm.store.current_rows import segments_of
 from visterm.store.database import Database
-from visterm.store.faiss_store import ASKED, INDEX_FROM, sample
+from visterm.store.faiss_store import ASKED, INDEX_FROM, drawn_places, sample
+from visterm.store.lance_index import index_that_pays
+from visterm.store.lance_segment import LANCE, LanceSegment
 from visterm.store.row_index import Settings, build_index, is_installed, settings_of
-from visterm.store.segments import SegmentFolder
+from visterm.store.segments import SegmentFolder, StoredSegment
 from visterm.store.stored_rows import StoredRows
 
 AGAIN = 0.2
@@ -34,61 +37,81 @@ class SegmentIndexes:
         self._rows = rows
 
     def are_due(self) -> bool:
-        """Say whether many rows are in no index that was tried."""
-        return any(covered < (1 - AGAIN) * n_rows for _, _, n_rows, covered in self._large())
+        """Say whether many rows are in no index that was tried, and one can be made."""
+        return any(
+            covered < (1 - AGAIN) * segment.n_rows and (segment.table_version is not None or is_installed())
+            for segment, covered in self._large()
+        )
 
     def build(self, queries: Any) -> bool:
         """Make them, and say whether there is one that pays; of one that does not, what was measured is kept."""
         made = False
-        for segment_id, width, n_rows, _ in self._large():
-            files = self._rows.files(segment_id, "dense", width)
+        for segment, _ in self._large():
+            files = self._rows.files(segment)
             assert isinstance(files, SegmentFolder)
-            U = files.read(n_rows)[1]
-            assert isinstance(U, np.ndarray)
-            index = build_index(U, sample(U) if queries is None else np.asarray(queries, np.float32)[:ASKED])
-            name = f"{n_rows}.faiss"
-            if index.settings.pays:
-                index.write(files.folder / name)
-                made = True
+            if isinstance(files, LanceSegment):
+                name, settings = LANCE, self._in_the_table(files, segment, queries)
+            else:
+                name = f"{segment.n_rows}.faiss"
+                settings = self._beside_the_rows(files, segment, queries, name)
+            made = made or settings.pays
             with self._database.transaction():
                 self._database.write(
                     "INSERT INTO indexes (segment_id, file, n_rows, facts) VALUES (?, ?, ?, ?) ON CONFLICT DO "
                     "UPDATE SET file = excluded.file, n_rows = excluded.n_rows, facts = excluded.facts",
-                    (segment_id, name, n_rows, json_text(index.settings.as_dict())),
+                    (segment.id, name, segment.n_rows, json_text(settings.as_dict())),
+                )
+                self._database.write(
+                    "UPDATE segments SET table_version = ? WHERE id = ?", (files.table_version, segment.id)
                 )
                 self._rows.have_changed()
             for old in files.folder.glob("*.faiss"):
-                if old.name != name or not index.settings.pays:
+                if old.name != name or not settings.pays:
                     old.unlink()
         return made
+
+    def _beside_the_rows(self, files: SegmentFolder, segment: StoredSegment, queries: Any, name: str) -> Settings:
+        U = files.read(segment.n_rows)[1]
+        assert isinstance(U, np.ndarray)
+        index = build_index(U, sample(U) if queries is None else np.asarray(queries, np.float32)[:ASKED])
+        if index.settings.pays:
+            index.write(files.folder / name)
+        return index.settings
+
+    def _in_the_table(self, files: LanceSegment, segment: StoredSegment, queries: Any) -> Settings:
+        if queries is None:
+            queries = files.rows(segment.n_rows).take(drawn_places(segment.n_rows))
+        asked = np.asarray(queries, np.float32)[:ASKED]
+        files.table_version, settings = index_that_pays(
+            files.table, files.table_version, segment.n_rows, segment.width, asked
+        )
+        return settings
 
     def describe(self) -> str:
         """Say how searches go."""
         found = self._database.rows(
-            "SELECT facts, segments.n_rows FROM indexes JOIN segments ON segments.id = segment_id "
-            f"WHERE {OF_THE_CURRENT_RUN} ORDER BY indexes.n_rows DESC"
+            "SELECT facts, segments.n_rows - indexes.n_rows, file FROM indexes "
+            f"JOIN segments ON segments.id = segment_id WHERE {OF_THE_CURRENT_RUN} ORDER BY indexes.n_rows DESC"
         )
         if not found:
             return "exactly: every row is compared"
-        largest = settings_of(found[0][0])
+        facts, later, file = found[0]
+        largest = settings_of(facts)
         if not largest.pays:
             return f"exactly: an index does not pay here ({_measured(largest)})"
-        if not is_installed():
+        if file != LANCE and not is_installed():
             return "exactly: there is an index, but faiss is not installed (pip install 'visterm[faiss]')"
-        later = found[0][1] - largest.n_rows
         rest = f"; {count_of(later, 'row')} since then exactly" if later else ""
-        return (
-            f"faiss, {largest.probed} of {largest.lists} lists of {largest.n_rows:,} rows: {_measured(largest)}{rest}"
-        )
+        by = "LanceDB" if file == LANCE else "faiss"
+        return f"{by}, {largest.probed} of {largest.lists} lists of {largest.n_rows:,} rows: {_measured(largest)}{rest}"
 
-    def _large(self) -> list[Any]:
-        """Give id, width, rows, and rows that an index was tried of, of each segment that is large enough."""
-        return self._database.rows(
-            "SELECT segments.id, width, segments.n_rows, coalesce(indexes.n_rows, 0) FROM segments "
-            f"LEFT JOIN indexes ON segment_id = segments.id WHERE kind = 'dense' AND segments.n_rows >= ? "
-            f"AND {OF_THE_CURRENT_RUN}",
-            (INDEX_FROM,),
+    def _large(self) -> list[tuple[StoredSegment, int]]:
+        """Give each segment that is large enough, with how many of its rows an index was measured on."""
+        large = segments_of(
+            self._database, f"WHERE kind = 'dense' AND n_rows >= ? AND {OF_THE_CURRENT_RUN}", INDEX_FROM
         )
+        measured = "SELECT json_extract(facts, '$.n_rows') FROM indexes WHERE segment_id = ?"
+        return [(segment, self._database.value(measured, (segment.id,)) or 0) for segment in large]
 
 
 def _measured(settings: Settings) -> str:

@@ -1,7 +1,8 @@
 """Rows of a run, append-only: written past what is committed, and read from memory maps up to there.
 
 A segment is a folder: ``ids.i64`` (the image of each row) beside ``rows.f32``, or for CSR ``data.f32``, ``indices.i32``
-and ``indptr.i64``. How many rows count stands in SQLite alone: what lies beyond was not committed, and is cut.
+and ``indptr.i64``. How many rows count stands in SQLite alone: what lies beyond was not committed, and is cut. Rows
+may also lie in a Lance table (`lance_segment`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,10 +18,41 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import CorruptFileError
 from visterm.core.types import Matrix
+from visterm.store.any_part import AnyPart
+from visterm.store.parts import Part
+from visterm.store.row_index import LazyIndex, settings_of
 from visterm.store.rows import stack_rows
 
 IDS, DENSE, DATA, INDICES, INDPTR = "ids.i64", "rows.f32", "data.f32", "indices.i32", "indptr.i64"
 TYPES = {IDS: np.int64, DENSE: np.float32, DATA: np.float32, INDICES: np.int32, INDPTR: np.int64}
+
+
+class StoredSegment(NamedTuple):
+    """A segment as its table knows it; its folder is ``rows/<id>``.
+
+    Attributes
+    ----------
+    id, run_id : int
+    kind : {"dense", "csr"}
+    width, n_rows : int
+    table_version : int or None
+        Of the Lance table that holds its rows; None where files do.
+    """
+
+    id: int
+    run_id: int
+    kind: str
+    width: int
+    n_rows: int
+    table_version: int | None = None
+
+
+class StoredIndex(NamedTuple):
+    """An index of the first `n_rows` of a segment, as its table knows it."""
+
+    file: str
+    n_rows: int
+    facts: str
 
 
 class Segment(ABC):
@@ -30,7 +62,14 @@ class Segment(ABC):
     ----------
     kind : {"dense", "csr"}
     width : int
+
+    Attributes
+    ----------
+    table_version : int or None
+        Of the Lance table that holds the rows, after what was written last; None where there is none.
     """
+
+    table_version: int | None = None
 
     def __init__(self, kind: str, width: int) -> None:
         self.kind = kind
@@ -53,6 +92,13 @@ class Segment(ABC):
     @abstractmethod
     def cut(self, n_rows: int) -> None:
         """Drop what lies after the first `n_rows`."""
+
+    def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> AnyPart:
+        """Give the first `n_rows` to search, some of them hidden; with an index of them, where it pays."""
+        return Part(*self.read(n_rows), hidden, self._opened(index) if index is not None else None)
+
+    def _opened(self, index: StoredIndex) -> LazyIndex | None:
+        return None
 
 
 class SegmentInMemory(Segment):
@@ -104,7 +150,7 @@ class SegmentFolder(Segment):
     def create(self) -> None:
         """Make the folder with empty files; one that a kill left is emptied."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        for name in [IDS, DENSE] if self.kind == "dense" else [IDS, DATA, INDICES, INDPTR]:
+        for name in self._names():
             (self.folder / name).write_bytes(bytes(8) if name == INDPTR else b"")
         for folder in (self.folder, self.folder.parent):
             _sync(folder)
@@ -138,6 +184,16 @@ class SegmentFolder(Segment):
         else:
             n_values = self._n_values(n_rows)
             sizes |= {DATA: n_values, INDICES: n_values, INDPTR: n_rows + 1}
+        self._shorten(sizes)
+
+    def _names(self) -> list[str]:
+        return [IDS, DENSE] if self.kind == "dense" else [IDS, DATA, INDICES, INDPTR]
+
+    def _opened(self, index: StoredIndex) -> LazyIndex | None:
+        settings = settings_of(index.facts)
+        return LazyIndex(self.folder / index.file, settings) if settings.pays else None
+
+    def _shorten(self, sizes: dict[str, int]) -> None:
         for name, count in sizes.items():
             size = count * np.dtype(TYPES[name]).itemsize
             if (self.folder / name).stat().st_size > size:

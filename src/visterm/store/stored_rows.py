@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import CorruptFileError, ShapeError
+from visterm.core.errors import CorruptFileError, DataError, ShapeError, StorageError
 from visterm.core.types import Matrix
-from visterm.store.current_rows import CurrentRows, current_rows
+from visterm.store.any_part import AnyPart
+from visterm.store.current_rows import CurrentRows, current_rows, segments_of
 from visterm.store.database import Database
 from visterm.store.images import as_list
-from visterm.store.segments import Segment, SegmentFolder, SegmentInMemory
+from visterm.store.lance_segment import LancePlace, LanceSegment
+from visterm.store.lance_store import DENSE_ONLY
+from visterm.store.lance_table import table_names
+from visterm.store.segments import Segment, SegmentFolder, SegmentInMemory, StoredSegment
 
 ROWS = "rows"
 
-
-class StoredSegment(NamedTuple):
-    """A segment as its table knows it; its folder is ``rows/<id>``."""
-
-    id: int
-    run_id: int
-    kind: str
-    width: int
-    n_rows: int
+COPIED = 65536
+"""Rows written anew at a time."""
 
 
 class StoredRows:
@@ -59,14 +56,40 @@ class StoredRows:
 
     def segments(self) -> list[StoredSegment]:
         """List the segments of all runs."""
-        found = self.database.rows("SELECT id, run_id, kind, width, n_rows FROM segments ORDER BY id")
-        return [StoredSegment(*row) for row in found]
+        return segments_of(self.database)
 
-    def files(self, segment_id: int, kind: str, width: int) -> Segment:
-        """Give the files, or the arrays, of a segment."""
-        if self.folder is not None:
-            return SegmentFolder(self.folder / ROWS / str(segment_id), kind, width)
-        return self._in_memory.setdefault(segment_id, SegmentInMemory(kind, width))
+    @property
+    def lance(self) -> LancePlace | None:
+        """Where new rows are kept in Lance tables; None where in files."""
+        found = self.database.value("SELECT value FROM meta WHERE key = 'lance'")
+        return LancePlace.of(found) if found is not None else None
+
+    def keep_in_lance(self, uri: str) -> None:
+        """Keep the rows that are to come in Lance tables at a place; empty: in the catalogue's folder.
+
+        Raises
+        ------
+        StorageError
+            If there are rows already.
+        """
+        if self.segments():
+            raise StorageError("The catalogue has rows already, and they stay where they are.")
+        place = LancePlace.at(uri)
+        assert self.folder is not None
+        table_names(place.uri_of(self.folder))  # told of now, not after the first images were encoded
+        self.database.write("INSERT OR REPLACE INTO meta VALUES ('lance', ?)", (place.as_text(),))
+
+    def files(self, segment: StoredSegment) -> Segment:
+        """Give the files, the table or the arrays of a segment."""
+        if self.folder is None:
+            return self._in_memory.setdefault(segment.id, SegmentInMemory(segment.kind, segment.width))
+        folder = self.folder / ROWS / str(segment.id)
+        if segment.table_version is None:
+            return SegmentFolder(folder, segment.kind, segment.width)
+        place = self.lance
+        if place is None:
+            raise CorruptFileError(f"The catalogue {self.folder} does not say where its Lance tables lie.")
+        return LanceSegment(folder, segment.width, place.table(self.folder, segment.id), segment.table_version)
 
     def append(self, run_id: int, ids: NDArray[np.int64], U: Matrix) -> None:
         """Keep a row of a run for each of some images, none twice, in place of any that they had.
@@ -77,8 +100,10 @@ class StoredRows:
             If the rows are not as wide as those that are there.
         """
         kind = "csr" if isinstance(U, sp.csr_array) else "dense"
-        segment_id, n_rows = self._segment_for(run_id, kind, U.shape[1])
-        self.files(segment_id, kind, U.shape[1]).append(n_rows, ids, U)
+        segment = self._segment_for(run_id, kind, U.shape[1])
+        segment_id, n_rows = segment.id, segment.n_rows
+        files = self.files(segment)
+        files.append(n_rows, ids, U)
         among = "image_id IN (SELECT value FROM json_each(?))"
         self.database.write(
             f"INSERT INTO dead_rows SELECT segment_id, row FROM rows WHERE run_id = ? AND {among}",
@@ -89,7 +114,7 @@ class StoredRows:
             "ON CONFLICT DO UPDATE SET segment_id = excluded.segment_id, row = excluded.row",
             ((run_id, image_id, segment_id, n_rows + i) for i, image_id in enumerate(ids.tolist())),
         )
-        self.database.write("UPDATE segments SET n_rows = n_rows + ? WHERE id = ?", (len(ids), segment_id))
+        self._commit(segment_id, n_rows + len(ids), files)
         self.have_changed()
 
     def compact(self, least: float) -> bool:
@@ -105,6 +130,7 @@ class StoredRows:
             self._in_memory.pop(segment_id, None)
             if self.folder is not None:
                 shutil.rmtree(self.folder / ROWS / str(segment_id), ignore_errors=True)
+        self._tidy()
         return bool(replaced)
 
     def cut_what_is_not_committed(self) -> None:
@@ -113,18 +139,20 @@ class StoredRows:
             return
         segments = self.segments()
         for segment in segments:
-            self.files(*segment[:1], segment.kind, segment.width).cut(segment.n_rows)
+            self.files(segment).cut(segment.n_rows)
         known, rows = {str(segment.id) for segment in segments}, self.folder / ROWS
         for left in rows.iterdir() if rows.is_dir() else ():
             if left.name not in known:
                 shutil.rmtree(left, ignore_errors=True)
+        if (place := self.lance) is not None:
+            place.sweep(self.folder, [segment.id for segment in segments])
 
     def copy_to(self, folder: Path) -> None:
-        """Write all segments into another catalogue's folder."""
+        """Write all segments into another catalogue's folder, as files."""
         for segment in self.segments():
             copy = SegmentFolder(folder / ROWS / str(segment.id), segment.kind, segment.width)
             copy.create()
-            copy.append(0, *self.files(segment.id, segment.kind, segment.width).read(segment.n_rows))
+            _copy(self.files(segment).part(segment.n_rows, np.empty(0, np.int64)), np.arange(segment.n_rows), copy)
 
     def _version(self) -> Any:
         return self.database.value("SELECT value FROM meta WHERE key = 'rows'")
@@ -138,8 +166,8 @@ class StoredRows:
                 if version == self._version():  # else another process compacted just now, and removed what was old
                     raise
 
-    def _segment_for(self, run_id: int, kind: str, width: int) -> tuple[int, int]:
-        """Give id and length of the segment to append to: the last one of the run and kind, or a new one."""
+    def _segment_for(self, run_id: int, kind: str, width: int) -> StoredSegment:
+        """Give the segment to append to: the last one of the run and kind, or a new one."""
         own = [segment for segment in self.segments() if segment.run_id == run_id]
         if own and own[0].width != width:
             raise ShapeError(
@@ -147,34 +175,70 @@ class StoredRows:
                 "Rows and queries must come from the same model."
             )
         of_kind = [segment for segment in own if segment.kind == kind]
-        return (of_kind[-1].id, of_kind[-1].n_rows) if of_kind else (self._new_segment(run_id, kind, width), 0)
+        return of_kind[-1] if of_kind else self._new_segment(run_id, kind, width)
 
-    def _new_segment(self, run_id: int, kind: str, width: int) -> int:
+    def _new_segment(self, run_id: int, kind: str, width: int) -> StoredSegment:
+        in_lance = self.folder is not None and self.lance is not None
+        if in_lance and kind != "dense":
+            raise DataError(DENSE_ONLY)
         with self.database.transaction() as connection:
             made = connection.execute(
                 "INSERT INTO segments (run_id, kind, width, n_rows) VALUES (?, ?, ?, 0)", (run_id, kind, width)
             )
         segment_id = int(made.lastrowid or 0)
         self._in_memory.pop(segment_id, None)  # of a transaction that was rolled back
-        files = self.files(segment_id, kind, width)
+        segment = StoredSegment(segment_id, run_id, kind, width, 0, 0 if in_lance else None)
+        files = self.files(segment)
         if isinstance(files, SegmentFolder):
             files.create()
-        return segment_id
+        self._commit(segment_id, 0, files)
+        return segment._replace(table_version=files.table_version)
+
+    def _commit(self, segment_id: int, n_rows: int, files: Segment) -> None:
+        """Say how many rows of a segment count, and in which version of its table."""
+        self.database.write(
+            "UPDATE segments SET n_rows = ?, table_version = ? WHERE id = ?", (n_rows, files.table_version, segment_id)
+        )
+
+    def _tidy(self) -> None:
+        """Put the small files of Lance tables together, and bring their indexes up to date."""
+        for segment in self.segments():
+            files = self.files(segment)
+            if not isinstance(files, LanceSegment) or not files.table.is_untidy(segment.n_rows):
+                continue
+            version, all_indexed = files.table.tidy(files.table_version)
+            with self.database.transaction():
+                self.database.write("UPDATE segments SET table_version = ? WHERE id = ?", (version, segment.id))
+                if all_indexed:
+                    self.database.write(
+                        "UPDATE indexes SET n_rows = ? WHERE segment_id = ?", (segment.n_rows, segment.id)
+                    )
+                self.have_changed()
+            files.table.forget_old_versions()
 
     def _dead(self, segment_id: int) -> NDArray[np.int64]:
         found = self.database.rows("SELECT row FROM dead_rows WHERE segment_id = ? ORDER BY row", (segment_id,))
         return np.array([row[0] for row in found], np.int64)
 
     def _write_anew(self, old: StoredSegment, dead: NDArray[np.int64]) -> None:
-        ids, U = self.files(old.id, old.kind, old.width).read(old.n_rows)
+        part = self.files(old).part(old.n_rows, np.empty(0, np.int64))
+        ids = part.ids
         kept = np.delete(np.arange(old.n_rows), dead)
         order = kept[np.argsort(ids[kept], kind="stable")]  # by id again: images that had changed were appended
         new = self._new_segment(old.run_id, old.kind, old.width)
-        self.files(new, old.kind, old.width).append(0, ids[order], U[order])
-        self.database.write("UPDATE segments SET n_rows = ? WHERE id = ?", (len(order), new))
+        files = self.files(new)
+        _copy(part, order, files)
+        self._commit(new.id, len(order), files)
         self.database.write_many(
             "UPDATE rows SET segment_id = ?, row = ? WHERE run_id = ? AND image_id = ?",
-            ((new, row, old.run_id, image_id) for row, image_id in enumerate(ids[order].tolist())),
+            ((new.id, row, old.run_id, image_id) for row, image_id in enumerate(ids[order].tolist())),
         )
         self.database.write("DELETE FROM segments WHERE id = ?", (old.id,))
         self.have_changed()
+
+
+def _copy(part: AnyPart, places: NDArray[np.int64], files: Segment) -> None:
+    """Write rows of a part, by place, into an empty segment."""
+    for start in range(0, len(places), COPIED):
+        block = places[start : start + COPIED]
+        files.append(start, part.ids[block], part.take(block))
