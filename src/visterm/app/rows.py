@@ -332,7 +332,7 @@ def is_name(encoder: Any, image: object) -> bool:
     """Say whether an encoder takes a text for the name of one image, and not for a file or a folder of them."""
     if encoder.reads != "names" or not isinstance(image, str | os.PathLike):
         return False
-    return encoder.by_number or not os.path.isdir(image)
+    return encoder.by_number or not (os.path.isdir(image) or is_features(image))
 
 
 def _name(image: Any, number: int) -> str:

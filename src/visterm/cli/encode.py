@@ -11,11 +11,13 @@ import typer
 from visterm.cli import options
 from visterm.cli.output import emit, exit_code, say
 from visterm.cli.progress import Bars
+from visterm.core.remote import as_path
 from visterm.core.wording import count_of
 
 EXAMPLES = (
     "Examples:  visterm encode photos -o features   ·   visterm encode photos --encoder onnx:n.onnx -o features   ·   "
-    "visterm encode new_photos --run run -o new_features   ·   visterm fit features --tags tags.csv -o run"
+    "visterm encode new_photos --run run -o new_features   ·   "
+    "visterm encode s3://bucket/photos -o s3://bucket/features   ·   visterm fit features --tags tags.csv -o run"
 )
 
 
@@ -23,7 +25,13 @@ def encode(
     images: options.Images,
     out: Annotated[
         Path,
-        typer.Option("-o", "--out", help="The features folder to write, or to bring up to date.", show_default=False),
+        typer.Option(
+            "-o",
+            "--out",
+            help="The features folder to write, or to bring up to date; also in an object store (s3://BUCKET/NAME).",
+            show_default=False,
+            parser=as_path,
+        ),
     ],
     encoder: Annotated[
         str | None,

@@ -10,6 +10,7 @@ import typer
 from visterm.cli import options
 from visterm.cli.output import emit, say, show
 from visterm.cli.tried import show_tried
+from visterm.core.remote import as_path
 
 EXAMPLES = "Examples:  visterm info run   ·   visterm info run --plot history.png"
 
@@ -18,7 +19,9 @@ LONGEST = 20
 
 
 def info(
-    run: Annotated[Path, typer.Argument(help="A run, a catalogue or a features folder.", show_default=False)],
+    run: Annotated[
+        Path, typer.Argument(help="A run, a catalogue or a features folder.", show_default=False, parser=as_path)
+    ],
     plot: Annotated[
         Path | None,
         typer.Option(

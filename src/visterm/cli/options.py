@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from visterm.core.errors import UserError
+from visterm.core.remote import as_path
 
 
 def check_jobs(value: int | None) -> int | None:
@@ -38,12 +39,20 @@ def check_share_above_0(value: float) -> float:
 
 
 Run = Annotated[Path, typer.Argument(help="A run: the folder that `visterm fit` wrote.", show_default=False)]
-Images = Annotated[Path, typer.Argument(help="A folder of images, searched to the bottom.", show_default=False)]
+Images = Annotated[
+    Path,
+    typer.Argument(
+        help="A folder of images, searched to the bottom; also in an object store (s3://BUCKET/NAME, extra s3).",
+        show_default=False,
+        parser=as_path,
+    ),
+]
 ImagesOrFeatures = Annotated[
     Path,
     typer.Argument(
         help="A folder of images, searched to the bottom, or FEATURES: what `visterm encode` made of one.",
         show_default=False,
+        parser=as_path,
     ),
 ]
 ImagesOrNone = Annotated[
@@ -52,6 +61,7 @@ ImagesOrNone = Annotated[
         help="A folder of images, searched to the bottom, or FEATURES: what `visterm encode` made of one; none where "
         "the tags name the images (--encoder ids or precomputed).",
         show_default=False,
+        parser=as_path,
     ),
 ]
 TagFile = Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ from visterm.core.remote import as_path, is_remote
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 
 
 @contextmanager
@@ -75,6 +78,10 @@ def new_folder(path: str | os.PathLike[str], kind: str, *, changing: bool = Fals
 def check_target(path: str | os.PathLike[str], kind: str) -> None:
     """Refuse, before any long work, a place where a folder of this kind may not be written."""
     target = Path(path)
+    if _ADDRESS.match(os.fspath(path)):  # which Path has taken a slash from
+        raise StorageError(
+            f"{os.fspath(path)} is an address in an object store, and a {kind} is kept on this machine. Name a folder."
+        )
     place = next(folder for folder in target.absolute().parents if folder.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         raise StorageError(f"{target} cannot be written: {place} is no folder that you may write to. Choose another.")
@@ -191,6 +198,7 @@ def _how_to_make(kind: str) -> str:
     commands = {
         "run": "visterm fit IMAGES --tags FILE -o RUN",
         "catalogue": "visterm index RUN IMAGES -o CATALOGUE",
+        "union": "visterm union CATALOGUE CATALOGUE -o UNION",
         "features folder": "visterm encode IMAGES -o FEATURES",
     }
     return f"Make one with: {commands[kind]}" if kind in commands else ""

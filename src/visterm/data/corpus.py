@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from visterm.core.errors import DataError, ShapeError, TagFileError, UnknownNameError, UserError
+from visterm.core.remote import as_path
 from visterm.core.wording import count_of
 from visterm.data.image_folders import images_in
 from visterm.data.image_names import CAPITALS, ENDING, ImageNames, Match
@@ -126,7 +127,7 @@ class Corpus:
         TagFileError
             If the tags cannot be understood, a name fits several images, or none of the names fits any.
         """
-        folder = Path(images)
+        folder = as_path(images)
         paths = images_in(folder)
         read = find_tags(
             tags,

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from visterm.core.errors import NoTagsError, TagFileError, UserError
+from visterm.core.remote import as_path, is_remote
 from visterm.core.wording import REPLACEMENT, count_of, is_utf8, printable
 from visterm.data.image_folders import find_images
 from visterm.data.sidecars import Sidecars
@@ -107,7 +108,12 @@ def find_tags(
     Parameters and errors are those of `read_tags`.
     """
     check_separator(separator)
-    folder = Path(images)
+    folder = as_path(images)
+    if is_remote(folder) and not Path(source).is_file():
+        raise TagFileError(
+            f"The tags of images in an object store ({folder}) are read from a table on this machine, and '{source}' "
+            "is none. Name a .csv, .tsv or .jsonl file: --tags FILE."
+        )
     columns: dict[str, str | None] = {
         "image_column": image_column, "tags_column": tags_column, "user_column": user_column
     }  # fmt: skip

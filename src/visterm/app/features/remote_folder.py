@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from visterm.app.features.folder import DATA, ENCODER, SKIPPED, Asked, Contents, FeatureFolder, ShardEntry
-from visterm.app.features.kind import FEATURES
 from visterm.app.features.lease import Lease
 from visterm.app.features.shard_cache import CACHE
 from visterm.core.errors import CorruptFileError, StorageError
@@ -24,7 +23,7 @@ from visterm.core.remote import RemotePath, is_remote
 from visterm.core.types import Skipped
 from visterm.data.fetching import READERS
 
-LOCK = "lock.json"
+LOCK, BEGUN = "lock.json", "begun"
 
 
 def feature_folder(path: str | os.PathLike[str]) -> FeatureFolder:
@@ -45,9 +44,9 @@ class RemoteFeatureFolder(FeatureFolder):
 
     def check_place(self) -> None:
         """Refuse a place where anything else lies, before any long work."""
-        if not self.is_begun() and folder_kind(self.path) != FEATURES and self.path.exists():
+        if not self.is_begun() and folder_kind(self.path) != self.kind and self.path.exists():
             raise StorageError(
-                f"{self.path} exists and is not a {FEATURES} of visterm, so it is not replaced. Choose another name."
+                f"{self.path} exists and is not a {self.kind} of visterm, so it is not replaced. Choose another name."
             )
 
     def is_begun(self) -> bool:
@@ -117,6 +116,7 @@ class RemoteFeatureFolder(FeatureFolder):
         with tempfile.TemporaryDirectory(prefix="visterm-") as here:
             copy = FeatureFolder(here)
             copy.save_encoder(encoder, asked)
+            (self.unfinished / BEGUN).write_bytes(b"")  # whoever stops from here on finds a job of visterm
             files = sorted((copy.path / ENCODER).iterdir(), key=lambda file: (file.name == MANIFEST, file.name))
             for file in files:
                 (self.path / ENCODER / file.name).write_bytes(file.read_bytes())

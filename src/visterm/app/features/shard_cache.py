@@ -6,6 +6,7 @@ import hashlib
 import shutil
 import tempfile
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +29,7 @@ class ShardCache:
 
     def __init__(self, most: int | None = None) -> None:
         self._most = most
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
         self._sizes: OrderedDict[str, int] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -57,10 +58,11 @@ class ShardCache:
 
     def _place(self, sha256: str) -> Path:
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="visterm-shards-")
+            self._folder = Path(tempfile.mkdtemp(prefix="visterm-shards-"))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
             if self._most is None:
-                self._most = int(SHARE * shutil.disk_usage(self._folder.name).free)
-        return Path(self._folder.name, f"{sha256}.parquet")
+                self._most = int(SHARE * shutil.disk_usage(self._folder).free)
+        return self._folder / f"{sha256}.parquet"
 
     def _make_room(self, n_bytes: int) -> None:
         while len(self._sizes) >= LEAST and sum(self._sizes.values()) + n_bytes > (self._most or 0):
