@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, exit_code, show
+from visterm.cli.output import emit, exit_code, say, show
 from visterm.cli.progress import Bars
+from visterm.core.remote import as_path
+from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
-    from visterm.core.types import Tag
+    from visterm.app.annotating import Annotated as Tagged
+    from visterm.app.annotating import TagsWanted
+    from visterm.app.annotations.pieces import Found
+    from visterm.app.tagger import Tagger
+    from visterm.core.types import Skipped, Tag
+
+TOO_SMALL = "All images are of one part, which was done here: Ray was not asked."
 
 EXAMPLES = (
     "Examples:  visterm annotate run photo.jpg   ·   visterm annotate run new_photos -k 10 --json > tags.jsonl   ·   "
-    "visterm annotate run new_photos --precision 0.9   ·   visterm annotate run 123 456 --new-only"
+    "visterm annotate run new_photos --precision 0.9   ·   visterm annotate run 123 456 --new-only   ·   "
+    "visterm annotate run features -o tags --ray HEAD:6379"
 )
 
 
@@ -69,50 +80,48 @@ def annotate(
             "training image has them.",
         ),
     ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--out",
+            help="Write the tags into this folder, as JSON lines in parts, in place of printing them: a job that was "
+            "killed goes on, and a later one tags what is new.",
+            show_default=False,
+            parser=as_path,
+        ),
+    ] = None,
     device: options.Device = None,
     json: options.Json = False,
     jobs: options.Jobs = None,
+    ray: options.Ray = None,
     skipped: options.SkippedFile = Path("skipped.jsonl"),
 ) -> None:
     """Tag photos: the best tags of each, with scores (higher is better; scores compare tags of one image).
 
     A run with a calibration says besides how likely each is right (in percent; in JSON `confidence`).
 
-    The exit code is 3 if images were skipped.
+    The exit code is 3 if images were skipped: they are listed in skipped.jsonl (`--skipped`), with -o in that of OUT.
     """
+    from visterm.app.annotating import TagsWanted
+    from visterm.app.annotations.pieces import find
     from visterm.app.device import move_encoder
-    from visterm.app.features.kind import is_features
-    from visterm.app.rows import is_name
     from visterm.app.tagger import Tagger
     from visterm.core.errors import UserError
     from visterm.core.jsonlines import write_skipped
-    from visterm.core.progress import SILENT
     from visterm.core.types import Skipped
-    from visterm.data.image_folders import find_images, no_images
 
     tagger = Tagger.load(run, n_jobs=jobs)
     if device is not None:
         move_encoder(tagger.encoder, device)
     if added and not tagger.words.added:
         raise UserError(f"No words were added to {run}. Leave --added out, or add some: visterm tags {run} --add FILE")
-    named = [image for image in images if is_name(tagger.encoder, image)]
-    stored = [image for image in images if is_features(image)]
-    if stored and len(images) > 1:
-        raise UserError(f"{stored[0]} is a features folder, which stands alone. Leave the other images out.")
-    files: Any = stored[0] if stored else [*named, *find_images(image for image in images if image not in named)]
-    if not files:
-        raise UserError(no_images(images[0]))
+    found = find(tagger.encoder, images)
+    wanted = TagsWanted(k, new_only, added, precision, best_f1, min_confidence)
+    if out is not None:
+        _write(out, tagger, found, wanted, {"device": device, "n_jobs": jobs, "ray": ray}, json)
     bad: list[Skipped] = []
-    for item in tagger.annotate_each(
-        files,
-        k,
-        new_only=new_only,
-        added=added,
-        precision=precision,
-        best_f1=best_f1,
-        min_confidence=min_confidence,
-        progress=Bars() if stored or len(files) > 1 else SILENT,
-    ):
+    for item in _each(tagger, found, wanted, device, jobs, ray):
         if isinstance(item, Skipped):
             bad.append(item)
         elif json:
@@ -122,6 +131,48 @@ def annotate(
     if bad or skipped.exists():
         write_skipped(skipped, bad)
     raise typer.Exit(exit_code(bad, skipped))
+
+
+def _each(
+    tagger: Tagger, found: Found, wanted: TagsWanted, device: str | None, jobs: int | None, ray: str | None
+) -> Iterator[Tagged | Skipped]:
+    """Tag images one after another: here, or on the workers of an engine if there is more than one piece."""
+    from visterm.app.annotating import ChunkTags, annotate_each
+    from visterm.core.progress import SILENT
+
+    if ray is not None:
+        from visterm.app.annotations.pieces import pieces_of
+
+        ChunkTags(tagger, wanted)  # what the run cannot give is refused before an engine is asked for
+        every = pieces_of(tagger.encoder, found, by_name=False)
+        if len(every.pieces) > 1:
+            from visterm.app.cluster.annotating import annotated
+
+            return annotated(tagger.path, wanted, device, every, ray, jobs, Bars())
+        say(TOO_SMALL)
+    some = bool(found.features) or len(found.images) > 1
+    photos: Any = found.features[0] if found.features else found.images
+    return annotate_each(tagger, photos, wanted, progress=Bars() if some else SILENT)
+
+
+def _write(out: Path, tagger: Tagger, found: Found, wanted: TagsWanted, how: dict[str, Any], json: bool) -> NoReturn:
+    """Write tags into a folder, and leave with the exit code."""
+    from visterm.app.annotations.job import annotate_into
+    from visterm.app.features.folder import DATA, SKIPPED
+    from visterm.core.jsonlines import read_skipped
+
+    began = time.monotonic()
+    done = annotate_into(out, tagger, found, wanted, **how, progress=Bars())
+    seconds = time.monotonic() - began
+    if json:
+        emit({"annotations": str(out), **done.as_dict(), "seconds": seconds, "images_per_second": done.new / seconds})
+    if how["ray"] is not None and not done.shared:
+        say(TOO_SMALL)
+    say(
+        f"{count_of(done.annotated, 'image')} in {count_of(done.parts, 'file')} of {out / DATA}: {done.new:,} tagged, "
+        f"{done.reused:,} taken over"
+    )
+    raise typer.Exit(exit_code(read_skipped(out / SKIPPED), out / SKIPPED))
 
 
 def _shown(tag: Tag) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from visterm.app.cluster.engine import Engine, load_ray
 from visterm.core.errors import StorageError
+from visterm.core.remote import as_path
 from visterm.core.wording import count_of
 
 P_contra = TypeVar("P_contra", contravariant=True)
@@ -132,10 +133,10 @@ def must_see(path: str | os.PathLike[str]) -> None:
     StorageError
         If it is not there.
     """
-    if not os.path.exists(path):
+    if not as_path(path).exists():
         raise StorageError(
             f"The worker on {socket.gethostname()} finds nothing at {os.fspath(path)}. Photos, features and runs must "
-            "lie on a disk that all machines share, at the same path."
+            "lie on a disk that all machines share, at the same path, or in an object store."
         )
 
 

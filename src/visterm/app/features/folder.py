@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from visterm.app.features.kind import FEATURES, UNFINISHED
 from visterm.core.errors import CorruptFileError, StorageError
@@ -113,11 +113,21 @@ class FeatureFolder:
     Parameters
     ----------
     path : path-like
+
+    Attributes
+    ----------
+    kind : str
+        What its manifest says that it is.
+    unfinished : Path
+        Where a job keeps what is not whole yet.
     """
+
+    kind: ClassVar[str] = FEATURES
+    unfinished_name: ClassVar[str] = UNFINISHED
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = as_path(path)
-        self.unfinished = self.path / UNFINISHED
+        self.unfinished = self.path / self.unfinished_name
 
     def check_place(self) -> None:
         """Refuse a place where anything else lies, before any long work.
@@ -128,11 +138,11 @@ class FeatureFolder:
             If it is no features folder, not one that was begun, and not empty.
         """
         if not self.is_begun():
-            check_target(self.path, FEATURES)
+            check_target(self.path, self.kind)
 
     def is_begun(self) -> bool:
         """Say whether a job was killed here before anything was whole."""
-        own = {ENCODER, DATA, SKIPPED, UNFINISHED}
+        own = {ENCODER, DATA, SKIPPED, self.unfinished_name}
         return (
             self.unfinished.is_dir()
             and not (self.path / MANIFEST).exists()
@@ -183,7 +193,7 @@ class FeatureFolder:
             with self.locked():
                 self.settle()
 
-    def contents(self) -> Contents | None:
+    def contents(self) -> Any | None:
         """Read the manifest; None where nothing is whole yet.
 
         Raises
@@ -195,12 +205,14 @@ class FeatureFolder:
         """
         if not (self.path / MANIFEST).exists():
             return None
-        facts = read_json(open_folder(self.path, FEATURES) / MANIFEST)
+        facts = read_json(open_folder(self.path, self.kind) / MANIFEST)
         try:
             shards = [ShardEntry(**entry) for entry in facts["shards"]]
-            return Contents(**{name: facts[name] for name in Contents.__slots__ if name != "shards"}, shards=shards)
+            return self._contents_of(facts, shards)
         except (KeyError, TypeError) as error:
-            raise CorruptFileError(f"{self.path / MANIFEST} is no manifest of features: {error} is wrong.") from error
+            raise CorruptFileError(
+                f"{self.path / MANIFEST} is no manifest of a {self.kind}: {error} is wrong."
+            ) from error
 
     def skipped(self) -> list[Skipped]:
         """Read the list of images that have no row."""
@@ -293,7 +305,7 @@ class FeatureFolder:
             encoder.set_params(n_jobs=n_jobs)
         return encoder, Asked(**read_json(folder / ASKED))
 
-    def commit(self, contents: Contents, skipped: Sequence[Skipped]) -> None:
+    def commit(self, contents: Any, skipped: Sequence[Skipped]) -> None:
         """Put new contents in place of the old; the shards are in ``data`` already, or among the unfinished.
 
         A kill before the manifest is among the unfinished leaves the old contents; one after it, the new ones, as
@@ -304,7 +316,7 @@ class FeatureFolder:
         sums = {SKIPPED: file_hash(pending)} | {
             file.relative_to(self.path).as_posix(): file_hash(file) for file in self._files_of(ENCODER)
         }
-        facts = {"kind": FEATURES, "format": FORMAT, "sha256": sums, "n_rows": contents.n_rows} | asdict(contents)
+        facts = {"kind": self.kind, "format": FORMAT, "sha256": sums, "n_rows": contents.n_rows} | asdict(contents)
         write_whole(self.unfinished / MANIFEST, (json_text(facts, indent=1, sort_keys=True) + "\n").encode())
         self.settle()
 
@@ -332,6 +344,10 @@ class FeatureFolder:
         for file in self._files_of(DATA):
             if file.name not in wanted:
                 file.unlink()
+
+    def _contents_of(self, facts: dict[str, Any], shards: list[ShardEntry]) -> Any:
+        """Give the contents that a manifest tells of: a dataclass with `shards`, in their order, and `n_rows`."""
+        return Contents(**{name: facts[name] for name in Contents.__slots__ if name != "shards"}, shards=shards)
 
     def _files_of(self, name: str) -> list[Path]:
         return list((self.path / name).glob("*"))

@@ -182,7 +182,7 @@ def finished_contents(folder: FeatureFolder) -> Contents:
         If a file is missing or was changed.
     """
     folder.recover()
-    contents = folder.contents()
+    contents: Contents | None = folder.contents()
     if contents is not None:
         return contents
     if folder.is_begun():

@@ -1,0 +1,182 @@
+"""What is tagged together: some image files or names, or the images of one shard of features."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from visterm.app.annotating import CHUNK, Chunk
+from visterm.app.features.contents import content_hash, stamp_hash, stamps
+from visterm.app.features.cut import cut
+from visterm.app.features.kind import is_features
+from visterm.app.rows import is_name
+from visterm.core.errors import UserError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.remote import as_path, in_full, is_remote
+from visterm.core.threads import Team
+from visterm.core.types import Skipped
+from visterm.data.image_folders import find_images, no_images
+
+if TYPE_CHECKING:
+    from visterm.app.streaming.shards import Shards
+
+
+class Found(NamedTuple):
+    """What is to be tagged: features folders, or else files and names of images, as they were typed or found."""
+
+    features: list[str]
+    images: list[str]
+
+
+class Piece(NamedTuple):
+    """Images that are tagged together.
+
+    Attributes
+    ----------
+    images : list of str
+        Files or names; empty for those of a shard.
+    features : str
+        The features folder of the shard, or empty.
+    shard : int
+        Its number.
+    n : int
+        How many images.
+    """
+
+    images: list[str]
+    features: str
+    shard: int
+    n: int
+
+
+class Pieces(NamedTuple):
+    """All pieces in the order of the images, and images that are known to have no row."""
+
+    pieces: list[Piece]
+    skipped: list[Skipped]
+
+    @property
+    def n_images(self) -> int:
+        """Images in pieces, and skipped before."""
+        return sum(piece.n for piece in self.pieces) + len(self.skipped)
+
+
+def find(encoder: Any, given: Sequence[str]) -> Found:
+    """Find what is meant by folders, files and names that were typed.
+
+    Raises
+    ------
+    UserError
+        If there is nothing, or a features folder beside others.
+    DataError
+        If a path does not exist.
+    """
+    named = [image for image in given if is_name(encoder, image)]
+    stored = [image for image in given if image not in named and is_features(image)]
+    if stored and len(given) > 1:
+        raise UserError(f"{stored[0]} is a features folder, which stands alone. Leave the other images out.")
+    if stored:
+        return Found(stored, [])
+    images = [*named, *map(os.fspath, find_images(image for image in given if image not in named))]
+    if not images:
+        raise UserError(no_images(given[0]))
+    return Found([], images)
+
+
+def pieces_of(encoder: Any, found: Found, *, by_name: bool) -> Pieces:
+    """Cut what was found into pieces.
+
+    Parameters
+    ----------
+    encoder : AnyEncoder
+        Of the run.
+    found : Found
+    by_name : bool
+        Whether the names say where pieces end, so that a new image changes one piece (see `cut`), and not the count.
+
+    Raises
+    ------
+    EncoderMismatchError
+        If another encoder made the features.
+    DataError
+        If an encoder of names knows none of them.
+    """
+    pieces: list[Piece] = []
+    skipped: list[Skipped] = []
+    for folder in found.features:
+        from visterm.app.streaming.stored_chunks import check_encoder
+
+        shards = _shards(folder)
+        check_encoder(encoder, shards)
+        sizes = [entry.rows for entry in shards.contents.shards]
+        pieces += [Piece([], str(in_full(folder)), number, n) for number, n in enumerate(sizes)]
+        skipped += shards.skipped()
+    if found.images:
+        encoder.refuse_unknown(found.images, only_if_all=True)
+        n = len(found.images)
+        parts = cut(found.images, CHUNK) if by_name else [range(i, min(i + CHUNK, n)) for i in range(0, n, CHUNK)]
+        pieces += [Piece([found.images[i] for i in part], "", -1, len(part)) for part in parts]
+    return Pieces(pieces, skipped)
+
+
+class PieceReader:
+    """Gives the rows of pieces.
+
+    Parameters
+    ----------
+    encoder : AnyEncoder
+        Of the run, fitted.
+    here : str
+        The folder that paths of images start from: where the command was given.
+    """
+
+    def __init__(self, encoder: Any, here: str) -> None:
+        self._encoder, self._here = encoder, here
+        self._shards = cache(_shards)
+
+    def path(self, image: str) -> str:
+        """Give the place of an image; of encoders that open none, its name."""
+        return image if is_remote(image) or self._encoder.reads == "names" else os.path.join(self._here, image)
+
+    def chunk(self, piece: Piece, progress: Progress = SILENT) -> Chunk:
+        """Encode the images of a piece, or read their rows.
+
+        Raises
+        ------
+        CorruptFileError
+            If a shard is missing or was changed.
+        """
+        if piece.features:
+            shards = self._shards(piece.features)
+            shards.check(piece.shard)
+            progress.advance(piece.n)
+            return Chunk(shards.names(piece.shard), shards.rows(piece.shard), [])
+        paths = [self.path(image) for image in piece.images]
+        X, kept, skipped = self._encoder.encode(paths, progress=progress)
+        names = dict(zip(paths, piece.images, strict=True))
+        return Chunk([piece.images[i] for i in kept], X, [Skipped(names[each.image], each.reason) for each in skipped])
+
+    def content(self, piece: Piece, team: Team) -> list[str | None]:
+        """Name what is in the files of a piece, or its shard; None for a file that cannot be read.
+
+        Parameters
+        ----------
+        piece : Piece
+        team : Team
+            Threads that hash files.
+        """
+        if piece.features:
+            return [self._shards(piece.features).contents.shards[piece.shard].sha256]
+        if self._encoder.reads == "names":
+            return ["" for _ in piece.images]
+        paths = [as_path(self.path(image)) for image in piece.images]
+        before = stamps(paths)
+        return team.run(lambda i: stamp_hash(before[i]) or content_hash(paths[i]), len(paths))
+
+
+def _shards(features: str) -> Shards:
+    from visterm.app.streaming.shards import Shards  # which loads pyarrow
+
+    return Shards(features)

@@ -1,0 +1,104 @@
+"""Annotating shared out by Ray: the very lines of one process, in their order, printed or written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from command_line import run_command
+from tiny_networks import colour_network
+from visterm.app.annotating import TagsWanted
+from visterm.app.annotations import pieces
+from visterm.app.cluster.annotating import AnnotateJob
+from visterm.app.cluster.engine import engine
+from visterm.app.tagger import Tagger
+from visterm.core.errors import StorageError
+
+pytest.importorskip("ray", reason="wants the extra ray")
+
+N = 30
+TAGS = [["sea", "sky"], ["tree"], ["tree", "sky"]]
+
+
+@pytest.fixture(scope="module")
+def reached():
+    with engine("local", 2) as there:
+        yield there
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """A folder with photos, one of them broken, features of them, and a run."""
+    folder = tmp_path_factory.mktemp("library")
+    (folder / "photos").mkdir()
+    for i in range(N):
+        patches = np.random.default_rng(i).integers(0, 256, (6, 6, 3), np.uint8)
+        Image.fromarray(patches.repeat(4, axis=0).repeat(4, axis=1)).save(folder / "photos" / f"{i:02}.png")
+    network = colour_network(folder / "tiny.onnx")
+    tagger = Tagger(encoder=f"onnx:{network}", model="ridge", n_jobs=1)
+    tagger.fit(folder / "photos", tags=[TAGS[i % 3] for i in range(N)])
+    tagger.save(folder / "run")
+    (folder / "photos" / "07.png").write_bytes(b"no picture")
+    made = run_command(["encode", folder / "photos", "--run", folder / "run", "-o", folder / "F", "--shard-size", 6])
+    assert made.returncode == 3, made.stderr
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(pieces, "CHUNK", 6)
+    monkeypatch.setattr("visterm.app.annotating.CHUNK", 6)
+
+
+def content(folder):
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def annotate(library, *arguments):
+    done = run_command(["annotate", library / "run", *arguments, "-k", 2, "--jobs", 2], library)
+    assert done.returncode == 3, done.stderr
+    return done
+
+
+def test_the_lines_that_are_printed_are_those_of_one_process(reached, library):
+    alone = annotate(library, "F", "--json", "--skipped", "alone.jsonl")
+    shared = annotate(library, "F", "--json", "--skipped", "shared.jsonl", "--ray", "local")
+    assert "not asked" not in shared.stderr
+    assert len(shared.stdout.splitlines()) == N - 1
+    assert shared.stdout == alone.stdout
+    assert (library / "shared.jsonl").read_bytes() == (library / "alone.jsonl").read_bytes()
+    assert json.loads((library / "shared.jsonl").read_text())["image"] == "07.png"
+
+
+def test_the_folder_that_is_written_has_the_bytes_of_one_process_and_is_gone_on_with(reached, library, tmp_path):
+    annotate(library, "photos", "-o", tmp_path / "alone")
+    shutil.copytree(tmp_path / "alone", tmp_path / "shared")
+    for part in sorted((tmp_path / "shared" / "data").iterdir())[::2]:
+        part.unlink()
+    done = annotate(library, "photos", "-o", tmp_path / "shared", "--ray", "local", "--json")
+    summary = json.loads(done.stdout)
+    assert summary["shared"]
+    assert 0 < summary["new"] < N - 1
+    assert content(tmp_path / "shared") == content(tmp_path / "alone")
+
+
+def test_a_worker_that_does_not_see_the_photos_or_the_run_says_so(library, tmp_path):
+    first = pieces.Piece(["photos/00.png"], "", -1, 1)
+    job = AnnotateJob(str(library / "run"), TagsWanted(), None, str(library), first)
+    assert len(job.begin()(first)) == 1
+    with pytest.raises(StorageError, match=r"finds nothing at .*/photos/00.png.*share"):
+        job._replace(here=str(tmp_path)).begin()
+    with pytest.raises(StorageError, match="finds nothing at /nowhere"):
+        job._replace(run="/nowhere").begin()
+
+
+def test_one_piece_is_done_here_without_an_engine(library, monkeypatch):
+    monkeypatch.setattr("visterm.app.cluster.engine.load_ray", lambda: pytest.fail("Ray was loaded"))
+    done = run_command(["annotate", library / "run", Path("photos", "01.png"), "--ray", "local"], library)
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
+    assert "Ray was not asked" in done.stderr
