@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from visterm.app.annotating import CHUNK as CHUNK
 from visterm.app.annotating import Annotated, Annotations, TagsWanted, annotate_each
 from visterm.app.by_number import learn_by_number
+from visterm.app.cluster.deep_fit import Machines, fit_on_machines
 from visterm.app.learned_images import LearnedImages
 from visterm.app.neighbours import Neighbour, nearest_tags
 from visterm.app.parts import make_encoder, make_model, tell_blocks, tell_part_of
@@ -147,6 +148,7 @@ class Tagger:
         relations: WordRelations | None = None,
         aliases: Mapping[str, str] | None = None,
         word_vectors: str | os.PathLike[str] | WordVectors | None = None,
+        machines: Machines | None = None,
         calibrate: bool = True,
         progress: Progress = SILENT,
     ) -> Self:
@@ -180,6 +182,9 @@ class Tagger:
             Where models with the setting `word_vectors` start from: a file, the tags' own company in the tag lists, a
             sentence network (extra ``text``), or what is given, which the run then keeps. But for learned ones, words
             that are no tags then have a place, too: in searches, and by `add_words`.
+        machines : Machines, optional
+            Where models with `fit_together` learn: by the workers of a Ray engine (extra ``ray``). The photos are
+            encoded here; give features to have that done by workers, too.
         progress : Progress
             Told of each step.
 
@@ -206,7 +211,7 @@ class Tagger:
         self._relate(relations, rows.vocabulary)
         if starts is not None:
             self.words = starts.tell(self.model, rows)
-        return self.learn(rows, calibrate=calibrate, progress=progress)
+        return self.learn(rows, machines=machines, calibrate=calibrate, progress=progress)
 
     def fit_queries(
         self,
@@ -307,16 +312,28 @@ class Tagger:
             self.model.set_params(valid_share=valid)
         self.model.check_settings()
 
-    def learn(self, rows: TrainingRows, *, calibrate: bool = False, progress: Progress = SILENT) -> Self:
+    def learn(
+        self,
+        rows: TrainingRows,
+        *,
+        machines: Machines | None = None,
+        calibrate: bool = False,
+        progress: Progress = SILENT,
+    ) -> Self:
         """Learn from rows that are encoded already: the second half of `fit`, to compare models on the same rows."""
         tell_blocks(self.model, self.encoder)
-        if rows.by_number:
+        n_workers = 0
+        if machines is not None:
+            n_workers = fit_on_machines(self.model, rows, machines, progress)
+        elif rows.by_number:
             self.model = learn_by_number(self.model, rows, progress)
         elif self.reference is not None:
             fit_weighed(self.model, rows, self.reference.idf, progress)
         else:
             self.model.fit(rows.X, rows.Y, valid=rows.valid, monitor=progress)
         self.learned(rows)
+        if n_workers:
+            self.facts["workers"] = n_workers
         if calibrate:
             self.find_confidences(rows, progress)
         return self

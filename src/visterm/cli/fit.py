@@ -11,6 +11,7 @@ import typer
 from visterm.cli import cleaning, options
 from visterm.cli.asked import queries_learned, queries_left_out
 from visterm.cli.fit_catalogue import CatalogueToLearn, Full, fit_catalogue
+from visterm.cli.fit_ray import machines_of, tell_of_workers
 from visterm.cli.fit_relations import relations_to_learn, tell_where_senses_are
 from visterm.cli.fit_streamed import Memory, fit_and_save, planned
 from visterm.cli.output import exit_code, say
@@ -36,6 +37,7 @@ EXAMPLES = (
     "visterm fit photos --queries clicks.csv --model pamir -o run   ·   "
     "visterm fit photos --tags tags.csv --model objects_and_parts --part-of part_of.csv -o run   ·   "
     "visterm fit photos --tags tags.csv --model sampled_tagger --word-vectors sentences -o run   ·   "
+    "visterm fit features --tags tags.csv --model sampled_tagger --ray HEAD:6379 -o run   ·   "
     "visterm fit --catalogue catalogue"
 )
 
@@ -143,6 +145,7 @@ def fit(
     device: options.Device = None,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same photos: same run.")] = 0,
     jobs: options.Jobs = None,
+    ray: options.Ray = None,
     image_column: options.ImageColumn = None,
     tags_column: options.TagsColumn = None,
     user_column: cleaning.UserColumn = None,
@@ -185,6 +188,7 @@ def fit(
         n_jobs=jobs,
     )
     tagger.check_settings(valid)
+    machines = machines_of(ray, tagger.model, jobs, out, {"--queries": queries})
     if "word_vectors" in model_params:
         raise UserError("Word vectors are given by --word-vectors FILE, sentences or learned, and not by --set.")
     if word_vectors is not None:
@@ -241,11 +245,12 @@ def fit(
         "valid": valid, "idf": idf, "relations": relations, "aliases": meant, "calibrate": calibration
     }  # fmt: skip
     if queries is None:
-        tagger.fit(corpus, **how, word_vectors=word_vectors, progress=Bars())
+        tagger.fit(corpus, **how, word_vectors=word_vectors, machines=machines, progress=Bars())
     else:
         tagger.fit_queries(corpus, lines, tags if of_tags else None, **how, progress=Bars())
     tagger.facts |= pruned
     tagger.save(out)
+    tell_of_workers(machines, tagger.facts)
     tell_where_senses_are(relations, out)
     facts = tagger.facts
     measures = [entry.get(name) for entry in getattr(tagger.model, "history_", []) for name in ("map", "mean_rank")]

@@ -1,0 +1,203 @@
+"""A deep tagger learns on several machines: Ray Train's workers each compute their part of every batch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from visterm.app.cluster.engine import engine, load_ray
+from visterm.app.cluster.mapped_rows import read_matrix, write_matrix
+from visterm.app.cluster.train_group import Together, group_of, work_together
+from visterm.app.rows import TrainingRows
+from visterm.core.errors import UserError
+from visterm.core.packing import json_params
+from visterm.core.progress import Progress
+from visterm.core.tables import MODELS
+from visterm.models.abilities import FitsTogether
+from visterm.models.training_checkpoint import matrix_fingerprint
+
+STATE, ROWS = "state", "rows"
+MATRICES = ("X", "Y", "valid_X", "valid_Y", "words")
+
+OF_SPEED = ("checkpoint", "checkpoint_batches", "device", "n_jobs")
+"""Settings that a checkpoint may be gone on with whatever they are."""
+
+
+class Machines(NamedTuple):
+    """Where a model learns.
+
+    Attributes
+    ----------
+    address : str
+        Of a Ray engine, see `visterm.app.cluster.engine`.
+    n_jobs : int or None
+        Workers, at most.
+    folder : Path
+        For rows and checkpoints on the way, on a disk that all machines share; it is removed in the end.
+    """
+
+    address: str
+    n_jobs: int | None
+    folder: Path
+
+
+class DeepFit(NamedTuple):
+    """What a worker has to know; everything large lies in the folder.
+
+    Attributes
+    ----------
+    model : Annotator
+        With its settings, not fitted.
+    folder : Path
+        With the rows (`write_matrix`).
+    """
+
+    model: Any
+    folder: Path
+
+    def run(self, together: Together, progress: Progress) -> dict[str, Any] | None:
+        """Fit in step with the others; the first gives what the model has learned."""
+        import torch.distributed as dist
+
+        from visterm.models.torch_data_parallel import TorchDataParallel
+
+        model = self.model
+        model.set_params(n_jobs=together.n_threads)
+        _join(together)
+        try:
+            X, Y, X_valid, Y_valid, words = (read_matrix(self.folder, name) for name in MATRICES)
+            if words is not None:
+                model.set_params(word_vectors=words)
+            valid = None if X_valid is None else (X_valid, Y_valid)
+            model.fit_together(X, Y, TorchDataParallel(), valid=valid, monitor=progress)
+        finally:
+            dist.destroy_process_group()
+        return _learned(model) if together.rank == 0 else None
+
+
+def check_fits_together(model: Any) -> None:
+    """Refuse a model that cannot learn in several processes.
+
+    Raises
+    ------
+    UserError
+        If so; it names those that can.
+    """
+    if not isinstance(model, FitsTogether):
+        able = [entry.name for entry in MODELS if issubclass(MODELS.load(entry.name), FitsTogether)]
+        raise UserError(
+            f"The model '{MODELS.name_of(model)}' learns in one process. Leave --ray out, or choose one of those that "
+            f"learn on several machines: --model {', '.join(able)}."
+        )
+    device = model.get_params(deep=False).get("device", "cpu")
+    if device not in ("auto", "cpu"):
+        raise UserError(f"Workers compute on processors, and device is '{device}'. Leave --ray out to train on a GPU.")
+
+
+def fit_on_machines(model: Any, rows: TrainingRows, on: Machines, progress: Progress) -> int:
+    """Fit a model as its `fit` does, to the same weights but for rounding, by the workers of a Ray engine.
+
+    All rows are written to the folder once, and are mapped into the workers' memory from there. The state is kept in it
+    every `checkpoint_batches` batches: from there a job goes on after a worker, a machine or the command is lost.
+
+    Parameters
+    ----------
+    model : Annotator
+        One that fits together (`check_fits_together`).
+    rows : TrainingRows
+    on : Machines
+    progress : Progress
+
+    Returns
+    -------
+    int
+        Workers that began; 0 if all was learned here, as there is one batch an epoch.
+
+    Raises
+    ------
+    UserError
+        If the model cannot, the images are known by number, or there is no engine.
+    StorageError
+        If workers were lost again and again, or do not see the folder.
+    """
+    check_fits_together(model)
+    if rows.by_number:
+        raise UserError("Images known by number are learned from in one process, as each has a row of its own here.")
+    if rows.X.shape[0] <= model.batch_size:
+        model.fit(rows.X, rows.Y, valid=rows.valid, monitor=progress)
+        return 0
+    folder = Path(on.folder).absolute()
+    given = _matrices(model, rows)
+    of = _named(model, given)
+    with engine(on.address, on.n_jobs) as reached:
+        group = group_of(reached)
+        written = _write_rows(folder, of, given)
+        sent = _unfitted(model, folder / f"{STATE}.{of}")
+        found = work_together(DeepFit(sent, written).run, group, folder, progress)
+    for name in _learned(model):
+        delattr(model, name)
+    for name, value in found.items():
+        setattr(model, name, value)
+    shutil.rmtree(folder)
+    return group.n_workers
+
+
+def _join(together: Together) -> None:
+    """Meet the other processes: torch's own way to talk among them, by gloo."""
+    import torch.distributed as dist
+    from ray.train.collective import broadcast_from_rank_zero
+
+    store, place = None, ("", 0)
+    if together.rank == 0:
+        host = load_ray().util.get_node_ip_address()
+        store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)  # at a port that is free
+        place = host, store.port
+    place = broadcast_from_rank_zero(place)
+    store = store or dist.TCPStore(*place, is_master=False)
+    dist.init_process_group("gloo", store=store, rank=together.rank, world_size=together.size)
+
+
+def _learned(model: Any) -> dict[str, Any]:
+    """Give all that a fit has set."""
+    return {
+        name: value
+        for name, value in vars(model).items()
+        if name == "_held_out" or (name.endswith("_") and not name.startswith("_"))
+    }
+
+
+def _matrices(model: Any, rows: TrainingRows) -> dict[str, Any]:
+    X_valid, Y_valid = rows.valid or (None, None)
+    return dict(zip(MATRICES, (rows.X, rows.Y, X_valid, Y_valid, model.word_vectors), strict=True))
+
+
+def _named(model: Any, given: Mapping[str, Any]) -> str:
+    """Name a training by its settings and rows, so that another one does not go on from its checkpoint."""
+    settings = {name: value for name, value in json_params(model).items() if name not in OF_SPEED}
+    prints = [None if matrix is None else matrix_fingerprint(matrix) for matrix in given.values()]
+    return hashlib.sha256(json.dumps([MODELS.name_of(model), settings, prints]).encode()).hexdigest()[:16]
+
+
+def _unfitted(model: Any, state: Path) -> Any:
+    """Make the model that is sent: word vectors lie among the rows, and a folder for checkpoints is there."""
+    params = model.get_params(deep=False)
+    changed = {"word_vectors": None, "device": "cpu", "checkpoint": params["checkpoint"] or str(state)}
+    return type(model)(**{**params, **changed})
+
+
+def _write_rows(folder: Path, of: str, given: Mapping[str, Any]) -> Path:
+    """Write all matrices that the workers read, and remove what other trainings left in the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        if old.name != f"{STATE}.{of}":
+            shutil.rmtree(old, ignore_errors=True)
+    rows = folder / ROWS
+    rows.mkdir()
+    for name, matrix in given.items():
+        if matrix is not None:
+            write_matrix(rows, name, matrix)
+    return rows

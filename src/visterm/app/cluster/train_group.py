@@ -1,0 +1,203 @@
+"""Ray Train's workers: a function that several processes run together, begun again where one of them is lost."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import traceback
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from visterm.app.cluster.engine import Engine, load_ray
+from visterm.app.cluster.pipeline import must_see
+from visterm.app.cluster.told_progress import ToldProgress, retold
+from visterm.core import errors
+from visterm.core.errors import StorageError, VistermError
+from visterm.core.jsonlines import json_text
+from visterm.core.progress import Progress
+
+MOST_LOSSES = 10
+"""Times that workers may be lost before a job is given up: by then the fault lies with it."""
+
+ERROR = "error.json"
+
+_SETTINGS = {
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # settings may name files by relative paths
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # a process more, for machines that tell before they go
+    "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
+    "RAY_TRAIN_METRICS_ENABLED": "0",
+    "RAY_TRAIN_V2_ENABLED": "1",
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "300",
+}
+
+
+class Group(NamedTuple):
+    """Processes that shall work together.
+
+    Attributes
+    ----------
+    n_workers : int
+        At most; after a loss they are as many as there is room for.
+    n_threads : int
+        Processors that each may take.
+    """
+
+    n_workers: int
+    n_threads: int
+
+
+class Together(NamedTuple):
+    """What one of them knows of the others.
+
+    Attributes
+    ----------
+    rank : int
+        Of this process, from 0.
+    size : int
+    n_threads : int
+        That it may use.
+    """
+
+    rank: int
+    size: int
+    n_threads: int
+
+
+Work = Callable[[Together, Progress], Any]
+
+
+def group_of(engine: Engine) -> Group:
+    """Say how many processes work together on an engine, and with how many threads each.
+
+    A machine's processors share the weights of one process, as threads; where there is one machine only, each processor
+    has a process: without Ray its processors would be threads.
+    """
+    if engine.n_nodes == 1:
+        return Group(engine.n_workers, 1)
+    alive = [node["Resources"].get("CPU", 0) for node in load_ray().nodes() if node["Alive"]]
+    n_threads = int(min(n_cpus for n_cpus in alive if n_cpus >= 1))
+    machines = sum(n_cpus >= n_threads for n_cpus in alive)
+    return Group(min(machines, engine.n_workers), n_threads)
+
+
+def work_together(work: Work, group: Group, folder: Path, progress: Progress) -> Any:
+    """Run a function in several processes at once, and give what the first of them returns.
+
+    Where one is lost all begin again, on as many processors as there are then: what they have done so far is for the
+    function to keep and to find. An error that one of them raises on purpose ends the job, and is raised here.
+
+    Parameters
+    ----------
+    work : callable
+        Sent to each; takes `Together` and a `Progress`, and may use ``ray.train.collective``.
+    group : Group
+    folder : Path
+        On a disk that all machines share.
+    progress : Progress
+        Told what the first process tells.
+
+    Raises
+    ------
+    VistermError
+        As `work` raised it.
+    StorageError
+        If workers were lost again and again, or do not see the folder.
+    """
+    load_ray()
+    told = folder / f"told.{uuid.uuid4().hex[:8]}"
+    told.mkdir(parents=True)
+    with _settings_of_train(), retold(told / "progress.jsonl", progress):
+        from ray import train
+        from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+        trainer = DataParallelTrainer(
+            _one,
+            train_loop_config={"work": work, "told": str(told), "n_threads": group.n_threads},
+            scaling_config=train.ScalingConfig(
+                num_workers=(1, group.n_workers),
+                resources_per_worker={"CPU": group.n_threads},
+                placement_strategy="SPREAD",
+                elastic_resize_monitor_interval_s=86_400.0,
+            ),
+            run_config=train.RunConfig(
+                name="ray", storage_path=str(told), failure_config=train.FailureConfig(max_failures=MOST_LOSSES)
+            ),
+        )
+        try:
+            found = trainer.fit().return_value
+        except train.TrainingFailedError as error:
+            raise StorageError(
+                f"The workers were lost {MOST_LOSSES} times: a machine may have too little memory. The same command "
+                f"goes on from the last checkpoint. Ray says: {str(error).strip().splitlines()[-1]}"
+            ) from error
+    if (told / ERROR).exists():
+        raise _read_error(told / ERROR)
+    return found
+
+
+def _one(config: dict[str, Any]) -> Any:
+    """Be one of the processes.
+
+    An error raised on purpose is written down before it ends the process, so that the others, which may wait for it,
+    are ended by Ray, and those that begin anew see that there is nothing to be done.
+    """
+    from ray import train
+
+    told, context = Path(config["told"]), train.get_context()
+    must_see(told)
+    if (told / ERROR).exists():
+        return None
+    together = Together(context.get_world_rank(), context.get_world_size(), config["n_threads"])
+    try:
+        return config["work"](together, ToldProgress(told / "progress.jsonl"))
+    except Exception as error:
+        # A lost connection is a RuntimeError of torch, or an OSError: all begin again.
+        if isinstance(error, VistermError) or not isinstance(error, RuntimeError | OSError):
+            _write_error(told / ERROR, error)
+        raise
+
+
+def _write_error(path: Path, error: Exception) -> None:
+    told = {"type": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
+    written = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}")
+    written.write_text(json_text(told), encoding="utf-8")
+    os.replace(written, path)
+
+
+def _read_error(path: Path) -> Exception:
+    told = json.loads(path.read_text(encoding="utf-8"))
+    kind = getattr(errors, told["type"], None)
+    error: Exception
+    if isinstance(kind, type) and issubclass(kind, VistermError) and kind is not errors.ImageError:
+        error = kind(told["message"])
+    else:
+        error = RuntimeError(f"{told['type']}: {told['message']}")
+    error.add_note(f"In a worker:\n{told['traceback']}")
+    return error
+
+
+@contextmanager
+def _settings_of_train() -> Iterator[None]:
+    """Hold Ray Train's settings, which it reads from the environment, and its log while a group works."""
+    before = {name: os.environ.get(name) for name in _SETTINGS}
+    log = logging.getLogger("ray.train")
+    level = log.level
+    os.environ |= _SETTINGS
+    log.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"`use_\w+` is deprecated", DeprecationWarning)  # which Ray uses itself
+            yield
+    finally:
+        log.setLevel(level)
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
