@@ -458,3 +458,30 @@ def test_tags_of_photos_in_a_store_come_from_a_table(memory, tmp_path):
     corpus = as_corpus(memory / "photos", tmp_path / "tags.csv")
     assert corpus.images == [memory / "photos/sea/00.png", memory / "photos/sky/01.png", memory / "photos/sky/02.png"]
     assert len(corpus.untagged) == N - 3
+
+
+def test_tags_are_written_into_a_store_to_the_bytes_of_a_folder_and_a_later_job_tags_what_is_new(
+    memory, photos, tmp_path
+):
+    put(photos, memory / "photos")
+    rows = "".join(f"{name},{name.split('/')[0]}\n" for name in content(photos))
+    (tmp_path / "tags.csv").write_text(f"file_name,tags\n{rows}")
+    tagger = Tagger(encoder="histograms", model="ridge", encoder_params=HISTOGRAMS, n_jobs=1).fit(
+        photos, tags=tmp_path / "tags.csv"
+    )
+    tagger.save(tmp_path / "run")
+    for out in (memory / "tags", tmp_path / "tags"):
+        done = run_command(["annotate", "run", memory / "photos", "-o", out, "--json"], tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["new"] == N
+    assert content(memory / "tags") == content(tmp_path / "tags")
+    lines = "".join(data.decode() for name, data in content(memory / "tags").items() if name.startswith("data/"))
+    assert [json.loads(line)["image"] for line in lines.splitlines()] == [
+        f"{memory}/photos/{n}" for n in content(photos)
+    ]
+    (memory / "photos/sky/99.png").write_bytes(picture(99))
+    done = run_command(["annotate", "run", memory / "photos", "-o", memory / "tags", "--json"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["annotated"] == N + 1
+    with pytest.raises(StorageError, match=r"tags exists and is not a features folder"):
+        encode_folder(photos, memory / "tags", **SMALL)
