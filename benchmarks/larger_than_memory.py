@@ -1,9 +1,10 @@
 """Fitting and annotating features on disk that are larger than the memory they may take: its peak, and the speed.
 
 Features and tags are drawn onto disk, `--gigabytes` of them. Child processes fit and annotate them with `--memory`, and
-their anonymous memory is looked at fifty times a second (RssAnon of /proc; file maps and caches do not count). Then
-the two ways of fitting are timed on a size that fits, epoch by epoch, one after the other: images a second, streamed
-over in memory. The goal: 4 GB of features, at most 1 GB of memory, and at least 0.8 of the speed.
+their anonymous memory is looked at fifty times a second (RssAnon of /proc; file maps and caches do not count). Then the
+two ways of fitting and of annotating (without writing) are timed on a size that fits, one after the other: images a
+second of an epoch, or of all, streamed over in memory. The goal: 4 GB of features, at most 1 GB of memory, and at least
+0.8 of the speed.
 
     python benchmarks/larger_than_memory.py --gigabytes 4 --memory 1G --json larger_than_memory.json
 """
@@ -25,10 +26,12 @@ from harness.runs import machine, options, parse, ratios, say, spread, write
 from harness.watched import watched
 
 from visterm import Tagger
+from visterm.app.annotating import Chunk, ChunkTags, TagsWanted
 from visterm.app.features.writing import write_features
 from visterm.app.parts import make_encoder
 from visterm.app.streaming.fitting import fit_streamed
 from visterm.app.streaming.memory import Plan, read_size
+from visterm.app.streaming.shards import Shards
 from visterm.data.feature_shards import Shard
 
 WIDTH, N_TAGS, TAGS_AN_IMAGE = 1024, 1000, 5
@@ -64,6 +67,15 @@ def be_child(way: str, folder: Path, memory: int, epochs: int, threads: int, val
         tagger = Tagger.load(run, n_jobs=threads)
         start = time.perf_counter()
         n = sum(1 for _ in tagger.annotate_each(features, 5))
+        say(json.dumps({"images": n, "images_per_second": n / (time.perf_counter() - start)}))
+        return
+    if way == "annotate in memory":
+        tagger = Tagger.load(run, n_jobs=threads)
+        shards = Shards(features)
+        names, parts = zip(*map(shards.named_rows, range(len(shards))), strict=True)
+        chunk = Chunk([name for some in names for name in some], np.concatenate(parts), [])
+        start = time.perf_counter()
+        n = sum(1 for _ in ChunkTags(tagger, TagsWanted(5)).of(chunk))
         say(json.dumps({"images": n, "images_per_second": n / (time.perf_counter() - start)}))
         return
     tagger = Tagger(model="wsabie", model_params={"epochs": epochs}, n_jobs=threads)
@@ -111,15 +123,19 @@ def main() -> None:
             small = Path(temporary) / "small"
             small.mkdir()
             draw(small, int(chosen.fitting * 2**30) // (4 * WIDTH))
-        speeds: dict[str, list[float]] = {"streamed": [], "memory": []}
+        speeds: dict[str, list[float]] = {"streamed": [], "memory": [], "annotate": [], "annotate in memory": []}
+        watched(__file__, ["streamed", str(small), *shared, "0.1"])  # leaves the run that annotates
         for _ in range(chosen.runs):
             for way, values in speeds.items():
                 values.append(watched(__file__, [way, str(small), *shared, "0"])["images_per_second"])
     result["speed"] = {way: spread(values) for way, values in speeds.items()}
     result["streamed / memory"] = ratios(speeds["streamed"], speeds["memory"])
+    result["annotate, streamed / memory"] = ratios(speeds["annotate"], speeds["annotate in memory"])
     for way, found in result["speed"].items():
-        say(f"{way}: {found['median']:,.0f} images a second of an epoch, {chosen.fitting:g} GB of features")
+        of = "" if way.startswith("annotate") else " of an epoch"
+        say(f"{way}: {found['median']:,.0f} images a second{of}, {chosen.fitting:g} GB of features")
     say(f"streamed over in memory: {result['streamed / memory']['median']:.2f}")
+    say(f"annotating, streamed over in memory: {result['annotate, streamed / memory']['median']:.2f}")
     write(result, chosen.json)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -105,8 +106,8 @@ class ChunkTags:
             found = _rankings(
                 self._tagger, chunk.rows, self._k, self._wanted.new_only, self._wanted.added, self._cutoff
             )
-            for name, (ids, scores) in zip(chunk.names, found, strict=True):
-                yield Annotated(name, _named(self._tagger, ids, scores))
+            for name, tags in zip(chunk.names, _named(self._tagger, list(found)), strict=True):
+                yield Annotated(name, tags)
 
 
 def annotate_each(
@@ -147,14 +148,18 @@ def _rankings(
     return rank_with_added(best, tagger.model, X, tagger.words, k) if added and tagger.words.added else best
 
 
-def _named(tagger: Tagger, ids: Iterable[int], scores: Iterable[float]) -> list[Tag]:
+def _named(tagger: Tagger, found: list[tuple[Any, Any]]) -> Iterator[list[Tag]]:
+    """Yield the tags of each image by their numbers and scores; confidences are taken of all images together."""
     tags, words, n = tagger.vocabulary.tags, tagger.words.added, len(tagger.vocabulary)
-    places, values = np.asarray(ids, np.int64), np.asarray(scores, np.float64)
+    places = np.concatenate([np.asarray(ids, np.int64) for ids, _ in found])
+    values = np.concatenate([np.asarray(scores, np.float64) for _, scores in found])
     chances: list[float | None] = [None] * places.size
     if tagger.calibration is not None:
         # An added word has no curve; that of the first tag stands in, and is not looked at.
         chances = tagger.calibration.confidences(values, np.where(places < n, places, 0)).tolist()
-    return [
+    named = (
         Tag(tags[i], s, confidence=chance) if i < n else Tag(words[i - n], s, trained=False)
         for i, s, chance in zip(places.tolist(), values.tolist(), chances, strict=True)
-    ]
+    )
+    for ids, _ in found:
+        yield list(islice(named, len(ids)))

@@ -106,6 +106,23 @@ def read_shard_rows(path: str | os.PathLike[str]) -> Matrix:
     return sparse_rows(table[INDICES], table[VALUES], os.fspath(path), width=shard_width(schema))
 
 
+def read_named_rows(path: str | os.PathLike[str]) -> tuple[list[str], Matrix]:
+    """Read the names and the rows of a shard without hashes, on the thread that asks.
+
+    Raises
+    ------
+    CorruptFileError
+        If it is no such file.
+    """
+    schema = _schema(path)
+    dense = FEATURES in schema.names
+    table = _read(path, [FILE_NAME, FEATURES] if dense else [FILE_NAME, INDICES, VALUES], threads=False)
+    names = [name_of_text(text) for text in table[FILE_NAME].to_pylist()]
+    if dense:
+        return names, dense_rows(table[FEATURES], os.fspath(path))
+    return names, sparse_rows(table[INDICES], table[VALUES], os.fspath(path), width=shard_width(schema))
+
+
 def shard_row_bytes(path: str | os.PathLike[str], width: int) -> int:
     """Say how many bytes the rows of a shard take in memory, from its footer: those of CSR, 8 a number at most.
 

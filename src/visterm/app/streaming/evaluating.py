@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import scipy.sparse as sp
+
 from visterm.app.evaluate import is_mean
 from visterm.app.streaming.judged_tags import JudgedTags
+from visterm.app.streaming.reading_ahead import read_ahead
 from visterm.app.streaming.shards import Shards
 from visterm.app.streaming.stored_chunks import check_encoder
 from visterm.core.errors import DataError, TagFileError
 from visterm.core.progress import SILENT, Progress
-from visterm.core.types import Skipped
+from visterm.core.types import Matrix, Skipped
 from visterm.data.relations import sibling_sets
 from visterm.data.wordnet import read_relations
 from visterm.metrics.in_parts import Part, PartMeasures
@@ -125,14 +130,11 @@ def evaluate_streamed(
         learned = 0
         progress.start("evaluate", shards.n_rows * (1 + measures.twice))
         try:
-            for number in range(len(shards)):
-                shards.check(number)
-                for part in _parts(tagger.model, shards, judged, number):
-                    measures.add(part)
-                learned += _n_learned(tagger, shards, judged, number)
-                progress.advance(int(shards.starts[number + 1] - shards.starts[number]))
+            for names, part in _parts(tagger.model, shards, judged, progress):
+                learned += tagger.learned_images.count(names)
+                measures.add(part)
             if measures.twice:
-                measures.add_again(_all_parts(tagger.model, shards, judged, progress))
+                measures.add_again(part for _, part in _parts(tagger.model, shards, judged, progress))
         finally:
             progress.finish()
         values: dict[str, Interval] = {}
@@ -151,24 +153,18 @@ def evaluate_streamed(
         )  # fmt: skip
 
 
-def _parts(model: Any, shards: Shards, judged: JudgedTags, number: int) -> Iterator[Part]:
-    """Give the tags and scores of the images of a shard to measure on, if there are any."""
-    positions = judged.measured(number)
-    if not positions.size:
-        return
-    first, last = shards.starts[number : number + 2].tolist()
-    rows = shards.rows(number)
-    X = rows if positions.size == last - first else rows[positions - first]
-    yield judged.rows_at(positions), lambda: model.score_blocks(X)
+def _parts(model: Any, shards: Shards, judged: JudgedTags, progress: Progress) -> Iterator[tuple[list[str], Part]]:
+    """Yield the images to measure on, shard by shard: their names, and their tags with what scores them."""
 
+    def read(number: int) -> tuple[list[str], Matrix, sp.csr_array]:
+        shards.check(number)
+        positions = judged.measured(number)
+        names, rows = shards.named_rows(number)
+        own = positions - shards.starts[number]
+        return [names[i] for i in own], rows if own.size == len(names) else rows[own], judged.rows_at(positions)
 
-def _all_parts(model: Any, shards: Shards, judged: JudgedTags, progress: Progress) -> Iterator[Part]:
-    for number in range(len(shards)):
-        yield from _parts(model, shards, judged, number)
-        progress.advance(int(shards.starts[number + 1] - shards.starts[number]))
-
-
-def _n_learned(tagger: Any, shards: Shards, judged: JudgedTags, number: int) -> int:
-    names = shards.names(number)
-    found: int = tagger.learned_images.count([names[i] for i in judged.measured(number) - shards.starts[number]])
-    return found
+    with closing(read_ahead(read, len(shards))) as parts:
+        for number, (names, X, Y) in enumerate(parts):
+            if names:
+                yield names, (Y, partial(model.score_blocks, X))
+            progress.advance(int(shards.starts[number + 1] - shards.starts[number]))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from visterm.app.features.remote_folder import feature_folder
 from visterm.app.features.stored import finished_contents
 from visterm.core.types import Matrix, Skipped
-from visterm.data.feature_shards import read_shard_index, read_shard_rows, shard_row_bytes
+from visterm.data.feature_shards import read_named_rows, read_shard_index, read_shard_rows, shard_row_bytes
 
 
 class Shards:
@@ -74,6 +74,10 @@ class Shards:
     def rows(self, number: int) -> Matrix:
         """Read the rows of a shard."""
         return read_shard_rows(self._folder.local(self.contents.shards[number]))
+
+    def named_rows(self, number: int) -> tuple[list[str], Matrix]:
+        """Read the paths of a shard's images inside the image folder, and their rows."""
+        return read_named_rows(self._folder.local(self.contents.shards[number]))
 
     @property
     def fingerprint(self) -> str:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 
 from visterm.app.annotating import Chunk
+from visterm.app.streaming.reading_ahead import read_ahead
 from visterm.app.streaming.shards import Shards
 from visterm.core.errors import EncoderMismatchError
 from visterm.core.progress import Progress
 from visterm.core.tables import ENCODERS
+from visterm.core.types import Matrix
+from visterm.store.rows import stack_rows
+
+ROWS = 4096
+"""Rows of a chunk, about: what goes along with a chunk is then little beside its rows."""
 
 
 def stored_chunks(encoder: Any, features: str | os.PathLike[str], progress: Progress) -> Iterator[Chunk]:
@@ -27,13 +34,37 @@ def stored_chunks(encoder: Any, features: str | os.PathLike[str], progress: Prog
     """
     shards = Shards(features)
     check_encoder(encoder, shards)
+    groups = _groups(np.diff(shards.starts).tolist())
+
+    def read(number: int) -> Chunk:
+        names: list[str] = []
+        parts: list[Matrix] = []
+        for shard in groups[number]:
+            shards.check(shard)
+            own, rows = shards.named_rows(shard)
+            names += own
+            parts.append(rows)
+        return Chunk(names, stack_rows(parts), [])
+
     progress.start("annotate", shards.n_rows)
-    for number in range(len(shards)):
-        shards.check(number)
-        names = shards.names(number)
-        yield Chunk(names, shards.rows(number), [])
-        progress.advance(len(names))
+    with closing(read_ahead(read, len(groups))) as chunks:
+        for chunk in chunks:
+            yield chunk
+            progress.advance(len(chunk.names))
     yield Chunk([], np.empty((0, 0), np.float32), shards.skipped())
+
+
+def _groups(rows: list[int]) -> list[list[int]]:
+    """Put the numbers of shards that follow each other together, until they have enough rows."""
+    groups: list[list[int]] = []
+    room = 0
+    for number, n in enumerate(rows):
+        if room <= 0:
+            groups.append([])
+            room = ROWS
+        groups[-1].append(number)
+        room -= n
+    return groups
 
 
 def check_encoder(encoder: Any, shards: Shards) -> None:
