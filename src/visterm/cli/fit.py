@@ -206,7 +206,7 @@ def fit(
     columns: dict[str, Any] = {
         "image_column": image_column, "tags_column": tags_column, "user_column": user_column, "separator": separator
     }  # fmt: skip
-    plan = planned(images, memory)
+    plan = planned(images, memory, shared=ray is not None and machines is None)
     if plan is not None and images is not None:
         unusable = {
             "--queries": queries, "--part-of": part_of, "--isa": isa, "--word-vectors": word_vectors,
@@ -214,7 +214,7 @@ def fit(
         }  # fmt: skip
         fit_and_save(
             tagger, images, tags, out, plan, unusable, seed=seed, valid=valid, split=split, idf=idf, aliases=meant,
-            calibration=calibration, image_column=image_column, tags_column=tags_column, separator=separator,
+            calibration=calibration, image_column=image_column, tags_column=tags_column, separator=separator, ray=ray,
         )  # fmt: skip
     of_tags = queries is None or tags != "auto"
     if not of_tags and (part_of is not None or isa is not None):

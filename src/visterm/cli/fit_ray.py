@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 def machines_of(
     address: str | None, model: Any, jobs: int | None, out: Path, unusable: Mapping[str, Any]
 ) -> Machines | None:
-    """Give the machines that a model shall learn on; None where none are asked for.
+    """Give the machines that a model shall learn on; None where none are asked for, and for one that streams.
 
-    `unusable` are options and their values that cannot be used there: any that is given is an error.
+    A model of the ranking family learns there from features in shards, see `fit_and_save`. `unusable` are options and
+    their values that cannot be used there: any that is given is an error.
     """
-    if address is None:
+    if address is None or getattr(model, "learns_together", False):
         return None
     from visterm.app.cluster.deep_fit import Machines, check_fits_together
 

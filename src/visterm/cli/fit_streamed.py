@@ -28,10 +28,10 @@ Memory = Annotated[
 ]
 
 
-def planned(images: Path | None, memory: str | None, way: str = "") -> Plan | None:
+def planned(images: Path | None, memory: str | None, way: str = "", *, shared: bool = False) -> Plan | None:
     """Say by what is asked for, and by what is there, whether features are streamed; None where they are not.
 
-    `way` is how, if not in windows.
+    `way` is how, if not in windows. What several workers learn from (`shared`) is streamed whether it fits or not.
     """
     from visterm.app.features.kind import is_features
     from visterm.app.streaming.memory import plan_memory, read_size
@@ -43,6 +43,11 @@ def planned(images: Path | None, memory: str | None, way: str = "") -> Plan | No
                 "--memory is for features on disk, and none are given. Make them with: visterm encode IMAGES -o "
                 "FEATURES, and give FEATURES in place of IMAGES."
             )
+        if shared:
+            raise UserError(
+                "Several machines train this model on features, and none are given. Make them with: visterm encode "
+                "IMAGES -o FEATURES --ray ADDRESS, and give FEATURES in place of IMAGES."
+            )
         return None
     from visterm.app.streaming.shards import Shards
 
@@ -50,16 +55,26 @@ def planned(images: Path | None, memory: str | None, way: str = "") -> Plan | No
     plan = plan_memory(shards.n_rows, int(shards.sizes.sum()), limit)
     if memory is not None or plan.streamed:
         say(plan.told(way))
-    return plan if plan.streamed else None
+    return plan if plan.streamed or shared else None
 
 
 def fit_and_save(
-    tagger: Any, features: Path, tags: str, out: Path, plan: Plan, unusable: Mapping[str, Any], **how: Any
+    tagger: Any,
+    features: Path,
+    tags: str,
+    out: Path,
+    plan: Plan,
+    unusable: Mapping[str, Any],
+    *,
+    ray: str | None = None,
+    **how: Any,
 ) -> None:
     """Learn from streamed features, write the run, and leave with the exit code of `visterm fit`.
 
-    `unusable` are options and their values that streams do not take: any that is given is an error.
+    `unusable` are options and their values that streams do not take: any that is given is an error. `ray` is where the
+    workers are that learn, if not this process.
     """
+    from visterm.app.cluster.training import stream_on_machines
     from visterm.app.streaming.fitting import check_streams, fit_streamed
 
     check_streams(tagger.model)
@@ -67,10 +82,16 @@ def fit_and_save(
     if given:
         raise UserError(
             f"{given[0]} needs the tags of all images in memory, and these features are streamed. Leave it out, or "
-            "allow more memory (--memory)."
+            f"{'allow more memory (--memory)' if ray is None else 'leave --ray out'}."
         )
     work = out.with_name(f".{out.name}.streaming")
-    for line in fit_streamed(tagger, features, tags, plan, work=work, **how, progress=Bars()):
+    how |= {"work": work, "progress": Bars()}
+    if ray is None:
+        lines = fit_streamed(tagger, features, tags, plan, **how)
+    else:
+        n_jobs = tagger.model.get_params(deep=False)["n_jobs"]
+        lines = stream_on_machines(tagger, features, tags, plan, address=ray, n_jobs=n_jobs, **how)
+    for line in lines:
         say(line)
     tagger.save(out)
     facts = tagger.facts

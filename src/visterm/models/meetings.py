@@ -85,5 +85,5 @@ class MeetingPlace:
         return Exchange(rank, self._n_workers, self.meet)
 
 
-class LeftAloneError(Exception):
+class LeftAloneError(RuntimeError):
     """Another worker has ended early; why, is its error."""

@@ -87,13 +87,16 @@ def check_fits_together(model: Any) -> None:
     UserError
         If so; it names those that can.
     """
+    params = model.get_params(deep=False)
     if not isinstance(model, FitsTogether):
-        able = [entry.name for entry in MODELS if issubclass(MODELS.load(entry.name), FitsTogether)]
+        kinds = {entry.name: MODELS.load(entry.name) for entry in MODELS}
+        able = [name for name, kind in kinds.items() if issubclass(kind, FitsTogether)]
+        of_features = [name for name, kind in kinds.items() if getattr(kind, "learns_together", False)]
         raise UserError(
             f"The model '{MODELS.name_of(model)}' learns in one process. Leave --ray out, or choose one of those that "
-            f"learn on several machines: --model {', '.join(able)}."
+            f"learn on several machines: --model {', '.join(able)}; from FEATURES also {', '.join(of_features)}."
         )
-    device = model.get_params(deep=False).get("device", "cpu")
+    device = params.get("device", "cpu")
     if device not in ("auto", "cpu"):
         raise UserError(f"Workers compute on processors, and device is '{device}'. Leave --ray out to train on a GPU.")
 

@@ -53,6 +53,13 @@ class FileCheckpoints:
             self.went_on = True
             return Checkpoint(json.loads(told[FACTS]), {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
 
+    def there(self) -> bool:
+        """Say whether there is one of the same data and settings."""
+        if not self._file.exists():
+            return False
+        with safe_open(self._file, framework="numpy") as file:
+            return bool((file.metadata() or {}).get(OF) == self._of)
+
     def offer(self, make: Callable[[], Checkpoint]) -> None:
         """Write one where enough time has passed."""
         if time.monotonic() >= self._next:

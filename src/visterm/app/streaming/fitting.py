@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from visterm.app.calibrating import calibrate
 from visterm.app.learned_images import LearnedImages
 from visterm.app.rows import TrainingRows
 from visterm.app.streaming.checkpoints import EVERY, FileCheckpoints
+from visterm.app.streaming.handed_over import HandedOver, hand_over
 from visterm.app.streaming.joining import BYTES_A_WORD, NO_SPLIT, VALID, JoinedTags
 from visterm.app.streaming.memory import WINDOWS, Plan
 from visterm.app.streaming.row_copy import RowCopy
@@ -35,6 +36,17 @@ MOST_TOLD = 20_000
 """Images whose tags tell the calibration how frequent tags are."""
 
 VALID_SHARE = 0.1
+
+
+class Workers(Protocol):
+    """Others who train a streamed model together."""
+
+    @property
+    def n_workers(self) -> int:
+        """How many they are."""
+
+    def train(self, model: Any, handed: HandedOver, progress: Progress) -> None:
+        """Train a model as `fit_stream` does, and leave the last checkpoint where it is wanted."""
 
 
 def check_streams(model: Any) -> None:
@@ -68,6 +80,7 @@ def fit_streamed(
     aliases: Mapping[str, str] | None = None,
     calibration: bool = True,
     every: float = EVERY,
+    workers: Workers | None = None,
     progress: Progress = SILENT,
     **columns: str | None,
 ) -> list[str]:
@@ -95,6 +108,8 @@ def fit_streamed(
         As `Tagger.fit`, `Corpus.select` and `Corpus.read` take them.
     every : float
         Seconds between checkpoints, at least.
+    workers : Workers, optional
+        Others, that train in place of this process. The bytes depend on their number, too.
 
     Returns
     -------
@@ -143,8 +158,17 @@ def fit_streamed(
         seed=seed,
         copy=copy,
     )
-    checkpoints = FileCheckpoints(folder, _told(tagger, shards, tags, plan, seed, split, aliases), every)
-    tagger.model.fit_stream(windows, valid=found.valid, checkpoints=checkpoints, monitor=progress)
+    told = _told(tagger, shards, tags, plan, seed, split, aliases, 1 if workers is None else workers.n_workers)
+    checkpoints = FileCheckpoints(folder, told, every)
+    went_on = checkpoints.there()
+    if workers is not None:
+        copied = copy is not None
+        handed = hand_over(
+            folder, features, joined, found, window=plan.window, seed=seed, copied=copied, of=told, every=every
+        )
+        workers.train(tagger.model, handed, progress)
+    monitor = progress if workers is None else SILENT  # what the workers kept last is all that is to be known
+    tagger.model.fit_stream(windows, valid=found.valid, checkpoints=checkpoints, monitor=monitor)
     _take_over(tagger, shards, joined, found, plan)
     if calibration and found.valid is not None:
         others = joined.rows_at(draw_positions(shards, joined, joined.learned, MOST_TOLD, seed + 1))
@@ -153,7 +177,7 @@ def fit_streamed(
         if tagger.calibration is not None:
             tagger.facts["calibration images"] = tagger.calibration.n_images
     lines = [*joined.remarks]
-    if checkpoints.went_on:
+    if went_on:
         lines.append("Went on from where the fit before was stopped.")
     shutil.rmtree(folder, ignore_errors=True)
     return lines
@@ -167,12 +191,13 @@ def _told(
     seed: int,
     split: str | None,
     aliases: Mapping[str, str] | None,
+    n_workers: int,
 ) -> str:
     """Name all that the bytes of the model depend on."""
     settings = {name: value for name, value in json_params(tagger.model).items() if name != "n_jobs"}
     told = [
         MODELS.name_of(tagger.model), settings, [entry.sha256 for entry in shards.contents.shards], file_hash(tags),
-        plan.window, seed, tagger.min_count, split, sorted((aliases or {}).items()),
+        plan.window, seed, tagger.min_count, split, sorted((aliases or {}).items()), n_workers,
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 

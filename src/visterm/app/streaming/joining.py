@@ -15,13 +15,13 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from visterm.app.streaming.name_index import NameIndex
 from visterm.app.streaming.shards import Shards
-from visterm.app.streaming.tag_pairs import PAIRS, TagPairs, ones_at, tag_hash
+from visterm.app.streaming.tag_pairs import PAIRS, TagPairs, tag_hash
+from visterm.app.streaming.tag_rows import BITS, TagRows
 from visterm.core.errors import DataError, TagFileError, UnknownNameError
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of
@@ -42,7 +42,7 @@ NO_SPLIT, TRAIN, VALID, OTHER = 1, 2, 4, 8
 _SPLITS = {None: NO_SPLIT, "train": TRAIN, "valid": VALID}
 
 
-class JoinedTags:
+class JoinedTags(TagRows):
     """Tags of the images of a features folder, as far as they are in the vocabulary.
 
     Parameters
@@ -66,10 +66,8 @@ class JoinedTags:
     ----------
     vocabulary : Vocabulary
     index : NameIndex
-    bits : ndarray of uint8, shape (n_images,)
-        A memory map.
-    learned : int
-        The bit of the images to learn from.
+    bits, learned, n_tags
+        See `TagRows`.
     remarks : list of str
         What did not meet, a line each.
 
@@ -98,7 +96,7 @@ class JoinedTags:
         self.shards, n = shards, shards.n_rows
         names = (shards.names(number) for number in range(len(shards)))
         self.index = NameIndex(folder, names, n)
-        self.bits = open_memmap(folder / "bits.npy", "w+", np.uint8, (n,))
+        self.bits = open_memmap(folder / BITS, "w+", np.uint8, (n,))
         self._pairs = TagPairs(folder, n)
         self.remarks: list[str] = []
         meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
@@ -108,23 +106,7 @@ class JoinedTags:
         self._keys = sorted({tag_key(word) for word in words.counts()})
         self._pairs.sort(self._keys)
         self.vocabulary = self._choose(words, min_count, aliases or {}, meant)
-
-    def rows(self, first: int, kept: NDArray[np.bool_]) -> sp.csr_array:
-        """Give the tags of those images that are kept among the ones from position `first` on, see `rows_at`."""
-        return self.rows_at(first + np.flatnonzero(kept))
-
-    def rows_at(self, positions: NDArray[np.int64]) -> sp.csr_array:
-        """Give the tags of images at some positions.
-
-        Returns
-        -------
-        csr_array of float32, shape (n_positions, n_tags)
-            Ones.
-        """
-        candidates, images = self._pairs.at(positions)
-        columns = self._column_of[candidates]
-        there = columns >= 0
-        return ones_at(images[there], columns[there], (positions.size, len(self.vocabulary)))
+        self.n_tags = len(self.vocabulary)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -214,10 +196,6 @@ class JoinedTags:
         return Vocabulary(
             shown, counts[chosen], {alias: tag for alias, tag in aliases.items() if tag_key(tag) in known}
         )
-
-    def learned_among(self, first: int, last: int) -> NDArray[np.bool_]:
-        """Say which images of a range of positions are learned from."""
-        return (np.asarray(self.bits[first:last]) & self.learned) > 0
 
     def learned_parts(self) -> Iterator[tuple[int, NDArray[np.bool_]]]:
         """Yield the first position of each shard, and which of its images are learned from."""

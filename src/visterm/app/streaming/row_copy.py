@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from visterm.app.streaming.shards import Shards
 from visterm.core.errors import StorageError
 
+FILE = "rows.f32"
+
 SPARE = 2
 """Times the size of the copy that must be free on the disk: otherwise none is made."""
 
@@ -22,13 +24,11 @@ class RowCopy:
     Parameters
     ----------
     file : Path
-        Written over.
     width : int
     """
 
     def __init__(self, file: Path, width: int) -> None:
         self._file, self._width = file, width
-        file.write_bytes(b"")
 
     @classmethod
     def where_it_fits(cls, folder: Path, shards: Shards) -> Self | None:
@@ -36,7 +36,14 @@ class RowCopy:
         room = shutil.disk_usage(folder).free
         if shards.contents.layout != "dense" or room < SPARE * int(shards.sizes.sum()):
             return None
-        return cls(folder / "rows.f32", shards.contents.width)
+        begun = cls.written(folder, shards)
+        begun._file.write_bytes(b"")
+        return begun
+
+    @classmethod
+    def written(cls, folder: Path, shards: Shards) -> Self:
+        """Give the copy that is there."""
+        return cls(folder / FILE, shards.contents.width)
 
     def add(self, rows: NDArray[np.float32]) -> None:
         """Write the rows that come next."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 
 PAIRS = 2**20
 """Pairs sorted at a time."""
+
+STARTS, TAGS = "starts.npy", "tags.npy"
 
 _PAIR = np.dtype([("position", np.int64), ("tag", np.uint64)])
 
@@ -29,9 +32,18 @@ class TagPairs:
 
     def __init__(self, folder: Path, n_images: int) -> None:
         self._folder = folder
-        self._starts = open_memmap(folder / "starts.npy", "w+", np.int64, (n_images + 1,))
+        self._starts = open_memmap(folder / STARTS, "w+", np.int64, (n_images + 1,))
         self._unsorted = folder / "pairs.bin"
         self._unsorted.write_bytes(b"")
+
+    @classmethod
+    def opened(cls, folder: Path) -> Self:
+        """Open pairs that were sorted, to be read."""
+        found = cls.__new__(cls)
+        found._folder = folder
+        found._starts = np.load(folder / STARTS, mmap_mode="r")
+        found._tags = np.load(folder / TAGS, mmap_mode="r")
+        return found
 
     def add(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Write more pairs of a position and a hash of a tag (`tag_hash`)."""
@@ -51,7 +63,7 @@ class TagPairs:
         hashes = np.array([tag_hash(key) for key in keys] or [0], np.uint64)
         order = np.argsort(hashes)
         hashes = hashes[order]
-        self._tags = open_memmap(self._folder / "tags.npy", "w+", np.int32, (max(total, 1),))
+        self._tags = open_memmap(self._folder / TAGS, "w+", np.int32, (max(total, 1),))
         for block in self._blocks():
             block = block[np.argsort(block["position"], kind="stable")]
             positions, first, counts = np.unique(block["position"], return_index=True, return_counts=True)

@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.app.streaming.joining import JoinedTags
 from visterm.app.streaming.row_copy import RowCopy
 from visterm.app.streaming.shards import Shards
+from visterm.app.streaming.tag_rows import TagRows
 from visterm.core.types import Matrix
 from visterm.store.rows import stack_rows
 
@@ -26,7 +26,7 @@ class ShardWindows:
     Parameters
     ----------
     shards : Shards
-    tags : JoinedTags
+    tags : TagRows
     held_out : ndarray of int64
         Positions that are left out, sorted.
     n_pairs : int
@@ -49,7 +49,7 @@ class ShardWindows:
     def __init__(
         self,
         shards: Shards,
-        tags: JoinedTags,
+        tags: TagRows,
         *,
         held_out: NDArray[np.int64],
         n_pairs: int,
@@ -66,7 +66,7 @@ class ShardWindows:
         dealt = np.random.default_rng(seed).permutation(len(shards))
         self._owner = np.empty(len(shards), np.int64)
         self._owner[dealt] = np.arange(len(shards)) % n_workers
-        self.n_features, self.n_tags = shards.contents.width, len(tags.vocabulary)
+        self.n_features, self.n_tags = shards.contents.width, tags.n_tags
         self.n_pairs, self.mean_length = n_pairs, mean_length
 
     def n_windows(self, epoch: int) -> int:

@@ -1,0 +1,202 @@
+"""Ranking models learn on several machines: Ray Train's workers train the same weights, each on shards of its own."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import Any
+
+from visterm.app.cluster.engine import engine, load_ray
+from visterm.app.cluster.train_group import Group, Together, work_together
+from visterm.app.streaming.fitting import fit_streamed
+from visterm.app.streaming.handed_over import HandedOver, take_part
+from visterm.app.streaming.memory import Plan
+from visterm.app.streaming.shards import Shards
+from visterm.core.errors import UserError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.tables import MODELS
+from visterm.core.threads import one_blas_thread
+from visterm.models.abilities import FitsStreams
+from visterm.models.meetings import Exchange, LeftAloneError, MeetingPlace
+
+
+def check_learns_together(model: Any) -> None:
+    """Refuse a model that several workers cannot train on features in shards.
+
+    Raises
+    ------
+    UserError
+        If so; it names those that they can.
+    """
+    if getattr(model, "learns_together", False):
+        return
+    able = [entry.name for entry in MODELS if not entry.extra and _learns_together(MODELS.load(entry.name))]
+    raise UserError(
+        f"The model '{MODELS.name_of(model)}' learns in one process. Leave --ray out, or choose one of those that "
+        f"several machines train on FEATURES: --model {', '.join(able)}."
+    )
+
+
+def stream_on_machines(
+    tagger: Any,
+    features: str | os.PathLike[str],
+    tags: str | os.PathLike[str],
+    plan: Plan,
+    *,
+    address: str,
+    n_jobs: int | None = None,
+    **how: Any,
+) -> list[str]:
+    """Let a tagger learn from features on disk by the workers of a Ray engine, one a processor.
+
+    Each worker has shards of its own. The weights are those of one training, `visterm.models.training_together` says
+    how. Where a worker or a machine is lost, all begin again from the last checkpoint and end with the same bytes, on
+    however few processors: a worker then stands for several.
+
+    Parameters
+    ----------
+    tagger : Tagger
+        With a model that learns together.
+    features, tags, plan, how
+        See `fit_streamed`. The features, the tags and the folder for files on the way lie where all machines see them.
+        The memory is that of a machine, which its workers share.
+    address : str
+        See `engine`.
+    n_jobs : int, optional
+        Workers, at most.
+
+    Returns
+    -------
+    list of str
+        What is to be told, a line each.
+
+    Raises
+    ------
+    UserError
+        If the model cannot, or there is no engine.
+    StorageError
+        If workers were lost again and again, or do not see the files.
+    """
+    check_learns_together(tagger.model)
+    n_shards = len(Shards(features))
+    if n_shards < 2 or n_jobs == 1:
+        why = "The features are one shard" if n_shards < 2 else "One worker was asked for"
+        return [*fit_streamed(tagger, features, tags, plan, **how), f"{why}: learned here, without Ray."]
+    with engine(address, n_jobs) as reached:
+        n_workers = min(reached.n_workers, n_shards)
+        on_one = -(-n_workers // reached.n_nodes)
+        plan = plan._replace(memory=plan.memory // on_one)
+        if n_workers < 2:
+            lines = fit_streamed(tagger, features, tags, plan, **how)
+            return [*lines, "The engine has one processor: learned here, without its workers."]
+        return fit_streamed(tagger, features, tags, plan, workers=RayWorkers(n_workers), **how)
+
+
+@dataclass(frozen=True)
+class RayWorkers:
+    """Workers of the engine that is reached.
+
+    Attributes
+    ----------
+    n_workers : int
+        Parts that the shards are dealt into; as many processes, while there is room for them.
+    """
+
+    n_workers: int
+
+    def train(self, model: Any, handed: HandedOver, progress: Progress) -> None:
+        """Train a model, see `fit_streamed`."""
+        unfitted = type(model)(**{**model.get_params(deep=False), "n_jobs": 1})
+        work = SharedFit(unfitted, handed._replace(folder=handed.folder.absolute()), self.n_workers)
+        work_together(work, Group(self.n_workers, 1), handed.folder.absolute(), progress)
+
+
+@dataclass(frozen=True)
+class SharedFit:
+    """What each process does.
+
+    Attributes
+    ----------
+    model : StreamedFit
+        Not fitted.
+    handed : HandedOver
+    n_workers : int
+        Who share the training, of whom a process stands for one or, after a loss, for several.
+    """
+
+    model: Any
+    handed: HandedOver
+    n_workers: int
+
+    def __call__(self, together: Together, progress: Progress) -> None:
+        """Train for the workers that this process stands for, each in a thread."""
+        own = range(together.rank, self.n_workers, together.size)
+        meet, close = _meeting_place(together, self.n_workers)
+
+        def train(rank: int) -> None:
+            windows, valid, checkpoints = take_part(self.handed, rank, self.n_workers)
+            model = type(self.model)(**self.model.get_params(deep=False))
+            model.fit_stream(
+                windows,
+                valid=valid,
+                checkpoints=checkpoints if rank == 0 else _ToGoOnFrom(checkpoints),
+                monitor=progress if rank == 0 else SILENT,
+                exchange=Exchange(rank, self.n_workers, meet),
+            )
+
+        # Held for all threads at once: they would let go of it one by one, while others still compute.
+        with one_blas_thread(), ThreadPoolExecutor(len(own)) as pool:
+            for done in as_completed([pool.submit(train, rank) for rank in own]):
+                try:
+                    done.result()
+                except BaseException:
+                    close()
+                    raise
+
+
+class _ToGoOnFrom:
+    """Checkpoints that another worker writes."""
+
+    def __init__(self, checkpoints: Any) -> None:
+        self.last = checkpoints.last
+
+    def offer(self, make: Callable[[], Any]) -> None:
+        """Leave it to the first worker."""
+
+    keep = offer
+
+
+def _meeting_place(together: Together, n_workers: int) -> tuple[Callable[[int, str, Any], Any], Callable[[], None]]:
+    """Give what meets, and what ends all meetings: in this process if it is the only one, else in an actor."""
+    if together.size == 1:
+        place = MeetingPlace(n_workers)
+        return place.meet, place.close
+    ray = load_ray()
+    from ray.train.collective import broadcast_from_rank_zero
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    name, actor = f"visterm-{uuid.uuid4().hex}", None
+    if together.rank == 0:
+        # On the machine of the first worker, whose end is also its own: those who begin again have a new one.
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        remote = ray.remote(MeetingPlace)
+        actor = remote.options(
+            name=name, num_cpus=0, max_concurrency=n_workers + 1, scheduling_strategy=here, max_restarts=0
+        ).remote(n_workers)
+    name = broadcast_from_rank_zero(name)
+    actor = actor or ray.get_actor(name)
+
+    def meet(rank: int, how: str, value: Any) -> Any:
+        try:
+            return ray.get(actor.meet.remote(rank, how, value))
+        except ray.exceptions.RayError as error:
+            raise LeftAloneError("The place where the workers meet is gone.") from error
+
+    return meet, lambda: actor.close.remote()
+
+
+def _learns_together(kind: type) -> bool:
+    return issubclass(kind, FitsStreams) and bool(getattr(kind, "learns_together", False))
