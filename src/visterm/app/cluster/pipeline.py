@@ -59,14 +59,15 @@ class _Worker:
         pickler = load_ray().cloudpickle
         results = np.empty(len(batch["piece"]), object)
         for place, piece in enumerate(batch["piece"]):
-            results[place] = _sent(self._done(pickler.loads(piece)), pickler)
+            results[place] = _sent(self._done(piece), pickler)
         return {"number": batch["number"], "result": results}
 
-    def _done(self, piece: Any) -> Any:
+    def _done(self, piece: bytes) -> Any:
+        ray = load_ray()
         try:
             if self._work is None:
-                self._work = load_ray().get(self._job[0]).begin()
-            return self._work(piece)
+                self._work = ray.get(self._job[0]).begin()
+            return self._work(ray.cloudpickle.loads(piece))
         except Exception as error:
             return _Failed(error)
 
