@@ -13,6 +13,7 @@ from visterm.store.exact import ExactStore
 from visterm.store.faiss_store import FaissStore
 from visterm.store.lance_store import LanceStore
 from visterm.store.records import Record
+from visterm.store.shards import LocalShards, ShardedRows
 
 ORIGIN = Origin("/runs/one", "f00d")
 
@@ -73,6 +74,15 @@ def _large_tables(request, monkeypatch):
         monkeypatch.setattr(lance_rows, "KEPT_BYTES", 0)
 
 
+def in_shards(folder, U):
+    """Three stores, one of them empty, asked as one."""
+    n, third = U.shape[0], U.shape[0] // 3
+    shards = [ExactStore() for _ in range(3)]
+    for shard, ids in ((0, np.arange(third)), (2, np.arange(third, n))):
+        shards[shard].add(ids - ids.min(initial=n if n else 0), U[ids])
+    return ShardedRows(LocalShards(shards), [0, third, third])
+
+
 def filled(catalogue, U):
     records = [Record(f"{i}.jpeg", None, 1, 2, 3, "0") for i in range(U.shape[0])]
     for rows in (slice(0, 5), slice(5, None)):
@@ -122,6 +132,7 @@ stores = pytest.mark.parametrize(
         in_pieces,
         memory_mapped,
         by_faiss,
+        in_shards,
         in_a_lance_table,
         in_a_large_lance_table,
         catalogue_in_memory,

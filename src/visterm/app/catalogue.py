@@ -30,6 +30,7 @@ from visterm.store.catalogue import RUNS, Origin, StoredCatalogue
 from visterm.store.filters import Filter
 from visterm.store.images import ImageRecord
 from visterm.store.lance_segment import FILES, lance_uri
+from visterm.store.searched import SearchedCatalogue
 from visterm.store.tags import Prediction
 
 
@@ -318,7 +319,7 @@ class Catalogue:
             If the catalogue has no such image, and it is no file either; or it cannot be read.
         """
         self.refresh()
-        return like(self.tagger, self._stored, self._search, image, k, among)
+        return like(self.tagger, self._search, image, k, among)
 
     def browse(self, among: Filter | None = None, k: int = 10, *, after: int = -1) -> Found:
         """List photos that pass a filter, by id, without scores.
@@ -442,7 +443,7 @@ class Catalogue:
     def _use(self, tagger: Tagger) -> None:
         self.tagger = tagger
         self._fingerprint = tagger.fingerprint
-        self._search = Search(tagger, self._stored)
+        self._search = Search(tagger, SearchedCatalogue(self._stored))
 
 
 def _origin(tagger: Tagger) -> Origin:

@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.app.catalogue_search import Found, Search
@@ -14,38 +13,37 @@ from visterm.core.checks import check_k
 from visterm.core.errors import DataError
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
-from visterm.store.database import as_text
 from visterm.store.filters import Filter
+from visterm.store.rows import row_lengths
 
 if TYPE_CHECKING:
     from visterm.app.tagger import Tagger
-    from visterm.store.catalogue import StoredCatalogue
+    from visterm.store.searched import Searched
 
 ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | int"
 
 
-def like(
-    tagger: Tagger, stored: StoredCatalogue, search: Search, image: ImageLike, k: int, among: Filter | None
-) -> Found:
+def like(tagger: Tagger, search: Search, image: ImageLike, k: int, among: Filter | None) -> Found:
     """Find images like another; see `Catalogue.like`."""
     check_k(k, 0)
-    image_id = id_of(stored, image)
-    row: Matrix = _row_of(tagger, image) if image_id is None else stored.rows([image_id])
+    searched = search.searched
+    image_id = id_of(searched, image)
+    row: Matrix = _row_of(tagger, image) if image_id is None else searched.rows([image_id])
     among_ids = search.among(among)
-    everything, lengths = search.lengths(_norms)
+    everything, lengths = searched.lengths()
     ids = everything if among_ids is None else among_ids
-    products = stored.products(row, among_ids)[:, 0]  # of all, one stream of the rows
+    products = searched.products(row, among_ids)[:, 0]  # of all, one stream of the rows
     if len(products) != len(ids):  # rows were written between the two looks at them
-        return like(tagger, stored, search, image, k, among)
+        return like(tagger, search, image, k, among)
     if among_ids is not None:
         lengths = lengths[np.searchsorted(everything, ids)]
-    cosines = products / np.maximum(lengths * float(_norms(row)[0]), np.finfo(np.float32).tiny)
+    cosines = products / np.maximum(lengths * float(row_lengths(row)[0]), np.finfo(np.float32).tiny)
     others = np.flatnonzero(ids != image_id) if image_id is not None else np.arange(len(ids))
     places, scores = top_k(np.ascontiguousarray(cosines[None, others], np.float32), check_k(k, len(others)))
     return Found(search.hits(Ranking(ids[others[places]], scores)), [])
 
 
-def id_of(stored: StoredCatalogue, image: ImageLike) -> int | None:
+def id_of(searched: Searched, image: ImageLike) -> int | None:
     """Give the id of an image of the catalogue with a row: meant by id, by its file, or by its name; None of another.
 
     Raises
@@ -56,27 +54,23 @@ def id_of(stored: StoredCatalogue, image: ImageLike) -> int | None:
     if isinstance(image, np.ndarray):
         return None
     if isinstance(image, int | np.integer):
-        if int(image) not in stored.searchable():
+        if int(image) not in searched.searchable():
             raise DataError(
                 f"The catalogue has no image {image} to search by. Searches give the ids of images (--json)."
             )
         return int(image)
-    there = stored.images.by_path(os.path.realpath(image))
+    there = searched.at_path(os.path.realpath(image))
     if there is not None:
-        return there.id if there.id in stored.searchable() else None
+        return there if there in searched.searchable() else None
     name = os.fspath(image)
-    found = stored.database.rows(
-        "SELECT id FROM images WHERE state = 'here' AND (name = CAST(? AS TEXT) OR "
-        "substr(path, -length(CAST(? AS TEXT)) - 1) = '/' || CAST(? AS TEXT)) ORDER BY id",
-        [as_text(name)] * 3,
-    )
-    if len(found) > 1 and not os.path.exists(name):
+    if os.path.exists(name):
+        return None
+    found = searched.called(name)
+    if len(found) > 1:
         raise DataError(f"{len(found)} images of the catalogue are called {name}. Give more of the path, or the id.")
-    if found and not os.path.exists(name):
-        return int(found[0][0]) if found[0][0] in stored.searchable() else None
-    if not os.path.exists(name):
+    if not found:
         raise DataError(f"There is no file {name}, and no image of the catalogue is called so.")
-    return None
+    return found[0] if found[0] in searched.searchable() else None
 
 
 def _row_of(tagger: Tagger, image: Any) -> Matrix:
@@ -85,11 +79,3 @@ def _row_of(tagger: Tagger, image: Any) -> Matrix:
         raise DataError(f"{skipped[0].image} cannot be read: {skipped[0].reason}.")
     row: Matrix = tagger.model.image_rows(X)
     return row
-
-
-def _norms(rows: Matrix) -> NDArray[np.float32]:
-    if isinstance(rows, sp.csr_array):
-        squares = np.asarray(rows.multiply(rows).sum(axis=1), np.float32).ravel()
-    else:
-        squares = np.asarray(np.einsum("ij,ij->i", rows, rows), np.float32)
-    return np.sqrt(squares)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,28 +17,20 @@ from visterm.app.typed_queries import query_row
 from visterm.core.checks import check_k, check_number
 from visterm.core.combining import CONFIDENCE, log_probabilities, part_signs
 from visterm.core.errors import UserError
-from visterm.core.jsonlines import json_text
-from visterm.core.types import Hit, Matrix, Ranking
+from visterm.core.types import Hit, Ranking
 from visterm.kernels.topk import top_k
 from visterm.metrics.cutoff import expected_f1_cutoff
 from visterm.models.calibration import Calibration
 from visterm.store.filters import Filter
-from visterm.store.images import as_list
 
 if TYPE_CHECKING:
     from visterm.app.tagger import Tagger
-    from visterm.store.catalogue import StoredCatalogue
+    from visterm.store.searched import Searched
 
 Ids = NDArray[np.int64]
 
 FEW = 200
 """Images left out up to which a search finds so many more, and drops them."""
-
-BLOCK = 65536
-"""Rows whose lengths are measured at a time."""
-
-ONE_BY_ONE = 50
-"""Images below which their names are quicker asked for one after another."""
 
 
 class Found(NamedTuple):
@@ -82,12 +74,12 @@ class Search:
     ----------
     tagger : Tagger
         The run that made the rows.
-    stored : StoredCatalogue
+    searched : Searched
+        One catalogue, or several of that run.
     """
 
-    def __init__(self, tagger: Tagger, stored: StoredCatalogue) -> None:
-        self._tagger, self._stored = tagger, stored
-        self._lengths: tuple[str, Ids, NDArray[np.float32]] | None = None
+    def __init__(self, tagger: Tagger, searched: Searched) -> None:
+        self._tagger, self.searched = tagger, searched
 
     def by_words(self, words: str | Sequence[str], k: int, how: How, among: Filter | None) -> Found:
         """Find images by words; see `Catalogue.search`."""
@@ -118,18 +110,9 @@ class Search:
             chances = np.exp(self._log_confidences(calibration, query.weights, found.ids[0]))
         return Found(self.hits(found, chances), query.unknown, n_likely if how.limited else None)
 
-    def lengths(self, measure: Callable[[Matrix], NDArray[np.float32]]) -> tuple[Ids, NDArray[np.float32]]:
-        """Give all images that can be searched, and the lengths of their rows: measured once, until rows change."""
-        version = self._stored.database.value("SELECT value FROM meta WHERE key = 'rows'")
-        if self._lengths is None or self._lengths[0] != version:
-            ids = self._stored.searchable()
-            parts = [measure(self._stored.rows(ids[at : at + BLOCK])) for at in range(0, len(ids), BLOCK)]
-            self._lengths = version, ids, np.concatenate([np.empty(0, np.float32), *parts])
-        return self._lengths[1:]
-
     def listed(self, among: Filter | None, k: int, after: int) -> Found:
         """List images that pass a filter, by id; see `Catalogue.browse`."""
-        ids = self._stored.find(self._spelled(among) if among else Filter())
+        ids = self.searched.find(self._spelled(among) if among else Filter())
         ids = ids[np.searchsorted(ids, after, "right") :]
         ids = ids[: check_k(k, len(ids))]
         return Found(self.hits(Ranking(ids[None, :], np.zeros((1, len(ids)), np.float32))), [])
@@ -137,51 +120,36 @@ class Search:
     def best(self, q: Any, k: int, ids: Ids | None, left_out: Ids) -> Ranking:
         """Find the images with the largest products with one query row, but for some (sorted)."""
         if len(left_out) == 0:
-            return self._stored.search(q, k, among=ids)
+            return self.searched.search(q, k, among=ids)
         if k == 0 or len(left_out) > FEW:
-            return self._stored.search(q, k, among=self._left(ids, left_out))
-        found = self._stored.search(q, k + len(left_out), among=ids)  # a stream of all rows is quicker than a choice
+            return self.searched.search(q, k, among=self._left(ids, left_out))
+        found = self.searched.search(q, k + len(left_out), among=ids)  # a stream of all rows is quicker than a choice
         kept = np.flatnonzero(~np.isin(found.ids[0], left_out))[:k]
         return Ranking(found.ids[:, kept], found.scores[:, kept])
 
     def hits(self, found: Ranking, chances: NDArray[np.float64] | None = None) -> list[Hit]:
         """Give the images of the first query of a ranking, with names and places."""
-        ids, scores = found.ids[0].tolist(), found.scores[0].tolist()
-        likely: list[float | None] = [None] * len(ids) if chances is None else chances.tolist()
-        there = {row[0]: row[1:] for row in self._names_and_paths(ids)}
+        scores = found.scores[0].tolist()
+        likely: list[float | None] = [None] * len(scores) if chances is None else chances.tolist()
         return [
-            Hit(there[i][0], score, chance, id=i, path=there[i][1])
-            for i, score, chance in zip(ids, scores, likely, strict=True)
+            Hit(one.name, score, chance, id=one.id, path=one.path, catalogue=one.catalogue)
+            for one, score, chance in zip(self.searched.where(found.ids[0].tolist()), scores, likely, strict=True)
         ]
-
-    def _names_and_paths(self, ids: list[int]) -> list[Any]:
-        database = self._stored.database
-        if len(ids) < ONE_BY_ONE:
-            return [database.row("SELECT id, name, path FROM images WHERE id = ?", (i,)) for i in ids]
-        return database.rows(
-            "SELECT id, name, path FROM images WHERE id IN (SELECT value FROM json_each(?))", (as_list(ids),)
-        )
 
     def _rejected(self, weights: sp.csr_array) -> Ids:
         """Give the images of which a person has said that a word is not there, in order: they do not come back."""
-        wanted = [self._tagger.vocabulary.tags[i] for i in weights.indices[weights.data > 0]]
-        found = self._stored.database.rows(
-            "SELECT DISTINCT image_id FROM verdicts WHERE verdict = -1 AND tag_id IN "
-            "(SELECT id FROM tags WHERE name IN (SELECT value FROM json_each(?))) ORDER BY image_id",
-            (json_text(wanted, ascii_only=True),),
-        )
-        return np.array([row[0] for row in found], np.int64)
+        return self.searched.rejected([self._tagger.vocabulary.tags[i] for i in weights.indices[weights.data > 0]])
 
     def _left(self, ids: Ids | None, left_out: Ids) -> Ids:
-        there = self._stored.searchable() if ids is None else ids
+        there = self.searched.searchable() if ids is None else ids
         return there if len(left_out) == 0 else np.setdiff1d(there, left_out, assume_unique=True)
 
     def among(self, wanted: Filter | None) -> Ids | None:
         """Give the images with a row that pass a filter; None where it asks for nothing."""
         if not wanted:
             return None
-        found = self._stored.find(self._spelled(wanted))
-        return np.intersect1d(found, self._stored.searchable(), assume_unique=True)
+        found = self.searched.find(self._spelled(wanted))
+        return np.intersect1d(found, self.searched.searchable(), assume_unique=True)
 
     def _spelled(self, wanted: Filter) -> Filter:
         """Give a filter with tags as the run spells them, and the folder in full, links followed."""
@@ -202,7 +170,7 @@ class Search:
     ) -> NDArray[np.float64]:
         """Give the logs of the confidences of images (None: of all) for one query."""
         rows = _one_by_one(weights)
-        scores = self._stored.products(self._tagger.model.query_rows(rows), ids)
+        scores = self.searched.products(self._tagger.model.query_rows(rows), ids)
         return calibration.log_confidences(scores, weights.indices, weights.data)
 
     def _calibration(self, how: How) -> Calibration | None:
@@ -224,7 +192,7 @@ class Search:
 
     def _by_product(self, weights: sp.csr_array, k: int, ids: Ids) -> Ranking:
         """Find the images with the largest product of probabilities, from those of each word alone."""
-        P = self._stored.products(self._tagger.model.query_rows(_one_by_one(weights)), ids)
+        P = self.searched.products(self._tagger.model.query_rows(_one_by_one(weights)), ids)
         scores = part_signs(weights.data[None, :]) @ log_probabilities(P).T
         best = Ranking(*top_k(np.ascontiguousarray(scores), check_k(k, len(P))))
         return Ranking(ids[best.ids], best.scores)

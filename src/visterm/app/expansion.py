@@ -17,6 +17,7 @@ from visterm.core.vocabulary import tag_key
 if TYPE_CHECKING:
     from visterm.app.catalogue import Catalogue
     from visterm.app.tagger import Tagger
+    from visterm.app.union import CatalogueUnion
 
 PARTS, SIBLINGS = "parts", "siblings"
 EXPANSIONS = (PARTS, SIBLINGS)
@@ -80,7 +81,7 @@ class Group(NamedTuple):
 
 
 def expand(
-    catalogue: Catalogue,
+    catalogue: Catalogue | CatalogueUnion,
     words: str | Sequence[str],
     how: str,
     k: int = 10,
@@ -92,7 +93,7 @@ def expand(
 
     Parameters
     ----------
-    catalogue : Catalogue
+    catalogue : Catalogue or CatalogueUnion
     words : str or sequence of str
         As `Catalogue.search` takes them; words with ``-`` are not expanded.
     how : {"parts", "siblings"}

@@ -10,6 +10,7 @@ from visterm.app.catalogue_facts import catalogue_facts
 from visterm.app.features.folder import ENCODER, FeatureFolder
 from visterm.app.features.kind import FEATURES, is_features
 from visterm.app.features.remote_folder import feature_folder
+from visterm.app.union import UNION, CatalogueUnion
 from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import MANIFEST, folder_kind, open_folder, read_json
 from visterm.store.catalogue import StoredCatalogue
@@ -19,7 +20,7 @@ TRIED = "models tried"
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Give the facts of a run, a catalogue or a features folder: kind, counts, encoder, model, their settings.
+    """Give the facts of a run, a catalogue, a union or a features folder: kind, counts, encoder, model, settings.
 
     Raises
     ------
@@ -29,6 +30,11 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if is_features(path):
         return _feature_facts(feature_folder(path))
     kind = folder_kind(path)
+    if kind == UNION:
+        with CatalogueUnion.load(path) as union:
+            counts = dict(zip(union.paths, union.counts(), strict=True))
+        run = _run_facts(open_folder(StoredCatalogue.open(union.paths[0]).run_folder, "run"))
+        return {"kind": kind, "images": sum(counts.values()), "catalogues": counts, "run": run}
     if kind not in ("run", "catalogue"):
         raise StorageError(
             f"{path} is neither a run nor a catalogue of visterm, nor a features folder. Make one with visterm fit, "

@@ -26,6 +26,7 @@ from visterm.cli import (
     serve,
     tags,
     tune,
+    union,
 )
 from visterm.cli.words import WordsCommand
 
@@ -61,6 +62,7 @@ app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command("index", epilog=index.EXAMPLES)(index.index)
 app.command("search", epilog=search.EXAMPLES, cls=WordsCommand)(search.search)
+app.command("union", epilog=union.EXAMPLES)(union.union)
 app.command("serve", epilog=serve.EXAMPLES)(serve.serve)
 app.command("duplicates", epilog=duplicates.EXAMPLES)(duplicates.duplicates)
 app.command("export", epilog=export.EXAMPLES)(export.export)

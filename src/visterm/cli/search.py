@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,10 @@ from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
+    from visterm.app.catalogue import Catalogue
+    from visterm.app.union import CatalogueUnion
     from visterm.core.types import Hit
+    from visterm.store.filters import Filter
 
 EXAMPLES = (
     "Examples:  visterm search catalogue 'snow tree'   ·   visterm search catalogue 'beach -people' -k 20 --json   ·   "
@@ -29,7 +33,11 @@ EXAMPLES = (
 
 def search(
     catalogue: Annotated[
-        Path, typer.Argument(help="A catalogue: the folder that `visterm index` wrote.", show_default=False)
+        Path,
+        typer.Argument(
+            help="A catalogue: the folder that `visterm index` wrote; or several, as `visterm union` names them.",
+            show_default=False,
+        ),
     ],
     words: Annotated[
         str | None,
@@ -86,14 +94,13 @@ def search(
     max_size: which.MaxSize = None,
     type_: which.Type = None,
     unreviewed: which.Unreviewed = False,
+    ray: options.Ray = None,
     json: options.Json = False,
 ) -> None:
     """Find photos by words, or like another photo, best first; among those that all filters let pass.
 
     Words that no training image has are named, and in JSON listed as `untrained`; with them there are no confidences.
     """
-    from visterm.app.catalogue import Catalogue
-
     among = which.filter_of(
         tag=tag, without=without, predicted=predicted, folder=folder, from_=from_, to=to, min_size=min_size,
         max_size=max_size, type_=type_, unreviewed=unreviewed,
@@ -105,19 +112,54 @@ def search(
         if (words is None or like is not None) and value:
             without_words = "--like" if like is not None else "a search without words"
             raise UserError(f"{option} and {without_words} do not go together. Leave one of the two out.")
-    opened = Catalogue.load(catalogue)
+    with _opened(catalogue, ray) as opened:
+        _search(opened, words, k, limited, expand, groups, like, among, json)
+
+
+@contextmanager
+def _opened(path: Path, ray: str | None) -> Iterator[Catalogue | CatalogueUnion]:
+    """Open a catalogue, or a union of several; on the machines of an engine where there are several of them."""
+    from visterm.app.union import UNION, CatalogueUnion
+    from visterm.core.persist import folder_kind
+
+    if folder_kind(path) != UNION:
+        from visterm.app.catalogue import Catalogue
+
+        _say_if_here(ray)
+        yield Catalogue.load(path)
+        return
+    with CatalogueUnion.load(path, ray=ray) as opened:
+        _say_if_here(ray if len(opened.paths) == 1 else None)
+        yield opened
+
+
+def _say_if_here(ray: str | None) -> None:
+    if ray is not None:
+        say("One catalogue is searched here, without an engine.")
+
+
+def _search(
+    opened: Catalogue | CatalogueUnion,
+    words: str | None,
+    k: int,
+    limited: dict[str, Any],
+    expand: list[str] | None,
+    groups: int,
+    like: str | None,
+    among: Filter | None,
+    json: bool,
+) -> None:
     if words is None:
         found = opened.browse(among, k) if like is None else opened.like(like, k, among=among)
         for hit in found.hits:
             if json:
-                emit(hit.as_dict() if like is not None else {"image": hit.image, "id": hit.id, "path": hit.path})
+                told = {} if hit.catalogue is None else {"catalogue": hit.catalogue}
+                emit(hit.as_dict() if like is not None else {"image": hit.image, "id": hit.id, "path": hit.path} | told)
             else:
-                show(f"{hit.score:8.3f}  {hit.image}" if like is not None else hit.image)
+                show(f"{hit.score:8.3f}  {_named(hit)}" if like is not None else _named(hit))
         _say_if_none(found.hits, among)
         return
-    limits: dict[str, Any] = {
-        "combine": combine, "cutoff": cutoff, "min_confidence": min_confidence, "among": among
-    }  # fmt: skip
+    limits = {name.removeprefix("--").replace("-", "_"): value for name, value in limited.items()} | {"among": among}
     kinds = list(dict.fromkeys(expand or []))
     expanded = {how: opened.expand(words, how, k, n_groups=groups, **limits) for how in kinds}  # errors come first
     found = opened.search(words, k, **limits)
@@ -156,4 +198,9 @@ def _show_hit(hit: Hit, *, limited: bool, json: bool, untrained: Sequence[str] =
     if json:
         emit(hit.as_dict() | ({"confidence": None, "untrained": list(untrained)} if untrained else {}))
     else:
-        show(f"{hit.confidence:6.1%}  {hit.image}" if limited else f"{hit.score:8.3f}  {hit.image}")
+        show(f"{hit.confidence:6.1%}  {_named(hit)}" if limited else f"{hit.score:8.3f}  {_named(hit)}")
+
+
+def _named(hit: Hit) -> str:
+    """Give the name of an image, and where there are several catalogues, its own."""
+    return hit.image if hit.catalogue is None else f"{hit.image}  ({hit.catalogue})"

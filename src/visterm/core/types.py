@@ -87,6 +87,8 @@ class Hit:
         Its number in the catalogue.
     path : str or None
         The file, in full; None for an image that was given as an array.
+    catalogue : str or None
+        Its catalogue, where several are searched as one.
     """
 
     image: str
@@ -94,10 +96,11 @@ class Hit:
     confidence: float | None = None
     id: int | None = None
     path: str | None = None
+    catalogue: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Give the hit as it stands in JSON; without what is not known."""
-        values = {"confidence": self.confidence, "id": self.id, "path": self.path}
+        values = {"confidence": self.confidence, "id": self.id, "path": self.path, "catalogue": self.catalogue}
         known = {name: value for name, value in values.items() if value is not None}
         return {"image": self.image, "score": self.score} | known
 

@@ -11,8 +11,11 @@ import numpy as np
 
 from visterm.core.errors import ImageError
 from visterm.core.persist import file_hash
-from visterm.core.threads import Team, resolve_jobs
+from visterm.core.remote import is_remote
+from visterm.core.threads import Team
 from visterm.core.types import Skipped
+from visterm.data.contents import content_hash, file_state, reading_threads
+from visterm.data.fetching import GONE
 from visterm.data.images import ImageLike, image_size
 
 
@@ -25,13 +28,13 @@ class Record:
     name : str
         As it was given: what searches show.
     path : str or None
-        The file, in full; None for an image that was given as an array.
+        The file, in full, or the address of an object; None for an image that was given as an array.
     n_bytes : int
         Size of the file, or of the array.
     width, height : int
         Pixels of the upright image.
     sha256 : str
-        Hash of the file's bytes, or of the array's.
+        Hash of the file's bytes, or of the array's; of an object, what stands for it (`content_hash`).
     tags : tuple of str
         Those that people gave.
     mtime_ns : int
@@ -72,7 +75,7 @@ def read_records(
         Threads; None is all cores.
     """
     given = list(zip(images, names, tags, strict=True))
-    with Team(resolve_jobs(n_jobs)) as team:
+    with Team(reading_threads(images, n_jobs)) as team:
         return team.run(lambda i: _read_record(*given[i]), len(given))
 
 
@@ -86,15 +89,16 @@ def _read_record(image: ImageLike, name: str, tags: Iterable[str]) -> Record | S
     if isinstance(image, np.ndarray):
         sha256 = hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()
         return Record(name, None, image.nbytes, image.shape[1], image.shape[0], sha256, tuple(tags))
-    path = os.path.realpath(image)
+    path = os.fspath(image) if is_remote(image) else os.path.realpath(image)
     try:
         width, height = image_size(path)
-        status = os.stat(path)
-        sha256 = file_hash(path)
+        state = file_state(path)
+        sha256 = content_hash(path) if is_remote(path) else file_hash(path)
+        if state is None or sha256 is None:
+            return Skipped(path, GONE)
         return Record(
-            name, path, status.st_size, width, height, sha256, tuple(tags),
-            mtime_ns=status.st_mtime_ns, file_type=file_type_of(path),
-        )  # fmt: skip
+            name, path, state[0], width, height, sha256, tuple(tags), mtime_ns=state[1], file_type=file_type_of(path)
+        )
     except ImageError as error:
         return Skipped(os.fspath(image), error.reason)
     except OSError as error:

@@ -1,0 +1,164 @@
+"""What a search by words, filters or another picture asks of a catalogue, or of several that are searched as one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.jsonlines import json_text
+from visterm.core.types import Matrix, Ranking
+from visterm.store.catalogue import StoredCatalogue
+from visterm.store.database import as_text
+from visterm.store.filters import Filter
+from visterm.store.images import as_list
+from visterm.store.rows import row_lengths
+
+Ids: TypeAlias = NDArray[np.int64]
+
+BLOCK = 65536
+"""Rows whose lengths are measured at a time."""
+
+ONE_BY_ONE = 50
+"""Images below which their names are quicker asked for one after another."""
+
+
+class Where(NamedTuple):
+    """Which image an id is.
+
+    Attributes
+    ----------
+    name : str
+    path : str or None
+    id : int
+        In its catalogue.
+    catalogue : str or None
+        The catalogue, where there are several.
+    """
+
+    name: str
+    path: str | None
+    id: int
+    catalogue: str | None = None
+
+
+class Searched(Protocol):
+    """What a search asks; ids are those of `searchable`."""
+
+    def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
+        """Find the images with the largest dot products, see `StoredCatalogue.search`."""
+
+    def products(self, q: Any, ids: Any = None) -> NDArray[np.float32]:
+        """Give the products of images (None: of all) with query rows, shape (n_images, n_queries)."""
+
+    def rows(self, ids: Any) -> Matrix:
+        """Give the rows of some images."""
+
+    def searchable(self) -> Ids:
+        """Give the ids of the images that can be searched, in order."""
+
+    def find(self, wanted: Filter) -> Ids:
+        """Give the ids of the images that pass a filter, in order."""
+
+    def lengths(self) -> tuple[Ids, NDArray[np.float32]]:
+        """Give all images that can be searched, and the lengths of their rows."""
+
+    def rejected(self, tags: Sequence[str]) -> Ids:
+        """Give the images of which a person has said that one of some tags is not there, in order."""
+
+    def where(self, ids: Sequence[int]) -> list[Where]:
+        """Say which images some ids are, in their order."""
+
+    def at_path(self, path: str) -> int | None:
+        """Give the image that lies at a path now."""
+
+    def called(self, name: str) -> list[int]:
+        """Give the images of a name, or whose path ends so."""
+
+
+class SearchedCatalogue:
+    """One catalogue, as searches ask it.
+
+    Parameters
+    ----------
+    stored : StoredCatalogue
+    """
+
+    def __init__(self, stored: StoredCatalogue) -> None:
+        self._stored = stored
+        self._lengths: tuple[str, Ids, NDArray[np.float32]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def fingerprint(self) -> str:
+        """Give what made the rows: those of another cannot be compared with them."""
+        return self._stored.origin.fingerprint
+
+    def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
+        """Find the images with the largest dot products."""
+        return self._stored.search(q, k, among=among)
+
+    def products(self, q: Any, ids: Any = None) -> NDArray[np.float32]:
+        """Give the products of images with query rows."""
+        return self._stored.products(q, ids)
+
+    def rows(self, ids: Any) -> Matrix:
+        """Give the rows of some images."""
+        return self._stored.rows(ids)
+
+    def searchable(self) -> Ids:
+        """Give the ids of the images that can be searched."""
+        return self._stored.searchable()
+
+    def find(self, wanted: Filter) -> Ids:
+        """Give the ids of the images that pass a filter."""
+        return self._stored.find(wanted)
+
+    def lengths(self) -> tuple[Ids, NDArray[np.float32]]:
+        """Give the lengths of rows, measured once, until rows change."""
+        version = self._stored.database.value("SELECT value FROM meta WHERE key = 'rows'")
+        if self._lengths is None or self._lengths[0] != version:
+            ids = self._stored.searchable()
+            parts = [row_lengths(self._stored.rows(ids[at : at + BLOCK])) for at in range(0, len(ids), BLOCK)]
+            self._lengths = version, ids, np.concatenate([np.empty(0, np.float32), *parts])
+        return self._lengths[1:]
+
+    def rejected(self, tags: Sequence[str]) -> Ids:
+        """Give the images of which a person has rejected one of some tags."""
+        found = self._stored.database.rows(
+            "SELECT DISTINCT image_id FROM verdicts WHERE verdict = -1 AND tag_id IN "
+            "(SELECT id FROM tags WHERE name IN (SELECT value FROM json_each(?))) ORDER BY image_id",
+            (json_text(tags, ascii_only=True),),
+        )
+        return np.array([row[0] for row in found], np.int64)
+
+    def where(self, ids: Sequence[int]) -> list[Where]:
+        """Say which images some ids are."""
+        database = self._stored.database
+        ids = [int(i) for i in ids]
+        if len(ids) < ONE_BY_ONE:
+            found = [database.row("SELECT name, path, id FROM images WHERE id = ?", (i,)) for i in ids]
+        else:
+            found = database.rows(
+                "SELECT name, path, id FROM images WHERE id IN (SELECT value FROM json_each(?))", (as_list(ids),)
+            )
+        there = {row[2]: Where(*row) for row in found}
+        return [there[i] for i in ids]
+
+    def at_path(self, path: str) -> int | None:
+        """Give the image that lies at a path now."""
+        found = self._stored.images.by_path(path)
+        return None if found is None else found.id
+
+    def called(self, name: str) -> list[int]:
+        """Give the images of a name, or whose path ends so."""
+        found = self._stored.database.rows(
+            "SELECT id FROM images WHERE state = 'here' AND (name = CAST(? AS TEXT) OR "
+            "substr(path, -length(CAST(? AS TEXT)) - 1) = '/' || CAST(? AS TEXT)) ORDER BY id",
+            [as_text(os.fspath(name))] * 3,
+        )
+        return [int(row[0]) for row in found]
