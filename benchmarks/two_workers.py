@@ -1,0 +1,148 @@
+"""Two workers of Ray against one on this machine, after start-up: what a second processor brings.
+
+One engine of two workers serves all runs, which take turns: one worker, two workers, one again. Each way of working
+says how many units were done since the first worker delivered something, and in how many seconds, so that starting
+processes and loading what they need is left out (it is told beside). Each worker has one thread. The goal: 1.6 times.
+
+* **encode**: `encode_folder` with `--ray`, images a second; MobileNetV2 by onnxruntime on Corel5k's training photos,
+  where the data are beside the project, else visual words of drawn pictures. As the first shard that is done ends the
+  start-up, and the second worker's is then nearly done too, the images of so many shards as there are workers are left
+  out of the count.
+
+    python benchmarks/two_workers.py [--only encode] [--images 1024] --json docs/figures/two_workers.json
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness.runs import machine, options, parse, ratios, say, spread, write
+from visterms import photos
+
+from visterm.app.cluster.engine import engine
+from visterm.app.features.job import encode_folder
+
+NETWORK = Path(__file__).resolve().parents[2] / "shared" / "models" / "mobilenet_v2.onnx"
+SHARD = 16
+"""Images in a shard: many shards a worker, so that both are busy to the end."""
+
+WORKERS = (1, 2)
+
+
+class Measured(NamedTuple):
+    """What was done after start-up, in how many seconds, and how long the start took."""
+
+    units: float
+    seconds: float
+    start: float
+
+
+class Way(NamedTuple):
+    """One kind of work: what is counted, what it runs on, and a function of the number of workers."""
+
+    unit: str
+    about: dict[str, Any]
+    run: Callable[[int], Measured]
+
+
+class Clock:
+    """Progress that notes when how many steps of its last task were done."""
+
+    def __init__(self) -> None:
+        self.began = 0.0
+        self.told: list[tuple[float, int]] = []
+
+    def start(self, task: str, total: int | None = None) -> None:
+        """Begin anew: an encoder that learns did so before."""
+        self.began, self.told = time.perf_counter(), []
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        """Note the steps."""
+        self.told.append((time.perf_counter(), steps))
+
+    def finish(self) -> None:
+        """Ignore the end."""
+
+    def after(self, n_first: int) -> Measured:
+        """Count from the first delivery on, without the first `n_first`, which were in work until then."""
+        first, last = self.told[0][0], self.told[-1][0]
+        return Measured(sum(steps for _, steps in self.told[n_first:]), last - first, first - self.began)
+
+
+def encoding(folder: Path, chosen: Any) -> Way:
+    """Make ready to encode photos: by a network where there is one."""
+    n = 64 if chosen.quick else chosen.images
+    drawn, images = folder / "drawn", folder / "photos"
+    drawn.mkdir()
+    images.mkdir()
+    paths, source = photos(n, drawn)
+    for path in paths:
+        (images / path.name).symlink_to(path)
+    by_network = NETWORK.is_file() and not chosen.quick
+    name = f"onnx:{NETWORK}" if by_network else "visterms"
+    settings = {"output": "features"} if by_network else {"codebook": 200, "sample_blocks": 20_000}
+    runs: list[Path] = []
+
+    def run(n_workers: int) -> Measured:
+        clock = Clock()
+        runs.append(folder / f"features_{len(runs)}")
+        encode_folder(
+            images,
+            runs[-1],
+            encoder=name,
+            encoder_params=settings,
+            shard_size=SHARD,
+            n_jobs=n_workers,
+            ray="local",
+            progress=clock,
+        )
+        return clock.after(n_workers)
+
+    about = {"images": len(paths), "photos": source, "encoder": name.partition("/")[0].rstrip(":"), "shard": SHARD}
+    return Way("images", about, run)
+
+
+WAYS: dict[str, Callable[[Path, Any], Way]] = {"encode": encoding}
+
+
+def compare(way: Way, runs: int) -> dict[str, Any]:
+    """Let one and two workers take turns."""
+    rates: dict[int, list[float]] = {n: [] for n in WORKERS}
+    starts: dict[int, list[float]] = {n: [] for n in WORKERS}
+    for _ in range(runs):
+        for n in WORKERS:
+            found = way.run(n)
+            rates[n].append(found.units / found.seconds)
+            starts[n].append(found.start)
+            say(f"  {n} workers: {rates[n][-1]:,.1f} {way.unit} a second, after {found.start:.1f} s of start-up")
+    return {
+        **way.about,
+        f"{way.unit} a second": {str(n): spread(each) for n, each in rates.items()},
+        "seconds of start-up": {str(n): spread(each) for n, each in starts.items()},
+        "ratio": ratios(rates[2], rates[1]),
+        "goal": 1.6,
+    }
+
+
+def main() -> None:
+    parser = options(__doc__ or "")
+    parser.add_argument("--only", nargs="+", choices=WAYS, default=list(WAYS), metavar="WAY")
+    parser.add_argument("--images", type=int, default=1024, help="photos that are encoded")
+    chosen = parse(parser)
+    result: dict[str, Any] = {"machine": machine(), "quick": chosen.quick}
+    with tempfile.TemporaryDirectory() as temporary, engine("local", max(WORKERS)):
+        for name in chosen.only:
+            folder = Path(temporary) / name
+            folder.mkdir()
+            say(f"{name}:")
+            result[name] = compare(WAYS[name](folder, chosen), chosen.runs)
+            say(f"{name}: two workers over one {result[name]['ratio']['median']:.2f}")
+    write(result, chosen.json)
+
+
+if __name__ == "__main__":
+    main()
