@@ -1,0 +1,156 @@
+"""A catalogue whose rows lie in a Lance table: how long it takes to search exactly, through its index, and among few.
+
+The rows and queries are those of ``catalogue.py``: half of the queries serve to measure the index (IVF_FLAT), half to
+measure what it finds. Beside it stands the same catalogue with its rows in files, searched exactly, and in shards: a
+fifth of the rows in each of five, put together. Memory is the anonymous memory, at its peak, of a process that opens
+the catalogue and searches it, libraries included. Goal: a recall of the ten best of 0.98 or more, three times faster
+than exactly.
+
+    python benchmarks/lance.py --json lance.json
+    python benchmarks/lance.py --rows 10000000 --uri s3://bucket/rows
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from catalogue import QUERIES, WIDTH, K, drawn
+from harness.runs import machine, options, parse, say, spread, write
+from harness.turns import in_turns
+from harness.watched import watched
+
+from visterm.store import segment_indexes
+from visterm.store.catalogue import Origin, StoredCatalogue
+from visterm.store.current_rows import CurrentRows
+from visterm.store.lance_rows import LancePart
+from visterm.store.records import Record
+from visterm.store.searched import SearchedCatalogue
+from visterm.store.shards import LocalShards, ShardedRows
+
+SHARDS = 5
+SHARES = (0.01, 0.001)
+IN_A_TRANSACTION = 20_000
+GOALS = {"recall": 0.98, "times faster": 3.0}
+
+
+def filled(folder: Path, U: np.ndarray, uri: str | None) -> tuple[StoredCatalogue, float]:
+    """Write a catalogue of such rows, and say how long it took."""
+    start = time.perf_counter()
+    made = StoredCatalogue.create(folder, Origin("", "f00d"))
+    if uri is not None:
+        made.keep_in_lance(uri)
+    for first in range(0, len(U), IN_A_TRANSACTION):
+        block = U[first : first + IN_A_TRANSACTION]
+        names = (f"{first + i:08d}.jpg" for i in range(len(block)))
+        made.add([Record(name, f"/library/{name}", 40_000, 192, 128, "0" * 64) for name in names], block)
+    made.compact()
+    return made, time.perf_counter() - start
+
+
+def measure(n_rows: int, folder: Path, uri: str, runs: int) -> dict[str, Any]:
+    """Measure one size."""
+    rng = np.random.default_rng(0)
+    U, queries = drawn(n_rows, rng)
+    made, adding = filled(folder / "lance", U, uri)
+    files, adding_files = filled(folder / "files", U, None)
+    bounds = [n_rows * i // SHARDS for i in range(SHARDS + 1)]
+    shards = [filled(folder / f"shard{i}", U[bounds[i] : bounds[i + 1]], None)[0] for i in range(SHARDS)]
+    del U
+    start = time.perf_counter()
+    made.build_index(queries[::2])
+    building = time.perf_counter() - start
+    made.close()
+    start = time.perf_counter()
+    opened = StoredCatalogue.open(folder / "lance")
+    len(opened)
+    opening = time.perf_counter() - start
+    start = time.perf_counter()
+    opened.search(queries[1], K)
+    first = time.perf_counter() - start
+    rows = opened._rows.current()
+    exact = CurrentRows(rows.version, [LancePart(p.ids, p.rows, p.hidden) for p in rows.parts], rows.width)
+    sharded = ShardedRows(LocalShards([SearchedCatalogue(shard) for shard in shards]), bounds[:-1])
+    q = queries[1]
+    calls: dict[str, Any] = {
+        "files, exact": lambda: files.search(q, K),
+        f"files in {SHARDS} shards, exact": lambda: sharded.search(q, K),
+        "lance, exact": lambda: exact.search(q, K),
+    }
+    for share in SHARES:
+        among = np.sort(rng.permutation(n_rows)[: round(share * n_rows)])
+        calls[f"lance, among {share:.1%}"] = lambda among=among: opened.search(q, K, among=among)
+    by_index = any(part.index for part in rows.parts)
+    asked = iter(range(10**9))
+    if by_index:
+        calls["lance, IVF_FLAT"] = lambda: opened.search(queries[1 + 2 * (next(asked) % (QUERIES // 2))], K)
+    seconds = in_turns(calls, runs, 5)
+    found, best = opened.search(queries[1::2], K).ids, exact.search(queries[1::2], K).ids
+    recall = float(np.mean([np.isin(b, f).mean() for b, f in zip(best, found, strict=True)]))
+    np.save(folder / "queries.npy", queries[1:20:2])
+    memory = watched(__file__, [str(folder)])["peak_anonymous"]
+    same = all(
+        one.tobytes() == other.tobytes() for one, other in zip(files.search(q, K), sharded.search(q, K), strict=True)
+    )
+    say(f"\n{n_rows:,} rows of width {WIDTH} at {opened.where_rows_are()}")
+    say(f"  added in {adding:.1f} s (files {adding_files:.1f} s); opened in {1e3 * opening:.0f} ms, and the first")
+    say(f"  search took {1e3 * first:.0f} ms")
+    say(f"  {opened.how_it_searches()}; made in {building:.0f} s; memory at the peak {memory / 2**20:.0f} MiB")
+    for name, turns in seconds.items():
+        say(f"  {name:28s}{1e3 * spread(turns)['median']:9.3f} ms (least {1e3 * min(turns):.3f})")
+    say(f"  recall of the {K} best, on queries that the index was not measured on: {recall:.4f}")
+    say(f"  the shards' answer is, byte for byte, that of one catalogue: {same}")
+    return {
+        "rows": n_rows,
+        "seconds": {name: spread(turns) for name, turns in seconds.items()},
+        "add_seconds": adding,
+        "add_seconds_files": adding_files,
+        "index_seconds": building,
+        "open_seconds": opening,
+        "first_search_seconds": first,
+        "memory_bytes": memory,
+        "recall": recall,
+        "by_index": by_index,
+        "searched": opened.how_it_searches(),
+        "shards_give_the_same_bytes": same,
+    }
+
+
+def search_only(folder: Path) -> None:
+    """Search a catalogue by its index and exactly, as a process does whose memory is watched."""
+    queries = np.load(folder / "queries.npy")
+    opened = StoredCatalogue.open(folder / "lance")
+    for q in queries:
+        opened.search(q, K)
+    opened.search(queries[:1], 200)  # more than the index is asked for
+    print(json.dumps({"searched": len(queries) + 1}))
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--child"]:
+        search_only(Path(sys.argv[2]))
+        return
+    parser = options(__doc__)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000], help="rows of the catalogues")
+    parser.add_argument("--uri", default="", help="where the tables lie [default: with the catalogue]")
+    parser.add_argument("--folder", type=Path, help="a disk with room for all rows three times [default: a new one]")
+    chosen = parse(parser)
+    segment_indexes.INDEX_FROM = 1000  # an index is tried at every size
+    result: dict[str, Any] = {"machine": machine(), "goals": GOALS, "sizes": []}
+    for n_rows in (5_000,) if chosen.quick else chosen.rows:
+        made = Path(tempfile.mkdtemp(dir=chosen.folder))
+        try:
+            result["sizes"].append(measure(n_rows, made, chosen.uri, chosen.runs))
+        finally:
+            shutil.rmtree(made)
+    write(result, chosen.json)
+
+
+if __name__ == "__main__":
+    main()
