@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -124,10 +123,10 @@ def annotate_each(
 
 def _chunks(encoder: Any, images: Photos, progress: Progress) -> Iterator[Chunk]:
     """Yield images with their rows, some at a time: encoded now, or before."""
-    if is_features(images):
+    if is_features(images) or _several_features(images):
         from visterm.app.streaming.stored_chunks import stored_chunks  # which loads pyarrow
 
-        yield from stored_chunks(encoder, os.fspath(cast("str", images)), progress)
+        yield from stored_chunks(encoder, cast("str | list[str]", images), progress)
         return
     names, items = as_images([images] if is_name(encoder, images) else images)
     encoder.refuse_unknown(items, only_if_all=True)
@@ -135,6 +134,10 @@ def _chunks(encoder: Any, images: Photos, progress: Progress) -> Iterator[Chunk]
     for start in range(0, len(items), CHUNK):
         X, kept, skipped = encoder.encode(items[start : start + CHUNK], progress=Steps(progress))
         yield Chunk([names[start + place] for place in kept], X, skipped)
+
+
+def _several_features(images: Photos) -> bool:
+    return isinstance(images, list | tuple) and bool(images) and all(map(is_features, images))
 
 
 def _rankings(

@@ -36,8 +36,8 @@ def annotate(
     images: Annotated[
         list[str],
         typer.Argument(
-            help="Images, or folders of images; or FEATURES: what `visterm encode` made of one; names, of a run of "
-            "--encoder ids or precomputed.",
+            help="Images, or folders of images; or FEATURES: what `visterm encode` made of one, or several; names, of "
+            "a run of --encoder ids or precomputed.",
             show_default=False,
         ),
     ],
@@ -151,7 +151,7 @@ def _each(
             return annotated(tagger.path, wanted, device, every, ray, jobs, Bars())
         say(TOO_SMALL)
     some = bool(found.features) or len(found.images) > 1
-    photos: Any = found.features[0] if found.features else found.images
+    photos: Any = found.features or found.images
     return annotate_each(tagger, photos, wanted, progress=Bars() if some else SILENT)
 
 

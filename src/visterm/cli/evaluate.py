@@ -9,7 +9,7 @@ import typer
 
 from visterm.cli import options
 from visterm.cli.evaluate_streamed import check_usable, show_streamed, tell_of_learned
-from visterm.cli.fit_streamed import Memory, planned
+from visterm.cli.fit_streamed import Memory, one_or_features, planned
 from visterm.cli.output import emit, exit_code, say
 from visterm.cli.progress import Bars
 from visterm.core.errors import NoTagsError, UserError
@@ -31,7 +31,7 @@ EXAMPLES = (
 
 def evaluate(
     run: options.Run,
-    images: options.ImagesOrNone = None,
+    images: options.ImagesOrSeveral = None,
     tags: options.TagFile = "auto",
     split: Annotated[
         str | None,
@@ -131,7 +131,8 @@ def evaluate(
         raise UserError("--precision and --queries do not go together: it is wanted of tags that are put on images.")
     if report is not None:
         check_report_target(report)
-    plan = planned(images, memory, "measured shard by shard")
+    photos: Any = one_or_features(images)
+    plan = planned(photos, memory, "measured shard by shard")
     if plan is not None:
         check_usable({"--queries": queries, "--against": against, "--report": report, "--bands": bands or None,
                       "--precision": precision})  # fmt: skip
@@ -141,18 +142,18 @@ def evaluate(
             cutoff_of(tagger.calibration, precision=precision)  # refuses what cannot be before images are read
     lines = None if queries in (None, "tags") else read_query_file(str(queries))
     columns = {"image_column": image_column, "tags_column": tags_column, "separator": separator}
-    if plan is not None and images is not None:
+    if plan is not None:
         show_streamed(
-            taggers[0], run, images, tags, _metrics(metric, isa), named=bool(metric), isa=isa, split=split, json=json,
+            taggers[0], run, photos, tags, _metrics(metric, isa), named=bool(metric), isa=isa, split=split, json=json,
             skipped=skipped, columns=columns,
         )  # fmt: skip
     encoder = taggers[0].encoder
     try:
-        corpus = read_corpus(encoder, images, tags, **columns)
+        corpus = read_corpus(encoder, photos, tags, **columns)
     except NoTagsError:
         if lines is None:
             raise
-        corpus, lines = query_corpus(encoder, images, lines)
+        corpus, lines = query_corpus(encoder, photos, lines)
     for warning in corpus.warnings():
         say(warning)
     everything = corpus

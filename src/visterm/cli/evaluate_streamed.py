@@ -28,7 +28,7 @@ def check_usable(options: Mapping[str, Any]) -> None:
 def show_streamed(
     tagger: Any,
     run: Path,
-    features: Path,
+    features: Path | list[Path],
     tags: str,
     metrics: Sequence[str],
     *,

@@ -13,7 +13,7 @@ from visterm.cli.asked import queries_learned, queries_left_out
 from visterm.cli.fit_catalogue import CatalogueToLearn, Full, fit_catalogue
 from visterm.cli.fit_ray import machines_of, tell_of_workers
 from visterm.cli.fit_relations import relations_to_learn, tell_where_senses_are
-from visterm.cli.fit_streamed import Memory, fit_and_save, planned
+from visterm.cli.fit_streamed import Memory, fit_and_save, one_or_features, planned
 from visterm.cli.output import exit_code, say
 from visterm.cli.progress import Bars
 from visterm.cli.relation_options import (
@@ -44,7 +44,7 @@ EXAMPLES = (
 
 def fit(
     context: typer.Context,
-    images: options.ImagesOrNone = None,
+    images: options.ImagesOrSeveral = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The run to write: a folder.", show_default=False)
     ] = None,
@@ -206,14 +206,15 @@ def fit(
     columns: dict[str, Any] = {
         "image_column": image_column, "tags_column": tags_column, "user_column": user_column, "separator": separator
     }  # fmt: skip
-    plan = planned(images, memory, shared=ray is not None and machines is None)
-    if plan is not None and images is not None:
+    photos: Any = one_or_features(images)
+    plan = planned(photos, memory, shared=ray is not None and machines is None)
+    if plan is not None:
         unusable = {
             "--queries": queries, "--part-of": part_of, "--isa": isa, "--word-vectors": word_vectors,
             "--stop-tags": stop_tags, "--max-share": max_share, "--per-user": per_user,
         }  # fmt: skip
         fit_and_save(
-            tagger, images, tags, out, plan, unusable, seed=seed, valid=valid, split=split, idf=idf, aliases=meant,
+            tagger, photos, tags, out, plan, unusable, seed=seed, valid=valid, split=split, idf=idf, aliases=meant,
             calibration=calibration, image_column=image_column, tags_column=tags_column, separator=separator, ray=ray,
         )  # fmt: skip
     of_tags = queries is None or tags != "auto"
@@ -230,9 +231,9 @@ def fit(
         check_learns_queries(tagger.model)
         lines = read_query_file(queries)
     if of_tags:
-        corpus = read_corpus(tagger.encoder, images, tags, **columns)
+        corpus = read_corpus(tagger.encoder, photos, tags, **columns)
     else:
-        corpus, lines = query_corpus(tagger.encoder, images, lines)
+        corpus, lines = query_corpus(tagger.encoder, photos, lines)
     for warning in corpus.warnings():
         say(warning)
     if split is not None:

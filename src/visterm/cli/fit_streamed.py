@@ -28,16 +28,20 @@ Memory = Annotated[
 ]
 
 
-def planned(images: Path | None, memory: str | None, way: str = "", *, shared: bool = False) -> Plan | None:
+def planned(
+    images: Path | list[Path] | None, memory: str | None, way: str = "", *, shared: bool = False
+) -> Plan | None:
     """Say by what is asked for, and by what is there, whether features are streamed; None where they are not.
 
-    `way` is how, if not in windows. What several workers learn from (`shared`) is streamed whether it fits or not.
+    `way` is how, if not in windows. Features in several folders, and what several workers learn
+    from (`shared`), are streamed whether they fit or not.
     """
     from visterm.app.features.kind import is_features
     from visterm.app.streaming.memory import plan_memory, read_size
 
     limit = None if memory is None else read_size(memory, "--memory")
-    if not is_features(images):
+    several = isinstance(images, list)
+    if not several and not is_features(images):
         if memory is not None:
             raise UserError(
                 "--memory is for features on disk, and none are given. Make them with: visterm encode IMAGES -o "
@@ -53,14 +57,37 @@ def planned(images: Path | None, memory: str | None, way: str = "", *, shared: b
 
     shards = Shards(images or "")
     plan = plan_memory(shards.n_rows, int(shards.sizes.sum()), limit)
-    if memory is not None or plan.streamed:
+    if isinstance(images, list) and not plan.streamed:
+        say(f"The features lie in {len(images)} folders: {way or 'streamed from disk'}.")
+    elif memory is not None or plan.streamed:
         say(plan.told(way))
-    return plan if plan.streamed or shared else None
+    return plan if plan.streamed or shared or several else None
+
+
+def one_or_features(images: list[Path] | None) -> Path | list[Path] | None:
+    """Give the place that is meant, or features folders where there are several; None where none is named.
+
+    Raises
+    ------
+    UserError
+        If one of several is no features folder.
+    """
+    from visterm.app.features.kind import is_features
+
+    if not images:
+        return None
+    other = next((place for place in images if not is_features(place)), None)
+    if len(images) > 1 and other is not None:
+        raise UserError(
+            f"Only of features there may be several folders, and {other} is none. Give one folder of images, or encode "
+            f"each (visterm encode {other} --run RUN -o FEATURES, say) and give the features."
+        )
+    return images if len(images) > 1 else images[0]
 
 
 def fit_and_save(
     tagger: Any,
-    features: Path,
+    features: Path | list[Path],
     tags: str,
     out: Path,
     plan: Plan,
@@ -77,7 +104,7 @@ def fit_and_save(
     from visterm.app.cluster.training import stream_on_machines
     from visterm.app.streaming.fitting import check_streams, fit_streamed
 
-    check_streams(tagger.model)
+    check_streams(tagger.model, len(features) if isinstance(features, list) else 1)
     given = [option for option, value in unusable.items() if value not in (None, ())]
     if given:
         raise UserError(

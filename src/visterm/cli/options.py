@@ -64,6 +64,15 @@ ImagesOrNone = Annotated[
         parser=as_path,
     ),
 ]
+ImagesOrSeveral = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        help="A folder of images, searched to the bottom, or FEATURES: what `visterm encode` made of one, or several "
+        "such; none where the tags name the images (--encoder ids or precomputed).",
+        show_default=False,
+        parser=as_path,
+    ),
+]
 TagFile = Annotated[
     str,
     typer.Option(

@@ -8,7 +8,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.app.annotating import CHUNK, Chunk
-from visterm.app.features.contents import content_hash, stamp_hash, stamps
 from visterm.app.features.cut import cut
 from visterm.app.features.kind import is_features
 from visterm.app.rows import is_name
@@ -17,6 +16,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import as_path, in_full, is_remote
 from visterm.core.threads import Team
 from visterm.core.types import Skipped
+from visterm.data.contents import content_hash, stamp_hash, stamps
 from visterm.data.image_folders import find_images, no_images
 
 if TYPE_CHECKING:
@@ -69,13 +69,13 @@ def find(encoder: Any, given: Sequence[str]) -> Found:
     Raises
     ------
     UserError
-        If there is nothing, or a features folder beside others.
+        If there is nothing, or a features folder beside what is none.
     DataError
         If a path does not exist.
     """
     named = [image for image in given if is_name(encoder, image)]
     stored = [image for image in given if image not in named and is_features(image)]
-    if stored and len(given) > 1:
+    if 0 < len(stored) < len(given):
         raise UserError(f"{stored[0]} is a features folder, which stands alone. Leave the other images out.")
     if stored:
         return Found(stored, [])
@@ -105,6 +105,11 @@ def pieces_of(encoder: Any, found: Found, *, by_name: bool) -> Pieces:
     """
     pieces: list[Piece] = []
     skipped: list[Skipped] = []
+    if len(found.features) > 1:
+        from visterm.app.streaming.shards import Shards
+        from visterm.app.streaming.stored_chunks import refuse_names_twice
+
+        refuse_names_twice(Shards(found.features))
     for folder in found.features:
         from visterm.app.streaming.stored_chunks import check_encoder
 

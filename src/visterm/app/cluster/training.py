@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +42,7 @@ def check_learns_together(model: Any) -> None:
 
 def stream_on_machines(
     tagger: Any,
-    features: str | os.PathLike[str],
+    features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     tags: str | os.PathLike[str],
     plan: Plan,
     *,

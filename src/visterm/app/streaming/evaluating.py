@@ -71,7 +71,7 @@ class StreamedEvaluation:
 
 def evaluate_streamed(
     tagger: Any,
-    features: str | os.PathLike[str],
+    features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     tags: str | os.PathLike[str],
     metrics: Sequence[str],
     *,
@@ -92,7 +92,7 @@ def evaluate_streamed(
     tagger : Tagger
         A fitted one.
     features : path-like
-        What `visterm encode` wrote, with the tagger's encoder.
+        What `visterm encode` wrote, with the tagger's encoder; or several such folders.
     tags : path-like
         A table; its names of images are paths inside the image folder.
     metrics, optional, isa

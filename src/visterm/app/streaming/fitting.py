@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -49,8 +49,8 @@ class Workers(Protocol):
         """Train a model as `fit_stream` does, and leave the last checkpoint where it is wanted."""
 
 
-def check_streams(model: Any) -> None:
-    """Refuse a model that cannot learn from windows of rows.
+def check_streams(model: Any, n_folders: int = 1) -> None:
+    """Refuse a model that cannot learn from windows of rows, as features larger than memory or of several folders do.
 
     Raises
     ------
@@ -60,15 +60,18 @@ def check_streams(model: Any) -> None:
     if isinstance(model, FitsStreams):
         return
     able = [entry.name for entry in MODELS if not entry.extra and issubclass(MODELS.load(entry.name), FitsStreams)]
+    why, otherwise = "do not fit in the memory that may be used", "or allow more (--memory)"
+    if n_folders > 1:
+        why, otherwise = f"lie in {n_folders} folders, which are streamed", "or encode all photos into one"
     raise UserError(
-        f"The features do not fit in the memory that may be used, and the model '{MODELS.name_of(model)}' needs all at "
-        f"once. Choose one that streams them (--model {', '.join(able)}), or allow more (--memory)."
+        f"The features {why}, and the model '{MODELS.name_of(model)}' needs all at once. Choose one that streams them "
+        f"(--model {', '.join(able)}), {otherwise}."
     )
 
 
 def fit_streamed(
     tagger: Any,
-    features: str | os.PathLike[str],
+    features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     tags: str | os.PathLike[str],
     plan: Plan,
     *,
@@ -93,8 +96,8 @@ def fit_streamed(
     ----------
     tagger : Tagger
         With a model that streams.
-    features : path-like
-        What `visterm encode` wrote.
+    features : path-like, or several
+        What `visterm encode` wrote, all by one encoder; no image may be in two.
     tags : path-like
         A table; its names of images are paths inside the image folder.
     plan : Plan
@@ -123,14 +126,14 @@ def fit_streamed(
     DataError
         If the tags are in no table, or nothing is left to learn from.
     """
-    check_streams(tagger.model)
+    shards = Shards(features)
+    check_streams(tagger.model, shards.n_folders)
     if not Path(tags).is_file():
         raise TagFileError(
             f"The tags of streamed features are read from a table, and '{tags}' is none. Name a .csv, .tsv or .jsonl "
             "file: --tags FILE."
         )
     tagger.check_settings(valid)
-    shards = Shards(features)
     tagger.take_encoder(shards.encoder(tagger.model.get_params(deep=False).get("n_jobs")), shards.asked)
     folder = Path(work)
     folder.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,8 +29,8 @@ class HandedOver(NamedTuple):
     Attributes
     ----------
     folder : Path
-    features : str
-        The features folder, as it was named.
+    features : list of str
+        The features folders, as they were named.
     of : str
         What the checkpoints are of, see `FileCheckpoints`.
     every : float
@@ -37,7 +38,7 @@ class HandedOver(NamedTuple):
     """
 
     folder: Path
-    features: str
+    features: list[str]
     of: str
     every: float
 
@@ -52,7 +53,7 @@ class Part(NamedTuple):
 
 def hand_over(
     folder: Path,
-    features: str | os.PathLike[str],
+    features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     tags: JoinedTags,
     found: Survey,
     *,
@@ -68,7 +69,7 @@ def hand_over(
     ----------
     folder : Path
         That of the tags, and of the copy of the rows where there is one.
-    features : path-like
+    features : path-like, or several
     tags : JoinedTags
     found : Survey
     window, seed
@@ -89,7 +90,8 @@ def hand_over(
         old.unlink()
     for name, matrix in zip(("valid.X", "valid.Y"), found.valid or (), strict=False):
         write_matrix(folder, name, matrix)
-    return HandedOver(folder, os.fspath(features), of, every)
+    several = [features] if isinstance(features, str | os.PathLike) else features
+    return HandedOver(folder, [os.fspath(one) for one in several], of, every)
 
 
 def take_part(handed: HandedOver, rank: int, n_workers: int) -> Part:

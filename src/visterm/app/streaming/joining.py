@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from visterm.app.streaming.name_index import NameIndex
+from visterm.app.streaming.name_index import index_names
 from visterm.app.streaming.shards import Shards
 from visterm.app.streaming.tag_pairs import PAIRS, TagPairs, tag_hash
 from visterm.app.streaming.tag_rows import BITS, TagRows
@@ -94,8 +94,7 @@ class JoinedTags(TagRows):
         **columns: str | None,
     ) -> None:
         self.shards, n = shards, shards.n_rows
-        names = (shards.names(number) for number in range(len(shards)))
-        self.index = NameIndex(folder, names, n)
+        self.index = index_names(folder, shards)
         self.bits = open_memmap(folder / BITS, "w+", np.uint8, (n,))
         self._pairs = TagPairs(folder, n)
         self.remarks: list[str] = []

@@ -15,7 +15,7 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from visterm.app.streaming.joining import ROWS
-from visterm.app.streaming.name_index import NameIndex
+from visterm.app.streaming.name_index import index_names
 from visterm.app.streaming.shards import Shards
 from visterm.app.streaming.tag_pairs import TagPairs, ones_at, tag_hash
 from visterm.core.errors import TagFileError, UnknownNameError
@@ -77,7 +77,7 @@ class JudgedTags:
         **columns: str | None,
     ) -> None:
         self._shards, self._vocabulary = shards, vocabulary
-        self._index = NameIndex(folder, (shards.names(number) for number in range(len(shards))), shards.n_rows)
+        self._index = index_names(folder, shards)
         self._bits = open_memmap(folder / "bits.npy", "w+", np.uint8, (shards.n_rows,))
         self._pairs = TagPairs(folder, shards.n_rows)
         self._unread = {item.image: item for item in shards.skipped()}

@@ -10,6 +10,8 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from visterm.app.learned_images import name_hashes
+from visterm.app.streaming.shards import Shards
+from visterm.core.errors import DataError
 
 BUCKET = 2**20
 """Names sorted at a time, about."""
@@ -52,6 +54,37 @@ class NameIndex:
             return np.full(wanted.size, -1, np.int64)
         place = np.minimum(np.searchsorted(self.hashes, wanted), len(self.hashes) - 1)
         return np.where(self.hashes[place] == wanted, self.positions[place], -1)
+
+
+def index_names(folder: Path, shards: Shards) -> NameIndex:
+    """Index the images of features folders by their names.
+
+    Raises
+    ------
+    DataError
+        If an image is in two of the folders.
+    """
+    index = NameIndex(folder, (shards.names(number) for number in range(len(shards))), shards.n_rows)
+    if shards.n_folders > 1:
+        for start in range(0, len(index.hashes), BUCKET):
+            part = np.asarray(index.hashes[start : start + BUCKET + 1])
+            for place in start + np.flatnonzero(part[1:] == part[:-1]):
+                _refuse_one_name(shards, index.positions[place : place + 2])
+    return index
+
+
+def _refuse_one_name(shards: Shards, positions: NDArray[np.int64]) -> None:
+    """Raise where the images at two positions have one name; a hash may be that of two."""
+    numbers = np.searchsorted(shards.starts, positions, side="right") - 1
+    first, second = (
+        shards.names(number)[position - shards.starts[number]]
+        for number, position in zip(numbers.tolist(), positions.tolist(), strict=True)
+    )
+    if first == second:
+        raise DataError(
+            f"The image '{first}' is in {shards.place(numbers[0])} and in {shards.place(numbers[1])}; expected one "
+            "row an image. Encode folders whose images are named apart, or leave one of the two out."
+        )
 
 
 def _of_bucket(hashes: NDArray[np.uint64], bucket: int, n_buckets: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:

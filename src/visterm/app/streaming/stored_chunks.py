@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from visterm.app.annotating import Chunk
+from visterm.app.streaming.name_index import index_names
 from visterm.app.streaming.reading_ahead import read_ahead
 from visterm.app.streaming.shards import Shards
 from visterm.core.errors import EncoderMismatchError
@@ -22,18 +25,23 @@ ROWS = 4096
 """Rows of a chunk, about: what goes along with a chunk is then little beside its rows."""
 
 
-def stored_chunks(encoder: Any, features: str | os.PathLike[str], progress: Progress) -> Iterator[Chunk]:
-    """Yield the images of a features folder, named by their paths inside the image folder.
+def stored_chunks(
+    encoder: Any, features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], progress: Progress
+) -> Iterator[Chunk]:
+    """Yield the images of features folders, named by their paths inside the image folder.
 
     Raises
     ------
     EncoderMismatchError
         If another encoder made the rows.
+    DataError
+        If an image is in two of the folders.
     CorruptFileError
         If a shard is missing or was changed.
     """
     shards = Shards(features)
     check_encoder(encoder, shards)
+    refuse_names_twice(shards)
     groups = _groups(np.diff(shards.starts).tolist())
 
     def read(number: int) -> Chunk:
@@ -65,6 +73,13 @@ def _groups(rows: list[int]) -> list[list[int]]:
         groups[-1].append(number)
         room -= n
     return groups
+
+
+def refuse_names_twice(shards: Shards) -> None:
+    """Raise a `DataError` where an image is in two features folders: nobody could tell whose its tags are."""
+    if shards.n_folders > 1:
+        with tempfile.TemporaryDirectory(prefix="visterm-") as folder:
+            index_names(Path(folder), shards)
 
 
 def check_encoder(encoder: Any, shards: Shards) -> None:
