@@ -105,12 +105,14 @@ def catalogue_with_gaps(folder, U):
 
 
 def with_gaps(made, U):
+    """The new rows come in disorder, so that equal ones do not lie in the order of their ids."""
     n = U.shape[0]
     image = Record("image", None, 1, 2, 3, "0")
     made.add([image] * n, 5 * abs(U))
     if n:
         gone = made.add([image] * n, 9 * abs(U[::-1]))
-        made.set_rows(range(n), U)
+        order = np.random.default_rng(5).permutation(n)
+        made.set_rows(order, U[order])
         made.mark(gone, "gone")
     return made
 

@@ -106,10 +106,23 @@ class AnyPart(ABC):
                 places = self.visible
         n_rows = len(self.ids) if places is None else len(places)
         wanted = min(k + passed_over, n_rows)
-        found = self._best_places(Q, wanted, places)
+        found = self._ranked(Q, wanted, places)
         if passed_over:
             found = _without(found, self.hidden, min(k, len(self)))
         return Ranking(self.ids[found.ids], found.scores)
+
+    def _ranked(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None) -> Ranking:
+        """Find the `k` best places; equal ones by id, though rows of changed images lie behind those of later ones."""
+        n_rows = len(self.ids) if places is None else len(places)
+        if k == 0 or self._ascending:
+            return self._best_places(Q, k, places)
+        wanted = min(k + 1, n_rows)
+        found = self._best_places(Q, wanted, places)
+        while wanted < n_rows and (found.scores[:, -1] == found.scores[:, k - 1]).any():
+            wanted = min(2 * wanted, n_rows)
+            found = self._best_places(Q, wanted, places)
+        order = np.lexsort((self.ids[found.ids], -found.scores), axis=1)[:, :k]
+        return Ranking(np.take_along_axis(found.ids, order, 1), np.take_along_axis(found.scores, order, 1))
 
     def _best_by_index(self, q: NDArray[np.float32], k: int) -> Ranking | None:
         """Score the index's candidates, and the rows that came after it was made, as exact search does."""
@@ -140,9 +153,13 @@ class AnyPart(ABC):
         return bool((np.diff(self.ids) == 1).all())
 
     @cached_property
+    def _ascending(self) -> bool:
+        return bool((np.diff(self.ids) > 0).all())
+
+    @cached_property
     def _order(self) -> NDArray[np.int64] | None:
         """The visible places by id; None where the rows lie so."""
-        if len(self.hidden) == 0 and (np.diff(self.ids) > 0).all():
+        if len(self.hidden) == 0 and self._ascending:
             return None
         return self.visible[np.argsort(self.visible_ids, kind="stable")]
 
