@@ -485,3 +485,48 @@ def test_tags_are_written_into_a_store_to_the_bytes_of_a_folder_and_a_later_job_
     assert json.loads(done.stdout)["annotated"] == N + 1
     with pytest.raises(StorageError, match=r"tags exists and is not a features folder"):
         encode_folder(photos, memory / "tags", **SMALL)
+
+
+def test_photos_of_a_store_are_indexed_by_their_features_or_as_they_are_and_brought_up_to_date(
+    memory, photos, tmp_path
+):
+    put(photos, memory / "photos")
+    rows = "".join(f"{name},{name.split('/')[0]}\n" for name in content(photos))
+    (tmp_path / "tags.csv").write_text(f"file_name,tags\n{rows}")
+    encode_folder(memory / "photos", memory / "F", **SMALL)
+    tagger = Tagger(model="ridge", n_jobs=1).fit(memory / "F", tags=tmp_path / "tags.csv")
+    tagger.save(tmp_path / "run")
+    assert tagger.encoder.fingerprint == Features(memory / "F").fingerprint
+
+    def index(out, *images):
+        done = run_command(["index", *images, "-o", out, "--json"], tmp_path)
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        return {name: told[name] for name in ("new", "changed", "gone", "kept", "moved", "encoded")}
+
+    nothing = {"new": 0, "changed": 0, "gone": 0, "kept": 0, "moved": 0, "encoded": 0}
+    assert index("of_features", "run", memory / "F") == nothing | {"new": N}
+    assert index("of_photos", "run", memory / "photos") == nothing | {"new": N, "encoded": N}
+    assert index("here", "run", photos) == nothing | {"new": N, "encoded": N}
+    found = [
+        [json.loads(line) for line in run_command(["search", name, "sea", "--json"], tmp_path).stdout.splitlines()]
+        for name in ("of_features", "of_photos", "here")
+    ]
+    assert len(found[0]) == 10
+    assert {hit["image"] for hit in found[0]} <= {f"{memory}/photos/{name}" for name in content(photos)}
+    scores = [[hit["score"] for hit in hits] for hits in found]
+    np.testing.assert_allclose(scores[0], scores[2], rtol=1e-5)
+    np.testing.assert_allclose(scores[1], scores[2], rtol=1e-5)
+    assert index("of_photos", "of_photos", memory / "photos") == nothing | {"kept": N}
+    (memory / "photos/sea/00.png").write_bytes(picture(100))
+    (memory / "photos/sky/11.png").unlink()
+    (memory / "photos/sky/98.png").write_bytes(picture(98))
+    expected = {"new": 1, "changed": 1, "gone": 1, "kept": N - 2, "moved": 0, "encoded": 2}
+    assert index("of_photos", "of_photos", memory / "photos") == expected
+    done = run_command(["index", "run", memory / "F", "-o", "later", "--json"], tmp_path)
+    assert done.returncode == 3
+    told = {
+        Path(item["image"]).name: item["reason"]
+        for item in map(json.loads, (tmp_path / "later/skipped.jsonl").read_text().splitlines())
+    }
+    assert told == {"00.png": "changed since its features were made", "11.png": "no such file"}

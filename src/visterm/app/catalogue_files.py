@@ -6,13 +6,13 @@ import os
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from visterm.app.features.contents import content_hash
+from visterm.core.remote import is_remote
 from visterm.core.threads import Team, resolve_jobs
+from visterm.data.contents import content_hash, file_states, is_there
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import FileState
 
@@ -88,7 +88,7 @@ def compare(
     found = Comparison()
     there = stored.images.files()
     paths = full_paths(items)
-    stats = [None if path is None else _stat(path) for path in paths]
+    stats = file_states(paths)
     fresh, differ, touched = [], [], []
     first: dict[str, int] = {}
     for place, (path, status) in enumerate(zip(paths, stats, strict=True)):
@@ -131,10 +131,12 @@ def compare(
 
 
 def full_paths(items: Sequence[Any]) -> list[str | None]:
-    """Give files in full, links followed; None for arrays."""
+    """Give files in full, links followed, and objects by their addresses; None for arrays."""
     folders: dict[str, str] = {}
 
     def full(item: Any) -> str:
+        if is_remote(item):
+            return str(item)
         folder, name = os.path.split(os.path.abspath(item))
         if folder not in folders:
             folders[folder] = os.path.realpath(folder)
@@ -158,7 +160,7 @@ class _Hashes:
 
     def of(self, places: Sequence[int]) -> list[str | None]:
         new = [place for place in places if place not in self._known]
-        read = self._team.run(lambda i: content_hash(Path(str(self._paths[new[i]]))), len(new))
+        read = self._team.run(lambda i: content_hash(str(self._paths[new[i]])), len(new))
         self._known.update(zip(new, read, strict=True))
         return [self._known[place] for place in places]
 
@@ -193,9 +195,7 @@ def _lost(there: dict[str, FileState], listed: dict[str, int], root: str | None)
     if root is None:
         return []
     return [
-        state.id
-        for path, state in there.items()
-        if path not in listed and is_inside(path, root) and not os.path.exists(path)
+        state.id for path, state in there.items() if path not in listed and is_inside(path, root) and not is_there(path)
     ]
 
 
@@ -256,16 +256,8 @@ def _find_moved(
         for image in by_size[size]:
             if image.image_id in claimed or image.state.sha256 != digest:
                 continue
-            if image.rank == 2 and os.path.exists(image.path):  # a copy: both are there
+            if image.rank == 2 and is_there(image.path):  # a copy: both are there
                 continue
             claim(place, image)
             break
     return taken
-
-
-def _stat(path: str) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns

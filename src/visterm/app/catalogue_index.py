@@ -16,6 +16,7 @@ from visterm.app.catalogue_runs import speed_up
 from visterm.core.jsonlines import write_skipped
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.types import Skipped
+from visterm.data.contents import file_state, is_there
 
 if TYPE_CHECKING:
     from visterm.app.tagger import Tagger
@@ -119,12 +120,12 @@ class Indexing:
             with stored.transaction():
                 stored.mark([*found.gone, *(move.image_id for move in found.moved)], "gone")  # all places are free now
                 for move, path in zip(found.moved, paths, strict=True):
-                    stored.images.move(
-                        move.image_id, str(path), photos.names[move.place], os.stat(str(path)).st_mtime_ns
-                    )
+                    state = file_state(str(path))
+                    stored.images.move(move.image_id, str(path), photos.names[move.place], state[1] if state else 0)
         there = found.kept | {move.place: move.image_id for move in found.moved}
         stored.images.mark_seen(there.values())
-        forgotten = [item.image for item in stored.skipped.all() if not os.path.lexists(item.image)]
+        listed = [item.image for item in stored.skipped.all()]
+        forgotten = [image for image in listed if not (os.path.lexists(image) or is_there(image))]
         if forgotten:
             stored.skipped.remove(forgotten)
         if photos.tags is not None:

@@ -10,8 +10,10 @@ from typing import Any
 from visterm.app.features.kind import is_features
 from visterm.app.rows import Photos, as_corpus, as_images, source_of_rows
 from visterm.core.errors import DataError, UserError
+from visterm.core.remote import as_path, is_remote
 from visterm.core.tables import ENCODERS
 from visterm.core.wording import count_of
+from visterm.data.contents import is_there
 from visterm.data.corpus import Corpus
 
 
@@ -52,9 +54,9 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
         As `Catalogue.index` takes them; so are errors.
     """
     check_has_photos(encoder)
-    if folder is None and isinstance(images, str | os.PathLike) and os.path.isdir(images):
+    if folder is None and isinstance(images, str | os.PathLike) and as_path(images).is_dir():
         folder = images
-    root = None if folder is None or is_features(folder) else os.path.realpath(folder)
+    root = None if folder is None or is_features(folder) else _in_full(folder)
     if tags is None and not isinstance(images, Corpus) and not is_features(images):
         names, items = as_images(images)
         encoder.refuse_unknown(items, only_if_all=True)
@@ -86,8 +88,12 @@ def check_has_photos(encoder: Any) -> None:
         )
 
 
+def _in_full(folder: str | os.PathLike[str]) -> str:
+    return os.fspath(as_path(folder)) if is_remote(folder) else os.path.realpath(folder)
+
+
 def _refuse_if_all_gone(photos: Sequence[Any]) -> None:
-    if photos and not any(map(os.path.exists, photos)):
+    if photos and not any(map(is_there, photos)):
         raise DataError(
             f"None of the {count_of(len(photos), 'photo')} is where it was when its features were made (such as "
             f"{photos[0]}), and a catalogue keeps the places of its photos. If they have moved, tell the features: "

@@ -18,9 +18,10 @@ from visterm.app.catalogue_predictions import predictions_of
 from visterm.app.features.shard_work import CHANGED, NOT_FINITE
 from visterm.core.checks import finite_rows
 from visterm.core.progress import Progress, Steps
-from visterm.core.threads import Team, resolve_jobs
+from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import clean_tag
+from visterm.data.contents import file_state, file_states, reading_threads
 from visterm.data.taken import taken_of
 from visterm.store.images import ImageRecord
 from visterm.store.records import Record, read_records
@@ -72,7 +73,7 @@ class RowWriter:
         """
         items = [photos.items[place] for place in places]
         paths = full_paths(items)
-        before = list(map(_stamp, paths))
+        before = file_states(paths)
         X, kept, failed = photos.source.encode(items, progress=steps)
         skipped = list(failed)
         read = self._records(photos, [places[i] for i in kept])
@@ -167,7 +168,7 @@ class RowWriter:
         given = [() if photos.tags is None else self.spelled(photos.tags[place]) for place in places]
         items = [photos.items[place] for place in places]
         read = read_records(items, [photos.names[place] for place in places], given, n_jobs=self._n_jobs)
-        with Team(resolve_jobs(self._n_jobs)) as team:
+        with Team(reading_threads(items, self._n_jobs)) as team:
             taken = team.run(lambda i: _taken(read[i]), len(read))
         return [
             record if isinstance(record, Skipped) else replace(record, taken=when)
@@ -239,17 +240,7 @@ class RowWriter:
 
 
 def _is_as_known(image: ImageRecord) -> bool:
-    return image.path is not None and _stamp(image.path) == (image.n_bytes, image.mtime_ns)
-
-
-def _stamp(path: str | None) -> tuple[int, int] | None:
-    if path is None:
-        return None
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns
+    return image.path is not None and file_state(image.path) == (image.n_bytes, image.mtime_ns)
 
 
 def _taken(record: Record | Skipped) -> str | None:

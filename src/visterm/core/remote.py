@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import re
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
@@ -33,12 +34,18 @@ def as_path(path: str | os.PathLike[str]) -> Path:
 
     It is typed as the `Path` that it stands in for.
     """
-    if isinstance(path, RemotePath):
-        return cast("Path", path)
-    if is_remote(path):
-        return cast("Path", RemotePath(str(path)))
+    remote = as_remote(path)
+    if remote is not None:
+        return cast("Path", remote)
     text = os.fspath(path)
     return Path(text[len("file://") :] if text.lower().startswith("file://") else text)
+
+
+def as_remote(path: object) -> RemotePath | None:
+    """Give an address as what it is; None for a path of this machine, and for what is no path."""
+    if isinstance(path, RemotePath):
+        return path
+    return RemotePath(path) if isinstance(path, str) and is_remote(path) else None
 
 
 def in_full(path: str | os.PathLike[str]) -> Path:
@@ -166,13 +173,28 @@ class RemotePath(os.PathLike[str]):
 
     def stamp(self) -> str | None:
         """Give what another content changes: the store's tag of it (ETag) and its size, or its date; None if gone."""
-        with asked(self._address, "read") as (store, key):
-            try:
-                facts = store.info(key)
-            except FileNotFoundError:
-                return None
+        facts = self._facts()
+        if facts is None:
+            return None
         told = next((facts[name] for name in (*_ETAGS, *_DATES) if facts.get(name)), "")
         return f"{told} {facts.get('size')}"
+
+    def state(self) -> tuple[int, int] | None:
+        """Give the size in bytes, and when it was put in nanoseconds (0 where the store does not say); None if gone."""
+        facts = self._facts()
+        if facts is None:
+            return None
+        date = next((facts[name] for name in _DATES if facts.get(name)), 0)
+        seconds = date.timestamp() if isinstance(date, datetime) else date
+        return int(facts.get("size") or 0), int(seconds * 1e9) if isinstance(seconds, int | float) else 0
+
+    def _facts(self) -> dict[str, Any] | None:
+        with asked(self._address, "read") as (store, key):
+            try:
+                found: dict[str, Any] = store.info(key)
+            except FileNotFoundError:
+                return None
+            return found
 
     def open(self, mode: str = "r", *, encoding: str | None = None) -> Any:
         """Open for reading; as bytes, only those parts are fetched that are asked for."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from visterm.core.errors import DataError
-from visterm.core.remote import RemotePath, as_path, is_remote
+from visterm.core.remote import as_path, as_remote, is_remote
 from visterm.core.wording import count_of
 
 SUFFIXES = frozenset(
@@ -81,8 +81,9 @@ def no_images(folder: str | os.PathLike[str]) -> str:
 
 
 def _files_below(folder: Path) -> list[str]:
-    if isinstance(folder, RemotePath):
-        return folder.files()
+    remote = as_remote(folder)
+    if remote is not None:
+        return remote.files()
     return [Path(parent, name).relative_to(folder).as_posix() for parent, _, names in os.walk(folder) for name in names]
 
 

@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 
-from visterm.core.errors import DataError, ImageError
+from visterm.core.errors import DataError, ImageError, StorageError
 from visterm.core.remote import is_remote
 from visterm.core.threads import resolve_jobs
 from visterm.core.types import Skipped
+from visterm.data.contents import readable
 from visterm.data.fetching import GONE, Fetched, fetch, fetch_ahead
 from visterm.data.heif import ADVICE, is_heic, register_heif
 from visterm.data.image_folders import find_images as find_images
@@ -152,11 +153,13 @@ def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
         If the file is missing or not an image.
     """
     try:
-        with pillow_silenced(), Image.open(path, formats=readable_formats()) as image:
+        with pillow_silenced(), readable(path) as file, Image.open(file, formats=readable_formats()) as image:
             width, height = image.size
             if isinstance(image, TiffImagePlugin.TiffImageFile):  # some versions of Pillow have turned its size already
                 width, height = image.tag_v2[TiffImagePlugin.IMAGEWIDTH], image.tag_v2[TiffImagePlugin.IMAGELENGTH]
             return (height, width) if orientation_of(image) >= 5 else (width, height)
+    except StorageError:
+        raise
     except Exception as error:  # whatever hostile bytes lead Pillow to, as in read_image
         raise ImageError(os.fspath(path), _reason(error)) from error
 

@@ -7,6 +7,7 @@ import re
 
 from PIL import ExifTags, Image
 
+from visterm.data.contents import readable
 from visterm.data.images import readable_formats
 from visterm.data.pillow_warnings import pillow_silenced
 
@@ -19,7 +20,7 @@ def taken_of(path: str | os.PathLike[str]) -> str | None:
     ``DateTimeOriginal`` counts, then ``DateTimeDigitized``, then ``DateTime``. A file that cannot be read says nothing.
     """
     try:
-        with pillow_silenced(), Image.open(path, formats=readable_formats()) as image:
+        with pillow_silenced(), readable(path) as file, Image.open(file, formats=readable_formats()) as image:
             exif = image.getexif()
             shot = exif.get_ifd(ExifTags.IFD.Exif)
     except Exception:  # whatever hostile bytes lead Pillow to: that a file cannot be read is told where it is decoded

@@ -93,8 +93,8 @@ def _read_record(image: ImageLike, name: str, tags: Iterable[str]) -> Record | S
     try:
         width, height = image_size(path)
         state = file_state(path)
-        sha256 = content_hash(path) if is_remote(path) else file_hash(path)
-        if state is None or sha256 is None:
+        sha256 = (content_hash(path) or "") if is_remote(path) else file_hash(path)
+        if state is None or not sha256:
             return Skipped(path, GONE)
         return Record(
             name, path, state[0], width, height, sha256, tuple(tags), mtime_ns=state[1], file_type=file_type_of(path)

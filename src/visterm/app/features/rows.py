@@ -62,11 +62,11 @@ class StoredRows:
             If a shard is missing or was changed.
         """
         found = []
-        numbers = range(len(self._contents.shards))
-        numbers = [number for number in numbers if not spare_damaged or self.is_whole(number)]
+        entries = self._contents.shards
+        numbers = [number for number in range(len(entries)) if not spare_damaged or self.is_whole(number)]
         for number in numbers:
             self._check(number)
-        indexes = self._folder.indexes([self._contents.shards[number] for number in numbers])
+        indexes = self._folder.indexes([entries[number] for number in numbers])
         for number, (names, sha256) in zip(numbers, indexes, strict=True):
             found += [
                 StoredRow(name, digest, Place(number, row))
