@@ -33,7 +33,7 @@ _SETTINGS = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_V2_ENABLED": "1",
-    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "300",
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "10",  # for processors; then it counts again how many there are
 }
 
 

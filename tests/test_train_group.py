@@ -1,0 +1,53 @@
+"""Processes that work together by Ray Train: one that is lost, and errors that end workers on purpose."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+pytest.importorskip("ray", reason="wants the package ray (extra ray)")
+
+from visterm.app.cluster import engine as engines
+from visterm.app.cluster.train_group import Group, work_together
+from visterm.core.errors import DivergedError
+from visterm.core.progress import SILENT
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def session():
+    """An engine of two processors that the tests of this file share."""
+    with engines.engine(engines.LOCAL, 2) as engine:
+        yield engine
+
+
+def test_when_a_worker_is_lost_all_begin_again_and_go_on(session, tmp_path):
+    def work(together, progress):
+        from ray.train.collective import barrier
+
+        (tmp_path / f"begun.{together.rank}.{time.time_ns()}").touch()
+        barrier()
+        if together.rank == 1 and len(list(tmp_path.glob("begun.1.*"))) == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        barrier()
+        return together
+
+    assert work_together(work, Group(2, 1), tmp_path, SILENT) == (0, 2, 1)
+    assert [len(list(tmp_path.glob(f"begun.{rank}.*"))) for rank in range(2)] == [2, 2]
+
+
+def test_an_error_of_one_worker_ends_the_job_and_those_that_wait_for_it(session, tmp_path):
+    def work(together, progress):
+        from ray.train.collective import barrier
+
+        if together.rank == 1:
+            raise DivergedError("It went to infinity.")
+        barrier()
+
+    with pytest.raises(DivergedError, match=r"It went to infinity\.") as caught:
+        work_together(work, Group(2, 1), tmp_path, SILENT)
+    assert "In a worker:" in caught.value.__notes__[0]
