@@ -14,12 +14,16 @@ processes and loading what they need is left out (it is told beside). Each worke
 
 from __future__ import annotations
 
+import os
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from harness.calibration import beside_workers, crowd
 from harness.runs import machine, options, parse, ratios, say, spread, write
 from visterms import photos
 
@@ -42,19 +46,25 @@ class Measured(NamedTuple):
 
 
 class Way(NamedTuple):
-    """One kind of work: what is counted, what it runs on, and a function of the number of workers."""
+    """One kind of work: what is counted, what it runs on, and a function of the number of workers.
+
+    `calibrate` gives, after the runs, what the simulation has to know of one worker (see `simulate_scale.predicted`).
+    """
 
     unit: str
     about: dict[str, Any]
     run: Callable[[int], Measured]
+    calibrate: Callable[[], dict[str, Any]] | None = None
 
 
 class Clock:
-    """Progress that notes when how many steps of its last task were done."""
+    """Progress that notes when how many steps of its last task were done, and, `watched`, what ran beside workers."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, watched: bool = True) -> None:
+        self.watched = watched
         self.began = 0.0
         self.told: list[tuple[float, int]] = []
+        self.beside: list[float] = []
 
     def start(self, task: str, total: int | None = None) -> None:
         """Begin anew: an encoder that learns did so before."""
@@ -63,6 +73,13 @@ class Clock:
     def advance(self, steps: int = 1, note: str = "") -> None:
         """Note the steps."""
         self.told.append((time.perf_counter(), steps))
+        if self.watched:
+            self.beside.append(beside_workers())
+
+    def gaps(self) -> list[float]:
+        """Give the seconds from each delivery to the next."""
+        times = [at for at, _ in self.told]
+        return [after - before for before, after in pairwise(times)]
 
     def finish(self) -> None:
         """Ignore the end."""
@@ -86,9 +103,12 @@ def encoding(folder: Path, chosen: Any) -> Way:
     name = f"onnx:{NETWORK}" if by_network else "visterms"
     settings = {"output": "features"} if by_network else {"codebook": 200, "sample_blocks": 20_000}
     runs: list[Path] = []
+    alone: list[Clock] = []
 
     def run(n_workers: int) -> Measured:
         clock = Clock()
+        if n_workers == 1:
+            alone.append(clock)
         runs.append(folder / f"features_{len(runs)}")
         encode_folder(
             images,
@@ -102,8 +122,31 @@ def encoding(folder: Path, chosen: Any) -> Way:
         )
         return clock.after(n_workers)
 
+    def calibrate() -> dict[str, Any]:
+        clock = sorted(alone, key=lambda each: each.after(1).seconds)[len(alone) // 2]
+        gaps = clock.gaps()
+        places = [(images, folder / f"beside_{number}", name, settings) for number in range(max(WORKERS))]
+        return {
+            "pieces": [statistics.median(gaps), *gaps],
+            "units": SHARD,
+            "cores": len(os.sched_getaffinity(0)),
+            "driver": (clock.beside[-1] - clock.beside[0]) / len(gaps),
+            "crowd": crowd(encoded_alone, places, chosen.runs),
+        }
+
     about = {"images": len(paths), "photos": source, "encoder": name.partition("/")[0].rstrip(":"), "shard": SHARD}
-    return Way("images", about, run)
+    return Way("images", about, run, calibrate)
+
+
+def encoded_alone(images: Path, out: Path, name: str, settings: dict[str, Any]) -> list[float]:
+    """Give the seconds of each shard that one thread of a plain process encodes."""
+    clock = Clock(watched=False)
+    with tempfile.TemporaryDirectory(prefix=out.name, dir=out.parent) as place:
+        encode_folder(
+            images, place, encoder=name, encoder_params=settings, shard_size=SHARD, n_jobs=1, progress=clock
+        )  # fmt: skip
+    gaps = clock.gaps()  # here an image each
+    return [sum(gaps[start : start + SHARD]) for start in range(0, len(gaps) - SHARD + 1, SHARD)]
 
 
 WAYS: dict[str, Callable[[Path, Any], Way]] = {"encode": encoding}
@@ -125,6 +168,7 @@ def compare(way: Way, runs: int) -> dict[str, Any]:
         "seconds of start-up": {str(n): spread(each) for n, each in starts.items()},
         "ratio": ratios(rates[2], rates[1]),
         "goal": 1.6,
+        **({} if way.calibrate is None else {"simulate": way.calibrate()}),
     }
 
 

@@ -1,0 +1,60 @@
+"""What the simulation wants to know beside a worker's pieces: what runs next to it, and how cores slow each other."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+TICKS = os.sysconf("SC_CLK_TCK")
+WORKER = "ray::"
+"""How Ray names a process that has work."""
+
+
+def beside_workers() -> float:
+    """Give the processor's seconds of this process and all below it, but for Ray's workers: the driver's and Ray's."""
+    parents: dict[int, int] = {}
+    spent: dict[int, tuple[float, bool]] = {}
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            command = (folder / "cmdline").read_bytes()
+        except OSError:  # it has ended meanwhile
+            continue
+        pid = int(folder.name)
+        parents[pid] = int(fields[1])
+        spent[pid] = ((int(fields[11]) + int(fields[12])) / TICKS, command.startswith(WORKER.encode()))
+    return sum(seconds for pid, (seconds, worker) in spent.items() if not worker and _is_below(pid, parents))
+
+
+def _is_below(pid: int, parents: dict[int, int]) -> bool:
+    while pid not in (os.getpid(), 0):
+        pid = parents.get(pid, 0)
+    return pid != 0
+
+
+def crowd(gaps: Callable[..., list[float]], arguments: Sequence[tuple[Any, ...]], runs: int) -> float:
+    """Say how much longer a piece takes while as many processes as there are `arguments` do the same, without Ray.
+
+    Parameters
+    ----------
+    gaps : callable
+        Called in fresh processes; gives the seconds of each piece.
+    arguments : sequence of tuple
+        Of each of the processes; the first also works alone.
+    runs : int
+        Turns of the two.
+    """
+    context = multiprocessing.get_context("spawn")
+    alone, together = [], []
+    for _ in range(runs):
+        for some, found in ((arguments[:1], alone), (arguments, together)):
+            with context.Pool(len(some)) as pool:
+                each = [pool.apply_async(gaps, one) for one in some]
+                found.append(statistics.mean(statistics.median(one.get()) for one in each))
+    return statistics.median(together) / statistics.median(alone)

@@ -1,0 +1,32 @@
+"""Tables of figures in Markdown, and pages that keep them between two marks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Give a table of Markdown."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows]) + "\n"
+
+
+def volume(n: float) -> str:
+    """Give bytes as people say them."""
+    return f"{n / 1e12:,.1f} TB" if n >= 1e12 else f"{n / 1e9:,.1f} GB"
+
+
+def told(value: Any) -> str:
+    """Give a number to three figures."""
+    return (
+        value if isinstance(value, str) else "-" if value == 0 else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    )
+
+
+def written(page: str, tables: dict[str, str]) -> str:
+    """Put fresh tables into a page, each between ``<!-- table: NAME -->`` and ``<!-- end -->``."""
+    for name, fresh in tables.items():
+        head, begin, rest = page.partition(f"<!-- table: {name} -->\n")
+        if begin:
+            page = f"{head}{begin}{fresh}<!-- end -->{rest.partition('<!-- end -->')[2]}"
+    return page
