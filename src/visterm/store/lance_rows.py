@@ -27,19 +27,17 @@ GATHERED = 16
 
 
 class LanceRows:
-    """Some rows of a table that follow each other, as one version has them.
+    """The first rows of a table, as one version has them.
 
     Parameters
     ----------
     table : LanceTable
     version : int
     n_rows, width : int
-    first : int
-        Place in the table of the first of them.
     """
 
-    def __init__(self, table: LanceTable, version: int, n_rows: int, width: int, first: int = 0) -> None:
-        self._table, self._version, self._first = table, version, first
+    def __init__(self, table: LanceTable, version: int, n_rows: int, width: int) -> None:
+        self._table, self._version = table, version
         self.n_rows, self.width = n_rows, width
         self._opening = threading.Lock()
         self._opened: Any = None
@@ -51,10 +49,10 @@ class LanceRows:
             if self._opened is None:
                 self._opened = self._table.at(self._version)
                 there = self._opened.count_rows()
-                if there < self._first + self.n_rows:
+                if there < self.n_rows:
                     raise CorruptFileError(
                         f"The table {self._table.name} at {self._table.uri} holds {there} rows where "
-                        f"{self._first + self.n_rows} are committed. Restore it from a backup, or index again."
+                        f"{self.n_rows} are committed. Restore it from a backup, or index again."
                     )
         return self._opened
 
@@ -90,10 +88,13 @@ class LanceRows:
         if places is None:
             yield from self._scanned()
         elif len(places) and len(places) * GATHERED > places[-1] - places[0]:
-            for numbers, block in self._scanned(int(places[0]), int(places[-1]) + 1):
-                inside = places[slice(*np.searchsorted(places, (numbers[0], numbers[-1] + 1)))]
-                if len(inside):
-                    yield inside, block[inside - numbers[0]]
+            first = int(places[0])
+            wanted = np.zeros(int(places[-1]) + 1 - first, np.bool_)
+            wanted[places - first] = True
+            for numbers, block in self._scanned(first, first + len(wanted)):
+                inside = wanted[numbers - first]
+                if inside.any():
+                    yield numbers[inside], block[inside]
         else:
             for start in range(0, len(places), AT_ONCE):
                 yield self._gathered(places[start : start + AT_ONCE])
@@ -102,19 +103,19 @@ class LanceRows:
         """Give the places, ascending, of the `n` best rows of the lists of the index that are nearest to a query."""
         query = self.at.search(q.ravel(), vector_column_name="vector").distance_type("dot").nprobes(probed)
         found = query.fast_search().limit(n).select(["row"]).to_arrow()
-        return np.sort(arrays_of(found, ["row"])["row"]) - self._first
+        return np.sort(arrays_of(found, ["row"])["row"])
 
     def _scanned(self, first: int = 0, stop: int | None = None) -> Iterator[tuple[Places, Floats]]:
         n = (self.n_rows if stop is None else stop) - first
-        query = self.at.search().offset(self._first + first).limit(n)
+        query = self.at.search().offset(first).limit(n)
         for arrays in batches(query, ["row", "vector"]) if n else ():
-            yield _in_order(arrays, self._first)
+            yield _in_order(arrays)
 
     def _gathered(self, places: Places) -> tuple[Places, Floats]:
         if len(places) == 0:
             return places, np.empty((0, self.width), np.float32)
-        found = self.at.take_offsets((places + self._first).tolist()).select(["row", "vector"]).to_arrow()
-        return _in_order(arrays_of(found, ["row", "vector"]), self._first)
+        found = self.at.take_offsets(places.tolist()).select(["row", "vector"]).to_arrow()
+        return _in_order(arrays_of(found, ["row", "vector"]))
 
 
 class LancePart(AnyPart):
@@ -161,9 +162,9 @@ class LancePart(AnyPart):
         return best
 
 
-def _in_order(arrays: dict[str, NDArray[Any]], first: int) -> tuple[Places, Floats]:
+def _in_order(arrays: dict[str, NDArray[Any]]) -> tuple[Places, Floats]:
     """Give places and rows by place: a table promises no order, though it keeps one."""
-    places = arrays["row"] - first
+    places = arrays["row"]
     if (np.diff(places) > 0).all():
         return places, arrays["vector"]
     order = np.argsort(places)

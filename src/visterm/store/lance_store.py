@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -52,7 +51,7 @@ class LanceStore(Store):
         self._width: int | None = None
         self._version = 0
         self._settings: Settings | None = None
-        self._parts: list[LancePart] = []
+        self._part: LancePart | None = None
         if name in table_names(uri):
             self._read()
 
@@ -75,12 +74,15 @@ class LanceStore(Store):
             Rows from which on an index is tried.
         """
         self._settings = None
-        if len(self._parts) == 1 and len(self) >= least:
-            asked = self._sample() if queries is None else np.asarray(queries, np.float32)[:ASKED]
+        if self._part is not None and len(self) >= least:
+            asked = (
+                self._part.take(drawn_places(len(self))) if queries is None else np.asarray(queries, np.float32)[:ASKED]
+            )
             self._version, self._settings = index_that_pays(
                 self._table, self._version, len(self), self.width or 0, asked
             )
-        self._divide()
+        if self._part is not None:
+            self._open()
         return self._settings is not None and self._settings.pays
 
     def _add(self, ids: NDArray[np.int64], U: Matrix) -> None:
@@ -94,10 +96,10 @@ class LanceStore(Store):
         order = np.argsort(ids)
         self._version = self._table.append(self._version, len(self._ids), ids[order], U[order])
         self._ids = np.concatenate([self._ids, ids[order]])
-        self._divide()
+        self._open()
 
     def _search(self, Q: Matrix, k: int, among: NDArray[np.int64] | None) -> Ranking:
-        return best_of(self._parts, Q, k, among)
+        return best_of([] if self._part is None else [self._part], Q, k, among)
 
     def _read(self) -> None:
         self._version = self._table.latest()
@@ -106,17 +108,10 @@ class LanceStore(Store):
         self._ids = np.empty(opened.count_rows(), np.int64)
         for found in batches(opened.search().limit(len(self._ids)), ["row", "id"]) if len(self._ids) else ():
             self._ids[found["row"]] = found["id"]
-        self._divide()
+        self._open()
 
-    def _divide(self) -> None:
-        """Make a part of each stretch of rows whose ids go up: equal scores then fall to the smaller id."""
-        bounds = [0, *(np.flatnonzero(np.diff(self._ids) < 0) + 1).tolist(), len(self._ids)]
-        self._parts = []
-        for first, stop in pairwise(bounds):
-            rows = LanceRows(self._table, self._version, stop - first, self._width or 0, first)
-            has_index = self._settings is not None and self._settings.pays
-            index = LanceIndex(rows, self._settings) if has_index and self._settings is not None else None
-            self._parts.append(LancePart(self._ids[first:stop], rows, index=index))
-
-    def _sample(self) -> NDArray[np.float32]:
-        return self._parts[0].take(drawn_places(len(self)))
+    def _open(self) -> None:
+        rows = LanceRows(self._table, self._version, len(self), self._width or 0)
+        pays = self._settings is not None and self._settings.pays
+        index = LanceIndex(rows, self._settings) if pays and self._settings is not None else None
+        self._part = LancePart(self._ids, rows, index=index)
