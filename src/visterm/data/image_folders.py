@@ -43,7 +43,7 @@ def find_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     found: dict[Path, None] = {}
     for path in map(as_path, given):
         if path.is_dir():
-            found.update(dict.fromkeys(_in_folder(path)))
+            found.update(dict.fromkeys(path / name for name in _names_in(path)))
         elif path.exists():
             found[path] = None
         else:
@@ -60,11 +60,17 @@ def images_in(folder: str | os.PathLike[str]) -> list[Path]:
         If it is not there, is a file, cannot be listed, or has no images: the message says what was looked for.
     """
     path = as_path(folder)
+    return [path / name for name in image_names(path)]
+
+
+def image_names(folder: str | os.PathLike[str]) -> list[str]:
+    """List the images of a folder as `images_in` does, by their paths inside it: an eighth of the memory."""
+    path = as_path(folder)
     if path.is_file():
         raise DataError(f"{path} is a file; expected the folder of images.")
     if not path.is_dir():
         raise DataError(f"There is no image folder {path}: nothing is at {path.absolute()}.")
-    found = find_images(path)
+    found = _names_in(path)
     if not found:
         raise DataError(no_images(path))
     return found
@@ -87,18 +93,17 @@ def _files_below(folder: Path) -> list[str]:
     return [Path(parent, name).relative_to(folder).as_posix() for parent, _, names in os.walk(folder) for name in names]
 
 
-def _in_folder(folder: Path) -> list[Path]:
+def _names_in(folder: Path) -> list[str]:
+    """List the images of a folder by their paths inside it, sorted."""
     if is_remote(folder):
-        return [folder / name for name in _files_below(folder) if _is_image(name)]
-    images = []
+        return sorted(name for name in _files_below(folder) if _is_image(name))
+    found: list[str] = []
     for parent, folders, files in os.walk(folder, onerror=_cannot_list):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        images += [
-            Path(parent, name)
-            for name in files
-            if not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
-        ]
-    return sorted(images, key=lambda path: path.relative_to(folder).as_posix())
+        inside = Path(parent).relative_to(folder).as_posix()
+        start = "" if inside == "." else f"{inside}/"
+        found += [f"{start}{name}" for name in files if _is_image(name)]
+    return sorted(found)
 
 
 def _is_image(name: str) -> bool:

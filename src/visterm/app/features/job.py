@@ -18,12 +18,13 @@ from visterm.core.checks import check_count
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
 from visterm.core.packing import json_params
 from visterm.core.progress import SILENT, Progress
-from visterm.core.remote import as_path, in_full
+from visterm.core.remote import in_full
 from visterm.core.tables import ENCODERS
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
-from visterm.data.image_folders import images_in
+from visterm.data.image_folders import image_names
+from visterm.data.listed_images import ListedImages
 
 SHARD_SIZE = 512
 """Images in a shard, about: what a kill loses, and what is held in memory at a time."""
@@ -139,13 +140,11 @@ def encode_folder(
     folder.check_place()
     wanted = _wanted(folder, encoder, encoder_params or {}, run, seed, n_jobs)
     root = in_full(images)
-    names = [path.relative_to(as_path(images)).as_posix() for path in images_in(images)]
+    names = image_names(images)
     with told_of_a_full_disk(folder.path), folder.locked():
         folder.begin()
         if not folder.has_encoder():
-            _make_encoder(
-                folder, wanted, run is not None, [root / name for name in names], shard_size, n_jobs, progress
-            )
+            _make_encoder(folder, wanted, run is not None, ListedImages(root, names), shard_size, n_jobs, progress)
         fitted, asked = _encoder_of(folder, wanted, n_jobs)
         before = folder.contents()
         if before is not None and before.fingerprint != fitted.fingerprint:
@@ -168,7 +167,8 @@ def encode_folder(
         contents = _contents(done, root, len(names), fitted, asked.fingerprint, size)
         skipped = [item for shard in done for item in shard.skipped]
         folder.commit(contents, skipped)
-    return _summary(contents, done, skipped, gone=len(known.names.keys() - set(names)), shared=shared)
+    gone = len(known.names.keys() - set(names)) if known.names else 0
+    return _summary(contents, done, skipped, gone=gone, shared=shared)
 
 
 def _wanted(
