@@ -121,3 +121,24 @@ def test_a_run_with_sparse_rows_is_refused_and_leaves_no_catalogue(folder):
     assert code == 2
     assert "The rows are sparse, and a Lance table holds dense ones" in told
     assert not (folder / "new").exists()
+
+
+def test_the_service_answers_from_tables_as_from_files(folder):
+    testclient = pytest.importorskip("starlette.testclient", reason="the extra web is not installed")
+    from visterm.web.app import create_app
+
+    picture = (folder / "photos" / "004.png").read_bytes()
+    found = []
+    for name in ("files", "tables"):
+        with testclient.TestClient(create_app(folder / name, n_jobs=1), base_url="http://127.0.0.1:8080") as client:
+            found.append(
+                [
+                    client.get("/api/v1/search", params={"q": "red"}).json()["hits"],
+                    client.get("/api/v1/search", params={"like": 3}).json()["hits"],
+                    client.post("/api/v1/similar", content=picture, headers={"content-type": "image/png"}).json()[
+                        "hits"
+                    ],
+                ]
+            )
+    assert found[0] == found[1]
+    assert all(found[1])
