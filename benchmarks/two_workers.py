@@ -9,7 +9,7 @@ processes and loading what they need is left out (it is told beside). Each worke
   start-up, and the second worker's is then nearly done too, the images of so many shards as there are workers are left
   out of the count.
 
-    python benchmarks/two_workers.py [--only encode] [--images 1024] --json docs/figures/two_workers.json
+    python benchmarks/two_workers.py [--only encode train] [--images 1024] --json docs/figures/two_workers.json
 """
 
 from __future__ import annotations
@@ -19,16 +19,26 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.calibration import beside_workers, crowd
 from harness.runs import machine, options, parse, ratios, say, spread, write
+from larger_than_memory import N_TAGS, TAGS_AN_IMAGE, WIDTH, draw
+from larger_than_memory import SHARD as PER_SHARD
 from visterms import photos
 
+from visterm import Tagger
 from visterm.app.cluster.engine import engine
+from visterm.app.cluster.train_group import Group, work_together
+from visterm.app.cluster.training import SharedFit
 from visterm.app.features.job import encode_folder
+from visterm.app.streaming.fitting import fit_streamed
+from visterm.app.streaming.handed_over import HandedOver
+from visterm.app.streaming.memory import Plan
+from visterm.core.progress import Progress
 
 NETWORK = Path(__file__).resolve().parents[2] / "shared" / "models" / "mobilenet_v2.onnx"
 SHARD = 16
@@ -68,7 +78,7 @@ class Clock:
 
     def start(self, task: str, total: int | None = None) -> None:
         """Begin anew: an encoder that learns did so before."""
-        self.began, self.told = time.perf_counter(), []
+        self.began, self.told, self.beside = time.perf_counter(), [], []
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         """Note the steps."""
@@ -149,7 +159,48 @@ def encoded_alone(images: Path, out: Path, name: str, settings: dict[str, Any]) 
     return [sum(gaps[start : start + SHARD]) for start in range(0, len(gaps) - SHARD + 1, SHARD)]
 
 
-WAYS: dict[str, Callable[[Path, Any], Way]] = {"encode": encoding}
+class Trained(Exception):  # noqa: N818
+    """Leaves a fit once its workers are done: only they are timed."""
+
+
+class Timed:
+    """So many workers that train, for `fit_streamed`, and the history of what they did."""
+
+    def __init__(self, n_workers: int) -> None:
+        self.n_workers = n_workers
+        self.history: list[dict[str, Any]] = []
+
+    def train(self, model: Any, handed: HandedOver, progress: Progress) -> None:
+        """Train, and leave."""
+        unfitted = type(model)(**{**model.get_params(deep=False), "n_jobs": 1})
+        group = Group(self.n_workers, 1)
+        self.history = work_together(SharedFit(unfitted, handed, self.n_workers), group, handed.folder, progress)
+        raise Trained
+
+
+def training(folder: Path, chosen: Any) -> Way:
+    """Make ready to train on drawn features."""
+    n_images = 4096 if chosen.quick else chosen.train_images
+    epochs = 2 if chosen.quick else chosen.epochs
+    draw(folder, n_images)
+    memory = 8 * 4 * WIDTH * max(2 * PER_SHARD, n_images // 8)
+
+    def run(n_workers: int) -> Measured:
+        tagger = Tagger(model="wsabie", model_params={"epochs": epochs}, n_jobs=1)
+        workers = Timed(n_workers)
+        plan = Plan(memory + 1, memory // n_workers)
+        start = time.perf_counter()
+        with tempfile.TemporaryDirectory(dir=folder) as work, suppress(Trained):
+            fit_streamed(tagger, folder / "features", folder / "tags.jsonl", plan, work=work, valid=0, workers=workers)
+        each = [entry["seconds"] for entry in workers.history]
+        pairs = n_images * TAGS_AN_IMAGE * (epochs - 1)
+        return Measured(pairs, sum(each[1:]), time.perf_counter() - start - sum(each))
+
+    about = {"images": n_images, "features": WIDTH, "tags": N_TAGS, "epochs": epochs, "model": "wsabie"}
+    return Way("pairs", about, run)
+
+
+WAYS: dict[str, Callable[[Path, Any], Way]] = {"encode": encoding, "train": training}
 
 
 def compare(way: Way, runs: int) -> dict[str, Any]:
@@ -176,6 +227,10 @@ def main() -> None:
     parser = options(__doc__ or "")
     parser.add_argument("--only", nargs="+", choices=WAYS, default=list(WAYS), metavar="WAY")
     parser.add_argument("--images", type=int, default=1024, help="photos that are encoded")
+    parser.add_argument(
+        "--train-images", type=int, default=131_072, help="drawn images that are trained on (4 KB each)"
+    )
+    parser.add_argument("--epochs", type=int, default=4, help="of training, the first of which is not counted")
     chosen = parse(parser)
     result: dict[str, Any] = {"machine": machine(), "quick": chosen.quick}
     with tempfile.TemporaryDirectory() as temporary, engine("local", max(WORKERS)):

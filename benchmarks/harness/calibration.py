@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 TICKS = os.sysconf("SC_CLK_TCK")
-WORKER = "ray::"
-"""How Ray names a process that has work."""
+WORKER = "ray::MapWorker"
+"""How Ray names a process that works on the pieces of a job."""
 
 
 def beside_workers() -> float:
