@@ -177,6 +177,18 @@ def test_features_are_tagged_shard_by_shard_with_the_images_that_had_no_row(anno
     assert annotate(tmp_path / "T", tmp_path / "F").new == 0
 
 
+def test_features_in_two_folders_are_tagged_as_if_they_were_in_one(annotate, run, photos, tmp_path):
+    encode_folder(photos, tmp_path / "F", run=run, shard_size=6, n_jobs=1)
+    (tmp_path / "others").mkdir()
+    for i in range(5):
+        paint(tmp_path / "others" / f"other {i}.png", 200 + i)
+    encode_folder(tmp_path / "others", tmp_path / "G", run=run, shard_size=6, n_jobs=1)
+    done = annotate(tmp_path / "T", tmp_path / "F", tmp_path / "G")
+    assert (done.images, done.annotated) == (N + 5, N + 5)
+    names = [line["image"] for line in lines_of(tmp_path / "T")]
+    assert names == [*(f"{i:02}.png" for i in range(N)), *(f"other {i}.png" for i in range(5))]
+
+
 def test_an_image_that_is_lost_on_the_way_is_an_error(annotate, tmp_path, monkeypatch):
     chunk = pieces.PieceReader.chunk
 

@@ -53,6 +53,7 @@ def library(tmp_path_factory):
 def small_pieces(monkeypatch):
     monkeypatch.setattr(pieces, "CHUNK", 6)
     monkeypatch.setattr("visterm.app.annotating.CHUNK", 6)
+    monkeypatch.setattr("visterm.app.streaming.stored_chunks.ROWS", 6)
 
 
 def content(folder):
@@ -88,8 +89,8 @@ def test_the_folder_that_is_written_has_the_bytes_of_one_process_and_is_gone_on_
 
 
 def test_a_worker_that_does_not_see_the_photos_or_the_run_says_so(library, tmp_path):
-    first = pieces.Piece(["photos/00.png"], "", -1, 1)
-    job = AnnotateJob(str(library / "run"), TagsWanted(), None, str(library), first)
+    first = pieces.Piece(["photos/00.png"], [], 1)
+    job = AnnotateJob(str(library / "run"), TagsWanted(), None, str(library), [], first)
     assert len(job.begin()(first)) == 1
     with pytest.raises(StorageError, match=r"finds nothing at .*/photos/00.png.*share"):
         job._replace(here=str(tmp_path)).begin()

@@ -117,7 +117,7 @@ def test_tags_that_come_back_are_those_of_one_process_in_order_and_nothing_else_
     monkeypatch.setattr("visterm.app.annotating.CHUNK", 4)
     tagger = Tagger.load(run)
     alone = list(tagger.annotate_each(photos, 3))
-    every = pieces_of(tagger.encoder, find(tagger.encoder, [str(photos)]), by_name=False)
+    every = pieces_of(tagger.encoder, find(tagger.encoder, [str(photos)]), stable=False)
     told = []
     lossy.losing(lambda: len(told))
     for item in annotated(str(run), TagsWanted(3), None, every, lossy.address, None):

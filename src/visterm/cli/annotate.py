@@ -144,7 +144,7 @@ def _each(
         from visterm.app.annotations.pieces import pieces_of
 
         ChunkTags(tagger, wanted)  # what the run cannot give is refused before an engine is asked for
-        every = pieces_of(tagger.encoder, found, by_name=False)
+        every = pieces_of(tagger.encoder, found, stable=False)
         if len(every.pieces) > 1:
             from visterm.app.cluster.annotating import annotated
 

@@ -103,7 +103,7 @@ def annotate_into(
     folder.check_place()
     tags = ChunkTags(tagger, wanted)
     asked = fingerprint_of(tagger, wanted)
-    every = pieces_of(tagger.encoder, found, by_name=True)
+    every = pieces_of(tagger.encoder, found, stable=True)
     shared = ray is not None and len(every.pieces) > 1
     with told_of_a_full_disk(folder.path), folder.locked():
         folder.begin()
@@ -111,11 +111,13 @@ def annotate_into(
         if ray is not None and shared:
             from visterm.app.cluster.annotating import annotated_parts  # which loads Ray
 
-            made = annotated_parts(folder, tagger.path, wanted, device, asked, known, every.pieces, ray, n_jobs)
+            made = annotated_parts(folder, tagger.path, wanted, device, asked, known, every, ray, n_jobs)
             done = _counted(made, every.pieces, progress)
         else:
             with Team(resolve_jobs(n_jobs)) as team:
-                work = PartWork(folder, tags, PieceReader(tagger.encoder, os.getcwd()), asked, known, team)
+                work = PartWork(
+                    folder, tags, PieceReader(tagger.encoder, os.getcwd(), every.features), asked, known, team
+                )
                 done = _counted((work.do(piece, progress) for piece in every.pieces), every.pieces, progress, own=True)
         skipped = [item for part in done for item in part.skipped] + every.skipped
         contents = AnnotationContents(

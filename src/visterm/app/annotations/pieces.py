@@ -1,10 +1,10 @@
-"""What is tagged together: some image files or names, or the images of one shard of features."""
+"""What is tagged together: some image files or names, or the images of some shards of features."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.app.annotating import CHUNK, Chunk
@@ -36,25 +36,32 @@ class Piece(NamedTuple):
     Attributes
     ----------
     images : list of str
-        Files or names; empty for those of a shard.
-    features : str
-        The features folder of the shard, or empty.
-    shard : int
-        Its number.
+        Files or names; empty for those of shards.
+    shards : list of int
+        Numbers of shards of features; empty for files and names.
     n : int
         How many images.
     """
 
     images: list[str]
-    features: str
-    shard: int
+    shards: list[int]
     n: int
 
 
 class Pieces(NamedTuple):
-    """All pieces in the order of the images, and images that are known to have no row."""
+    """All pieces in the order of the images.
+
+    Attributes
+    ----------
+    pieces : list of Piece
+    features : list of str
+        The features folders that shards are of, in full.
+    skipped : list of Skipped
+        Images that are known to have no row.
+    """
 
     pieces: list[Piece]
+    features: list[str]
     skipped: list[Skipped]
 
     @property
@@ -85,7 +92,7 @@ def find(encoder: Any, given: Sequence[str]) -> Found:
     return Found([], images)
 
 
-def pieces_of(encoder: Any, found: Found, *, by_name: bool) -> Pieces:
+def pieces_of(encoder: Any, found: Found, *, stable: bool) -> Pieces:
     """Cut what was found into pieces.
 
     Parameters
@@ -93,37 +100,36 @@ def pieces_of(encoder: Any, found: Found, *, by_name: bool) -> Pieces:
     encoder : AnyEncoder
         Of the run.
     found : Found
-    by_name : bool
-        Whether the names say where pieces end, so that a new image changes one piece (see `cut`), and not the count.
+    stable : bool
+        Whether a new image shall change one piece only: a piece is then a shard, or ends where names say so (see
+        `cut`). Else pieces are as large as one process has them when it goes through all.
 
     Raises
     ------
     EncoderMismatchError
         If another encoder made the features.
     DataError
-        If an encoder of names knows none of them.
+        If an encoder of names knows none of them, or an image is in two features folders.
     """
-    pieces: list[Piece] = []
-    skipped: list[Skipped] = []
-    if len(found.features) > 1:
-        from visterm.app.streaming.shards import Shards
-        from visterm.app.streaming.stored_chunks import refuse_names_twice
+    if found.features:
+        return _of_features(encoder, [str(in_full(folder)) for folder in found.features], stable)
+    encoder.refuse_unknown(found.images, only_if_all=True)
+    n = len(found.images)
+    parts = cut(found.images, CHUNK) if stable else [range(i, min(i + CHUNK, n)) for i in range(0, n, CHUNK)]
+    return Pieces([Piece([found.images[i] for i in part], [], len(part)) for part in parts], [], [])
 
-        refuse_names_twice(Shards(found.features))
-    for folder in found.features:
-        from visterm.app.streaming.stored_chunks import check_encoder
 
-        shards = _shards(folder)
-        check_encoder(encoder, shards)
-        sizes = [entry.rows for entry in shards.contents.shards]
-        pieces += [Piece([], str(in_full(folder)), number, n) for number, n in enumerate(sizes)]
-        skipped += shards.skipped()
-    if found.images:
-        encoder.refuse_unknown(found.images, only_if_all=True)
-        n = len(found.images)
-        parts = cut(found.images, CHUNK) if by_name else [range(i, min(i + CHUNK, n)) for i in range(0, n, CHUNK)]
-        pieces += [Piece([found.images[i] for i in part], "", -1, len(part)) for part in parts]
-    return Pieces(pieces, skipped)
+def _of_features(encoder: Any, features: list[str], stable: bool) -> Pieces:
+    from visterm.app.streaming.shards import Shards  # which loads pyarrow
+    from visterm.app.streaming.stored_chunks import check_encoder, groups_of, refuse_names_twice
+
+    shards = Shards(features)
+    check_encoder(encoder, shards)
+    refuse_names_twice(shards)
+    groups = [[number] for number in range(len(shards))] if stable else groups_of(shards)
+    rows = [entry.rows for entry in shards.contents.shards]
+    pieces = [Piece([], group, sum(rows[number] for number in group)) for group in groups]
+    return Pieces(pieces, features, shards.skipped())
 
 
 class PieceReader:
@@ -135,11 +141,18 @@ class PieceReader:
         Of the run, fitted.
     here : str
         The folder that paths of images start from: where the command was given.
+    features : sequence of str
+        The features folders that shards are of.
     """
 
-    def __init__(self, encoder: Any, here: str) -> None:
-        self._encoder, self._here = encoder, here
-        self._shards = cache(_shards)
+    def __init__(self, encoder: Any, here: str, features: Sequence[str] = ()) -> None:
+        self._encoder, self._here, self._features = encoder, here, features
+
+    @cached_property
+    def _shards(self) -> Shards:
+        from visterm.app.streaming.shards import Shards  # which loads pyarrow
+
+        return Shards(self._features)
 
     def path(self, image: str) -> str:
         """Give the place of an image; of encoders that open none, its name."""
@@ -153,18 +166,18 @@ class PieceReader:
         CorruptFileError
             If a shard is missing or was changed.
         """
-        if piece.features:
-            shards = self._shards(piece.features)
-            shards.check(piece.shard)
+        if piece.shards:
+            from visterm.app.streaming.stored_chunks import chunk_of
+
             progress.advance(piece.n)
-            return Chunk(shards.names(piece.shard), shards.rows(piece.shard), [])
+            return chunk_of(self._shards, piece.shards)
         paths = [self.path(image) for image in piece.images]
         X, kept, skipped = self._encoder.encode(paths, progress=progress)
         names = dict(zip(paths, piece.images, strict=True))
         return Chunk([piece.images[i] for i in kept], X, [Skipped(names[each.image], each.reason) for each in skipped])
 
     def content(self, piece: Piece, team: Team) -> list[str | None]:
-        """Name what is in the files of a piece, or its shard; None for a file that cannot be read.
+        """Name what is in the files of a piece, or in its shards; None for a file that cannot be read.
 
         Parameters
         ----------
@@ -172,16 +185,10 @@ class PieceReader:
         team : Team
             Threads that hash files.
         """
-        if piece.features:
-            return [self._shards(piece.features).contents.shards[piece.shard].sha256]
+        if piece.shards:
+            return [self._shards.contents.shards[number].sha256 for number in piece.shards]
         if self._encoder.reads == "names":
             return ["" for _ in piece.images]
         paths = [as_path(self.path(image)) for image in piece.images]
         before = stamps(paths)
         return team.run(lambda i: stamp_hash(before[i]) or content_hash(paths[i]), len(paths))
-
-
-def _shards(features: str) -> Shards:
-    from visterm.app.streaming.shards import Shards  # which loads pyarrow
-
-    return Shards(features)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from visterm.app.annotating import Annotated, ChunkTags, TagsWanted
@@ -33,6 +33,8 @@ class AnnotateJob(NamedTuple):
         Where networks of the encoder run.
     here : str
         Where paths of images start from.
+    features : list of str
+        The features folders that pieces are of, if they are.
     first : Piece
         Tells whether the images can be seen.
     """
@@ -41,6 +43,7 @@ class AnnotateJob(NamedTuple):
     wanted: TagsWanted
     device: str | None
     here: str
+    features: list[str]
     first: Piece
 
     def begin(self) -> Callable[[Piece], list[Annotated | Skipped]]:
@@ -54,11 +57,10 @@ class AnnotateJob(NamedTuple):
         tagger = Tagger.load(self.run, n_jobs=1)
         if self.device is not None:
             move_encoder(tagger.encoder, self.device)
-        reader = PieceReader(tagger.encoder, self.here)
-        if self.first.features:
-            must_see(self.first.features)
-        elif tagger.encoder.reads == "pixels":
-            must_see(reader.path(self.first.images[0]))
+        reader = PieceReader(tagger.encoder, self.here, self.features)
+        files = [reader.path(self.first.images[0])] if self.first.images and tagger.encoder.reads == "pixels" else []
+        for path in [*self.features, *files]:
+            must_see(path)
         return ChunkTags(tagger, self.wanted), reader
 
 
@@ -95,7 +97,7 @@ def annotated(
     StorageError
         If a worker does not find the run or the images, or an image is missing in the end.
     """
-    job = _job(run, wanted, device, every.pieces)
+    job = _job(run, wanted, device, every)
     progress.start("annotate", sum(piece.n for piece in every.pieces))
     try:
         with engine(address, n_jobs) as reached:
@@ -118,15 +120,15 @@ def annotated_parts(
     device: str | None,
     asked: str,
     known: KnownParts,
-    pieces: Sequence[Piece],
+    every: Pieces,
     address: str,
     n_jobs: int | None,
 ) -> Iterator[PartDone]:
     """Make the parts of a folder on the workers of a Ray engine, and yield what was done, in order; errors as above."""
-    job = AnnotateIntoJob(_job(run, wanted, device, pieces), folder, asked, known)
+    job = AnnotateIntoJob(_job(run, wanted, device, every), folder, asked, known)
     with engine(address, n_jobs) as reached:
-        yield from shared_out(job, pieces, reached)
+        yield from shared_out(job, every.pieces, reached)
 
 
-def _job(run: str, wanted: TagsWanted, device: str | None, pieces: Sequence[Piece]) -> AnnotateJob:
-    return AnnotateJob(run, wanted, device, os.getcwd(), pieces[0])
+def _job(run: str, wanted: TagsWanted, device: str | None, every: Pieces) -> AnnotateJob:
+    return AnnotateJob(run, wanted, device, os.getcwd(), every.features, every.pieces[0])

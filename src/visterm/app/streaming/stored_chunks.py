@@ -42,37 +42,44 @@ def stored_chunks(
     shards = Shards(features)
     check_encoder(encoder, shards)
     refuse_names_twice(shards)
-    groups = _groups(np.diff(shards.starts).tolist())
-
-    def read(number: int) -> Chunk:
-        names: list[str] = []
-        parts: list[Matrix] = []
-        for shard in groups[number]:
-            shards.check(shard)
-            own, rows = shards.named_rows(shard)
-            names += own
-            parts.append(rows)
-        return Chunk(names, stack_rows(parts), [])
-
+    groups = groups_of(shards)
     progress.start("annotate", shards.n_rows)
-    with closing(read_ahead(read, len(groups))) as chunks:
+    with closing(read_ahead(lambda number: chunk_of(shards, groups[number]), len(groups))) as chunks:
         for chunk in chunks:
             yield chunk
             progress.advance(len(chunk.names))
     yield Chunk([], np.empty((0, 0), np.float32), shards.skipped())
 
 
-def _groups(rows: list[int]) -> list[list[int]]:
+def groups_of(shards: Shards) -> list[list[int]]:
     """Put the numbers of shards that follow each other together, until they have enough rows."""
     groups: list[list[int]] = []
     room = 0
-    for number, n in enumerate(rows):
+    for number, n in enumerate(np.diff(shards.starts).tolist()):
         if room <= 0:
             groups.append([])
             room = ROWS
         groups[-1].append(number)
         room -= n
     return groups
+
+
+def chunk_of(shards: Shards, numbers: Sequence[int]) -> Chunk:
+    """Read the names and rows of some shards.
+
+    Raises
+    ------
+    CorruptFileError
+        If one is missing or was changed.
+    """
+    names: list[str] = []
+    parts: list[Matrix] = []
+    for number in numbers:
+        shards.check(number)
+        own, rows = shards.named_rows(number)
+        names += own
+        parts.append(rows)
+    return Chunk(names, stack_rows(parts), [])
 
 
 def refuse_names_twice(shards: Shards) -> None:
