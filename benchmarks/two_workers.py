@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.calibration import beside_workers, crowd
+from harness.only_meetings import OnlyMeetings
 from harness.runs import machine, options, parse, ratios, say, spread, write
 from larger_than_memory import N_TAGS, TAGS_AN_IMAGE, WIDTH, draw
 from larger_than_memory import SHARD as PER_SHARD
@@ -38,7 +39,9 @@ from visterm.app.features.job import encode_folder
 from visterm.app.streaming.fitting import fit_streamed
 from visterm.app.streaming.handed_over import HandedOver
 from visterm.app.streaming.memory import Plan
-from visterm.core.progress import Progress
+from visterm.core.progress import SILENT, Progress
+from visterm.models.training_together import MEETINGS
+from visterm.models.wsabie import Wsabie
 
 NETWORK = Path(__file__).resolve().parents[2] / "shared" / "models" / "mobilenet_v2.onnx"
 SHARD = 16
@@ -184,6 +187,7 @@ def training(folder: Path, chosen: Any) -> Way:
     epochs = 2 if chosen.quick else chosen.epochs
     draw(folder, n_images)
     memory = 8 * 4 * WIDTH * max(2 * PER_SHARD, n_images // 8)
+    alone: list[list[float]] = []
 
     def run(n_workers: int) -> Measured:
         tagger = Tagger(model="wsabie", model_params={"epochs": epochs}, n_jobs=1)
@@ -193,11 +197,35 @@ def training(folder: Path, chosen: Any) -> Way:
         with tempfile.TemporaryDirectory(dir=folder) as work, suppress(Trained):
             fit_streamed(tagger, folder / "features", folder / "tags.jsonl", plan, work=work, valid=0, workers=workers)
         each = [entry["seconds"] for entry in workers.history]
+        if n_workers == 1:
+            alone.append(each[1:])
         pairs = n_images * TAGS_AN_IMAGE * (epochs - 1)
         return Measured(pairs, sum(each[1:]), time.perf_counter() - start - sum(each))
 
+    def calibrate() -> dict[str, Any]:
+        shapes = ((WIDTH, Wsabie().dim), (N_TAGS, Wsabie().dim))
+        with tempfile.TemporaryDirectory(dir=folder) as told:
+            meeting = work_together(OnlyMeetings(MEETINGS, shapes), Group(max(WORKERS), 1), Path(told), SILENT)
+        return {
+            "pieces": [seconds / MEETINGS for seconds in statistics.median_low(sorted(alone, key=sum))],
+            "units": n_images * TAGS_AN_IMAGE / MEETINGS,
+            "rounds": MEETINGS * (epochs - 1),
+            "meeting": meeting,
+            "cores": len(os.sched_getaffinity(0)),
+            "crowd": crowd(trained_alone, [(folder, memory, epochs)] * max(WORKERS), chosen.runs),
+        }
+
     about = {"images": n_images, "features": WIDTH, "tags": N_TAGS, "epochs": epochs, "model": "wsabie"}
-    return Way("pairs", about, run)
+    return Way("pairs", about, run, calibrate)
+
+
+def trained_alone(folder: Path, memory: int, epochs: int) -> list[float]:
+    """Give the seconds of each epoch but the first, on one thread of a plain process."""
+    tagger = Tagger(model="wsabie", model_params={"epochs": epochs}, n_jobs=1)
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        plan = Plan(memory + 1, memory)
+        fit_streamed(tagger, folder / "features", folder / "tags.jsonl", plan, work=work, valid=0, calibration=False)
+    return [entry["seconds"] for entry in tagger.model.history_[1:]]
 
 
 WAYS: dict[str, Callable[[Path, Any], Way]] = {"encode": encoding, "train": training}
@@ -227,9 +255,7 @@ def main() -> None:
     parser = options(__doc__ or "")
     parser.add_argument("--only", nargs="+", choices=WAYS, default=list(WAYS), metavar="WAY")
     parser.add_argument("--images", type=int, default=1024, help="photos that are encoded")
-    parser.add_argument(
-        "--train-images", type=int, default=131_072, help="drawn images that are trained on (4 KB each)"
-    )
+    parser.add_argument("--train-images", type=int, default=131_072, help="drawn images to train on, 4 KB each")
     parser.add_argument("--epochs", type=int, default=4, help="of training, the first of which is not counted")
     chosen = parse(parser)
     result: dict[str, Any] = {"machine": machine(), "quick": chosen.quick}

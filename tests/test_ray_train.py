@@ -2,80 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import sys
+import threading
 
 import numpy as np
 import pytest
 
+from command_line import run_command
+from drawn_training import HALF, SMALL, assert_same_model, draw_features, in_threads, tagger_of
 from visterm import Tagger
 from visterm.app.cluster.engine import engine
-from visterm.app.cluster.train_group import Together
-from visterm.app.cluster.training import RayWorkers, SharedFit, stream_on_machines
-from visterm.app.features.writing import write_features
-from visterm.app.parts import make_encoder
+from visterm.app.cluster.training import stream_on_machines
 from visterm.app.streaming.fitting import fit_streamed
-from visterm.app.streaming.memory import Plan
 from visterm.core.errors import UserError
-from visterm.data.feature_shards import Shard
-from visterm.data.planted import plant_corpus
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")
-
-N, SHARD, N_TAGS = 600, 50, 12
-SMALL = Plan(2, 8 * 160 * 50 * 2)
-"""Memory for windows of two shards, or of one shard of two workers."""
-
-HALF = Plan(2, SMALL.memory // 2)
-
-
-@pytest.fixture(scope="module")
-def reached():
-    """An engine of two workers, which all tests of this file use."""
-    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
-    with engine("local", 2) as there:
-        yield there
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """A features folder of 600 planted images in shards of 50, and a table of their tags."""
     folder = tmp_path_factory.mktemp("drawn")
-    planted = plant_corpus(n_train=N, n_test=1, n_tags=N_TAGS, random_state=5)
-    encoder = make_encoder("histograms", {"textons": 4, "sample_pixels": 300}, {"random_state": 0, "n_jobs": 1})
-    encoder.fit(list(np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), np.uint8)))
-
-    def shards(n):
-        for start in range(0, n, SHARD):
-            names = [f"{i:04}.jpg" for i in range(start, start + SHARD)]
-            yield Shard(names, ["0" * 64] * SHARD, planted.X_train[start : start + SHARD])
-
-    write_features(folder / "features", shards(N), encoder)
-    write_features(folder / "one", shards(SHARD), encoder)
-    given = planted.Y_train.toarray()
-    lines = [{"file_name": f"{i:04}.jpg", "tags": [f"tag {t}" for t in np.flatnonzero(given[i])]} for i in range(N)]
-    (folder / "tags.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    draw_features(folder)
     return folder
-
-
-class InThreads(RayWorkers):
-    """The same workers, all in this process."""
-
-    def train(self, model, handed, progress):
-        """Train them as one process does that is alone left."""
-        SharedFit(model, handed, self.n_workers)(Together(0, 1, 1), progress)
-
-
-def tagger_of(model="wsabie", **params):
-    params = {"epochs": 4, **({"dim": 8} if model == "wsabie" else {}), **params}
-    return Tagger(model=model, model_params=params, n_jobs=1)
-
-
-def in_threads(drawn, work, n_workers, **params):
-    """Learn in windows of one shard."""
-    tagger, workers = tagger_of(**params), InThreads(n_workers)
-    fit_streamed(tagger, drawn / "features", drawn / "tags.jsonl", HALF, work=work, workers=workers, every=0)
-    return tagger
 
 
 def on_machines(drawn, work, *, tagger=None, features="features", **how):
@@ -83,13 +30,6 @@ def on_machines(drawn, work, *, tagger=None, features="features", **how):
     how = {"address": "local", "n_jobs": 2, "work": work, **how}
     tagger.told = stream_on_machines(tagger, drawn / features, drawn / "tags.jsonl", SMALL, **how)
     return tagger
-
-
-def assert_same_model(tagger, other):
-    np.testing.assert_array_equal(tagger.model.tag_rows_, other.model.tag_rows_, strict=True)
-    np.testing.assert_array_equal(tagger.model.image_map_, other.model.image_map_, strict=True)
-    assert [entry["map"] for entry in tagger.model.history_] == [entry["map"] for entry in other.model.history_]
-    assert tagger.vocabulary == other.vocabulary
 
 
 @pytest.mark.parametrize("params", [{}, {"step": "adagrad", "learning_rate": 0.1}])
@@ -103,8 +43,9 @@ def test_workers_of_one_process_learn_again_to_the_same_bytes_and_as_well_as_one
     assert first.facts["images"] == alone.facts["images"]
 
 
-def test_rays_workers_learn_the_bytes_of_workers_in_one_process(reached, drawn, tmp_path):
-    tagger = on_machines(drawn, tmp_path / "work")
+def test_rays_workers_learn_the_bytes_of_workers_in_one_process(drawn, tmp_path):
+    with engine("local", 2):
+        tagger = on_machines(drawn, tmp_path / "work")
     assert tagger.told == []
     assert_same_model(tagger, in_threads(drawn, tmp_path / "threads", 2))
     assert not (tmp_path / "work").exists()
@@ -123,3 +64,54 @@ def test_features_of_one_shard_are_learned_here(drawn, tmp_path):
 def test_a_model_that_learns_in_one_process_is_refused_with_those_that_can(drawn, tmp_path):
     with pytest.raises(UserError, match=r"'ridge' learns in one process.*wsabie"):
         on_machines(drawn, tmp_path / "work", tagger=Tagger(model="ridge"))
+
+
+def test_workers_learn_from_features_and_from_nothing_else(drawn, tmp_path):
+    common = ["fit", "--tags", drawn / "tags.jsonl", "-o", tmp_path / "run", "--model", "wsabie", "--ray", "local"]
+    found = run_command(*common, tmp_path, ok=False)
+    assert "visterm encode IMAGES -o FEATURES" in found.stderr
+    found = run_command(*common, drawn / "features", "--stop-tags", "common", ok=False)
+    assert "leave --ray out" in found.stderr
+
+
+class Losing:
+    """Progress that loses something once so many windows were trained on, and counts how often training began."""
+
+    def __init__(self, after, lose):
+        self._left, self._lose = after, lose
+        self.begun, self.losing = 0, None
+
+    def start(self, task, total=None):
+        self.begun += task == "train"
+
+    def advance(self, steps=1, note=""):
+        self._left -= steps if self.begun else 0
+        if self._left <= 0 and self.losing is None:
+            self.losing = threading.Thread(target=self._lose, daemon=True)
+            self.losing.start()
+
+    def finish(self):
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_machine_that_is_lost_changes_no_byte(drawn, tmp_path, which):
+    from ray.cluster_utils import Cluster
+
+    settings = {"epochs": 8, "patience": 8}
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    try:
+        lost = [cluster.add_node(num_cpus=1) for _ in range(2)][which]
+        progress = Losing(12, lambda: cluster.remove_node(lost, allow_graceful=False))
+        tagger = tagger_of(**settings)
+        tagger.told = stream_on_machines(
+            tagger, drawn / "features", drawn / "tags.jsonl", HALF, address=cluster.address, work=tmp_path / "work",
+            every=0, progress=progress,
+        )  # fmt: skip
+        progress.losing.join()
+    finally:
+        cluster.shutdown()
+    assert progress.begun == 2
+    assert len(tagger.model.history_) == 8
+    assert_same_model(tagger, in_threads(drawn, tmp_path / "threads", 2, **settings))

@@ -131,12 +131,12 @@ class SharedFit:
     handed: HandedOver
     n_workers: int
 
-    def __call__(self, together: Together, progress: Progress) -> None:
-        """Train for the workers that this process stands for, each in a thread."""
+    def __call__(self, together: Together, progress: Progress) -> list[dict[str, Any]]:
+        """Train for the workers that this process stands for, each in a thread; give the history of the training."""
         own = range(together.rank, self.n_workers, together.size)
         meet, close = _meeting_place(together, self.n_workers)
 
-        def train(rank: int) -> None:
+        def train(rank: int) -> list[dict[str, Any]]:
             windows, valid, checkpoints = take_part(self.handed, rank, self.n_workers)
             model = type(self.model)(**self.model.get_params(deep=False))
             model.fit_stream(
@@ -144,17 +144,20 @@ class SharedFit:
                 valid=valid,
                 checkpoints=checkpoints if rank == 0 else _ToGoOnFrom(checkpoints),
                 monitor=progress if rank == 0 else SILENT,
-                exchange=Exchange(rank, self.n_workers, meet),
+                exchange=Exchange(rank, self.n_workers, meet) if self.n_workers > 1 else None,
             )
+            return list(model.history_)
 
         # Held for all threads at once: they would let go of it one by one, while others still compute.
         with one_blas_thread(), ThreadPoolExecutor(len(own)) as pool:
+            histories = []
             for done in as_completed([pool.submit(train, rank) for rank in own]):
                 try:
-                    done.result()
+                    histories.append(done.result())
                 except BaseException:
                     close()
                     raise
+        return histories[0]
 
 
 class _ToGoOnFrom:

@@ -1,0 +1,68 @@
+"""Features and taggers that tests of training on several workers share."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from visterm import Tagger
+from visterm.app.cluster.train_group import Together
+from visterm.app.cluster.training import RayWorkers, SharedFit
+from visterm.app.features.writing import write_features
+from visterm.app.parts import make_encoder
+from visterm.app.streaming.fitting import fit_streamed
+from visterm.app.streaming.memory import Plan
+from visterm.data.feature_shards import Shard
+from visterm.data.planted import plant_corpus
+
+N, SHARD, N_TAGS = 600, 50, 12
+SMALL = Plan(2, 8 * 160 * 50 * 2)
+"""Memory for windows of two shards, or of one shard of two workers."""
+
+HALF = Plan(2, SMALL.memory // 2)
+
+
+def draw_features(folder):
+    """Write a features folder of 600 planted images in shards of 50, one of a single shard, and a table of tags."""
+    planted = plant_corpus(n_train=N, n_test=1, n_tags=N_TAGS, random_state=5)
+    encoder = make_encoder("histograms", {"textons": 4, "sample_pixels": 300}, {"random_state": 0, "n_jobs": 1})
+    encoder.fit(list(np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), np.uint8)))
+
+    def shards(n):
+        for start in range(0, n, SHARD):
+            names = [f"{i:04}.jpg" for i in range(start, start + SHARD)]
+            yield Shard(names, ["0" * 64] * SHARD, planted.X_train[start : start + SHARD])
+
+    write_features(folder / "features", shards(N), encoder)
+    write_features(folder / "one", shards(SHARD), encoder)
+    given = planted.Y_train.toarray()
+    lines = [{"file_name": f"{i:04}.jpg", "tags": [f"tag {t}" for t in np.flatnonzero(given[i])]} for i in range(N)]
+    (folder / "tags.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+class InThreads(RayWorkers):
+    """The same workers, all in this process."""
+
+    def train(self, model, handed, progress):
+        """Train them as one process does that is alone left."""
+        SharedFit(model, handed, self.n_workers)(Together(0, 1, 1), progress)
+
+
+def tagger_of(model="wsabie", **params):
+    params = {"epochs": 4, **({"dim": 8} if model == "wsabie" else {}), **params}
+    return Tagger(model=model, model_params=params, n_jobs=1)
+
+
+def in_threads(drawn, work, n_workers, **params):
+    """Learn in windows of one shard."""
+    tagger, workers = tagger_of(**params), InThreads(n_workers)
+    fit_streamed(tagger, drawn / "features", drawn / "tags.jsonl", HALF, work=work, workers=workers, every=0)
+    return tagger
+
+
+def assert_same_model(tagger, other):
+    np.testing.assert_array_equal(tagger.model.tag_rows_, other.model.tag_rows_, strict=True)
+    np.testing.assert_array_equal(tagger.model.image_map_, other.model.image_map_, strict=True)
+    assert [entry["map"] for entry in tagger.model.history_] == [entry["map"] for entry in other.model.history_]
+    assert tagger.vocabulary == other.vocabulary
