@@ -16,7 +16,7 @@ from planted_features import fitted_encoder, plant
 from visterm import Tagger
 from visterm.app.cluster import engine as engines
 from visterm.app.cluster import train_group
-from visterm.app.cluster.deep_fit import Machines, check_fits_together
+from visterm.app.cluster.deep_fit import Machines, _sweep, check_fits_together
 from visterm.app.cluster.engine import Engine
 from visterm.app.cluster.mapped_rows import read_matrix, write_matrix
 from visterm.app.cluster.told_progress import ToldProgress, retold
@@ -110,6 +110,17 @@ def test_a_gpu_and_images_known_by_number_are_refused(no_engine, tmp_path):
     tagger = Tagger(encoder="ids", model="sampled_tagger", model_params=SETTINGS)
     with pytest.raises(UserError, match="Images known by number"):
         tagger.fit([f"image {i}" for i in range(60)], [["a", "b"][: 1 + i % 2] for i in range(60)], machines=machines)
+
+
+def test_a_folder_is_swept_of_what_trainings_left_and_of_nothing_else(tmp_path):
+    work = tmp_path / "work"
+    for name in ("state.aa", "state.bb", ".state.bb.1-2.tmp", "rows", "told.1", "mine"):
+        (work / name).mkdir(parents=True)
+    _sweep(work, kept="aa")
+    assert sorted(path.name for path in work.iterdir()) == ["mine", "state.aa"]
+    (work / "mine").rmdir()
+    _sweep(work, kept="")
+    assert not work.exists()
 
 
 def test_the_machines_share_weights_by_threads_and_one_machine_by_processes(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 from visterm.app.cluster.engine import engine, load_ray
 from visterm.app.cluster.mapped_rows import read_matrix, write_matrix
-from visterm.app.cluster.train_group import Together, group_of, work_together
+from visterm.app.cluster.train_group import TOLD, Together, group_of, work_together
 from visterm.app.rows import TrainingRows
 from visterm.core.errors import UserError
 from visterm.core.packing import json_params
@@ -138,14 +139,19 @@ def fit_on_machines(model: Any, rows: TrainingRows, on: Machines, progress: Prog
     of = _named(model, given)
     with engine(on.address, on.n_jobs) as reached:
         group = group_of(reached)
-        written = _write_rows(folder, of, given)
-        sent = _unfitted(model, folder / f"{STATE}.{of}")
-        found = work_together(DeepFit(sent, written).run, group, folder, progress)
+        group = group._replace(n_workers=max(1, min(group.n_workers, model.batch_size // 2)))  # the least of a batch
+        _sweep(folder, kept=of)
+        try:
+            _write_rows(folder / ROWS, given)
+            sent = _unfitted(model, folder / f"{STATE}.{of}")
+            found = work_together(DeepFit(sent, folder / ROWS).run, group, folder, progress)
+        finally:
+            _sweep(folder, kept=of)
     for name in _learned(model):
         delattr(model, name)
     for name, value in found.items():
         setattr(model, name, value)
-    shutil.rmtree(folder)
+    _sweep(folder, kept="")
     return group.n_workers
 
 
@@ -188,19 +194,23 @@ def _named(model: Any, given: Mapping[str, Any]) -> str:
 def _unfitted(model: Any, state: Path) -> Any:
     """Make the model that is sent: word vectors lie among the rows, and a folder for checkpoints is there."""
     params = model.get_params(deep=False)
-    changed = {"word_vectors": None, "device": "cpu", "checkpoint": params["checkpoint"] or str(state)}
+    changed = {"word_vectors": None, "device": "cpu", "checkpoint": os.path.abspath(params["checkpoint"] or state)}
     return type(model)(**{**params, **changed})
 
 
-def _write_rows(folder: Path, of: str, given: Mapping[str, Any]) -> Path:
-    """Write all matrices that the workers read, and remove what other trainings left in the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.iterdir():
-        if old.name != f"{STATE}.{of}":
-            shutil.rmtree(old, ignore_errors=True)
-    rows = folder / ROWS
-    rows.mkdir()
+def _write_rows(folder: Path, given: Mapping[str, Any]) -> None:
+    """Write all matrices that the workers read."""
+    folder.mkdir(parents=True)
     for name, matrix in given.items():
         if matrix is not None:
-            write_matrix(rows, name, matrix)
-    return rows
+            write_matrix(folder, name, matrix)
+
+
+def _sweep(folder: Path, *, kept: str) -> None:
+    """Remove what trainings put into the folder, but for checkpoints of one; and the folder, if nothing is left."""
+    for pattern in (f"{STATE}.*", f".{STATE}.*", ROWS, f"{TOLD}.*"):
+        for old in folder.glob(pattern):
+            if not (kept and kept in old.name):
+                shutil.rmtree(old, ignore_errors=True)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()

@@ -24,7 +24,8 @@ from visterm.core.progress import Progress
 MOST_LOSSES = 10
 """Times that workers may be lost before a job is given up: by then the fault lies with it."""
 
-ERROR = "error.json"
+TOLD, ERROR = "told", "error.json"
+"""Names of the folder in which workers and command tell each other things, and of what ended a worker in it."""
 
 _SETTINGS = {
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # settings may name files by relative paths
@@ -110,7 +111,7 @@ def work_together(work: Work, group: Group, folder: Path, progress: Progress) ->
         If workers were lost again and again, or do not see the folder.
     """
     load_ray()
-    told = folder / f"told.{uuid.uuid4().hex[:8]}"
+    told = folder / f"{TOLD}.{uuid.uuid4().hex[:8]}"
     told.mkdir(parents=True)
     with _settings_of_train(), retold(told / "progress.jsonl", progress):
         from ray import train
