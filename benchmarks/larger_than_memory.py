@@ -1,10 +1,10 @@
 """Fitting and annotating features on disk that are larger than the memory they may take: its peak, and the speed.
 
-Features and tags are drawn onto disk, `--gigabytes` of them. Child processes fit and annotate them with `--memory`, and
-their anonymous memory is looked at fifty times a second (RssAnon of /proc; file maps and caches do not count). Then the
-two ways of fitting and of annotating (without writing) are timed on a size that fits, one after the other: images a
-second of an epoch, or of all, streamed over in memory. The goal: 4 GB of features, at most 1 GB of memory, and at least
-0.8 of the speed.
+Features and tags are drawn onto disk, `--gigabytes` of them. Child processes fit, annotate and evaluate them with
+`--memory`, and their anonymous memory is looked at fifty times a second (RssAnon of /proc; file maps and caches do not
+count). Then the two ways of fitting and of annotating (without writing) are timed on a size that fits, one after the
+other: images a second of an epoch, or of all, streamed over in memory. The goal: 4 GB of features, at most 1 GB of
+memory, and at least 0.8 of the speed.
 
     python benchmarks/larger_than_memory.py --gigabytes 4 --memory 1G --json larger_than_memory.json
 """
@@ -29,6 +29,7 @@ from visterm import Tagger
 from visterm.app.annotating import Chunk, ChunkTags, TagsWanted
 from visterm.app.features.writing import write_features
 from visterm.app.parts import make_encoder
+from visterm.app.streaming.evaluating import evaluate_streamed
 from visterm.app.streaming.fitting import fit_streamed
 from visterm.app.streaming.memory import Plan, read_size
 from visterm.app.streaming.shards import Shards
@@ -36,6 +37,7 @@ from visterm.data.feature_shards import Shard
 
 WIDTH, N_TAGS, TAGS_AN_IMAGE = 1024, 1000, 5
 SHARD = 512
+EVALUATED = ("map", "tag_r@5", "word_map")
 
 
 def draw(folder: Path, n_images: int) -> None:
@@ -68,6 +70,14 @@ def be_child(way: str, folder: Path, memory: int, epochs: int, threads: int, val
         start = time.perf_counter()
         n = sum(1 for _ in tagger.annotate_each(features, 5))
         say(json.dumps({"images": n, "images_per_second": n / (time.perf_counter() - start)}))
+        return
+    if way == "evaluate":
+        tagger = Tagger.load(run, n_jobs=threads)
+        start = time.perf_counter()
+        found = evaluate_streamed(tagger, features, tags, EVALUATED, work=folder)
+        took = time.perf_counter() - start
+        figures = {name: value.mean for name, value in found.values.items()}
+        say(json.dumps({"images": found.images, "images_per_second": found.images / took, **figures}))
         return
     if way == "annotate in memory":
         tagger = Tagger.load(run, n_jobs=threads)
@@ -112,7 +122,7 @@ def main() -> None:
         large = Path(temporary) / "large"
         large.mkdir()
         draw(large, int(chosen.gigabytes * 2**30) // (4 * WIDTH))
-        for way in ("streamed", "annotate"):
+        for way in ("streamed", "annotate", "evaluate"):
             found = result[way] = watched(__file__, [way, str(large), *shared, "0.1"])
             say(
                 f"{way}: {found['images']:,} images of {chosen.gigabytes:g} GB, {found['images_per_second']:,.0f} a "

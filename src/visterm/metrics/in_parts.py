@@ -56,13 +56,14 @@ class PartMeasures:
         siblings: Any = None,
     ) -> None:
         self._wanted = check_metrics(metrics, siblings=siblings is not None)
-        self._shape, self._n_relevant, self._siblings = shape, n_relevant, siblings
+        self._shape, self._n_relevant = shape, n_relevant
         kinds = {metric.of for metric, _ in self._wanted.values()}
         self._ks = {
             kind: sorted({k for metric, k in self._wanted.values() if metric.of == kind}) for kind in ("tag", "sibling")
         }
         none = Judgements(0, shape[1], np.zeros(1, np.int64), np.empty(0, np.int64), None)
         self._given = GivenTags(none, self._ks["tag"]) if "tag" in kinds else None
+        self._near = SiblingTags(none, siblings, self._ks["sibling"]) if "sibling" in kinds else None
         self._words = StoredImageRanker(folder, n_relevant, shape[0]) if "word" in kinds else None
         self._of_images = {
             name: Moments() for name, (metric, _) in self._wanted.items() if metric.of in ("image", "sibling")
@@ -80,7 +81,7 @@ class PartMeasures:
         judgements = Judgements.of(Y)
         tags = TagRanker(judgements) if self._ranks_tags else None
         given = None if self._given is None else GivenTags(judgements, self._ks["tag"])
-        near = SiblingTags(judgements, self._siblings, self._ks["sibling"]) if self._ks["sibling"] else None
+        near = None if self._near is None else self._near.of_others(judgements)
         for rows, block in ScoreBlocks(blocks, judgements).go_through(again=False):
             for ranker in (tags, given, near):
                 if ranker is not None:

@@ -40,6 +40,16 @@ class SiblingTags:
         if near.shape != (n_tags, n_tags):
             raise ShapeError(f"siblings has the shape {near.shape}; expected {(n_tags, n_tags)} (tags, tags).")
         self._near = _pattern(near + sp.eye_array(n_tags, format="csr"))
+        self._begin(judgements, ks)
+
+    def of_others(self, judgements: Judgements) -> SiblingTags:
+        """Give what does the same for other images."""
+        other = SiblingTags.__new__(SiblingTags)
+        other._near = self._near
+        other._begin(judgements, self._n_near)
+        return other
+
+    def _begin(self, judgements: Judgements, ks: Iterable[int]) -> None:
         self._judgements = judgements
         self._n_near = {k: np.zeros(judgements.n_images, np.int64) for k in ks}
 
