@@ -173,6 +173,8 @@ def fit_streamed(
     monitor = progress if workers is None else SILENT  # what the workers kept last is all that is to be known
     tagger.model.fit_stream(windows, valid=found.valid, checkpoints=checkpoints, monitor=monitor)
     _take_over(tagger, shards, joined, found, plan)
+    if workers is not None:
+        tagger.facts["workers"] = workers.n_workers
     if calibration and found.valid is not None:
         others = joined.rows_at(draw_positions(shards, joined, joined.learned, MOST_TOLD, seed + 1))
         rows = TrainingRows(joined.vocabulary, np.empty((0, 0), np.float32), others, found.valid, [])
