@@ -72,24 +72,30 @@ def content(folder):
 
 
 class Failing:
-    """A job that squares numbers, and whose worker dies, or raises, at number 3."""
+    """A job that squares numbers, and does something at some of them."""
 
     def __init__(self, place, how):
         self.place, self.how = place, how
 
     def begin(self):
         def work(piece):
-            if piece == 3:
-                self.how(self.place)
-            return piece * piece, os.getpid()
+            self.how.get(piece, lambda place: None)(self.place)
+            return piece * piece
 
         return work
+
+    def called(self, piece):
+        return f"number {piece}"
 
 
 def die_once(place):
     if not os.path.exists(place):
         Path(place).touch()
         os._exit(1)
+
+
+def die(place):
+    os._exit(1)
 
 
 def fail(place):
@@ -138,15 +144,17 @@ def test_what_a_killed_job_and_an_earlier_one_have_done_is_taken_over(reached, e
     assert content(tmp_path / "F") == content(tmp_path / "undisturbed")
 
 
-def test_a_worker_that_dies_is_replaced_and_its_pieces_are_done_again(reached, tmp_path):
-    done = list(shared_out(Failing(tmp_path / "died", die_once), range(8), reached))
+def test_a_worker_that_dies_is_replaced_and_its_pieces_are_done_again_but_not_for_ever(reached, tmp_path):
+    made = shared_out(Failing(tmp_path / "died", {3: die_once, 6: die}), range(8), reached, tries=2)
+    assert [next(made) for _ in range(6)] == [0, 1, 4, 9, 16, 25]
     assert (tmp_path / "died").exists()
-    assert [square for square, _ in done] == [0, 1, 4, 9, 16, 25, 36, 49]
+    with pytest.raises(StorageError, match="Workers died 2 times while they were at number 6"):
+        next(made)
 
 
 def test_an_error_of_a_worker_is_raised_here_with_what_it_was_doing(reached, tmp_path):
     with pytest.raises(CorruptFileError, match=r"x was changed") as told:
-        list(shared_out(Failing(tmp_path / "x", fail), range(8), reached))
+        list(shared_out(Failing(tmp_path / "x", {3: fail}), range(8), reached))
     assert "in fail" in told.value.__notes__[0]
 
 

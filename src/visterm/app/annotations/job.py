@@ -20,7 +20,6 @@ from visterm.core.persist import MANIFEST, file_hash
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import as_path, in_full
 from visterm.core.threads import Team, resolve_jobs
-from visterm.core.wording import count_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +156,7 @@ def _counted(
         for piece, part in zip(pieces, parts, strict=True):
             n = len(part.skipped) + (part.entry.rows if part.entry else 0)
             if n != piece.n:
-                named = (
-                    f"from '{piece.images[0]}' on" if piece.images else f"of shard {piece.shard} of {piece.features}"
-                )
-                raise StorageError(
-                    f"Of {count_of(piece.n, 'image')} {named}, {n:,} came back. Give the same command again."
-                )
+                raise StorageError(f"Of {piece.called()}, {n:,} of {piece.n:,} came back. Give the same command again.")
             done.append(part)
             progress.advance(0 if own else piece.n)
     finally:

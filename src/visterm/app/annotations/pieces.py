@@ -47,6 +47,12 @@ class Piece(NamedTuple):
     shards: list[int]
     n: int
 
+    def called(self) -> str:
+        """Name the piece in a message."""
+        if self.images:
+            return f"the images from '{self.images[0]}' to '{self.images[-1]}'"
+        return f"the images of shard {self.shards[0]}"
+
 
 class Pieces(NamedTuple):
     """All pieces in the order of the images.

@@ -18,7 +18,6 @@ from visterm.core.errors import StorageError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team
 from visterm.core.types import Skipped
-from visterm.core.wording import count_of
 
 
 class AnnotateJob(NamedTuple):
@@ -51,6 +50,10 @@ class AnnotateJob(NamedTuple):
         tags, reader = self.loaded()
         return lambda piece: list(tags.of(reader.chunk(piece)))
 
+    def called(self, piece: Piece) -> str:
+        """Name a piece by its images."""
+        return piece.called()
+
     def loaded(self) -> tuple[ChunkTags, PieceReader]:
         """Load the run; gives what tags images, and what reads them."""
         must_see(self.run)
@@ -78,6 +81,10 @@ class AnnotateIntoJob(NamedTuple):
         tags, reader = self.job.loaded()
         return PartWork(self.folder, tags, reader, self.asked, self.known, Team(1)).do
 
+    def called(self, piece: Piece) -> str:
+        """Name a piece by its images."""
+        return piece.called()
+
 
 def annotated(
     run: str,
@@ -104,7 +111,7 @@ def annotated(
             for piece, found in zip(every.pieces, shared_out(job, every.pieces, reached), strict=True):
                 if len(found) != piece.n:
                     raise StorageError(
-                        f"A worker gave {len(found):,} of {count_of(piece.n, 'image')}. Give the same command again."
+                        f"Of {piece.called()}, {len(found):,} of {piece.n:,} came back. Give the same command again."
                     )
                 yield from found
                 progress.advance(piece.n)

@@ -45,6 +45,10 @@ class EncodeJob(NamedTuple):
         work = ShardWork(self.folder, encoder, self.images, self.known, Team(1))
         return lambda names: work.do(names, SILENT)
 
+    def called(self, names: list[str]) -> str:
+        """Name a shard by its images."""
+        return f"the images from '{names[0]}' to '{names[-1]}'"
+
 
 def encoded_shards(
     folder: FeatureFolder,

@@ -7,6 +7,7 @@ import os
 import socket
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any, Protocol, TypeVar
@@ -29,6 +30,9 @@ MOST_BLOCKS = 20_000
 AHEAD = 2
 """Tasks that wait for or are with an actor: it never waits for the next, and few are bound to one that dies."""
 
+TRIES = 5
+"""How often a piece is begun: one that kills its workers would be tried for ever."""
+
 
 class Job(Protocol[P_contra, R_co]):
     """What workers have to do; it is sent to each once, so that everything large lies on the disk that all share."""
@@ -38,6 +42,9 @@ class Job(Protocol[P_contra, R_co]):
 
         What that gives depends on the piece alone, and doing a piece again does no harm: a worker may die at any time.
         """
+
+    def called(self, piece: P_contra) -> str:
+        """Name a piece in a message."""
 
 
 class _Failed:
@@ -51,28 +58,49 @@ class _Failed:
 class _Worker:
     """What an actor runs. It begins with its first piece, so that errors of that come back as those of pieces do."""
 
-    def __init__(self, job: list[Any]) -> None:
-        self._job = job
+    def __init__(self, job: list[Any], begun: Any, tries: int) -> None:
+        self._ref, self._begun, self._tries = job, begun, tries
+        self._job: Any = None
         self._work: Callable[[Any], Any] | None = None
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         pickler = load_ray().cloudpickle
         results = np.empty(len(batch["piece"]), object)
-        for place, piece in enumerate(batch["piece"]):
-            results[place] = _sent(self._done(piece), pickler)
+        for place, (number, piece) in enumerate(zip(batch["number"].tolist(), batch["piece"], strict=True)):
+            results[place] = _sent(self._done(number, piece), pickler)
         return {"number": batch["number"], "result": results}
 
-    def _done(self, piece: bytes) -> Any:
+    def _done(self, number: int, pickled: bytes) -> Any:
         ray = load_ray()
         try:
+            if self._job is None:
+                self._job = ray.get(self._ref[0])
+            piece = ray.cloudpickle.loads(pickled)
+            if ray.get(self._begun.begin.remote(number)) > self._tries:
+                raise StorageError(
+                    f"Workers died {self._tries} times while they were at {self._job.called(piece)}. They may have run "
+                    "out of memory (--jobs starts fewer), or a file breaks the program: without --ray it is seen which."
+                )
             if self._work is None:
-                self._work = ray.get(self._job[0]).begin()
-            return self._work(ray.cloudpickle.loads(piece))
+                self._work = self._job.begin()
+            return self._work(piece)
         except Exception as error:
             return _Failed(error)
 
 
-def shared_out(job: Job[P, R], pieces: Sequence[P], engine: Engine) -> Iterator[R]:
+class _Begun:
+    """How often each piece was begun; forgotten with its machine, which only allows some more tries."""
+
+    def __init__(self) -> None:
+        self._times: Counter[int] = Counter()
+
+    def begin(self, number: int) -> int:
+        """Count one more time."""
+        self._times[number] += 1
+        return self._times[number]
+
+
+def shared_out(job: Job[P, R], pieces: Sequence[P], engine: Engine, *, tries: int = TRIES) -> Iterator[R]:
     """Do pieces of a job on the workers of an engine, and yield what comes of them, in the order of the pieces.
 
     An actor a processor is started, each of one thread. One that dies with its worker or its machine is started
@@ -85,6 +113,8 @@ def shared_out(job: Job[P, R], pieces: Sequence[P], engine: Engine) -> Iterator[
     job : Job
     pieces : sequence
     engine : Engine
+    tries : int
+        How often a piece is begun.
 
     Yields
     ------
@@ -94,15 +124,16 @@ def shared_out(job: Job[P, R], pieces: Sequence[P], engine: Engine) -> Iterator[
     Raises
     ------
     StorageError
-        If results are missing or come twice, which would be Ray's fault.
+        If a piece kills its workers; or if results are missing or come twice, which would be Ray's fault.
     """
     ray = load_ray()
     data = _quiet_data()
+    counting = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_Begun)
     n_actors = min(engine.n_workers, len(pieces))
     rows = [{"number": number, "piece": ray.cloudpickle.dumps(piece)} for number, piece in enumerate(pieces)]
     done = data.from_items(rows, override_num_blocks=min(len(rows), MOST_BLOCKS)).map_batches(
         _Worker,
-        fn_constructor_args=([ray.put(job)],),
+        fn_constructor_args=([ray.put(job)], counting.remote(), tries),
         batch_size=1,
         batch_format="numpy",
         compute=data.ActorPoolStrategy(
