@@ -19,6 +19,7 @@ from visterm.app.annotations.folder import annotation_folder
 from visterm.app.annotations.job import annotate_into
 from visterm.app.annotations.pieces import find
 from visterm.app.features.job import encode_folder
+from visterm.app.info import describe
 from visterm.app.tagger import Tagger
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.persist import file_hash
@@ -111,6 +112,7 @@ def test_a_killed_job_goes_on_to_the_same_bytes(annotate, tmp_path, monkeypatch)
         with pytest.raises(ZeroDivisionError):
             annotate(tmp_path / "T")
     assert not (tmp_path / "T" / "manifest.json").exists()
+    assert describe(tmp_path / "T")["parts so far"] > 3
     parts = sorted((tmp_path / "T" / ".annotating").glob("*.jsonl"))
     parts[0].unlink()
     parts[1].write_text("{}\n")
@@ -132,6 +134,8 @@ def test_a_later_run_tags_only_the_parts_whose_images_are_new_or_changed(annotat
     annotate(tmp_path / "anew")
     assert content(tmp_path / "T") == content(tmp_path / "anew")
     lines_of(tmp_path / "T")
+    facts = describe(tmp_path / "T")
+    assert (facts["images"], facts["annotated"], facts["wanted"]) == (N, N, {"k": 2})
 
 
 def test_what_cannot_be_read_is_listed_tried_again_and_tagged_once_it_is_mended(annotate, photos, tmp_path):

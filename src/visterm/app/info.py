@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from visterm.app.annotations.folder import ANNOTATIONS, AnnotationFolder, annotation_folder
 from visterm.app.catalogue_facts import catalogue_facts
 from visterm.app.features.folder import ENCODER, FeatureFolder
 from visterm.app.features.kind import FEATURES, is_features
@@ -20,7 +21,7 @@ TRIED = "models tried"
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Give the facts of a run, a catalogue, a union or a features folder: kind, counts, encoder, model, settings.
+    """Give the facts of a run, a catalogue, a union, features or annotations: kind, counts, encoder, model, settings.
 
     Raises
     ------
@@ -30,6 +31,9 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if is_features(path):
         return _feature_facts(feature_folder(path))
     kind = folder_kind(path)
+    annotations = annotation_folder(path)
+    if kind == ANNOTATIONS or annotations.unfinished.is_dir():
+        return _annotation_facts(annotations)
     if kind == UNION:
         with CatalogueUnion.load(path) as union:
             counts = dict(zip(union.paths, union.counts(), strict=True))
@@ -67,6 +71,24 @@ def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
             "Models that go through the data many times, such as wsabie, keep one."
         )
     return history
+
+
+def _annotation_facts(folder: AnnotationFolder) -> dict[str, Any]:
+    folder.recover()
+    contents, notes = folder.contents(), folder.notes()
+    done = {"kind": folder.kind, "parts so far": len(notes)}
+    if contents is None:
+        return done
+    wanted = {name: value for name, value in contents.wanted.items() if value not in (None, False)}
+    return {
+        "kind": folder.kind,
+        "images": contents.n_images,
+        "annotated": contents.n_rows,
+        "skipped images": contents.n_skipped,
+        "parts": len(contents.shards),
+        "run": contents.run,
+        "wanted": wanted,
+    } | ({"parts of an unfinished update": len(notes)} if folder.unfinished.is_dir() else {})
 
 
 def _feature_facts(features: FeatureFolder) -> dict[str, Any]:
