@@ -20,7 +20,12 @@ LONGEST = 20
 
 def info(
     run: Annotated[
-        Path, typer.Argument(help="A run, a catalogue, a features folder, or what `annotate -o` wrote.", show_default=False, parser=as_path)
+        Path,
+        typer.Argument(
+            help="A run, a catalogue, a features folder, or what `annotate -o` wrote.",
+            show_default=False,
+            parser=as_path,
+        ),
     ],
     plot: Annotated[
         Path | None,
