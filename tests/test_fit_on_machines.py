@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -79,6 +81,22 @@ def test_one_batch_is_learned_from_here(no_engine, drawn, tmp_path):
     assert result.returncode == 0, result.stderr
     assert "All images are in one batch" in result.stderr
     assert "workers" not in Tagger.load(tmp_path / "run").facts
+
+
+def test_a_fit_without_ray_does_not_load_it(drawn, tmp_path):
+    command = ["visterm", "fit", str(drawn / "features"), "--tags", str(drawn / "tags.jsonl"), "--model", "prior"]
+    code = (
+        "import sys\n"
+        "from visterm.cli import main\n"
+        f"sys.argv = {[*command, '-o', str(tmp_path / 'run')]!r}\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as ended:\n"
+        "    assert ended.code == 0\n"
+        "assert not {'ray', 'torch'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert (tmp_path / "run").is_dir()
 
 
 @pytest.mark.parametrize(
