@@ -67,19 +67,21 @@ def test_features_of_a_store_are_learned_from_in_memory_and_streamed_as_those_on
     bucket, drawn, tmp_path, no_cache
 ):
     put(drawn / "features", bucket / "F")
-    settings = ["--tags", drawn / "tags.jsonl", "--model", "wsabie", "--set", "dim=8", "--set", "epochs=2", "--jobs", 1]
+    (bucket / "tags.jsonl").write_bytes((drawn / "tags.jsonl").read_bytes())
+    settings = ["--model", "wsabie", "--set", "dim=8", "--set", "epochs=2", "--jobs", 1]
+    both = [(bucket / "F", bucket / "tags.jsonl"), (drawn / "features", drawn / "tags.jsonl")]
     for name, more in [("whole", []), ("streamed", ["--memory", "1M"])]:
         runs = []
-        for place in (bucket / "F", drawn / "features"):
+        for place, tags in both:
             runs.append(tmp_path / f"{name} {isinstance(place, Path)}")
-            done = run_command(["fit", place, *settings, *more, "-o", runs[-1]])
+            done = run_command(["fit", place, "--tags", tags, *settings, *more, "-o", runs[-1]])
             assert done.returncode == 0, done.stderr
             assert ("streamed from disk" in done.stderr) == bool(more)
         remote, local = (Tagger.load(run) for run in runs)
         np.testing.assert_array_equal(remote.model.tag_rows_, local.model.tag_rows_, strict=True)
         told = [
-            run_command(["evaluate", runs[0], place, "--tags", drawn / "tags.jsonl", "--json", *more], tmp_path).stdout
-            for place in (bucket / "F", drawn / "features")
+            run_command(["evaluate", runs[0], place, "--tags", tags, "--json", *more], tmp_path).stdout
+            for place, tags in both
         ]
         assert told[0] == told[1] != ""
     told = [
@@ -191,6 +193,17 @@ def test_photos_of_a_store_are_indexed_by_their_features_or_as_they_are_and_brou
     np.testing.assert_allclose(scores[0], scores[2], rtol=1e-5)
     np.testing.assert_allclose(scores[1], scores[2], rtol=1e-5)
     assert index("of_photos", "of_photos", memory / "photos") == nothing | {"kept": N}
+    like = [
+        "search",
+        "of_features",
+        "--like",
+        memory / "photos/sea/00.png",
+        "--folder",
+        memory / "photos/sea",
+        "--json",
+    ]
+    hits = [json.loads(line)["image"] for line in run_command([*like, "-k", 0, "--json"], tmp_path).stdout.splitlines()]
+    assert sorted(hits) == [f"{memory}/photos/sea/{i:02}.png" for i in range(3, N, 3)]  # all of the folder but itself
     (memory / "photos/sea/00.png").write_bytes(picture(100))
     (memory / "photos/sky/11.png").unlink()
     (memory / "photos/sky/98.png").write_bytes(picture(98))

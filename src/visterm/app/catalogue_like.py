@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from visterm.app.catalogue_search import Found, Search
 from visterm.core.checks import check_k
 from visterm.core.errors import DataError
+from visterm.core.remote import real_path
 from visterm.core.types import Matrix, Ranking
+from visterm.data.contents import is_there
 from visterm.kernels.topk import top_k
 from visterm.store.filters import Filter
 from visterm.store.rows import row_lengths
@@ -59,11 +61,11 @@ def id_of(searched: Searched, image: ImageLike) -> int | None:
                 f"The catalogue has no image {image} to search by. Searches give the ids of images (--json)."
             )
         return int(image)
-    there = searched.at_path(os.path.realpath(image))
+    there = searched.at_path(real_path(image))
     if there is not None:
         return there if there in searched.searchable() else None
     name = os.fspath(image)
-    if os.path.exists(name):
+    if is_there(name):
         return None
     found = searched.called(name)
     if len(found) > 1:

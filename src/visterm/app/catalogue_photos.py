@@ -10,7 +10,7 @@ from typing import Any
 from visterm.app.features.kind import is_features
 from visterm.app.rows import Photos, as_corpus, as_images, source_of_rows
 from visterm.core.errors import DataError, UserError
-from visterm.core.remote import as_path, is_remote
+from visterm.core.remote import as_path, real_path
 from visterm.core.tables import ENCODERS
 from visterm.core.wording import count_of
 from visterm.data.contents import is_there
@@ -56,7 +56,7 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
     check_has_photos(encoder)
     if folder is None and isinstance(images, str | os.PathLike) and as_path(images).is_dir():
         folder = images
-    root = None if folder is None or is_features(folder) else _in_full(folder)
+    root = None if folder is None or is_features(folder) else real_path(folder)
     if tags is None and not isinstance(images, Corpus) and not is_features(images):
         names, items = as_images(images)
         encoder.refuse_unknown(items, only_if_all=True)
@@ -86,10 +86,6 @@ def check_has_photos(encoder: Any) -> None:
             f"(--encoder {ENCODERS.name_of(encoder)}). Rank tags for them with `visterm annotate RUN "
             "NAME --new-only`, or fit with an encoder that looks at pixels."
         )
-
-
-def _in_full(folder: str | os.PathLike[str]) -> str:
-    return os.fspath(as_path(folder)) if is_remote(folder) else os.path.realpath(folder)
 
 
 def _refuse_if_all_gone(photos: Sequence[Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,7 @@ from visterm.app.typed_queries import query_row
 from visterm.core.checks import check_k, check_number
 from visterm.core.combining import CONFIDENCE, log_probabilities, part_signs
 from visterm.core.errors import UserError
+from visterm.core.remote import real_path
 from visterm.core.types import Hit, Ranking
 from visterm.kernels.topk import top_k
 from visterm.metrics.cutoff import expected_f1_cutoff
@@ -162,7 +162,7 @@ class Search:
             tags=all_spelled(wanted.tags),
             without=all_spelled(wanted.without),
             predicted=all_spelled(wanted.predicted),
-            folder=None if wanted.folder is None else os.path.realpath(wanted.folder),
+            folder=None if wanted.folder is None else real_path(wanted.folder),
         )
 
     def _log_confidences(

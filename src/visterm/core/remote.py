@@ -18,7 +18,7 @@ from visterm.core.object_stores import asked
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 _ETAGS = ("ETag", "etag", "md5Hash", "md5", "content_md5")
 _DATES = ("LastModified", "last_modified", "updated", "mtime", "created")
-_BLOCK = 2**16
+_BLOCK, _TEXT_BLOCK = 2**16, 2**22
 
 
 def is_remote(path: object) -> bool:
@@ -52,6 +52,12 @@ def in_full(path: str | os.PathLike[str]) -> Path:
     """Give a path from the root of this machine on; an address is one already."""
     found = as_path(path)
     return found if is_remote(found) else Path(os.path.abspath(found))
+
+
+def real_path(path: str | os.PathLike[str]) -> str:
+    """Give a path from the root of this machine on, links followed; an address is one already."""
+    remote = as_remote(path)
+    return str(remote) if remote is not None else os.path.realpath(path)
 
 
 class RemotePath(os.PathLike[str]):
@@ -196,12 +202,13 @@ class RemotePath(os.PathLike[str]):
                 return None
             return found
 
-    def open(self, mode: str = "r", *, encoding: str | None = None) -> Any:
-        """Open for reading; as bytes, only those parts are fetched that are asked for."""
-        if "b" not in mode:
-            return io.StringIO(self.read_text(encoding=encoding))
+    def open(self, mode: str = "r", *, encoding: str | None = None, newline: str | None = None) -> Any:
+        """Open for reading: as text, part after part; as bytes, only those parts are fetched that are asked for."""
         with asked(self._address, "read") as (store, key):
-            return store.open(key, "rb", block_size=_BLOCK, cache_type="readahead")
+            if "b" in mode:
+                return store.open(key, "rb", block_size=_BLOCK, cache_type="readahead")
+            file = store.open(key, "rb", block_size=_TEXT_BLOCK, cache_type="readahead")
+            return io.TextIOWrapper(file, encoding=encoding or "utf-8", newline=newline)
 
     def read_bytes(self) -> bytes:
         """Fetch the object.

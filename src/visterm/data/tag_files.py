@@ -109,10 +109,10 @@ def find_tags(
     """
     check_separator(separator)
     folder = as_path(images)
-    if is_remote(folder) and not Path(source).is_file():
+    if is_remote(folder) and not as_path(source).is_file():
         raise TagFileError(
-            f"The tags of images in an object store ({folder}) are read from a table on this machine, and '{source}' "
-            "is none. Name a .csv, .tsv or .jsonl file: --tags FILE."
+            f"The tags of images in an object store ({folder}) are read from a table, and '{source}' is none. "
+            "Name a .csv, .tsv or .jsonl file: --tags FILE."
         )
     columns: dict[str, str | None] = {
         "image_column": image_column, "tags_column": tags_column, "user_column": user_column
@@ -120,7 +120,7 @@ def find_tags(
     columns_named = any(name is not None for name in columns.values())
     if source == KEYWORDS:
         return _of_keywords(folder, find_images(folder), columns_named=columns_named)
-    if source != "auto" and Path(source).is_dir():
+    if source != "auto" and not is_remote(source) and Path(source).is_dir():
         if columns_named:
             raise UserError(
                 f"{source} is a folder of .txt files, which have no columns; leave the names of columns out."
@@ -178,7 +178,7 @@ def read_tag_table(
         If there is no such file, or it cannot be understood.
     """
     check_separator(separator)
-    path = Path(source)
+    path = as_path(source)
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise TagFileError(

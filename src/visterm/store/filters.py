@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
+from visterm.core.remote import in_full
 from visterm.store.database import Database, as_text
 from visterm.store.records import file_type_of
 
@@ -130,7 +131,7 @@ def conditions_of(wanted: Filter) -> tuple[list[str], list[Any]]:
         )  # fmt: skip
         add(f"id NOT IN (SELECT image_id FROM verdicts WHERE tag_id = {TAG} AND verdict = -1)", as_text(tag))
     if wanted.folder is not None:
-        folder = os.path.abspath(wanted.folder)
+        folder = os.fspath(in_full(wanted.folder))
         inside = folder.rstrip("/") + "/"
         text = "CAST(? AS TEXT)"
         add(f"(folder = {text} OR substr(folder, 1, length({text})) = {text})", *map(as_text, (folder, inside, inside)))

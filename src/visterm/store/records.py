@@ -11,7 +11,7 @@ import numpy as np
 
 from visterm.core.errors import ImageError
 from visterm.core.persist import file_hash
-from visterm.core.remote import is_remote
+from visterm.core.remote import is_remote, real_path
 from visterm.core.threads import Team
 from visterm.core.types import Skipped
 from visterm.data.contents import content_hash, file_state, reading_threads
@@ -89,7 +89,7 @@ def _read_record(image: ImageLike, name: str, tags: Iterable[str]) -> Record | S
     if isinstance(image, np.ndarray):
         sha256 = hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()
         return Record(name, None, image.nbytes, image.shape[1], image.shape[0], sha256, tuple(tags))
-    path = os.fspath(image) if is_remote(image) else os.path.realpath(image)
+    path = real_path(image)
     try:
         width, height = image_size(path)
         state = file_state(path)

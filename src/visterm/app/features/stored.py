@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -146,7 +145,7 @@ class Features:
         names = sorted([*self._stored, *self._skipped])
         if tags is None:
             found = TagsFound([record(name, [], None) for name in names], [])
-        elif Path(tags).is_file():
+        elif as_path(tags).is_file():
             rows = read_tag_table(tags, **columns)
             found = TagsFound(merged(rows), [])
         elif self.images.is_dir():

@@ -20,6 +20,7 @@ from visterm.app.streaming.shards import Shards
 from visterm.app.streaming.stored_chunks import check_encoder
 from visterm.core.errors import DataError, TagFileError
 from visterm.core.progress import SILENT, Progress
+from visterm.core.remote import as_path
 from visterm.core.types import Matrix, Skipped
 from visterm.data.relations import sibling_sets
 from visterm.data.wordnet import read_relations
@@ -114,7 +115,7 @@ def evaluate_streamed(
     DataError
         If there is nothing to measure on.
     """
-    if not Path(tags).is_file():
+    if not as_path(tags).is_file():
         raise TagFileError(
             f"The tags of streamed features are read from a table, and '{tags}' is none. Name a .csv, .tsv or .jsonl "
             "file: --tags FILE."

@@ -29,6 +29,7 @@ from visterm.core.errors import TagFileError, UserError
 from visterm.core.packing import json_params
 from visterm.core.persist import file_hash
 from visterm.core.progress import SILENT, Progress
+from visterm.core.remote import as_path
 from visterm.core.tables import MODELS
 from visterm.models.abilities import FitsStreams
 
@@ -128,7 +129,7 @@ def fit_streamed(
     """
     shards = Shards(features)
     check_streams(tagger.model, shards.n_folders)
-    if not Path(tags).is_file():
+    if not as_path(tags).is_file():
         raise TagFileError(
             f"The tags of streamed features are read from a table, and '{tags}' is none. Name a .csv, .tsv or .jsonl "
             "file: --tags FILE."

@@ -23,6 +23,7 @@ from visterm.app.streaming.shards import Shards
 from visterm.app.streaming.tag_pairs import PAIRS, TagPairs, tag_hash
 from visterm.app.streaming.tag_rows import BITS, TagRows
 from visterm.core.errors import DataError, TagFileError, UnknownNameError
+from visterm.core.remote import as_path
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of
 from visterm.data.bounded_counts import BoundedCounts
@@ -100,7 +101,7 @@ class JoinedTags(TagRows):
         self.remarks: list[str] = []
         meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
         words = BoundedCounts(most_words)
-        self._read(stream_table(Path(table), **columns), words, meant, split)
+        self._read(stream_table(as_path(table), **columns), words, meant, split)
         self.learned = TRAIN if split is None and _any(self.bits, TRAIN | VALID | OTHER) else NO_SPLIT
         self._keys = sorted({tag_key(word) for word in words.counts()})
         self._pairs.sort(self._keys)

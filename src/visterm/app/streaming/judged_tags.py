@@ -19,6 +19,7 @@ from visterm.app.streaming.name_index import index_names
 from visterm.app.streaming.shards import Shards
 from visterm.app.streaming.tag_pairs import TagPairs, ones_at, tag_hash
 from visterm.core.errors import TagFileError, UnknownNameError
+from visterm.core.remote import as_path
 from visterm.core.types import Skipped
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
@@ -85,7 +86,7 @@ class JudgedTags:
         unread: list[tuple[int, Skipped]] = []
         self.remarks: list[str] = []
         wanted = None if split is None else split_name(split)
-        self._read(stream_table(Path(table), **columns), wanted, unread)
+        self._read(stream_table(as_path(table), **columns), wanted, unread)
         self._bit = NO_SPLIT if wanted is None and not self._splits else MEASURED
         if wanted is None and self._splits:
             split = USUAL_SPLIT
