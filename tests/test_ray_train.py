@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from command_line import run_command
-from drawn_training import HALF, SMALL, assert_same_model, draw_features, in_threads, tagger_of
+from drawn_training import HALF, SMALL, InThreads, assert_same_model, draw_features, in_threads, tagger_of
 from visterm import Tagger
 from visterm.app.cluster.engine import engine
 from visterm.app.cluster.training import stream_on_machines
 from visterm.app.streaming.fitting import fit_streamed
+from visterm.app.streaming.handed_over import take_part
 from visterm.core.errors import UserError
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")
@@ -50,6 +51,25 @@ def test_rays_workers_learn_the_bytes_of_workers_in_one_process(drawn, tmp_path)
     assert tagger.facts["workers"] == 2
     assert_same_model(tagger, in_threads(drawn, tmp_path / "threads", 2))
     assert not (tmp_path / "work").exists()
+
+
+def test_workers_find_features_that_were_named_from_here(drawn, tmp_path, monkeypatch):
+    monkeypatch.chdir(drawn)
+    images = []
+
+    class Elsewhere(InThreads):
+        def train(self, model, handed, progress):
+            with monkeypatch.context() as patch:
+                patch.chdir(tmp_path)
+                for rank in range(2):
+                    windows = take_part(handed, rank, 2).windows
+                    images.append(sum(X.shape[0] for X, _ in windows.epoch(1)))
+                super().train(model, handed, progress)
+
+    tagger = tagger_of(epochs=1)
+    fit_streamed(tagger, "features", drawn / "tags.jsonl", HALF, work=tmp_path / "w", workers=Elsewhere(2))
+    assert sum(images) == tagger.facts["images"]
+    assert min(images) > 200  # of 550
 
 
 def test_features_of_one_shard_are_learned_here(drawn, tmp_path):

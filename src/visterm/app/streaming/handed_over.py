@@ -19,6 +19,7 @@ from visterm.app.streaming.survey import Survey
 from visterm.app.streaming.tag_rows import TagRows
 from visterm.app.streaming.windows import ShardWindows
 from visterm.core.jsonlines import json_text
+from visterm.core.remote import as_path
 
 FACTS, HELD_OUT = "handed_over.json", "held_out.npy"
 
@@ -30,7 +31,7 @@ class HandedOver(NamedTuple):
     ----------
     folder : Path
     features : list of str
-        The features folders, as they were named.
+        The features folders, absolute: workers may be elsewhere.
     of : str
         What the checkpoints are of, see `FileCheckpoints`.
     every : float
@@ -91,7 +92,7 @@ def hand_over(
     for name, matrix in zip(("valid.X", "valid.Y"), found.valid or (), strict=False):
         write_matrix(folder, name, matrix)
     several = [features] if isinstance(features, str | os.PathLike) else features
-    return HandedOver(folder, [os.fspath(one) for one in several], of, every)
+    return HandedOver(folder, [os.fspath(as_path(one).absolute()) for one in several], of, every)
 
 
 def take_part(handed: HandedOver, rank: int, n_workers: int) -> Part:
