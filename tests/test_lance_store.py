@@ -35,6 +35,7 @@ def queries():
 @pytest.fixture(params=[2**28, 0], ids=["kept in memory", "read for each search"])
 def _however_large(request, monkeypatch):
     monkeypatch.setattr(lance_rows, "KEPT_BYTES", request.param)
+    monkeypatch.setattr(lance_rows, "READ_BYTES", 4 * WIDTH * 250)
     monkeypatch.setattr(lance_rows, "AT_ONCE", 100)
     monkeypatch.setattr(lance_table, "AT_ONCE", 100)
 

@@ -28,6 +28,9 @@ MANY_FILES = 8
 ROWS_PER_FILE = 2**20
 """That LanceDB puts together."""
 
+CACHED = {"index_cache_size_bytes": 2**30, "metadata_cache_size_bytes": 2**28}
+"""Of the lists of indexes, kept by LanceDB, which would take six times as much."""
+
 NEVER = timedelta(days=36500)
 READERS_NEED = timedelta(hours=1)
 """Age of versions that no search reads any more: each search looks first which version counts."""
@@ -192,7 +195,7 @@ def _connected(uri: str) -> Any:
     endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
     plain = {"allow_http": "true"} if endpoint.startswith("http://") else None
     with _told(f"No tables can be kept at {uri}"):
-        return lancedb.connect(uri, storage_options=plain)
+        return lancedb.connect(uri, storage_options=plain, session=lancedb.Session(**CACHED))
 
 
 @contextmanager
