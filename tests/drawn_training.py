@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import scipy.sparse as sp
 
 from visterm import Tagger
 from visterm.app.cluster.train_group import Together
@@ -24,18 +25,19 @@ HALF = Plan(2, SMALL.memory // 2)
 
 
 def draw_features(folder):
-    """Write a features folder of 600 planted images in shards of 50, one of a single shard, and a table of tags."""
+    """Write 600 planted images in shards of 50, dense and sparse, and a single shard; and a table of tags."""
     planted = plant_corpus(n_train=N, n_test=1, n_tags=N_TAGS, random_state=5)
     encoder = make_encoder("histograms", {"textons": 4, "sample_pixels": 300}, {"random_state": 0, "n_jobs": 1})
     encoder.fit(list(np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), np.uint8)))
 
-    def shards(n):
-        for start in range(0, n, SHARD):
+    def shards(X):
+        for start in range(0, X.shape[0], SHARD):
             names = [f"{i:04}.jpg" for i in range(start, start + SHARD)]
-            yield Shard(names, ["0" * 64] * SHARD, planted.X_train[start : start + SHARD])
+            yield Shard(names, ["0" * 64] * SHARD, X[start : start + SHARD])
 
-    write_features(folder / "features", shards(N), encoder)
-    write_features(folder / "one", shards(SHARD), encoder)
+    write_features(folder / "features", shards(planted.X_train), encoder)
+    write_features(folder / "sparse", shards(sp.csr_array(planted.X_train)), encoder)
+    write_features(folder / "one", shards(planted.X_train[:SHARD]), encoder)
     given = planted.Y_train.toarray()
     lines = [{"file_name": f"{i:04}.jpg", "tags": [f"tag {t}" for t in np.flatnonzero(given[i])]} for i in range(N)]
     (folder / "tags.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

@@ -72,6 +72,26 @@ def test_workers_find_features_that_were_named_from_here(drawn, tmp_path, monkey
     assert min(images) > 200  # of 550
 
 
+@pytest.mark.parametrize("features", ["features", "sparse"])
+def test_each_image_is_seen_by_one_worker_and_all_see_as_many_windows(drawn, tmp_path, features):
+    seen = []
+
+    class Counted(InThreads):
+        def train(self, model, handed, progress):
+            for rank in range(self.n_workers):
+                windows = take_part(handed, rank, self.n_workers).windows
+                seen.append([[X.shape[0] for X, _ in windows.epoch(epoch)] for epoch in (1, 2)])
+            super().train(model, handed, progress)
+
+    tagger = tagger_of(epochs=1)
+    fit_streamed(tagger, drawn / features, drawn / "tags.jsonl", HALF, work=tmp_path / "w", workers=Counted(5))
+    assert {len(epoch) for worker in seen for epoch in worker} == {3}  # of 12 shards
+    assert sum(epoch.count(0) for worker in seen for epoch in worker) == 6
+    for number in range(2):
+        assert sum(sum(worker[number]) for worker in seen) == tagger.facts["images"]
+    assert all(sorted(first) == sorted(second) for first, second in seen)  # the same shards in each epoch
+
+
 def test_features_of_one_shard_are_learned_here(drawn, tmp_path):
     before = ray.is_initialized()
     tagger = on_machines(drawn, tmp_path / "work", features="one", address="nowhere:1")
