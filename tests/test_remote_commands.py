@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -19,8 +20,10 @@ from visterm.app.features.job import encode_folder
 from visterm.app.features.shard_cache import ShardCache
 from visterm.app.features.stored import Features
 from visterm.app.rows import as_corpus
-from visterm.core.errors import StorageError, TagFileError
+from visterm.core.errors import ImageError, StorageError, TagFileError
 from visterm.core.remote import as_path
+from visterm.data.images import read_image
+from visterm.web.decoding import Decoders
 
 
 @pytest.fixture(scope="module")
@@ -216,3 +219,24 @@ def test_photos_of_a_store_are_indexed_by_their_features_or_as_they_are_and_brou
         for item in map(json.loads, (tmp_path / "later/skipped.jsonl").read_text().splitlines())
     }
     assert told == {"00.png": "changed since its features were made", "11.png": "no such file"}
+
+
+def test_the_service_shows_photos_of_a_store_without_letting_decoders_reach_it(memory):
+    paint(memory / "photos", [1])
+    decoders = Decoders(1, 4, memory_bytes=1536 * 2**20, max_pixels=10**6, seconds=60)
+    place = f"{memory}/photos/sky/01.png"  # in the memory of this process alone
+
+    async def ask():
+        pixels = await decoders.pixels(place, None)
+        small = await decoders.jpeg(place, 8)
+        with pytest.raises(ImageError, match="no such file"):
+            await decoders.jpeg(f"{memory}/gone.png", 8)
+        return pixels, small
+
+    try:
+        pixels, small = asyncio.run(ask())
+    finally:
+        decoders.close()
+    np.testing.assert_array_equal(pixels, read_image(place))
+    assert (small.width, small.height) == (8, 8)
+    assert small.content[:2] == b"\xff\xd8"  # how JPEGs begin

@@ -14,9 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import ImageError
+from visterm.core.remote import is_remote
+from visterm.data.fetching import fetch
 from visterm.web.decoding_process import (
     ANSWER,
     JPEG,
+    JPEG_OF_BYTES,
     JPEG_OF_FILE,
     PIXELS,
     PIXELS_OF_BYTES,
@@ -25,6 +28,8 @@ from visterm.web.decoding_process import (
     read_exactly,
 )
 from visterm.web.work import Work
+
+_OF_BYTES = {PIXELS_OF_FILE: PIXELS_OF_BYTES, JPEG_OF_FILE: JPEG_OF_BYTES}
 
 DIED = "its decoder died of it, or took too long"
 
@@ -70,12 +75,14 @@ class Decoders:
             self._idle.put(process)
 
     async def pixels(self, picture: bytes | str, side: int | None) -> NDArray[np.uint8]:
-        """Give a picture as upright RGB, shape (height, width, 3): the content of a file, or one at a path.
+        """Give a picture as upright RGB, shape (height, width, 3): the content of a file, or one at a path or address.
 
         Raises
         ------
         ImageError
             If it cannot be read, or the process that read it died.
+        StorageError
+            If it is in an object store that cannot be reached.
         Refused
             503, if the bound is reached.
         """
@@ -96,6 +103,8 @@ class Decoders:
         self.work.close()
 
     def _ask(self, kind: bytes, side: int, content: bytes) -> Jpeg:
+        if kind in _OF_BYTES and is_remote(address := os.fsdecode(content)):
+            kind, content = _OF_BYTES[kind], fetch(address)  # the process that decodes reaches no network
         process = self._idle.get()
         try:
             answer = process.ask(kind, side, content, self._seconds)

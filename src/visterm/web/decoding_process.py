@@ -18,7 +18,7 @@ REQUEST = struct.Struct(">cIQ")
 ANSWER = struct.Struct(">cIIQ")
 """How it went, height, width, and the bytes that follow."""
 
-PIXELS_OF_BYTES, PIXELS_OF_FILE, JPEG_OF_FILE = b"b", b"f", b"j"
+PIXELS_OF_BYTES, PIXELS_OF_FILE, JPEG_OF_FILE, JPEG_OF_BYTES = b"b", b"f", b"j", b"k"
 PIXELS, JPEG, UNREADABLE = b"P", b"J", b"U"
 
 QUALITY = 82
@@ -49,12 +49,12 @@ def answer(kind: bytes, side: int, content: bytes) -> tuple[bytes, int, int, byt
 
     max_side = side or None
     try:
-        if kind == PIXELS_OF_BYTES:
+        if kind in (PIXELS_OF_BYTES, JPEG_OF_BYTES):
             pixels = read_image_bytes(content, max_side=max_side)
         else:
             pixels = read_image(os.fsdecode(content), max_side=max_side)
         height, width = pixels.shape[:2]
-        if kind != JPEG_OF_FILE:
+        if kind not in (JPEG_OF_FILE, JPEG_OF_BYTES):
             return PIXELS, height, width, pixels.tobytes()
         made = BytesIO()
         Image.fromarray(pixels).save(made, "JPEG", quality=QUALITY, progressive=True, optimize=True)
