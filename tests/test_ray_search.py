@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 
 import pytest
@@ -27,66 +26,65 @@ def reached():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Three catalogues of eight photos each."""
+    """Two catalogues of twelve photos each, and a union of them."""
     folder = tmp_path_factory.mktemp("union")
     tags = draw_photos(folder / "photos")
     tagger = Tagger.load(fit_run(folder / "photos", tags, folder / "run"), n_jobs=1)
     paths = sorted((folder / "photos").iterdir())
-    for i in range(3):
-        Catalogue.create(folder / f"part{i}", tagger).add(
-            paths[8 * i : 8 * i + 8], [tags[p.name] for p in paths[8 * i : 8 * i + 8]]
-        )
-    with CatalogueUnion([folder / f"part{i}" for i in range(3)]) as union:
-        union.save(folder / "all")
+    for name, part in (("one", paths[:12]), ("two", paths[12:])):
+        Catalogue.create(folder / name, tagger).add(part, [tags[path.name] for path in part])
+    with CatalogueUnion([folder / "one", folder / "two"]) as union:
+        union.save(folder / "both")
     return folder
 
 
-@pytest.mark.usefixtures("reached")
-def test_answers_are_those_of_one_process(folder):
-    with CatalogueUnion.load(folder / "all") as here, CatalogueUnion.load(folder / "all", ray="local") as there:
-        assert (len(there), there.counts()) == (24, [8, 8, 8])
+@pytest.fixture(scope="module")
+def there(reached, folder):
+    with CatalogueUnion.load(folder / "both", ray="local") as there:
+        yield there
+
+
+def test_answers_are_those_of_one_process(there, folder):
+    with CatalogueUnion.load(folder / "both") as here:
+        assert (len(there), there.counts()) == (24, [12, 12])
         for words, how in [("red", {}), ("cool -blue", {"k": 0}), ("warm", {"among": Filter(tags=("red",))})]:
             assert there.search(words, **how) == here.search(words, **how)
         assert there.like("013.png", 5) == here.like("013.png", 5)
         assert there.browse(Filter(tags=("red",)), 0) == here.browse(Filter(tags=("red",)), 0)
 
 
-@pytest.mark.usefixtures("reached")
-def test_errors_are_those_of_one_process(folder, tmp_path):
-    with CatalogueUnion.load(folder / "all", ray="local") as there, pytest.raises(DataError, match="is called so"):
+def test_errors_are_those_of_one_process(there, folder, tmp_path):
+    with pytest.raises(DataError, match="is called so"):
         there.like("nowhere.png")
-    shutil.copytree(folder / "part0", tmp_path / "other")
+    shutil.copytree(folder / "one", tmp_path / "other")
     other = Catalogue.load(tmp_path / "other", n_jobs=1)
     other.give(1, ["red"])
     other.learn(full=True)
     with pytest.raises(EncoderMismatchError, match="other has another run"):
-        CatalogueUnion([folder / "part0", tmp_path / "other"], ray="local")
+        CatalogueUnion([folder / "one", tmp_path / "other"], ray="local")
     with pytest.raises(StorageError, match="finds nothing at"):
-        CatalogueUnion([folder / "part0", tmp_path / "none"], ray="local")
+        CatalogueUnion([folder / "one", tmp_path / "none"], ray="local")
 
 
-@pytest.mark.usefixtures("reached")
-def test_an_actor_that_dies_is_started_again_and_its_question_asked_anew(folder):
-    with CatalogueUnion.load(folder / "all", ray="local") as there:
-        before = there.search("red", 0)
-        ray.get([actor.__ray_call__.remote(lambda opened: os.getpid()) for actor in there._shards._actors])
-        ray.kill(there._shards._actors[1], no_restart=False)
-        assert there.search("red", 0) == before
+def test_an_actor_that_dies_is_started_again_and_its_question_asked_anew(there):
+    before = there.search("red", 0)
+    ray.kill(there._shards._actors[1], no_restart=False)
+    assert there.search("red", 0) == before
 
 
 @pytest.mark.usefixtures("reached")
 def test_the_command_prints_what_it_prints_without_ray(folder):
-    assert visterm("search all 'red -blue' --json --ray local", folder) == visterm(
-        "search all 'red -blue' --json", folder
+    assert visterm("search both 'red -blue' --json --ray local", folder) == visterm(
+        "search both 'red -blue' --json", folder
     )
 
 
 def test_a_single_catalogue_starts_no_engine(folder, monkeypatch):
     monkeypatch.setattr("visterm.app.cluster.engine.load_ray", lambda: pytest.fail("Ray was loaded"))
-    code, out, told = visterm("search part0 red --ray local", folder)
-    assert (code, out.count("\n")) == (0, 8)
+    code, out, told = visterm("search one red --ray local", folder)
+    assert (code, out.count("\n")) == (0, 10)
     assert "One catalogue is searched here, without an engine." in told
-    CatalogueUnion([folder / "part0"]).save(folder / "one")
-    code, _, told = visterm("search one red --ray local", folder)
+    CatalogueUnion([folder / "one"]).save(folder / "single")
+    code, _, told = visterm("search single red --ray local", folder)
     assert code == 0
     assert "without an engine" in told
