@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from object_stores import new_bucket, s3_server
 from visterm.core.errors import CorruptFileError, DataError, StorageError
 from visterm.store import lance_rows, lance_table, row_index, segment_indexes
 from visterm.store.catalogue import Origin, StoredCatalogue, save_catalogue
@@ -233,3 +234,20 @@ def test_a_table_that_is_gone_is_told_of(made):
     os.rename(made.folder / "lance", made.folder / "elsewhere")
     with pytest.raises(CorruptFileError, match="cannot be opened at"):
         StoredCatalogue.open(made.folder).search([1.0, 1.0])
+
+
+def test_tables_may_lie_in_an_object_store(tmp_path, rows, queries):
+    with s3_server():
+        place = f"{new_bucket()}/library"
+        made = StoredCatalogue.create(tmp_path / "catalogue", ORIGIN)
+        made.keep_in_lance(place)
+        assert made.where_rows_are() == f"Lance tables at {place}"
+        made.add(records(60), rows[:60])
+        made.set_rows(range(0, 60, 2), rows[60:90])
+        truth = rows[:60].copy()
+        truth[::2] = rows[60:90]
+        assert made.compact()
+        opened = StoredCatalogue.open(made.folder)
+        np.testing.assert_array_equal(opened.search(queries, 5).ids, best(queries, truth, 5))
+        with opened.writing():
+            assert len(lance_table.table_names(place)) == 1

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from object_stores import new_bucket, s3_server
 from visterm.core.errors import CorruptFileError, DataError, MissingExtraError
 from visterm.store import lance_rows, lance_table, row_index
 from visterm.store.exact import ExactStore
@@ -132,23 +133,11 @@ def test_without_lancedb_the_extra_is_named(tmp_path, monkeypatch):
         LanceStore(str(tmp_path / "another place"))
 
 
-def test_a_table_may_lie_in_an_object_store(monkeypatch, rows, queries):
-    server = pytest.importorskip("moto.server", reason="moto is not installed")
-    boto3 = pytest.importorskip("boto3", reason="boto3 is not installed")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    there = server.ThreadedMotoServer(port=0, verbose=False)
-    there.start()
-    try:
-        host, port = there.get_host_and_port()
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        boto3.client("s3").create_bucket(Bucket="photos")
-        store = LanceStore("s3://photos/rows")
+def test_a_table_may_lie_in_an_object_store(rows, queries):
+    with s3_server():
+        place = f"{new_bucket()}/rows"
+        store = LanceStore(place)
         for start in (0, 100):
             store.add(np.arange(start, start + 100), rows[start : start + 100])
-        again = LanceStore("s3://photos/rows")
         best = np.argsort(-(queries @ rows[:200].T), axis=1)[:, :5]
-        np.testing.assert_array_equal(again.search(queries, 5).ids, best)
-    finally:
-        there.stop()
+        np.testing.assert_array_equal(LanceStore(place).search(queries, 5).ids, best)
