@@ -18,7 +18,7 @@ from typing import Any
 from harness.pages import table, told, volume, written
 from harness.played import Setting, ends, play, play_rounds
 from harness.runs import say, write
-from harness.stages import TAGS_AN_IMAGE, Rates, limits, meeting_seconds, rates, stages
+from harness.stages import TAGS_AN_IMAGE, Rates, limits, meeting_seconds, rate_rows, rates, stages
 
 from visterm.app.cluster.pipeline import MOST_BLOCKS
 from visterm.app.features.job import SHARD_SIZE
@@ -74,9 +74,7 @@ def training(n: int, workers: int, of: Rates, pairs_between: float, *, sliced: b
 
 def staged(of: Rates) -> dict[str, str]:
     """Give the tables of the rates and of the stages, which nothing is played for."""
-    tables = {
-        "rates": table(["of one core", "seconds, bytes"], [[name, told(rate)] for name, rate in of._asdict().items()])
-    }
+    tables = {"rates": table(["a core takes", "", "from"], rate_rows(of))}
     head = ["stage", "read", "left", "hours of a core", "dollars", "days by one process"]
     for size, n in SIZES.items():
         rows = [

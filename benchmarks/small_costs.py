@@ -30,16 +30,16 @@ from visterm.models.shared_moves import moves, sum_of_moves, take_moves
 WIDTH = 100
 NAMES = """
 from pathlib import Path
+from visterm.app.features.cut import cut
+from visterm.app.features.job import encode_folder
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 before = resident()
-root = Path("/photos")
-paths = [Path(f"/photos/{i // 1000:06d}", f"{i:09d}.jpg") for i in range(N)]
-paths = sorted(paths, key=lambda path: path.relative_to(root).as_posix())
-names = [path.relative_to(root).as_posix() for path in paths]
+names = sorted(f"{i // 1000:06d}/{i:09d}.jpg" for i in range(N))
+parts = [[names[i] for i in part] for part in cut(names, 512)]
 print((resident() - before) / N)
 """
-"""What `images_in` and `encode_folder` do with the names of files."""
+"""What `encode_folder` does with the names of files before it begins."""
 
 
 COUNTED = ("given", "predictions")

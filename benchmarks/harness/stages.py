@@ -114,7 +114,7 @@ def rates() -> Rates:
     brought = meeting["rows moved"] * meeting["workers"]
     return Rates(
         encode=encode,
-        join=2 * (streamed["seconds"] - sum(streamed["epochs"])) / streamed["images"],
+        join=(streamed["seconds"] - sum(streamed["epochs"])) / streamed["images"],
         pair=2 / large["speed"]["streamed"]["median"] / TAGS_AN_IMAGE + DRAWS * ROW_READ,
         sampled=sampled["epoch"][0]["many"]["median"] / sampled["epoch"][0]["images"],
         annotate=2 / large["annotate"]["images_per_second"] + best_tags * TAGS / 109_444,
@@ -127,6 +127,35 @@ def rates() -> Rates:
         take=meeting["take"] / (meeting["bytes taken"] / row_bytes()),
         encoder=encoder,
     )
+
+
+def rate_rows(of: Rates) -> list[list[str]]:
+    """Give the rates as rows of a table: what, how much, and where it comes from."""
+    micro = 1e6
+
+    def row(what: str, seconds: float, file: str) -> list[str]:
+        return [what, f"{told(seconds * micro)} µs", f"`{file}`"]
+
+    rows = [
+        row(f"encode an image ({of.encoder})", of.encode, "two_workers" if of.encoder != "visterms" else "visterms"),
+        row("join the tags of an image, survey and copy its row", of.join, "larger_than_memory"),
+        row(f"learn from a pair of an image and a tag, {DRAWS} draws", of.pair, "larger_than_memory"),
+        row("learn from an image, sampled tagger, a hidden layer of 512", of.sampled, "sampled"),
+        row(f"annotate an image, ten best of {TAGS:,}", of.annotate, "larger_than_memory, top_tags"),
+        row("index an image by its features", of.index, "small_costs"),
+        row("search: score an image, on two cores", of.row_scored, "catalogue"),
+        row("meet: look at a tag, whether it moved", of.look, "small_costs"),
+        row("meet: add up a row that was brought", of.add, "small_costs"),
+        row("meet: take over a row", of.take, "small_costs"),
+        ["an image in SQLite", f"{of.catalogue_bytes:,.0f} bytes", "`small_costs`"],
+        ["a file's name in memory", f"{of.name_bytes:,.0f} bytes", "`small_costs`"],
+    ]
+    million = figure("ten_million")
+    if million is not None:
+        last = million["sizes"][-1]
+        pair = 2 * last["stages"]["train"] / last["pairs"]
+        rows.append(row(f"for comparison: a pair, sparse features, {last['tags']:,} tags", pair, "ten_million"))
+    return rows
 
 
 def stages(n: float, of: Rates) -> list[Stage]:
