@@ -56,8 +56,8 @@ def test_a_list_of_images_takes_little_more_than_their_names(tmp_path):
     ],
 )
 def test_codebook_and_kernel_pca_open_a_sample_of_the_images_alone(tmp_path, monkeypatch, name, params):
-    """Of a million images, of which most are not even there, only those drawn are opened."""
-    n, drawn = 1_000_000, 6
+    """Of 200,000 images, of which most are not even there, only those drawn are opened."""
+    n, drawn = 200_000, 6
     encoder = make_encoder(name, params, {"random_state": 3, "n_jobs": 1})
     monkeypatch.setattr(type(encoder), "fit_images", drawn)
     monkeypatch.setattr("visterm.encoders.histograms.Histograms.fit_images", drawn, raising=False)
