@@ -196,6 +196,13 @@ def test_photos_of_a_store_are_indexed_by_their_features_or_as_they_are_and_brou
     np.testing.assert_allclose(scores[0], scores[2], rtol=1e-5)
     np.testing.assert_allclose(scores[1], scores[2], rtol=1e-5)
     assert index("of_photos", "of_photos", memory / "photos") == nothing | {"kept": N}
+    assert run_command(["export", "of_photos", "--to", "csv", "-k", 1, "-o", "table.csv"], tmp_path).returncode == 0
+    table = (tmp_path / "table.csv").read_text()
+    assert all(f"{memory}/photos/{name}" in table for name in content(photos))
+    before = content(memory)
+    assert run_command(["export", "of_photos", "--to", "xmp", "-k", 1], tmp_path).returncode == 3
+    assert "in an object store, where no tags are written" in (tmp_path / "skipped.jsonl").read_text()
+    assert content(memory) == before
     like = [
         "search",
         "of_features",

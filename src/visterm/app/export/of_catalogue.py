@@ -10,6 +10,7 @@ from visterm.app.export.items import ExportItem
 from visterm.app.export.of_run import least_confidences, predictions, scores_of
 from visterm.app.tagger import CHUNK, Tagger
 from visterm.core.progress import SILENT, Progress
+from visterm.core.remote import as_path, is_remote
 from visterm.core.types import Skipped
 from visterm.store.catalogue import StoredCatalogue
 
@@ -50,11 +51,11 @@ def items_of_catalogue(
             images = stored.images.get_many(some.tolist())
             for image, scores in zip(images, scores_of(tagger, stored.rows(some)), strict=True):
                 progress.advance()
-                if image.path is None or not Path(image.path).is_file():
+                if image.path is None or not (is_remote(image.path) or Path(image.path).is_file()):
                     yield Skipped(image.name, GONE)
                     continue
                 yield ExportItem(
-                    Path(image.path),
+                    as_path(image.path),
                     tuple(held.get(image.id, ())),
                     predictions(tagger, scores, k, least),
                     tuple(rejected.get(image.id, ())),
@@ -65,8 +66,8 @@ def items_of_catalogue(
 
 
 def files_of_catalogue(stored: StoredCatalogue) -> list[Path]:
-    """List the files of the images that are here."""
-    return sorted(Path(path) for path in stored.images.files())
+    """List the files of the images that are here; objects have none."""
+    return sorted(Path(path) for path in stored.images.files() if not is_remote(path))
 
 
 def noted(changes: Iterable[Change | Skipped], stored: StoredCatalogue, target: str) -> Iterator[Change | Skipped]:

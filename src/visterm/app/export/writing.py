@@ -13,10 +13,13 @@ from visterm.app.export.sidecar_target import SidecarTarget
 from visterm.app.export.text_target import TextTarget
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.progress import SILENT, Progress
+from visterm.core.remote import is_remote
 from visterm.core.types import Skipped
 
 XMP, EMBED, TXT = SidecarTarget.name, EmbeddedTarget.name, TextTarget.name
 TARGETS = (XMP, EMBED, TXT)
+
+IN_STORE = "in an object store, where no tags are written: export a table (--to csv)"
 
 T = TypeVar("T")
 
@@ -105,6 +108,9 @@ def _each(
     try:
         for thing in things:
             progress.advance()
+            if is_remote(image_of(thing)):
+                yield Skipped(str(image_of(thing)), IN_STORE)
+                continue
             try:
                 change = write(thing)
             except (DataError, StorageError, OSError) as error:
