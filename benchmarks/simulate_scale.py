@@ -18,7 +18,7 @@ from typing import Any
 from harness.pages import table, told, volume, written
 from harness.played import Setting, ends, play, play_rounds
 from harness.runs import say, write
-from harness.stages import TAGS_AN_IMAGE, Rates, limits, meeting_seconds, rate_rows, rates, stages
+from harness.stages import TAGS_AN_IMAGE, Rates, crowd, limits, meeting_seconds, rate_rows, rates, stages
 
 from visterm.app.cluster.pipeline import MOST_BLOCKS
 from visterm.app.features.job import SHARD_SIZE
@@ -57,7 +57,7 @@ def encoding(n: int, workers: int, of: Rates) -> float:
     blocks = min(MOST_BLOCKS, -(-n // SHARD_SIZE))
     each = n * of.encode / blocks
     pieces = [each * max(0.1, rng.gauss(1, UNEVEN)) for _ in range(blocks)]
-    setting = Setting(workers, CORES, driver=DRIVER, apart=workers > CORES, lost_an_hour=LOST_AN_HOUR)
+    setting = Setting(workers, CORES, crowd("encode"), DRIVER, apart=workers > CORES, lost_an_hour=LOST_AN_HOUR)
     return play(pieces, setting) / 3600
 
 
@@ -69,7 +69,7 @@ def training(n: int, workers: int, of: Rates, pairs_between: float, *, sliced: b
         return n * TAGS_AN_IMAGE * of.pair / 3600
     pieces = [pairs_between / workers * of.pair * max(0.1, rng.gauss(1, UNEVEN)) for _ in range(200)]
     meeting = meeting_seconds(workers, pairs_between, of, sliced=sliced)
-    return play_rounds(pieces, rounds, meeting, Setting(workers, CORES), played=50) / 3600
+    return play_rounds(pieces, rounds, meeting, Setting(workers, CORES, crowd("train")), played=50) / 3600
 
 
 def staged(of: Rates) -> dict[str, str]:

@@ -13,7 +13,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def volume(n: float) -> str:
     """Give bytes as people say them."""
-    return f"{n / 1e12:,.1f} TB" if n >= 1e12 else f"{n / 1e9:,.1f} GB"
+    size, unit = next(
+        (size, unit) for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")) if n >= size or unit == "MB"
+    )
+    return f"{n / size:,.{1 if unit != 'MB' else 0}f} {unit}"
 
 
 def told(value: Any) -> str:

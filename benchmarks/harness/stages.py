@@ -158,6 +158,12 @@ def rate_rows(of: Rates) -> list[list[str]]:
     return rows
 
 
+def crowd(way: str) -> float:
+    """Give how much longer work takes with all cores at it: as on the two here, 1 where that was not measured yet."""
+    workers = figure("two_workers") or {}
+    return float(workers.get(way, {}).get("simulate", {}).get("crowd", 1.0))
+
+
 def stages(n: float, of: Rates) -> list[Stage]:
     """Give the stages of n photos."""
     row, hour, shards = NUMBERS * 4.0, 3600.0, n / SHARD
