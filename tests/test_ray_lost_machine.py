@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -93,6 +95,22 @@ def test_encoding_ends_with_the_same_bytes(photos, run, lossy, tmp_path):
     assert 4 <= lossy.lost_at < done.shards
     assert (done.images, done.rows, done.skipped, done.shared) == (N + 1, N, 1, True)
     assert done.fingerprint == alone.fingerprint
+    assert content(tmp_path / "F") == content(tmp_path / "alone")
+
+
+@pytest.mark.slow
+def test_where_the_command_itself_is_killed_the_same_one_goes_on_without_ray_too(photos, run, tmp_path):
+    encode_folder(photos, tmp_path / "alone", run=run, shard_size=4)
+    arguments = ["encode", photos, "--run", run, "-o", tmp_path / "F", "--shard-size", 4, "--ray", "local"]
+    child = subprocess.Popen([sys.executable, "-m", "visterm", *map(str, arguments)], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 90
+    while not several_in(tmp_path / "F" / ".unfinished") and time.monotonic() < deadline:
+        time.sleep(0.02)
+    child.kill()
+    child.wait()
+    assert not (tmp_path / "F" / "manifest.json").exists()
+    done = encode_folder(photos, tmp_path / "F", run=run, shard_size=4)
+    assert done.reused >= 12
     assert content(tmp_path / "F") == content(tmp_path / "alone")
 
 
