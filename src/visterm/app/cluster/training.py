@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
 from visterm.app.cluster.engine import engine, load_ray
+from visterm.app.cluster.meeting_line import Caller, Line, open_line
 from visterm.app.cluster.train_group import Group, Together, work_together
 from visterm.app.streaming.fitting import fit_streamed
 from visterm.app.streaming.handed_over import HandedOver, take_part
@@ -20,7 +20,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.core.threads import one_blas_thread
 from visterm.models.abilities import FitsStreams
-from visterm.models.meetings import Exchange, LeftAloneError, MeetingPlace
+from visterm.models.meetings import Exchange, MeetingPlace
 
 
 def check_learns_together(model: Any) -> None:
@@ -173,32 +173,19 @@ class _ToGoOnFrom:
 
 
 def _meeting_place(together: Together, n_workers: int) -> tuple[Callable[[int, str, Any], Any], Callable[[], None]]:
-    """Give what meets, and what ends all meetings: in this process if it is the only one, else in an actor."""
+    """Give what meets, and what ends all meetings: in this process if it is its place, else by a line to the first."""
+    place = MeetingPlace(n_workers)
     if together.size == 1:
-        place = MeetingPlace(n_workers)
         return place.meet, place.close
-    ray = load_ray()
+    load_ray()
     from ray.train.collective import broadcast_from_rank_zero
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+    from ray.util import get_node_ip_address
 
-    name, actor = f"visterm-{uuid.uuid4().hex}", None
+    line = broadcast_from_rank_zero(open_line(place, get_node_ip_address()) if together.rank == 0 else None)
     if together.rank == 0:
-        # On the machine of the first worker, whose end is also its own: those who begin again have a new one.
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        remote = ray.remote(MeetingPlace)
-        actor = remote.options(
-            name=name, num_cpus=0, max_concurrency=n_workers + 1, scheduling_strategy=here, max_restarts=0
-        ).remote(n_workers)
-    name = broadcast_from_rank_zero(name)
-    actor = actor or ray.get_actor(name)
-
-    def meet(rank: int, how: str, value: Any) -> Any:
-        try:
-            return ray.get(actor.meet.remote(rank, how, value))
-        except ray.exceptions.RayError as error:
-            raise LeftAloneError("The place where the workers meet is gone.") from error
-
-    return meet, lambda: actor.close.remote()
+        return place.meet, place.close
+    caller = Caller(Line(*line))
+    return caller.meet, caller.close
 
 
 def _learns_together(kind: type) -> bool:
