@@ -13,7 +13,7 @@ help:  ## Show the targets
 demo: $(VENV)/.base  ## Draw a photo library, learn its tags, tag and search it, write demo/report.html
 	$(BIN)/visterm demo -o demo
 
-test: $(VENV)/.dev  ## Run the whole test suite (about 9 minutes on 2 cores)
+test: $(VENV)/.dev  ## Run the whole test suite (about 11 minutes on 2 cores)
 	$(PYTEST) -n 2 --dist loadfile -m "not slow" --durations 10
 
 test-kernels: $(VENV)/.dev  ## Run the kernels' tests with bounds checked, and again without compiling

@@ -120,6 +120,7 @@ def test_the_folder_has_the_same_bytes_as_without_ray(reached, encode, tmp_path)
     assert content(tmp_path / "shared") == content(tmp_path / "alone")
 
 
+@pytest.mark.slow
 def test_what_a_killed_job_and_an_earlier_one_have_done_is_taken_over(reached, encode, photos, tmp_path, monkeypatch):
     words = {
         "encoder": "visterms",
@@ -144,6 +145,7 @@ def test_what_a_killed_job_and_an_earlier_one_have_done_is_taken_over(reached, e
     assert content(tmp_path / "F") == content(tmp_path / "undisturbed")
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_replaced_and_its_pieces_are_done_again_but_not_for_ever(reached, tmp_path):
     made = shared_out(Failing(tmp_path / "died", {3: die_once, 6: die}), range(8), reached, tries=2)
     assert [next(made) for _ in range(6)] == [0, 1, 4, 9, 16, 25]

@@ -43,6 +43,7 @@ def test_workers_encode_from_a_store_into_a_store_to_the_bytes_of_one_process(bu
     assert content(bucket / "F") == content(tmp_path / "alone")
 
 
+@pytest.mark.slow
 def test_workers_tag_features_of_a_store_and_write_parts_there(bucket, network, tmp_path):
     encode_folder(bucket / "photos", bucket / "G", encoder=f"onnx:{network}", shard_size=3, n_jobs=1)
     rows = "".join(f"{name},{name.split('/')[0]}\n" for name in (bucket / "photos").files() if "/" in name)

@@ -53,6 +53,7 @@ def test_answers_are_those_of_one_process(there, folder):
         assert there.browse(Filter(tags=("red",)), 0) == here.browse(Filter(tags=("red",)), 0)
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_one_process(there, folder, tmp_path):
     with pytest.raises(DataError, match="is called so"):
         there.like("nowhere.png")
