@@ -119,7 +119,8 @@ def main() -> None:
     tables = staged(of) | tables
     if chosen.measured is not None:
         measured = json.loads(chosen.measured.read_text(encoding="utf-8"))
-        found = {way: predicted(part) for way, part in measured.items() if isinstance(part, dict) and "simulate" in part}
+        ways = {way: part for way, part in measured.items() if isinstance(part, dict) and "simulate" in part}
+        found = {way: predicted(part) for way, part in ways.items()}
         result["two workers"] = found
         rows = [[way, told(f["predicted"]), told(f["measured"]), f"{f['off']:+.0%}"] for way, f in found.items()]
         tables["two workers"] = table(["two workers, a second", "predicted", "measured", "off"], rows)
