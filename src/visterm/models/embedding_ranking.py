@@ -22,15 +22,8 @@ from visterm.models.pair_training import PairTraining, block_size
 from visterm.models.ranking import RankingAnnotator, Training, Weights
 from visterm.models.recipe import STEPS, Recipe
 
-SMALLEST_BLOCK = 16
-LARGEST_TAG_BLOCK = 256
-LARGEST_BLOCK = 4096
-
 START_ROWS = 16_384
 """Rows of start values that one thread draws at a time."""
-
-BLOCKS_AN_EPOCH = 64
-"""Where there are many pairs, a block is this share of them: larger blocks still lose nothing that one can see."""
 
 
 class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
@@ -190,7 +183,14 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
         return self.learning_rate
 
     def _training(
-        self, X: Matrix, own: sp.csr_array, weights: Weights, rng: np.random.Generator, team: Team, images: bool
+        self,
+        X: Matrix,
+        own: sp.csr_array,
+        weights: Weights,
+        rng: np.random.Generator,
+        team: Team,
+        images: bool,
+        block: int,
     ) -> Training:
         image_map, tag_rows = weights
         recipe = Recipe(
@@ -199,7 +199,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
                 "l2": self.l2,
                 "max_norm": self.max_norm,
                 "max_trials": self.max_trials,
-                "block": self.block or block_for(own),
+                "block": self.block or block,
                 **self._recipe(),
             }
         )
@@ -237,12 +237,6 @@ def check_pair_settings(model: Any) -> None:
     check_number(model.l2, "l2", least=0)
     if model.step not in STEPS:
         raise UserError(f"step is {model.step!r}; expected one of: {', '.join(STEPS)}.")
-
-
-def block_for(own: sp.csr_array) -> int:
-    """Choose how many pairs share one state of the weights."""
-    n_pairs, n_tags = int(own.nnz), int(own.shape[1])
-    return max(min(max(n_tags, SMALLEST_BLOCK), LARGEST_TAG_BLOCK), min(n_pairs // BLOCKS_AN_EPOCH, LARGEST_BLOCK))
 
 
 def mean_length(X: Matrix) -> float:

@@ -15,7 +15,7 @@ from visterm.core.threads import Team
 from visterm.core.types import Matrix, PairRanking, RandomState
 from visterm.data.quadruplets import Quadruplets, check_relations
 from visterm.kernels.topk import top_k
-from visterm.models.embedding_ranking import EmbeddingRanker, block_for
+from visterm.models.embedding_ranking import EmbeddingRanker
 from visterm.models.feature_steps import Floats, Ints
 from visterm.models.pair_training import block_size
 from visterm.models.ranking import Measure, Training, Validation, Weights
@@ -296,7 +296,14 @@ class ObjectsAndParts(EmbeddingRanker):
         self.relation_rows_ = np.ascontiguousarray(rows[:, self.dim :])
 
     def _training(
-        self, X: Matrix, own: sp.csr_array, weights: Weights, rng: np.random.Generator, team: Team, images: bool
+        self,
+        X: Matrix,
+        own: sp.csr_array,
+        weights: Weights,
+        rng: np.random.Generator,
+        team: Team,
+        images: bool,
+        block: int,
     ) -> Training:
         image_map, tag_rows = weights
         recipe = Recipe(
@@ -304,7 +311,7 @@ class ObjectsAndParts(EmbeddingRanker):
             truncate=self.truncate,
             max_trials=self.max_trials,
             rank_of_trials=True,
-            block=self.block or block_for(own),
+            block=self.block or block,
         )
         rate_factor = 1.0 if self.image_learning_rate is None else self.image_learning_rate / self.learning_rate
         shared: dict[str, Any] = {"places": self._places(), "alpha": self.alpha, "rate_factor": rate_factor}

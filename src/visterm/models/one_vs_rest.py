@@ -75,7 +75,14 @@ class OneVsRest(LinearRanker, StreamedFit):
         return self.aggressiveness
 
     def _training(
-        self, X: Matrix, own: sp.csr_array, weights: Weights, rng: np.random.Generator, team: Team, images: bool
+        self,
+        X: Matrix,
+        own: sp.csr_array,
+        weights: Weights,
+        rng: np.random.Generator,
+        team: Team,
+        images: bool,
+        block: int,
     ) -> Training:
         return SeparateTraining(
             image_rows(self._scaled(X)),

@@ -30,6 +30,13 @@ PART = 64
 PARTS = 16
 """Parts that a block falls into, at most."""
 
+SMALLEST_BLOCK = 16
+LARGEST_TAG_BLOCK = 256
+LARGEST_BLOCK = 4096
+
+BLOCKS_AN_EPOCH = 64
+"""Where there are many pairs, a block is this share of them: larger blocks still lose nothing that one can see."""
+
 TABLE_FLOATS = 2**20
 """Scores that one matrix product makes, of all tags for a few pairs: they stay in the third cache."""
 
@@ -135,20 +142,18 @@ class PairTraining:
     def run_epoch(self, rate: float, meet: Callable[[], None] | None = None, n_meetings: int = 1) -> EpochSums:
         """Visit every example once, in an order drawn anew, with steps of the given learning rate.
 
-        `meet` is called between blocks, `n_meetings` times in all, the last time at the end; it may change the weights
-        and what `carried` gives, in place.
+        `meet` is called between blocks, which it cuts off, `n_meetings` times in all, the last time at the end; it may
+        change the weights and what `carried` gives, in place.
         """
         self._side.set_rate(rate)
         self._rule = make_rule(rate, self._recipe.l2, self._recipe.max_norm)
         order = self._rng.permutation(self._tags.size)
         sums = np.zeros(3)
-        n_blocks = -(-order.size // self._block)
-        for meeting in range(n_meetings):
-            first, last = n_blocks * meeting // n_meetings, n_blocks * (meeting + 1) // n_meetings
-            for start in range(first * self._block, min(last * self._block, order.size), self._block):
+        for until_meeting in np.array_split(order, n_meetings):
+            for start in range(0, until_meeting.size, self._block):
                 if self._order.size and self._until_sorted <= 0:
                     self._sort_tags()
-                examples = order[start : start + self._block]
+                examples = until_meeting[start : start + self._block]
                 sums += self._run_block(examples)
                 self._until_sorted -= examples.size
             if meet is not None:
@@ -291,6 +296,11 @@ class PairTraining:
         )
         n_tags = len(self._W)
         self._until_sorted = max(1, math.ceil(n_tags * math.log(n_tags)))
+
+
+def block_for(n_pairs: int, n_tags: int) -> int:
+    """Choose how many pairs share one state of the weights, of so many in an epoch."""
+    return max(min(max(n_tags, SMALLEST_BLOCK), LARGEST_TAG_BLOCK), min(n_pairs // BLOCKS_AN_EPOCH, LARGEST_BLOCK))
 
 
 def block_size(block: int, n_pairs: int) -> int:

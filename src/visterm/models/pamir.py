@@ -359,7 +359,14 @@ class Pamir(KernelAnnotator, LinearRanker):
         return self.aggressiveness
 
     def _training(
-        self, X: Matrix, own: sp.csr_array, weights: Weights, rng: np.random.Generator, team: Team, images: bool
+        self,
+        X: Matrix,
+        own: sp.csr_array,
+        weights: Weights,
+        rng: np.random.Generator,
+        team: Team,
+        images: bool,
+        block: int,
     ) -> Training:
         made = self._queries_of(own, _idf(own), rng)
         return self._linear_triplets(self._scaled(X), made, weights[0], rng)

@@ -70,7 +70,14 @@ class PamirIa(LinearRanker, StreamedFit):
         return self.aggressiveness
 
     def _training(
-        self, X: Matrix, own: sp.csr_array, weights: Weights, rng: np.random.Generator, team: Team, images: bool
+        self,
+        X: Matrix,
+        own: sp.csr_array,
+        weights: Weights,
+        rng: np.random.Generator,
+        team: Team,
+        images: bool,
+        block: int,
     ) -> Training:
         return TurnTraining(self._scaled(X), own, weights[0], rng=rng)
 

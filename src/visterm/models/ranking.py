@@ -23,7 +23,7 @@ from visterm.models.base import Annotator
 from visterm.models.feature_steps import Floats
 from visterm.models.held_out import HeldOutFit
 from visterm.models.new_tags import learn_new_tags
-from visterm.models.pair_training import EpochSums
+from visterm.models.pair_training import EpochSums, block_for
 from visterm.models.recipe import rate_factor
 from visterm.models.stopping import BestWeights, hold_out
 
@@ -123,7 +123,8 @@ class RankingAnnotator(Annotator):
         weights = self._resume() if known else self._start(X, own.shape[1], rng)
         start = time.perf_counter()
         with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-            sums = self._training(X, own, weights, rng, team, images).run_epoch(self._rate())
+            training = self._training(X, own, weights, rng, team, images, block_for(own.nnz, own.shape[1]))
+            sums = training.run_epoch(self._rate())
         if not all(all_finite(array) for array in weights):
             raise DivergedError(
                 f"A weight of {type(self).__name__} became infinite or NaN; the model stays as it was. Lower the size "
@@ -190,9 +191,19 @@ class RankingAnnotator(Annotator):
 
     @abstractmethod
     def _training(
-        self, X: Matrix, own: sp.csr_array, weights: Weights, rng: np.random.Generator, team: Team, images: bool
+        self,
+        X: Matrix,
+        own: sp.csr_array,
+        weights: Weights,
+        rng: np.random.Generator,
+        team: Team,
+        images: bool,
+        block: int,
     ) -> Training:
-        """Make the training that changes these weights; without `images`, only those of tags."""
+        """Make the training that changes these weights; without `images`, only those of tags.
+
+        `block` says how many pairs share one state of the weights, for models that train in blocks and were not told.
+        """
 
     @abstractmethod
     def _rate(self) -> float:
@@ -216,7 +227,7 @@ class RankingAnnotator(Annotator):
             features, tags = (X, own) if images is None else (X[images], own[images])
 
             def begin(weights: Weights, team: Team) -> Training:
-                return self._training(features, tags, weights, rng, team, True)
+                return self._training(features, tags, weights, rng, team, True, block_for(tags.nnz, tags.shape[1]))
 
             self._train(self._start(X, own.shape[1], rng), begin, self._measure(judged), epochs, monitor)
 

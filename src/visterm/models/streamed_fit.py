@@ -19,7 +19,7 @@ from visterm.core.types import Matrix
 from visterm.metrics.ranking import average_precisions
 from visterm.models.feature_steps import Floats
 from visterm.models.meetings import Exchange
-from visterm.models.pair_training import EpochSums
+from visterm.models.pair_training import LARGEST_TAG_BLOCK, EpochSums, block_for
 from visterm.models.ranking import (
     Measure,
     RankingAnnotator,
@@ -214,7 +214,8 @@ class StreamedFit(RankingAnnotator):
                 own = own_tags(Y)
                 if own.nnz or together is not None:
                     rng = np.random.default_rng([*key, course.epoch, course.window])
-                    training: Any = self._training(X, own, course.weights, rng, team, True)
+                    block = _block(windows, X.shape[0])
+                    training: Any = self._training(X, own, course.weights, rng, team, True, block)
                     training.go_on(course.carried)
                     if together is None:
                         course.add(training.run_epoch(rate), own.nnz)
@@ -248,6 +249,11 @@ class StreamedFit(RankingAnnotator):
             return float(np.nanmean(np.concatenate(exchange.gather(found))))
 
         return measure
+
+
+def _block(windows: Windows, n_rows: int) -> int:
+    """Choose blocks as if all windows were one, but of no more than half a window's rows: they are copied together."""
+    return min(block_for(windows.n_pairs, windows.n_tags), max(LARGEST_TAG_BLOCK, n_rows // 2))
 
 
 class _Course:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from visterm.core.threads import Team
 from visterm.core.types import Matrix, RandomState
-from visterm.models.embedding_ranking import block_for, check_pair_settings
+from visterm.models.embedding_ranking import check_pair_settings
 from visterm.models.image_sides import PlainImages
 from visterm.models.linear_ranking import LinearRanker
 from visterm.models.pair_training import PairTraining, block_size
@@ -81,7 +81,14 @@ class WarpLinear(LinearRanker, StreamedFit):
         return self.learning_rate
 
     def _training(
-        self, X: Matrix, own: sp.csr_array, weights: Weights, rng: np.random.Generator, team: Team, images: bool
+        self,
+        X: Matrix,
+        own: sp.csr_array,
+        weights: Weights,
+        rng: np.random.Generator,
+        team: Team,
+        images: bool,
+        block: int,
     ) -> Training:
         recipe = Recipe(
             weight="harmonic",
@@ -89,7 +96,7 @@ class WarpLinear(LinearRanker, StreamedFit):
             l2=self.l2,
             max_norm=self.max_norm,
             max_trials=self.max_trials,
-            block=self.block or block_for(own),
+            block=self.block or block,
         )
         side = PlainImages(self._scaled(X), block_size(recipe.block, own.nnz))
         return PairTraining(side, own, weights[0], recipe, rng=rng, team=team)
