@@ -9,49 +9,15 @@ import time
 
 import pytest
 
-from object_stores import new_bucket, new_memory_store, s3_server
-from remote_photos import N, content, paint, picture
-from tiny_networks import colour_network
+from remote_photos import N, content, picture
 from visterm.app.features import lease as lease_module
 from visterm.app.features.job import encode_folder
 from visterm.app.features.kind import UNFINISHED
 from visterm.app.features.lease import Lease
 from visterm.core.errors import StorageError
-from visterm.core.remote import RemotePath, as_path
+from visterm.core.remote import RemotePath
 
-
-@pytest.fixture(scope="module")
-def server():
-    with s3_server() as url:
-        yield url
-
-
-@pytest.fixture
-def memory():
-    return as_path(new_memory_store())
-
-
-@pytest.fixture
-def bucket(server):
-    return as_path(new_bucket()) / "library"
-
-
-@pytest.fixture(params=["memory", "bucket"])
-def store(request):
-    return request.getfixturevalue(request.param)
-
-
-@pytest.fixture
-def photos(tmp_path):
-    paint(tmp_path / "photos")
-    return tmp_path / "photos"
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """Settings of a job with a network that is no work, four photos a shard."""
-    network = colour_network(tmp_path_factory.mktemp("network") / "tiny.onnx")
-    return {"encoder": f"onnx:{network}", "shard_size": 4, "n_jobs": 1}
+pytest_plugins = ["encoding_fixtures"]
 
 
 def held_by(lock, **changed):

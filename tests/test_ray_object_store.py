@@ -10,13 +10,14 @@ import pytest
 from command_line import run_command
 from object_stores import new_bucket, s3_server
 from remote_photos import N, content, paint
-from tiny_networks import colour_network
 from visterm import Tagger
 from visterm.app.cluster.engine import engine
 from visterm.app.features.job import encode_folder
 from visterm.core.remote import as_path
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")
+
+pytest_plugins = ["encoding_fixtures"]
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +29,6 @@ def bucket():
         paint(place / "photos")
         (place / "photos/broken.png").write_bytes(b"no picture")
         yield place
-
-
-@pytest.fixture(scope="module")
-def network(tmp_path_factory):
-    return colour_network(tmp_path_factory.mktemp("network") / "tiny.onnx")
 
 
 def test_workers_encode_from_a_store_into_a_store_to_the_bytes_of_one_process(bucket, network, tmp_path):

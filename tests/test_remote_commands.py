@@ -10,55 +10,17 @@ import numpy as np
 import pytest
 
 from command_line import run_command
-from object_stores import new_bucket, new_memory_store, s3_server
 from planted_features import fitted_encoder, plant
 from remote_photos import N, content, paint, picture, put
-from tiny_networks import colour_network
 from visterm import Tagger
-from visterm.app.features import remote_folder
 from visterm.app.features.job import encode_folder
-from visterm.app.features.shard_cache import ShardCache
 from visterm.app.features.stored import Features
 from visterm.app.rows import as_corpus
 from visterm.core.errors import ImageError, StorageError, TagFileError
-from visterm.core.remote import as_path
 from visterm.data.images import read_image
 from visterm.web.decoding import Decoders
 
-
-@pytest.fixture(scope="module")
-def server():
-    with s3_server() as url:
-        yield url
-
-
-@pytest.fixture
-def memory():
-    return as_path(new_memory_store())
-
-
-@pytest.fixture
-def bucket(server):
-    return as_path(new_bucket()) / "library"
-
-
-@pytest.fixture
-def photos(tmp_path):
-    paint(tmp_path / "photos")
-    return tmp_path / "photos"
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """Settings of a job with a network that is no work, four photos a shard."""
-    network = colour_network(tmp_path_factory.mktemp("network") / "tiny.onnx")
-    return {"encoder": f"onnx:{network}", "shard_size": 4, "n_jobs": 1}
-
-
-@pytest.fixture
-def no_cache(monkeypatch):
-    """Shards are fetched anew."""
-    monkeypatch.setattr(remote_folder, "CACHE", ShardCache())
+pytest_plugins = ["encoding_fixtures"]
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,8 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from object_stores import new_bucket, new_memory_store, s3_server
 from remote_photos import N, content, paint, picture, put
-from tiny_networks import colour_network
 from visterm.app.features import lease as lease_module
-from visterm.app.features import remote_folder
 from visterm.app.features.job import encode_folder
 from visterm.app.features.kind import UNFINISHED, is_features
 from visterm.app.features.remote_folder import feature_folder
@@ -24,8 +21,10 @@ from visterm.app.features.shard_cache import ShardCache
 from visterm.app.features.stored import Features
 from visterm.app.info import describe
 from visterm.core.errors import CorruptFileError, EncoderMismatchError, StorageError
-from visterm.core.remote import RemotePath, as_path
+from visterm.core.remote import RemotePath
 from visterm.core.types import Skipped
+
+pytest_plugins = ["encoding_fixtures"]
 
 NOTE = re.compile(r"[0-9a-f]{24}\.json")
 """What a job notes of a shard that is done."""
@@ -33,46 +32,6 @@ NOTE = re.compile(r"[0-9a-f]{24}\.json")
 
 class Killed(BaseException):
     """Stands for a kill: nothing but `finally` sees it."""
-
-
-@pytest.fixture(scope="module")
-def server():
-    with s3_server() as url:
-        yield url
-
-
-@pytest.fixture
-def memory():
-    return as_path(new_memory_store())
-
-
-@pytest.fixture
-def bucket(server):
-    return as_path(new_bucket()) / "library"
-
-
-@pytest.fixture(params=["memory", "bucket"])
-def store(request):
-    return request.getfixturevalue(request.param)
-
-
-@pytest.fixture
-def photos(tmp_path):
-    paint(tmp_path / "photos")
-    return tmp_path / "photos"
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """Settings of a job with a network that is no work, four photos a shard."""
-    network = colour_network(tmp_path_factory.mktemp("network") / "tiny.onnx")
-    return {"encoder": f"onnx:{network}", "shard_size": 4, "n_jobs": 1}
-
-
-@pytest.fixture
-def no_cache(monkeypatch):
-    """Shards are fetched anew."""
-    monkeypatch.setattr(remote_folder, "CACHE", ShardCache())
 
 
 def test_photos_of_this_machine_are_encoded_into_a_store_to_the_very_bytes_of_a_folder(store, photos, tmp_path, small):

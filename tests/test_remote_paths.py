@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from object_stores import forget_stores, new_bucket, new_memory_store, s3_server
+from object_stores import forget_stores
 from visterm.core.errors import DataError, ImageError, MissingExtraError, StorageError, UserError
 from visterm.core.persist import file_hash, folder_kind
 from visterm.core.remote import RemotePath, as_path, in_full, is_remote
@@ -21,20 +21,7 @@ from visterm.data import fetching
 from visterm.data.image_folders import find_images, images_in
 from visterm.data.images import decode_images, read_image
 
-
-@pytest.fixture(scope="module")
-def server():
-    with s3_server() as url:
-        yield url
-
-
-@pytest.fixture(params=["memory", "s3"])
-def store(request):
-    """The address of an empty store, of each kind."""
-    if request.param == "memory":
-        return as_path(new_memory_store())
-    request.getfixturevalue("server")
-    return as_path(new_bucket()) / "library"
+pytest_plugins = ["encoding_fixtures"]
 
 
 def picture(colour) -> bytes:
