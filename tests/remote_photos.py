@@ -11,11 +11,11 @@ from PIL import Image
 N = 12
 
 
-def picture(seed):
-    """A picture of 4 × 4 patches of colour, no two seeds alike, as a PNG file."""
+def picture(seed, n=4, width=4):
+    """A picture of n × n patches of colour, each some pixels wide and no two seeds alike, as a PNG file."""
     file = BytesIO()
-    patches = np.random.default_rng(seed).integers(0, 256, (4, 4, 3), np.uint8)
-    Image.fromarray(patches.repeat(4, axis=0).repeat(4, axis=1)).save(file, "PNG")
+    patches = np.random.default_rng(seed).integers(0, 256, (n, n, 3), np.uint8)
+    Image.fromarray(patches.repeat(width, axis=0).repeat(width, axis=1)).save(file, "PNG")
     return file.getvalue()
 
 

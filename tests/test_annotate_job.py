@@ -7,11 +7,10 @@ import os
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from command_line import run_command
+from remote_photos import content, picture
 from tiny_networks import colour_network
 from visterm.app.annotating import TagsWanted
 from visterm.app.annotations import pieces
@@ -30,8 +29,7 @@ TWO = TagsWanted(2)
 
 
 def paint(path, seed):
-    patches = np.random.default_rng(seed).integers(0, 256, (6, 6, 3), np.uint8)
-    Image.fromarray(patches.repeat(4, axis=0).repeat(4, axis=1)).save(path)
+    path.write_bytes(picture(seed, 6, 4))
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +68,6 @@ def annotate(run, photos):
         return annotate_into(out, tagger, found, wanted, **{"n_jobs": 1, **how})
 
     return annotated
-
-
-def content(folder):
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def lines_of(folder):

@@ -20,11 +20,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
-from PIL import Image
 from typer.testing import CliRunner
 
+from remote_photos import content, picture
 from test_cli import lines, visterm
-from tiny_networks import colour_network
 from visterm import Catalogue, Tagger
 from visterm.app.evaluate import evaluate_tagger
 from visterm.app.features import folder as folder_module
@@ -53,6 +52,8 @@ from visterm.core.types import Skipped
 from visterm.data.corpus import Corpus
 from visterm.data.feature_shards import Shard, read_shard, shard_bytes
 
+pytest_plugins = ["encoding_fixtures"]
+
 N = 30
 SMALL = {"shard_size": 4, "n_jobs": 1}
 WORDS = {"codebook": 30, "colours": 10, "sample_blocks": 2000}
@@ -63,9 +64,7 @@ class Killed(BaseException):
 
 
 def paint(path, seed):
-    """A picture of 6 × 6 patches of colour, no two seeds alike."""
-    patches = np.random.default_rng(seed).integers(0, 256, (6, 6, 3), np.uint8)
-    Image.fromarray(patches.repeat(8, axis=0).repeat(8, axis=1)).save(path)
+    path.write_bytes(picture(seed, 6, 8))
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +81,6 @@ def photos(painted, tmp_path):
     return Path(shutil.copytree(painted, tmp_path / "photos"))
 
 
-@pytest.fixture(scope="module")
-def network(tmp_path_factory):
-    return colour_network(tmp_path_factory.mktemp("network") / "tiny.onnx")
-
-
 @pytest.fixture
 def encode(photos, network):
     """Encode the photos with a small network, four a shard, or as asked."""
@@ -101,11 +95,6 @@ def encode(photos, network):
 def command(*arguments):
     """Run a command in this process."""
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def content(folder):
-    """All files of a folder, by their paths inside it."""
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def names_of(folder):

@@ -6,11 +6,10 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from command_line import run_command
+from remote_photos import content, picture
 from tiny_networks import colour_network
 from visterm.app.annotating import TagsWanted
 from visterm.app.annotations import pieces
@@ -37,8 +36,7 @@ def library(tmp_path_factory):
     folder = tmp_path_factory.mktemp("library")
     (folder / "photos").mkdir()
     for i in range(N):
-        patches = np.random.default_rng(i).integers(0, 256, (6, 6, 3), np.uint8)
-        Image.fromarray(patches.repeat(4, axis=0).repeat(4, axis=1)).save(folder / "photos" / f"{i:02}.png")
+        (folder / "photos" / f"{i:02}.png").write_bytes(picture(i, 6, 4))
     network = colour_network(folder / "tiny.onnx")
     tagger = Tagger(encoder=f"onnx:{network}", model="ridge", n_jobs=1)
     tagger.fit(folder / "photos", tags=[TAGS[i % 3] for i in range(N)])
@@ -54,10 +52,6 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr(pieces, "CHUNK", 6)
     monkeypatch.setattr("visterm.app.annotating.CHUNK", 6)
     monkeypatch.setattr("visterm.app.streaming.stored_chunks.ROWS", 6)
-
-
-def content(folder):
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def annotate(library, *arguments):

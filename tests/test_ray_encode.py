@@ -7,12 +7,11 @@ import shutil
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from command_line import run_command
-from tiny_networks import colour_network
+from remote_photos import content, picture
 from visterm.app.cluster import pipeline
 from visterm.app.cluster.encoding import EncodeJob
 from visterm.app.cluster.engine import engine
@@ -26,6 +25,8 @@ from visterm.core.progress import SILENT
 from visterm.core.threads import Team
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")
+
+pytest_plugins = ["encoding_fixtures"]
 
 N = 24
 
@@ -42,8 +43,7 @@ def reached():
 def painted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("painted")
     for i in range(N):
-        patches = np.random.default_rng(i).integers(0, 256, (6, 6, 3), np.uint8)
-        Image.fromarray(patches.repeat(8, axis=0).repeat(8, axis=1)).save(folder / f"{i:02}.png")
+        (folder / f"{i:02}.png").write_bytes(picture(i, 6, 8))
     (folder / "broken.png").write_bytes(b"no picture")
     return folder
 
@@ -53,11 +53,6 @@ def photos(painted, tmp_path):
     return Path(shutil.copytree(painted, tmp_path / "photos"))
 
 
-@pytest.fixture(scope="module")
-def network(tmp_path_factory):
-    return colour_network(tmp_path_factory.mktemp("network") / "tiny.onnx")
-
-
 @pytest.fixture
 def encode(photos, network):
     def encoded(out, **changed):
@@ -65,10 +60,6 @@ def encode(photos, network):
         return encode_folder(photos, out, **settings)
 
     return encoded
-
-
-def content(folder):
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 class Failing:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from remote_photos import content
 from visterm.app.annotating import Annotated, TagsWanted
 from visterm.app.annotations import pieces
 from visterm.app.annotations.job import annotate_into
@@ -75,10 +76,6 @@ def lossy():
         machines.thread.join()
     finally:
         cluster.shutdown()
-
-
-def content(folder):
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def several_in(folder):
