@@ -11,7 +11,6 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from visterm.app.streaming.name_index import index_names
 from visterm.app.streaming.shards import Shards
+from visterm.app.streaming.table_rows import ROWS, batches_of, check_met
 from visterm.app.streaming.tag_pairs import PAIRS, TagPairs, tag_hash
 from visterm.app.streaming.tag_rows import BITS, TagRows
 from visterm.core.errors import DataError, TagFileError, UnknownNameError
@@ -30,9 +30,6 @@ from visterm.data.bounded_counts import BoundedCounts
 from visterm.data.splits import split_name
 from visterm.data.tag_formats.record import TagRecord
 from visterm.data.tag_formats.tables import stream_table
-
-ROWS = 2**14
-"""Rows of the table taken at a time."""
 
 BYTES_A_WORD = 256
 """What a counted word takes."""
@@ -127,8 +124,7 @@ class JoinedTags(TagRows):
             word = meant.get(tag_key(tag), tag)
             return word, tag_hash(tag_key(word))
 
-        records = iter(records)
-        while batch := list(islice(records, ROWS)):
+        for batch in batches_of(records):
             some = [row for row in batch if wanted in (None, "all") or row.split == wanted]
             passed += len(batch) - len(some)
             if not some:
@@ -149,17 +145,7 @@ class JoinedTags(TagRows):
             self._pairs.add(new)
         if passed and not (missing or found):
             raise UnknownNameError(f"No row is in the split '{split}'. Use another split, or 'all'.")
-        if not found:
-            first = self.shards.names(0)[0] if len(self.shards) else "nothing"
-            raise TagFileError(
-                f"Of {count_of(missing, 'row')} of the tags, none is of an image with features: the tags name "
-                f"'{example}', the features '{first}'. Streamed features want the very paths."
-            )
-        if missing:
-            self.remarks.append(
-                f"{count_of(missing, 'row')} of the tags (such as of '{example}') {'is' if missing == 1 else 'are'} of "
-                "images without features; left out."
-            )
+        self.remarks += check_met(self.shards, found, missing, example)
 
     def _choose(
         self, words: BoundedCounts, min_count: int, aliases: Mapping[str, str], meant: Mapping[str, str]

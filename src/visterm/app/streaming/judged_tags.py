@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +13,9 @@ import scipy.sparse as sp
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from visterm.app.streaming.joining import ROWS
 from visterm.app.streaming.name_index import index_names
 from visterm.app.streaming.shards import Shards
+from visterm.app.streaming.table_rows import ROWS, batches_of, check_met
 from visterm.app.streaming.tag_pairs import TagPairs, ones_at, tag_hash
 from visterm.core.errors import TagFileError, UnknownNameError
 from visterm.core.remote import as_path
@@ -145,7 +144,7 @@ class JudgedTags:
             column = vocabulary.get(tag)
             return tag_hash(tag_key(tag if column is None else vocabulary.tags[column]))
 
-        for batch in _batches(records):
+        for batch in batches_of(records):
             self._splits.update(row.split for row in batch if row.split is not None)
             positions = self._index.find([row.image for row in batch])
             bits = np.array([self._bit_of(row.split, wanted) for row in batch], np.uint8)
@@ -167,26 +166,10 @@ class JudgedTags:
                     example = example or batch[number].image
                 else:
                     unread.append((int(bits[number]), item))
-        if not n_found:
-            first = self._shards.names(0)[0] if len(self._shards) else "nothing"
-            raise TagFileError(
-                f"Of {count_of(n_missing, 'row')} of the tags, none is of an image with features: the tags name "
-                f"'{example}', the features '{first}'. Streamed features want the very paths."
-            )
-        if n_missing:
-            self.remarks.append(
-                f"{count_of(n_missing, 'row')} of the tags (such as of '{example}') "
-                f"{'is' if n_missing == 1 else 'are'} of images without features; left out."
-            )
+        self.remarks += check_met(self._shards, n_found, n_missing, example)
 
     @staticmethod
     def _bit_of(split: str | None, wanted: str | None) -> int:
         if wanted == "all" or (split is not None and split == (wanted or USUAL_SPLIT)):
             return MEASURED
         return NO_SPLIT if split is None else OTHER
-
-
-def _batches(records: Iterable[TagRecord]) -> Iterator[list[TagRecord]]:
-    records = iter(records)
-    while batch := list(islice(records, ROWS)):
-        yield batch
