@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -90,6 +90,33 @@ def load_ray() -> Any:
             "Jobs on several machines need the package 'ray'. Install it with: pip install 'visterm[ray]'"
         ) from error
     return ray
+
+
+@contextmanager
+def held_settings(settings: Mapping[str, str], library: str) -> Iterator[None]:
+    """Hold settings that a library of Ray reads from the environment, and keep its log silent, while it works.
+
+    Parameters
+    ----------
+    settings : mapping of str to str
+        Variables of the environment.
+    library : str
+        As its log is named: "ray.tune".
+    """
+    before = {name: os.environ.get(name) for name in settings}
+    log = logging.getLogger(library)
+    level = log.level
+    os.environ |= settings
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _keep_standard_output(ray: Any) -> None:

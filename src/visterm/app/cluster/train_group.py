@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import traceback
 import uuid
@@ -13,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from visterm.app.cluster.engine import Engine, load_ray
+from visterm.app.cluster.engine import Engine, held_settings, load_ray
 from visterm.app.cluster.pipeline import must_see
 from visterm.app.cluster.told_progress import ToldProgress, retold
 from visterm.core import errors
@@ -185,20 +184,7 @@ def _read_error(path: Path) -> Exception:
 
 @contextmanager
 def _settings_of_train() -> Iterator[None]:
-    """Hold Ray Train's settings, which it reads from the environment, and its log while a group works."""
-    before = {name: os.environ.get(name) for name in _SETTINGS}
-    log = logging.getLogger("ray.train")
-    level = log.level
-    os.environ |= _SETTINGS
-    log.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"`use_\w+` is deprecated", DeprecationWarning)  # which Ray uses itself
-            yield
-    finally:
-        log.setLevel(level)
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    """Hold Ray Train's settings while a group works, and let its own warnings pass."""
+    with held_settings(_SETTINGS, "ray.train"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`use_\w+` is deprecated", DeprecationWarning)  # which Ray uses itself
+        yield

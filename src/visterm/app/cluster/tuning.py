@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
-import os
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from visterm.app.cluster.engine import engine, load_ray
+from visterm.app.cluster.engine import engine, held_settings, load_ray
 from visterm.app.trial_log import Trial
 from visterm.app.trying import try_settings
 from visterm.app.validation import Parts
@@ -78,7 +75,7 @@ def try_by_ray(
         What a trial raised, but for one that diverged; the others are stopped.
     """
     load_ray()
-    with engine(address, n_jobs) as reached, _settings_of_tune(), tempfile.TemporaryDirectory() as folder:
+    with engine(address, n_jobs) as reached, held_settings(_QUIET, "ray.tune"), tempfile.TemporaryDirectory() as folder:
         from ray import tune
 
         ends = _ends(len(tasks), finished)
@@ -155,22 +152,3 @@ def _ends(n_tasks: int, finished: Callable[[int, Trial], None]) -> Any:
             return self.error is not None
 
     return Ends()
-
-
-@contextmanager
-def _settings_of_tune() -> Iterator[None]:
-    """Hold Tune's settings, which it reads from the environment, and its log while trials run."""
-    before = {name: os.environ.get(name) for name in _QUIET}
-    log = logging.getLogger("ray.tune")
-    level = log.level
-    os.environ |= _QUIET
-    log.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
