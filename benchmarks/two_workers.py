@@ -8,6 +8,9 @@ processes and loading what they need is left out (it is told beside). Each worke
   where the data are beside the project, else visual words of drawn pictures. As the first shard that is done ends the
   start-up, and the second worker's is then nearly done too, the images of so many shards as there are workers are left
   out of the count.
+* **train**: `fit` with `--ray` of `wsabie` on drawn features, pairs a second of all epochs but the first.
+
+Beside each run stands which share of the processors' time the host kept for others: with much of it a run says little.
 
     python benchmarks/two_workers.py [--only encode train] [--images 1024] --json docs/figures/two_workers.json
 """
@@ -26,7 +29,7 @@ from typing import Any, NamedTuple
 
 from harness.calibration import beside_workers, crowd
 from harness.only_meetings import OnlyMeetings
-from harness.runs import machine, options, parse, ratios, say, spread, write
+from harness.runs import machine, options, parse, ratios, say, spread, stolen, write
 from larger_than_memory import N_TAGS, TAGS_AN_IMAGE, WIDTH, draw
 from larger_than_memory import SHARD as PER_SHARD
 from visterms import photos
@@ -37,9 +40,10 @@ from visterm.app.cluster.train_group import Group, work_together
 from visterm.app.cluster.training import SharedFit
 from visterm.app.features.job import encode_folder
 from visterm.app.streaming.fitting import fit_streamed
-from visterm.app.streaming.handed_over import HandedOver
+from visterm.app.streaming.handed_over import HandedOver, take_part
 from visterm.app.streaming.memory import Plan
 from visterm.core.progress import SILENT, Progress
+from visterm.models.meetings import Exchange
 from visterm.models.training_together import MEETINGS
 from visterm.models.wsabie import Wsabie
 
@@ -144,7 +148,7 @@ def encoding(folder: Path, chosen: Any) -> Way:
             "units": SHARD,
             "cores": len(os.sched_getaffinity(0)),
             "driver": (clock.beside[-1] - clock.beside[0]) / len(gaps),
-            "crowd": crowd(encoded_alone, places, chosen.runs),
+            "crowd": crowd(encoded_alone, places, chosen.runs)[0],
         }
 
     about = {"images": len(paths), "photos": source, "encoder": name.partition("/")[0].rstrip(":"), "shard": SHARD}
@@ -187,7 +191,6 @@ def training(folder: Path, chosen: Any) -> Way:
     epochs = 2 if chosen.quick else chosen.epochs
     draw(folder, n_images)
     memory = 8 * 4 * WIDTH * max(2 * PER_SHARD, n_images // 8)
-    alone: list[list[float]] = []
 
     def run(n_workers: int) -> Measured:
         tagger = Tagger(model="wsabie", model_params={"epochs": epochs}, n_jobs=1)
@@ -197,8 +200,6 @@ def training(folder: Path, chosen: Any) -> Way:
         with tempfile.TemporaryDirectory(dir=folder) as work, suppress(Trained):
             fit_streamed(tagger, folder / "features", folder / "tags.jsonl", plan, work=work, valid=0, workers=workers)
         each = [entry["seconds"] for entry in workers.history]
-        if n_workers == 1:
-            alone.append(each[1:])
         pairs = n_images * TAGS_AN_IMAGE * (epochs - 1)
         return Measured(pairs, sum(each[1:]), time.perf_counter() - start - sum(each))
 
@@ -206,26 +207,52 @@ def training(folder: Path, chosen: Any) -> Way:
         shapes = ((WIDTH, Wsabie().dim), (N_TAGS, Wsabie().dim))
         with tempfile.TemporaryDirectory(dir=folder) as told:
             meeting = work_together(OnlyMeetings(MEETINGS, shapes), Group(max(WORKERS), 1), Path(told), SILENT)
+        places = [(folder, memory, epochs)] * max(WORKERS)
+        slower, pieces = crowd(trained_alone, places, chosen.runs)
+        rounds = len(pieces)
         return {
-            "pieces": [seconds / MEETINGS for seconds in sorted(alone, key=sum)[len(alone) // 2]],
-            "units": n_images * TAGS_AN_IMAGE / MEETINGS,
-            "rounds": MEETINGS * (epochs - 1),
+            "pieces": pieces,
+            "units": n_images * TAGS_AN_IMAGE * (epochs - 1) / rounds,
+            "rounds": rounds,
             "meeting": meeting,
             "cores": len(os.sched_getaffinity(0)),
-            "crowd": crowd(trained_alone, [(folder, memory, epochs)] * max(WORKERS), chosen.runs),
+            "crowd": slower,
         }
 
     about = {"images": n_images, "features": WIDTH, "tags": N_TAGS, "epochs": epochs, "model": "wsabie"}
     return Way("pairs", about, run, calibrate)
 
 
+class NobodyElse:
+    """One worker in this process, for `fit_streamed`, that meets nobody: the seconds between its meetings."""
+
+    n_workers = 1
+
+    def __init__(self) -> None:
+        self.pieces: list[float] = []
+        self._left = time.perf_counter()
+
+    def train(self, model: Any, handed: HandedOver, progress: Progress) -> None:
+        """Train, and leave."""
+        windows, _, _ = take_part(handed, 0, 1)
+        model.fit_stream(windows, exchange=Exchange(0, 1, self._meet))
+        raise Trained
+
+    def _meet(self, rank: int, how: str, value: Any) -> Any:
+        if how == "gather":
+            return [value]
+        self.pieces.append(time.perf_counter() - self._left)
+        self._left = time.perf_counter()
+        return value
+
+
 def trained_alone(folder: Path, memory: int, epochs: int) -> list[float]:
-    """Give the seconds of each epoch but the first, on one thread of a plain process."""
+    """Give the seconds from meeting to meeting of each epoch but the first, on one thread of a plain process."""
     tagger = Tagger(model="wsabie", model_params={"epochs": epochs}, n_jobs=1)
-    with tempfile.TemporaryDirectory(dir=folder) as work:
-        plan = Plan(memory + 1, memory)
-        fit_streamed(tagger, folder / "features", folder / "tags.jsonl", plan, work=work, valid=0, calibration=False)
-    return [entry["seconds"] for entry in tagger.model.history_[1:]]
+    plan, alone = Plan(memory + 1, memory), NobodyElse()
+    with tempfile.TemporaryDirectory(dir=folder) as work, suppress(Trained):
+        fit_streamed(tagger, folder / "features", folder / "tags.jsonl", plan, work=work, valid=0, workers=alone)
+    return alone.pieces[len(alone.pieces) // epochs :]
 
 
 WAYS: dict[str, Callable[[Path, Any], Way]] = {"encode": encoding, "train": training}
@@ -235,16 +262,22 @@ def compare(way: Way, runs: int) -> dict[str, Any]:
     """Let one and two workers take turns."""
     rates: dict[int, list[float]] = {n: [] for n in WORKERS}
     starts: dict[int, list[float]] = {n: [] for n in WORKERS}
+    kept: dict[int, list[float]] = {n: [] for n in WORKERS}
+    cores = len(os.sched_getaffinity(0))
     for _ in range(runs):
         for n in WORKERS:
+            before, began = stolen(), time.perf_counter()
             found = way.run(n)
+            kept[n].append((stolen() - before) / (cores * (time.perf_counter() - began)))
             rates[n].append(found.units / found.seconds)
             starts[n].append(found.start)
-            say(f"  {n} workers: {rates[n][-1]:,.1f} {way.unit} a second, after {found.start:.1f} s of start-up")
+            done = f"{rates[n][-1]:,.1f} {way.unit} a second, after {found.start:.1f} s of start-up"
+            say(f"  {n} workers: {done}; {kept[n][-1]:.1%} kept by the host")
     return {
         **way.about,
         f"{way.unit} a second": {str(n): spread(each) for n, each in rates.items()},
         "seconds of start-up": {str(n): spread(each) for n, each in starts.items()},
+        "kept by the host": {str(n): each for n, each in kept.items()},
         "ratio": ratios(rates[2], rates[1]),
         "goal": 1.6,
         **({} if way.calibrate is None else {"simulate": way.calibrate()}),
@@ -255,8 +288,8 @@ def main() -> None:
     parser = options(__doc__ or "")
     parser.add_argument("--only", nargs="+", choices=WAYS, default=list(WAYS), metavar="WAY")
     parser.add_argument("--images", type=int, default=1024, help="photos that are encoded")
-    parser.add_argument("--train-images", type=int, default=131_072, help="drawn images to train on, 4 KB each")
-    parser.add_argument("--epochs", type=int, default=4, help="of training, the first of which is not counted")
+    parser.add_argument("--train-images", type=int, default=262_144, help="drawn images to train on, 4 KB each")
+    parser.add_argument("--epochs", type=int, default=3, help="of training, the first of which is not counted")
     chosen = parse(parser)
     result: dict[str, Any] = {"machine": machine(), "quick": chosen.quick}
     with tempfile.TemporaryDirectory() as temporary, engine("local", max(WORKERS)):

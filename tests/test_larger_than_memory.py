@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from planted_features import N_TAGS, N, fitted_encoder, name_of, plant, write, write_table
 from visterm import Tagger
-from visterm.app.rows import as_corpus
+from visterm.app.rows import NONE_HELD_OUT, as_corpus
 from visterm.app.streaming import checkpoints
 from visterm.app.streaming.fitting import fit_streamed
 from visterm.app.streaming.joining import JoinedTags
@@ -200,8 +200,10 @@ def test_only_the_training_split_is_counted_and_another_can_be_asked_for(tmp_pat
     tags = joined(tmp_path / "a", drawn, "split.jsonl")
     assert (tags.vocabulary.tags, tags.vocabulary.counts.tolist()) == (["of train", "sea"], [2, 2])
     assert tags.learned_among(0, 6).tolist() == [True, True, False, False, False, False]
+    assert tags.remarks == ["1 row of split 'test' and 1 row without a split are not learned from."]
     tags = joined(tmp_path / "b", drawn, "split.jsonl", split="testing")
     assert tags.vocabulary.tags == ["of test", "sea"]
+    assert tags.remarks == []
     with pytest.raises(UnknownNameError, match="No row is in the split 'other'"):
         joined(tmp_path, drawn, "split.jsonl", split="other")
 
@@ -295,6 +297,33 @@ def test_validation_rows_of_the_table_say_when_to_stop(tmp_path, drawn):
     assert tagger.model.history_[0]["map"] is not None
 
 
+def test_what_needs_images_held_out_is_told_where_there_are_none(tmp_path, drawn):
+    rows = [json.loads(line) for line in (drawn / "tags.jsonl").read_text(encoding="utf-8").splitlines()]
+    write_table(drawn / "few.jsonl", rows[:40])
+    no_confidences = "There are no confidences: streamed features teach them by images that are held out."
+    assert fit(drawn, tmp_path / "work", table="few.jsonl").told[-2:] == [NONE_HELD_OUT, no_confidences]
+    assert fit(drawn, tmp_path / "work", valid=0).told == [no_confidences]
+    assert fit(drawn, tmp_path / "work", valid=0, calibration=False).told == []
+
+
+def test_a_fit_that_is_refused_leaves_nothing_but_a_checkpoint(tmp_path, drawn, monkeypatch):
+    with pytest.raises(UnknownNameError, match="No row is in the split 'other'"):
+        fit(drawn, tmp_path / "work", split="other")
+    assert list(tmp_path.iterdir()) == []
+    epoch = ShardWindows.epoch
+
+    def cut_short(self, number, first=0):
+        for window in epoch(self, number, first):
+            yield window
+            if number == 2:
+                raise CorruptFileError("A shard was changed.")
+
+    monkeypatch.setattr(ShardWindows, "epoch", cut_short)
+    with pytest.raises(CorruptFileError):
+        fit(drawn, tmp_path / "work", every=0)
+    assert (tmp_path / "work" / "checkpoint.safetensors").exists()
+
+
 def test_a_fit_that_is_stopped_anywhere_goes_on_to_the_same_bytes(tmp_path, drawn, monkeypatch):
     whole = fit(drawn, tmp_path / "whole", epochs=2)
     offer = checkpoints.FileCheckpoints.offer
@@ -324,7 +353,7 @@ def test_a_checkpoint_of_other_settings_is_passed_over(tmp_path, drawn, monkeypa
     with pytest.raises(KeyboardInterrupt):
         fit(drawn, tmp_path / "work", epochs=2, every=0)
     monkeypatch.undo()
-    assert (tmp_path / "work" / checkpoints.FILE).exists()
+    assert (tmp_path / "work" / checkpoints.CHECKPOINT).exists()
     other = fit(drawn, tmp_path / "work", epochs=3)
     assert other.told == []
     assert_same_model(other, fit(drawn, tmp_path / "work", epochs=3))
@@ -342,7 +371,7 @@ tests.fit(Path(sys.argv[1]), Path(sys.argv[2]), epochs=4, every=0)
 
 def test_a_fit_that_was_killed_without_a_word_goes_on_to_the_same_bytes(tmp_path, drawn):
     folder = os.path.dirname(__file__)
-    kept = tmp_path / "work" / checkpoints.FILE
+    kept = tmp_path / "work" / checkpoints.CHECKPOINT
     child = subprocess.Popen([sys.executable, "-c", KILLED, drawn, tmp_path / "work"], cwd=folder)
     try:
         until = time.monotonic() + 120
@@ -381,8 +410,10 @@ def run(*arguments):
 def test_fit_and_annotate_stream_what_does_not_fit_and_say_so(tmp_path, drawn, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fitted = ["fit", drawn / "features", "--tags", drawn / "tags.jsonl", "--set", "epochs=2", "--model", "wsabie"]
-    done = run(*fitted, "-o", "run", "--memory", "1M")
+    done = run(*fitted, "-o", "run", "--memory", "1M", "--json")
     assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert (told["run"], told["tags"], told["validation images"]) == ("run", 12, 60)
     assert "of 1 MB that may be used (--memory): streamed from disk in windows of 128 KB." in done.stderr
     assert "Learned 12 tags from 540 images" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -400,8 +431,9 @@ def test_fit_and_annotate_stream_what_does_not_fit_and_say_so(tmp_path, drawn, m
 
 def test_what_fits_stays_in_memory_and_is_told(tmp_path, drawn):
     fitted = ["fit", drawn / "features", "--tags", drawn / "tags.jsonl", "--set", "epochs=1", "--model", "pamir_ia"]
-    done = run(*fitted, "-o", tmp_path / "run", "--memory", "1G")
+    done = run(*fitted, "-o", tmp_path / "run", "--memory", "1G", "--json")
     assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["images"] == 600
     assert "of 1.0 GB that may be used (--memory): held in memory." in done.stderr
     assert "Learned 12 tags from 600 images" in done.stderr
 

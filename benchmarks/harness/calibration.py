@@ -38,8 +38,12 @@ def _is_below(pid: int, parents: dict[int, int]) -> bool:
     return pid != 0
 
 
-def crowd(gaps: Callable[..., list[float]], arguments: Sequence[tuple[Any, ...]], runs: int) -> float:
+def crowd(
+    gaps: Callable[..., list[float]], arguments: Sequence[tuple[Any, ...]], runs: int
+) -> tuple[float, list[float]]:
     """Say how much longer a piece takes while as many processes as there are `arguments` do the same, without Ray.
+
+    Beside it come the seconds of the pieces of one alone, in the run whose median piece was the median.
 
     Parameters
     ----------
@@ -51,10 +55,15 @@ def crowd(gaps: Callable[..., list[float]], arguments: Sequence[tuple[Any, ...]]
         Turns of the two.
     """
     context = multiprocessing.get_context("spawn")
-    alone, together = [], []
+    alone: list[list[float]] = []
+    ratios: list[float] = []
     for _ in range(runs):
-        for some, found in ((arguments[:1], alone), (arguments, together)):
+        medians = []
+        for some in (arguments[:1], arguments):
             with context.Pool(len(some)) as pool:
-                each = [pool.apply_async(gaps, one) for one in some]
-                found.append(statistics.mean(statistics.median(one.get()) for one in each))
-    return statistics.median(together) / statistics.median(alone)
+                each = [one.get() for one in [pool.apply_async(gaps, one) for one in some]]
+            medians.append(statistics.mean(map(statistics.median, each)))
+            if len(some) == 1:
+                alone += each
+        ratios.append(medians[1] / medians[0])
+    return statistics.median(ratios), sorted(alone, key=statistics.median)[runs // 2]

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any]"
 
 LEARNED, HELD_OUT = "train", "valid"
+
+NONE_HELD_OUT = "Too few images to hold some out (50 are wanted), so nothing chose when to stop: all epochs were run."
 """The splits that are learned from, and that say when to stop."""
 
 
@@ -115,9 +117,14 @@ def training_rows(
 
 def not_learned(corpus: Corpus) -> list[str]:
     """Say, in one line, which rows `training_rows` passes over for their split: nothing where all are used."""
-    if not any(corpus.splits):
+    return splits_not_learned(Counter(corpus.splits))
+
+
+def splits_not_learned(splits: Counter[str | None]) -> list[str]:
+    """Say, in one line, how many rows of which splits are passed over: nothing where all are used."""
+    if not any(splits):
         return []
-    unused = Counter(split or "" for split in corpus.splits if split not in (LEARNED, HELD_OUT))
+    unused = Counter({split or "": n for split, n in splits.items() if split not in (LEARNED, HELD_OUT)})
     parts = [
         f"{count_of(n, 'row')} {f'of split {split!r}' if split else 'without a split'}"
         for split, n in sorted(unused.items(), key=lambda item: (not item[0], item[0]))

@@ -13,8 +13,8 @@ from visterm.cli.asked import queries_learned, queries_left_out
 from visterm.cli.fit_catalogue import CatalogueToLearn, Full, fit_catalogue
 from visterm.cli.fit_ray import machines_of, tell_of_workers
 from visterm.cli.fit_relations import relations_to_learn, tell_where_senses_are
-from visterm.cli.fit_streamed import Memory, fit_and_save, one_or_features, planned
-from visterm.cli.output import exit_code, say
+from visterm.cli.fit_streamed import Memory, fit_and_save, leave_with, one_or_features, planned
+from visterm.cli.output import say
 from visterm.cli.progress import Bars
 from visterm.cli.relation_options import (
     Inherit,
@@ -28,7 +28,6 @@ from visterm.cli.seconds import seconds_of
 from visterm.cli.tried import show_tried
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
-from visterm.core.wording import count_of
 
 EXAMPLES = (
     "Examples:  visterm fit photos --tags tags.csv -o run   ·   visterm fit photos -o run --min-count 3   ·   "
@@ -150,13 +149,14 @@ def fit(
     tags_column: options.TagsColumn = None,
     user_column: cleaning.UserColumn = None,
     separator: options.Separator = None,
+    json: options.Json = False,
 ) -> None:
     """Learn a library's tags from photos that have them, and write a run.
 
     With a split column the rows of the split "train" are learned from; the exit code is 3 if images were skipped.
     """
     if catalogue is not None:
-        fit_catalogue(context, catalogue, full=full, min_count=min_count, jobs=jobs)
+        fit_catalogue(context, catalogue, full=full, min_count=min_count, jobs=jobs, json=json)
         return
     if full:
         raise UserError("--full is for --catalogue: a fit of a new run learns all anyway. Leave it out.")
@@ -164,7 +164,7 @@ def fit(
         raise UserError("Where shall the run be? Name a folder: -o RUN; or a catalogue to learn from: --catalogue.")
     from visterm.app.device import with_device
     from visterm.app.info import TRIED, describe
-    from visterm.app.rows import not_learned, read_corpus
+    from visterm.app.rows import NONE_HELD_OUT, not_learned, read_corpus
     from visterm.app.start_words import check_start_words, told_of, told_of_random
     from visterm.app.tagger import Tagger
     from visterm.core.persist import check_target
@@ -207,7 +207,7 @@ def fit(
         "image_column": image_column, "tags_column": tags_column, "user_column": user_column, "separator": separator
     }  # fmt: skip
     photos: Any = one_or_features(images)
-    plan = planned(photos, memory, shared=ray is not None and machines is None)
+    plan = planned(photos, memory, shared=ray is not None and machines is None, learner=tagger.model)
     if plan is not None:
         unusable = {
             "--queries": queries, "--part-of": part_of, "--isa": isa, "--word-vectors": word_vectors,
@@ -216,6 +216,7 @@ def fit(
         fit_and_save(
             tagger, photos, tags, out, plan, unusable, seed=seed, valid=valid, split=split, idf=idf, aliases=meant,
             calibration=calibration, image_column=image_column, tags_column=tags_column, separator=separator, ray=ray,
+            json=json,
         )  # fmt: skip
     of_tags = queries is None or tags != "auto"
     if not of_tags and (part_of is not None or isa is not None):
@@ -257,7 +258,7 @@ def fit(
     measures = [entry.get(name) for entry in getattr(tagger.model, "history_", []) for name in ("map", "mean_rank")]
     judged = any(measure is not None for measure in measures)
     if {"epochs", "valid_share"} <= set(tagger.model.get_params(deep=False)) and valid != 0 and not judged:
-        say("Too few images to hold some out (50 are wanted), so nothing chose when to stop: all epochs were run.")
+        say(NONE_HELD_OUT)
     if hasattr(tagger.model, "report_"):
         show_tried(describe(out)[TRIED])
     if word_vectors is not None:
@@ -265,13 +266,10 @@ def fit(
     elif at_random := told_of_random(tagger.model):
         say(at_random)
     cleaned.tell_of_aliases(tagger.vocabulary.aliases)
-    learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'image')}"
     if queries is not None:
-        learned += f" and {queries_learned(facts)}"
         for line in queries_left_out(facts):
             say(line)
-    say(f"Learned {learned}; the run is {out}")
-    raise typer.Exit(exit_code(tagger.skipped, out / "skipped.jsonl"))
+    leave_with(tagger, out, "" if queries is None else f" and {queries_learned(facts)}", json=json)
 
 
 def _with_budget(params: dict[str, Any], model: str, budget: str) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from visterm.cli.output import say
+from visterm.cli.output import emit, say
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 
@@ -28,11 +29,13 @@ Full = Annotated[
     ),
 ]
 
-ALLOWED = {"catalogue", "full", "min_count", "jobs"}
+ALLOWED = {"catalogue", "full", "min_count", "jobs", "json"}
 """Options that go with --catalogue: encoder and model are those of its run."""
 
 
-def fit_catalogue(context: typer.Context, catalogue: Path, *, full: bool, min_count: int, jobs: int | None) -> None:
+def fit_catalogue(
+    context: typer.Context, catalogue: Path, *, full: bool, min_count: int, jobs: int | None, json: bool
+) -> None:
     """Learn from a catalogue, and say what it changed.
 
     Raises
@@ -53,6 +56,8 @@ def fit_catalogue(context: typer.Context, catalogue: Path, *, full: bool, min_co
     opened = Catalogue.load(catalogue, n_jobs=jobs)
     learned = opened.learn(full=full, min_count=min_count, progress=Bars())
     say(f"{in_words(learned)}. The run {learned.run} is the current one of {catalogue}")
+    if json:
+        emit({"catalogue": str(catalogue), **asdict(learned)})
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from visterm.cli.output import exit_code, say
+from visterm.cli.output import emit, exit_code, say
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
@@ -29,15 +29,17 @@ Memory = Annotated[
 
 
 def planned(
-    images: Path | list[Path] | None, memory: str | None, way: str = "", *, shared: bool = False
+    images: Path | list[Path] | None, memory: str | None, way: str = "", *, shared: bool = False, learner: Any = None
 ) -> Plan | None:
     """Say by what is asked for, and by what is there, whether features are streamed; None where they are not.
 
     `way` is how, if not in windows. Features in several folders, and what several workers learn
-    from (`shared`), are streamed whether they fit or not.
+    from (`shared`), are streamed whether they fit or not. Where there is a model that shall learn (`learner`), it
+    is refused before anything is said, if it cannot do so.
     """
     from visterm.app.features.kind import is_features
     from visterm.app.streaming.memory import plan_memory, read_size
+    from visterm.data.image_folders import image_names
 
     limit = None if memory is None else read_size(memory, "--memory")
     several = isinstance(images, list)
@@ -48,20 +50,26 @@ def planned(
                 "FEATURES, and give FEATURES in place of IMAGES."
             )
         if shared:
+            if isinstance(images, Path):
+                image_names(images)  # says what is wrong where there are no images either
             raise UserError(
                 "Several machines train this model on features, and none are given. Make them with: visterm encode "
                 "IMAGES -o FEATURES --ray ADDRESS, and give FEATURES in place of IMAGES."
             )
         return None
+    from visterm.app.streaming.fitting import check_streams
     from visterm.app.streaming.shards import Shards
 
     shards = Shards(images or "")
     plan = plan_memory(shards.n_rows, int(shards.sizes.sum()), limit)
+    wanted = plan.streamed or shared or several
+    if learner is not None and wanted:
+        check_streams(learner, shards.n_folders)
     if isinstance(images, list) and not plan.streamed:
         say(f"The features lie in {len(images)} folders: {way or 'streamed from disk'}.")
     elif memory is not None or plan.streamed:
         say(plan.told(way))
-    return plan if plan.streamed or shared or several else None
+    return plan if wanted else None
 
 
 def one_or_features(images: list[Path] | None) -> Path | list[Path] | None:
@@ -94,17 +102,17 @@ def fit_and_save(
     unusable: Mapping[str, Any],
     *,
     ray: str | None = None,
+    json: bool = False,
     **how: Any,
-) -> None:
+) -> NoReturn:
     """Learn from streamed features, write the run, and leave with the exit code of `visterm fit`.
 
     `unusable` are options and their values that streams do not take: any that is given is an error. `ray` is where the
     workers are that learn, if not this process.
     """
     from visterm.app.cluster.training import stream_on_machines
-    from visterm.app.streaming.fitting import check_streams, fit_streamed
+    from visterm.app.streaming.fitting import fit_streamed
 
-    check_streams(tagger.model, len(features) if isinstance(features, list) else 1)
     given = [option for option, value in unusable.items() if value not in (None, ())]
     if given:
         raise UserError(
@@ -121,6 +129,14 @@ def fit_and_save(
     for line in lines:
         say(line)
     tagger.save(out)
+    leave_with(tagger, out, json=json)
+
+
+def leave_with(tagger: Any, out: Path, more: str = "", *, json: bool) -> NoReturn:
+    """Say what was learned (and `more`) and where the run is, and leave with the exit code of `visterm fit`."""
     facts = tagger.facts
-    say(f"Learned {count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'image')}; the run is {out}")
+    learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'image')}"
+    say(f"Learned {learned}{more}; the run is {out}")
+    if json:
+        emit({"run": str(out), **facts})
     raise typer.Exit(exit_code(tagger.skipped, out / "skipped.jsonl"))

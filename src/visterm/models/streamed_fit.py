@@ -171,7 +171,8 @@ class StreamedFit(RankingAnnotator):
     ) -> None:
         measure = self._measure(valid) if together is None else self._measure_together(valid, together.exchange)
         self._publish(*course.means)
-        monitor.start("train", None)
+        begun = course.epoch > 1 or course.window > 0
+        monitor.start(f"train windows, from epoch {course.epoch} on" if begun else "train windows", None)
         try:
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
                 while course.epoch <= self.epochs and not course.best.exhausted:

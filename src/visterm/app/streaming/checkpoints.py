@@ -16,7 +16,7 @@ from visterm.models.streamed_fit import Checkpoint
 EVERY = 20.0
 """Seconds between checkpoints, at least, and 20 times as long as one takes."""
 
-FILE = "checkpoint.safetensors"
+CHECKPOINT = "checkpoint.safetensors"
 OF, FACTS = "of", "facts"
 
 
@@ -38,7 +38,7 @@ class FileCheckpoints:
     """
 
     def __init__(self, folder: Path, of: str, every: float = EVERY) -> None:
-        self._file, self._of, self._every = folder / FILE, of, every
+        self._file, self._of, self._every = folder / CHECKPOINT, of, every
         self._next = time.monotonic() + every
         self.went_on = False
 

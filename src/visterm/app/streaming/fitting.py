@@ -6,7 +6,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 
 from visterm.app.calibrating import calibrate
 from visterm.app.learned_images import LearnedImages
-from visterm.app.rows import TrainingRows
-from visterm.app.streaming.checkpoints import EVERY, FileCheckpoints
+from visterm.app.rows import NONE_HELD_OUT, TrainingRows
+from visterm.app.streaming.checkpoints import CHECKPOINT, EVERY, FileCheckpoints
 from visterm.app.streaming.handed_over import HandedOver, hand_over
 from visterm.app.streaming.joining import BYTES_A_WORD, NO_SPLIT, VALID, JoinedTags
 from visterm.app.streaming.memory import WINDOWS, Plan
@@ -25,7 +26,7 @@ from visterm.app.streaming.shards import Shards
 from visterm.app.streaming.survey import Survey, draw_positions, survey
 from visterm.app.streaming.tag_pairs import PAIRS
 from visterm.app.streaming.windows import ShardWindows
-from visterm.core.errors import TagFileError, UserError
+from visterm.core.errors import TagFileError, UserError, VistermError
 from visterm.core.packing import json_params
 from visterm.core.persist import file_hash
 from visterm.core.progress import SILENT, Progress
@@ -105,7 +106,7 @@ def fit_streamed(
         The memory to take.
     work : path-like
         A folder for files that are needed on the way. After a kill the same call goes on from the last checkpoint in
-        it; when all is done it is removed.
+        it; when all is done, or the fit is refused before there is a checkpoint, it is removed.
     seed : int
         Of the order of the shards, and of the rows held out; that of the training is the model's.
     valid, split, idf, aliases, calibration, progress, columns
@@ -136,57 +137,72 @@ def fit_streamed(
         )
     tagger.check_settings(valid)
     tagger.take_encoder(shards.encoder(tagger.model.get_params(deep=False).get("n_jobs")), shards.asked)
-    folder = Path(work)
-    folder.mkdir(parents=True, exist_ok=True)
-    joined = JoinedTags(
-        folder,
-        shards,
-        tags,
-        min_count=tagger.min_count,
-        aliases=aliases,
-        split=split,
-        most_words=max(10_000, plan.memory // WINDOWS // BYTES_A_WORD),
-        **columns,
-    )
-    tagger.refer_to(idf, joined.vocabulary)
-    share = tagger.model.get_params(deep=False).get("valid_share", VALID_SHARE)
-    copy = RowCopy.where_it_fits(folder, shards)
-    found = survey(shards, joined, share, seed, plan, progress, copy)
-    windows = ShardWindows(
-        shards,
-        joined,
-        held_out=found.held_out,
-        n_pairs=found.n_pairs,
-        mean_length=found.mean_length,
-        window=plan.window,
-        seed=seed,
-        copy=copy,
-    )
-    told = _told(tagger, shards, tags, plan, seed, split, aliases, 1 if workers is None else workers.n_workers)
-    checkpoints = FileCheckpoints(folder, told, every)
-    went_on = checkpoints.there()
-    if workers is not None:
-        copied = copy is not None
-        handed = hand_over(
-            folder, features, joined, found, window=plan.window, seed=seed, copied=copied, of=told, every=every
+    with _on_the_way(Path(work)) as folder:
+        joined = JoinedTags(
+            folder,
+            shards,
+            tags,
+            min_count=tagger.min_count,
+            aliases=aliases,
+            split=split,
+            most_words=max(10_000, plan.memory // WINDOWS // BYTES_A_WORD),
+            **columns,
         )
-        workers.train(tagger.model, handed, progress)
-    monitor = progress if workers is None else SILENT  # what the workers kept last is all that is to be known
-    tagger.model.fit_stream(windows, valid=found.valid, checkpoints=checkpoints, monitor=monitor)
-    _take_over(tagger, shards, joined, found, plan)
-    if workers is not None:
-        tagger.facts["workers"] = workers.n_workers
-    if calibration and found.valid is not None:
-        others = joined.rows_at(draw_positions(shards, joined, joined.learned, MOST_TOLD, seed + 1))
-        rows = TrainingRows(joined.vocabulary, np.empty((0, 0), np.float32), others, found.valid, [])
-        tagger.calibration = calibrate(tagger.model, rows, seed=0, progress=progress)
-        if tagger.calibration is not None:
-            tagger.facts["calibration images"] = tagger.calibration.n_images
-    lines = [*joined.remarks]
-    if went_on:
-        lines.append("Went on from where the fit before was stopped.")
-    shutil.rmtree(folder, ignore_errors=True)
+        tagger.refer_to(idf, joined.vocabulary)
+        share = tagger.model.get_params(deep=False).get("valid_share", VALID_SHARE)
+        copy = RowCopy.where_it_fits(folder, shards)
+        found = survey(shards, joined, share, seed, plan, progress, copy)
+        windows = ShardWindows(
+            shards,
+            joined,
+            held_out=found.held_out,
+            n_pairs=found.n_pairs,
+            mean_length=found.mean_length,
+            window=plan.window,
+            seed=seed,
+            copy=copy,
+        )
+        told = _told(tagger, shards, tags, plan, seed, split, aliases, 1 if workers is None else workers.n_workers)
+        checkpoints = FileCheckpoints(folder, told, every)
+        went_on = checkpoints.there()
+        if workers is not None:
+            copied = copy is not None
+            handed = hand_over(
+                folder, features, joined, found, window=plan.window, seed=seed, copied=copied, of=told, every=every
+            )
+            workers.train(tagger.model, handed, progress)
+        monitor = progress if workers is None else SILENT  # what the workers kept last is all that is to be known
+        tagger.model.fit_stream(windows, valid=found.valid, checkpoints=checkpoints, monitor=monitor)
+        _take_over(tagger, shards, joined, found, plan)
+        if workers is not None:
+            tagger.facts["workers"] = workers.n_workers
+        if calibration and found.valid is not None:
+            others = joined.rows_at(draw_positions(shards, joined, joined.learned, MOST_TOLD, seed + 1))
+            rows = TrainingRows(joined.vocabulary, np.empty((0, 0), np.float32), others, found.valid, [])
+            tagger.calibration = calibrate(tagger.model, rows, seed=0, progress=progress)
+            if tagger.calibration is not None:
+                tagger.facts["calibration images"] = tagger.calibration.n_images
+        lines = [*joined.remarks]
+        if found.valid is None and valid != 0:
+            lines.append(NONE_HELD_OUT)
+        if found.valid is None and calibration:
+            lines.append("There are no confidences: streamed features teach them by images that are held out.")
+        if went_on:
+            lines.append("Went on from where the fit before was stopped.")
     return lines
+
+
+@contextmanager
+def _on_the_way(folder: Path) -> Iterator[Path]:
+    """Make a folder, and remove it at the end; of a fit that is refused, unless it has a checkpoint to go on from."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield folder
+    except VistermError:
+        if not (folder / CHECKPOINT).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _told(

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
+from visterm.app.rows import splits_not_learned
 from visterm.app.streaming.name_index import index_names
 from visterm.app.streaming.shards import Shards
 from visterm.app.streaming.table_rows import ROWS, batches_of, check_met
@@ -117,6 +118,7 @@ class JoinedTags(TagRows):
         """Go through the table once: bits of images, pairs, counted words."""
         wanted = None if split is None else split_name(split)
         passed, missing, found = 0, 0, 0
+        splits: Counter[str | None] = Counter()
         example = ""
 
         @lru_cache(maxsize=ROWS)
@@ -134,6 +136,7 @@ class JoinedTags(TagRows):
             example = example or next((r.image for r, p in zip(some, positions, strict=True) if p < 0), "")
             there = [(row, position) for row, position in zip(some, positions.tolist(), strict=True) if position >= 0]
             found += len(there)
+            splits.update(row.split for row, _ in there if wanted is None)
             bits = [_SPLITS.get(row.split, OTHER) if wanted is None else NO_SPLIT for row, _ in there]
             np.bitwise_or.at(self.bits, positions[positions >= 0], np.array(bits, np.uint8))
             new = []
@@ -145,7 +148,7 @@ class JoinedTags(TagRows):
             self._pairs.add(new)
         if passed and not (missing or found):
             raise UnknownNameError(f"No row is in the split '{split}'. Use another split, or 'all'.")
-        self.remarks += check_met(self.shards, found, missing, example)
+        self.remarks += [*check_met(self.shards, found, missing, example), *splits_not_learned(splits)]
 
     def _choose(
         self, words: BoundedCounts, min_count: int, aliases: Mapping[str, str], meant: Mapping[str, str]
