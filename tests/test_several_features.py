@@ -118,4 +118,6 @@ def test_features_do_not_go_with_a_folder_of_images(tmp_path, drawn, command):
     run = [] if command == "fit" else ["run"]
     code, _, told = visterm(tmp_path, command, *run, drawn / "first", "photos", *given)
     assert code == 2
-    assert ("photos is none" if command != "annotate" else "is a features folder, which stands alone") in told
+    assert (
+        "photos is no features folder" if command != "annotate" else "is a features folder, which stands alone"
+    ) in told

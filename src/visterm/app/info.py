@@ -14,6 +14,7 @@ from visterm.app.features.remote_folder import feature_folder
 from visterm.app.union import UNION, CatalogueUnion
 from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import MANIFEST, folder_kind, open_folder, read_json
+from visterm.core.remote import as_path
 from visterm.store.catalogue import StoredCatalogue
 
 TRIED = "models tried"
@@ -40,10 +41,10 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         run = _run_facts(open_folder(StoredCatalogue.open(union.paths[0]).run_folder, "run"))
         return {"kind": kind, "images": sum(counts.values()), "catalogues": counts, "run": run}
     if kind not in ("run", "catalogue"):
-        raise StorageError(
-            f"{path} is neither a run nor a catalogue of visterm, nor a features folder. Make one with visterm fit, "
-            "index or encode."
-        )
+        made = "Make one with visterm fit, index or encode."
+        if not as_path(path).exists():
+            raise StorageError(f"There is no run, catalogue or features folder at {path}: nothing is there. {made}")
+        raise StorageError(f"{path} is neither a run nor a catalogue of visterm, nor a features folder. {made}")
     if kind == "run":
         return {"kind": kind} | _run_facts(open_folder(path, kind))
     stored = StoredCatalogue.open(path)

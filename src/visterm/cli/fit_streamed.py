@@ -87,8 +87,9 @@ def one_or_features(images: list[Path] | None) -> Path | list[Path] | None:
     other = next((place for place in images if not is_features(place)), None)
     if len(images) > 1 and other is not None:
         raise UserError(
-            f"Only of features there may be several folders, and {other} is none. Give one folder of images, or encode "
-            f"each (visterm encode {other} --run RUN -o FEATURES, say) and give the features."
+            f"Several folders may be named where all are features, and {other} is no features folder. Give one "
+            f"folder of images, or encode each (visterm encode {other} --run RUN -o FEATURES, say) and give their "
+            "features."
         )
     return images if len(images) > 1 else images[0]
 
