@@ -31,7 +31,7 @@ class Losing:
         self.begun, self.losing = 0, None
 
     def start(self, task, total=None):
-        self.begun += 1
+        self.begun += task != "start the workers"
 
     def advance(self, steps=1, note=""):
         self._left -= steps

@@ -199,4 +199,8 @@ def test_progress_is_told_on_and_a_task_that_begins_again_ends_first(tmp_path):
     with retold(tmp_path / "nothing", heard):
         pass
     assert len(heard.told) == 6
+    waiting, told = Heard(), ToldProgress(tmp_path / "later")
+    with retold(tmp_path / "later", waiting, "start the workers"):
+        told.start("train", 3)
+    assert waiting.told == [("start", "start the workers", None), ("finish",), ("start", "train", 3), ("finish",)]
     assert json.loads((tmp_path / "told").read_text().splitlines()[0]) == ["start", "train", 3]

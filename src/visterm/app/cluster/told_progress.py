@@ -46,10 +46,15 @@ class ToldProgress:
 
 
 @contextmanager
-def retold(path: Path, progress: Progress) -> Iterator[None]:
-    """Tell a progress, while the block runs, all that is written to a file; a task that begins again ends first."""
+def retold(path: Path, progress: Progress, before: str = "") -> Iterator[None]:
+    """Tell a progress, while the block runs, all that is written to a file; a task that begins again ends first.
+
+    `before` is the task that is under way until something is written, if there is one.
+    """
+    if before:
+        progress.start(before, None)
     over = threading.Event()
-    retelling = threading.Thread(target=_retell, args=(path, progress, over), daemon=True)
+    retelling = threading.Thread(target=_retell, args=(path, progress, over, bool(before)), daemon=True)
     retelling.start()
     try:
         yield
@@ -58,8 +63,8 @@ def retold(path: Path, progress: Progress) -> Iterator[None]:
         retelling.join()
 
 
-def _retell(path: Path, progress: Progress, over: threading.Event) -> None:
-    place, rest, under_way = 0, b"", False
+def _retell(path: Path, progress: Progress, over: threading.Event, under_way: bool) -> None:
+    place, rest = 0, b""
     while True:
         last = over.wait(EVERY)  # what was written before the end is read after it
         if path.exists():

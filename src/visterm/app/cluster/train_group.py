@@ -112,7 +112,7 @@ def work_together(work: Work, group: Group, folder: Path, progress: Progress) ->
     load_ray()
     told = folder / f"{TOLD}.{uuid.uuid4().hex[:8]}"
     told.mkdir(parents=True)
-    with _settings_of_train(), retold(told / "progress.jsonl", progress):
+    with _settings_of_train(), retold(told / "progress.jsonl", progress, "start the workers"):
         from ray import train
         from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
