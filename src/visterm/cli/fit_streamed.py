@@ -39,19 +39,20 @@ def planned(
     """
     from visterm.app.features.kind import is_features
     from visterm.app.streaming.memory import plan_memory, read_size
-    from visterm.data.image_folders import image_names
+    from visterm.core.remote import as_path
+    from visterm.data.image_folders import check_image_folder
 
     limit = None if memory is None else read_size(memory, "--memory")
     several = isinstance(images, list)
-    if not several and not is_features(images):
+    if not isinstance(images, list) and not is_features(images):
+        if images is not None and (memory is not None or shared):
+            check_image_folder(as_path(images))
         if memory is not None:
             raise UserError(
                 "--memory is for features on disk, and none are given. Make them with: visterm encode IMAGES -o "
                 "FEATURES, and give FEATURES in place of IMAGES."
             )
         if shared:
-            if isinstance(images, Path):
-                image_names(images)  # says what is wrong where there are no images either
             raise UserError(
                 "Several machines train this model on features, and none are given. Make them with: visterm encode "
                 "IMAGES -o FEATURES --ray ADDRESS, and give FEATURES in place of IMAGES."

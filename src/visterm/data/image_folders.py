@@ -66,14 +66,25 @@ def images_in(folder: str | os.PathLike[str]) -> list[Path]:
 def image_names(folder: str | os.PathLike[str]) -> list[str]:
     """List the images of a folder as `images_in` does, by their paths inside it: an eighth of the memory."""
     path = as_path(folder)
-    if path.is_file():
-        raise DataError(f"{path} is a file; expected the folder of images.")
-    if not path.is_dir():
-        raise DataError(f"There is no image folder {path}: nothing is at {path.absolute()}.")
+    check_image_folder(path)
     found = _names_in(path)
     if not found:
         raise DataError(no_images(path))
     return found
+
+
+def check_image_folder(path: Path) -> None:
+    """Refuse a folder of images that is a file, or not there.
+
+    Raises
+    ------
+    DataError
+        If so.
+    """
+    if path.is_file():
+        raise DataError(f"{path} is a file; expected the folder of images.")
+    if not path.is_dir():
+        raise DataError(f"There is no image folder {path}: nothing is at {path.absolute()}.")
 
 
 def no_images(folder: str | os.PathLike[str]) -> str:

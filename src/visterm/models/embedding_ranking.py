@@ -19,7 +19,7 @@ from visterm.models.embedding import EmbeddingAnnotator
 from visterm.models.feature_steps import Floats
 from visterm.models.image_sides import EmbeddedImages
 from visterm.models.pair_training import PairTraining, block_size
-from visterm.models.ranking import RankingAnnotator, Training, Weights
+from visterm.models.ranking import RankingAnnotator, Setup, Training, Weights
 from visterm.models.recipe import STEPS, Recipe
 
 START_ROWS = 16_384
@@ -182,16 +182,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
     def _rate(self) -> float:
         return self.learning_rate
 
-    def _training(
-        self,
-        X: Matrix,
-        own: sp.csr_array,
-        weights: Weights,
-        rng: np.random.Generator,
-        team: Team,
-        images: bool,
-        block: int,
-    ) -> Training:
+    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
         image_map, tag_rows = weights
         recipe = Recipe(
             **{
@@ -199,7 +190,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
                 "l2": self.l2,
                 "max_norm": self.max_norm,
                 "max_trials": self.max_trials,
-                "block": self.block or block,
+                "block": self.block or setup.block,
                 **self._recipe(),
             }
         )
@@ -212,10 +203,10 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
             adagrad=recipe.step == Step.ADAGRAD,
             scale=self.scale_,
             constant=self.constant_,
-            n_jobs=team.size,
-            moving=images,
+            n_jobs=setup.team.size,
+            moving=setup.images,
         )
-        return PairTraining(side, own, tag_rows, recipe, rng=rng, team=team)
+        return PairTraining(side, own, tag_rows, recipe, rng=setup.rng, team=setup.team)
 
     def _check_settings(self) -> None:
         check_count(self.dim, "dim")

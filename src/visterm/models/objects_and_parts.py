@@ -11,14 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 from visterm.core.checks import check_count, check_k, check_number
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.pairs import best_pairs, ranks_of_pairs
-from visterm.core.threads import Team
 from visterm.core.types import Matrix, PairRanking, RandomState
 from visterm.data.quadruplets import Quadruplets, check_relations
 from visterm.kernels.topk import top_k
 from visterm.models.embedding_ranking import EmbeddingRanker
 from visterm.models.feature_steps import Floats, Ints
 from visterm.models.pair_training import block_size
-from visterm.models.ranking import Measure, Training, Validation, Weights
+from visterm.models.ranking import Measure, Setup, Training, Validation, Weights
 from visterm.models.recipe import Recipe, rank_weights
 from visterm.models.related_training import Places, RelatedImages, RelatedTraining
 
@@ -295,23 +294,14 @@ class ObjectsAndParts(EmbeddingRanker):
         self.tag_rows_ = np.ascontiguousarray(rows[:, : self.dim])
         self.relation_rows_ = np.ascontiguousarray(rows[:, self.dim :])
 
-    def _training(
-        self,
-        X: Matrix,
-        own: sp.csr_array,
-        weights: Weights,
-        rng: np.random.Generator,
-        team: Team,
-        images: bool,
-        block: int,
-    ) -> Training:
+    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
         image_map, tag_rows = weights
         recipe = Recipe(
             weight=self.weight,
             truncate=self.truncate,
             max_trials=self.max_trials,
             rank_of_trials=True,
-            block=self.block or block,
+            block=self.block or setup.block,
         )
         rate_factor = 1.0 if self.image_learning_rate is None else self.image_learning_rate / self.learning_rate
         shared: dict[str, Any] = {"places": self._places(), "alpha": self.alpha, "rate_factor": rate_factor}
@@ -322,8 +312,8 @@ class ObjectsAndParts(EmbeddingRanker):
             block=block_size(recipe.block, own.nnz),
             max_norm=self.max_norm,
             scale=self.scale_,
-            n_jobs=team.size,
-            moving=images,
+            n_jobs=setup.team.size,
+            moving=setup.images,
             **shared,
         )
         return RelatedTraining(
@@ -334,8 +324,8 @@ class ObjectsAndParts(EmbeddingRanker):
             pairs=self.part_of_,
             negative_weight=self.negative_weight,
             max_norm=self.max_norm,
-            rng=rng,
-            team=team,
+            rng=setup.rng,
+            team=setup.team,
             **shared,
         )
 

@@ -8,11 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.checks import check_count
-from visterm.core.threads import Team
 from visterm.core.types import Matrix, RandomState
 from visterm.models.linear_ranking import LinearRanker, check_aggressiveness
 from visterm.models.new_tags import image_rows
-from visterm.models.ranking import Training, Weights
+from visterm.models.ranking import Setup, Training, Weights
 from visterm.models.separate_training import SeparateTraining
 from visterm.models.streamed_fit import StreamedFit
 
@@ -74,16 +73,7 @@ class OneVsRest(LinearRanker, StreamedFit):
     def _rate(self) -> float:
         return self.aggressiveness
 
-    def _training(
-        self,
-        X: Matrix,
-        own: sp.csr_array,
-        weights: Weights,
-        rng: np.random.Generator,
-        team: Team,
-        images: bool,
-        block: int,
-    ) -> Training:
+    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
         return SeparateTraining(
             image_rows(self._scaled(X)),
             own,
@@ -91,8 +81,8 @@ class OneVsRest(LinearRanker, StreamedFit):
             offsets=np.zeros(X.shape[0], np.float32),
             n_negatives=self.negatives,
             max_norm=np.inf,
-            rng=rng,
-            team=team,
+            rng=setup.rng,
+            team=setup.team,
         )
 
     def _check_settings(self) -> None:

@@ -26,7 +26,7 @@ from visterm.models.kernel_rows import KEPT_KERNELS, KernelAnnotator
 from visterm.models.kernel_triplets import KernelTripletTraining
 from visterm.models.linear import check_weight_size
 from visterm.models.linear_ranking import LinearRanker, check_aggressiveness
-from visterm.models.ranking import Images, Measure, Training, Validation, Weights, own_tags
+from visterm.models.ranking import Images, Measure, Setup, Training, Validation, Weights, own_tags
 from visterm.models.top_triplets import TOP_LOSSES, TopTripletTraining
 from visterm.models.triplet_training import TripletTraining
 
@@ -358,18 +358,9 @@ class Pamir(KernelAnnotator, LinearRanker):
     def _rate(self) -> float:
         return self.aggressiveness
 
-    def _training(
-        self,
-        X: Matrix,
-        own: sp.csr_array,
-        weights: Weights,
-        rng: np.random.Generator,
-        team: Team,
-        images: bool,
-        block: int,
-    ) -> Training:
-        made = self._queries_of(own, _idf(own), rng)
-        return self._linear_triplets(self._scaled(X), made, weights[0], rng)
+    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+        made = self._queries_of(own, _idf(own), setup.rng)
+        return self._linear_triplets(self._scaled(X), made, weights[0], setup.rng)
 
     def _check_settings(self) -> None:
         super()._check_settings()

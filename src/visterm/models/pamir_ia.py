@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.threads import Team
 from visterm.core.types import Matrix, RandomState
 from visterm.models.linear_ranking import LinearRanker, check_aggressiveness
-from visterm.models.ranking import Training, Weights
+from visterm.models.ranking import Setup, Training, Weights
 from visterm.models.streamed_fit import StreamedFit
 from visterm.models.turn_training import TurnTraining
 
@@ -69,17 +67,8 @@ class PamirIa(LinearRanker, StreamedFit):
     def _rate(self) -> float:
         return self.aggressiveness
 
-    def _training(
-        self,
-        X: Matrix,
-        own: sp.csr_array,
-        weights: Weights,
-        rng: np.random.Generator,
-        team: Team,
-        images: bool,
-        block: int,
-    ) -> Training:
-        return TurnTraining(self._scaled(X), own, weights[0], rng=rng)
+    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+        return TurnTraining(self._scaled(X), own, weights[0], rng=setup.rng)
 
     def _check_settings(self) -> None:
         super()._check_settings()

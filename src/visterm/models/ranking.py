@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -43,6 +43,25 @@ class Training(Protocol):
 
     def run_epoch(self, rate: float) -> EpochSums:
         """Visit every example once, with steps of this size."""
+
+
+class Setup(NamedTuple):
+    """What a training is given beside data and weights.
+
+    Attributes
+    ----------
+    rng : Generator
+    team : Team
+    images : bool
+        Whether weights on the image's side move too; else only those of tags.
+    block : int
+        Pairs that share one state of the weights, for models that train in blocks and were not told how large.
+    """
+
+    rng: np.random.Generator
+    team: Team
+    images: bool
+    block: int
 
 
 Begin: TypeAlias = Callable[[Weights, Team], Training]
@@ -123,8 +142,8 @@ class RankingAnnotator(Annotator):
         weights = self._resume() if known else self._start(X, own.shape[1], rng)
         start = time.perf_counter()
         with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-            training = self._training(X, own, weights, rng, team, images, block_for(own.nnz, own.shape[1]))
-            sums = training.run_epoch(self._rate())
+            setup = Setup(rng, team, images, block_for(own.nnz, own.shape[1]))
+            sums = self._training(X, own, weights, setup).run_epoch(self._rate())
         if not all(all_finite(array) for array in weights):
             raise DivergedError(
                 f"A weight of {type(self).__name__} became infinite or NaN; the model stays as it was. Lower the size "
@@ -190,20 +209,8 @@ class RankingAnnotator(Annotator):
         """Set the learned attributes from weights as training has them; the arrays may be kept."""
 
     @abstractmethod
-    def _training(
-        self,
-        X: Matrix,
-        own: sp.csr_array,
-        weights: Weights,
-        rng: np.random.Generator,
-        team: Team,
-        images: bool,
-        block: int,
-    ) -> Training:
-        """Make the training that changes these weights; without `images`, only those of tags.
-
-        `block` says how many pairs share one state of the weights, for models that train in blocks and were not told.
-        """
+    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+        """Make the training that changes these weights."""
 
     @abstractmethod
     def _rate(self) -> float:
@@ -227,7 +234,8 @@ class RankingAnnotator(Annotator):
             features, tags = (X, own) if images is None else (X[images], own[images])
 
             def begin(weights: Weights, team: Team) -> Training:
-                return self._training(features, tags, weights, rng, team, True, block_for(tags.nnz, tags.shape[1]))
+                setup = Setup(rng, team, True, block_for(tags.nnz, tags.shape[1]))
+                return self._training(features, tags, weights, setup)
 
             self._train(self._start(X, own.shape[1], rng), begin, self._measure(judged), epochs, monitor)
 

@@ -23,6 +23,7 @@ from visterm.models.pair_training import LARGEST_TAG_BLOCK, EpochSums, block_for
 from visterm.models.ranking import (
     Measure,
     RankingAnnotator,
+    Setup,
     Validation,
     Weights,
     epoch_entry,
@@ -215,8 +216,8 @@ class StreamedFit(RankingAnnotator):
                 own = own_tags(Y)
                 if own.nnz or together is not None:
                     rng = np.random.default_rng([*key, course.epoch, course.window])
-                    block = _block(windows, X.shape[0])
-                    training: Any = self._training(X, own, course.weights, rng, team, True, block)
+                    setup = Setup(rng, team, True, _block(windows, X.shape[0]))
+                    training: Any = self._training(X, own, course.weights, setup)
                     training.go_on(course.carried)
                     if together is None:
                         course.add(training.run_epoch(rate), own.nnz)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.threads import Team
 from visterm.core.types import Matrix, RandomState
 from visterm.models.embedding_ranking import check_pair_settings
 from visterm.models.image_sides import PlainImages
 from visterm.models.linear_ranking import LinearRanker
 from visterm.models.pair_training import PairTraining, block_size
-from visterm.models.ranking import Training, Weights
+from visterm.models.ranking import Setup, Training, Weights
 from visterm.models.recipe import STEPS, Recipe
 from visterm.models.streamed_fit import StreamedFit
 
@@ -80,26 +78,17 @@ class WarpLinear(LinearRanker, StreamedFit):
     def _rate(self) -> float:
         return self.learning_rate
 
-    def _training(
-        self,
-        X: Matrix,
-        own: sp.csr_array,
-        weights: Weights,
-        rng: np.random.Generator,
-        team: Team,
-        images: bool,
-        block: int,
-    ) -> Training:
+    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
         recipe = Recipe(
             weight="harmonic",
             step=STEPS[self.step],
             l2=self.l2,
             max_norm=self.max_norm,
             max_trials=self.max_trials,
-            block=self.block or block,
+            block=self.block or setup.block,
         )
         side = PlainImages(self._scaled(X), block_size(recipe.block, own.nnz))
-        return PairTraining(side, own, weights[0], recipe, rng=rng, team=team)
+        return PairTraining(side, own, weights[0], recipe, rng=setup.rng, team=setup.team)
 
     def _longest_rows(self, n_weights: int) -> tuple[float, ...]:
         return (self.max_norm,)
