@@ -20,13 +20,14 @@ from visterm.app.reproduce.nearest import any_lost, first_lost, neighbour_hits
 from visterm.app.reproduce.number_problems import held_tag_problem, zipf_problem
 from visterm.app.reproduce.place import begin_folder
 from visterm.app.reproduce.problem import Problem, Rows
-from visterm.app.reproduce.record import Records, key_of
+from visterm.app.reproduce.record import Records
 from visterm.app.reproduce.sources import kind_of
 from visterm.app.reproduce.trials import OutOfTimeError, Trials
 from visterm.app.reproduce.vse_ens import reproduce_vse_ens
 from visterm.app.reproduce.vse_ens_tables import converged
 from visterm.app.reproduce.wsabie import reproduce_wsabie
 from visterm.app.reproduce.wsabie_curves import best_until
+from visterm.core.digests import key_of
 from visterm.core.errors import CorruptFileError, DataError, MissingExtraError, StorageError, UserError
 from visterm.core.registry import Entry, Registry
 from visterm.core.tables import MODELS

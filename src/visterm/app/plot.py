@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from visterm.app.picture_files import QUALITY, format_of
-from visterm.app.reproduce.figures import COLOURS, require_plots
+from visterm.core.errors import MissingExtraError
 
 TITLES = {
     "loss": "Loss",
@@ -24,6 +24,9 @@ BEST = {"map": max, "mean_rank": min}
 """Measures on validation images, and which of their values is the best."""
 
 OF_THE_EPOCH = ("epoch",)
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
+"""Okabe and Ito's palette, from the most to the least easily told apart on white."""
+
 COLUMNS = 2
 PANEL_SIZE = (5.2, 3.1)
 
@@ -69,14 +72,13 @@ def plot_history(history: Sequence[dict[str, Any]], path: str | os.PathLike[str]
         If matplotlib is not installed.
     """
     kind = format_of(path)
-    require_plots()
-    from matplotlib.figure import Figure
+    figure_type = figure_class()
     from matplotlib.ticker import MaxNLocator
 
     panels = history_panels(history)
     n_rows = -(-len(panels) // COLUMNS)
     size = (PANEL_SIZE[0] * min(COLUMNS, len(panels)), PANEL_SIZE[1] * n_rows + 0.4)
-    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    figure = figure_type(figsize=size, dpi=150, layout="constrained")
     for number, panel in enumerate(panels):
         axes = figure.add_subplot(n_rows, min(COLUMNS, len(panels)), number + 1)
         few = len(panel.epochs) <= 40
@@ -119,3 +121,31 @@ def history_panels(history: Sequence[dict[str, Any]]) -> list[Panel]:
             best = epochs[values.index(BEST[name](values))] if name in BEST else None
             panels.append(Panel(name, TITLES.get(name, name), epochs, values, best))
     return panels
+
+
+def require_plots() -> None:
+    """Check, before any long work, that figures can be drawn.
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    """
+    figure_class()
+
+
+def figure_class() -> Any:
+    """Return matplotlib's `Figure`, imported only now.
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Drawing needs the package '{error.name}'. Install it with: pip install 'visterm[plot]'"
+        ) from error
+    return Figure

@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from visterm.app.reproduce.record import jsonable
 from visterm.app.trial_log import Trial
 from visterm.app.validation import Parts, fit_judged
+from visterm.core.digests import jsonable
 from visterm.core.errors import DivergedError
 from visterm.core.progress import Progress
 

@@ -12,8 +12,6 @@ import numpy as np
 
 from visterm.app.cluster.engine import load_ray
 from visterm.app.parts import make_model
-from visterm.app.reproduce.problem import digest_of
-from visterm.app.reproduce.record import key_of
 from visterm.app.rows import Photos, TrainingRows, as_corpus, named_corpus, training_rows
 from visterm.app.search_space import Choices, settings_to_try
 from visterm.app.tagger import Tagger
@@ -21,6 +19,7 @@ from visterm.app.trial_log import Trial, TrialLog
 from visterm.app.trying import try_settings
 from visterm.app.validation import Parts, all_rows, fit_on_all, part_rows
 from visterm.core.checks import check_number
+from visterm.core.digests import digest_of, key_of
 from visterm.core.errors import DivergedError, UserError
 from visterm.core.persist import check_target
 from visterm.core.progress import SILENT, OneTask, Progress, Titled

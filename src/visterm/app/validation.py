@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.app.reproduce.watch import EnoughError, Watch
+from visterm.app.early_stopping import EnoughError, Watch
 from visterm.app.rows import TrainingRows
 from visterm.core.checks import check_tags
 from visterm.core.errors import DataError

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 
 from visterm.app.parts import make_encoder
 from visterm.app.reproduce.problem import Rows
-from visterm.app.reproduce.record import key_of
 from visterm.app.rows import encode_corpus
+from visterm.core.digests import key_of
 from visterm.core.progress import Progress
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from visterm.app.plot import require_plots
 from visterm.app.reproduce import paper_objects_and_parts as paper
 from visterm.app.reproduce.arms import FEATURE_ARMS, LOSS_ARMS, Arm, chosen_arms
 from visterm.app.reproduce.feature_claims import feature_claims, loss_claims, method_claims
@@ -17,7 +18,6 @@ from visterm.app.reproduce.feature_tables import (
     precision_part,
     results_part,
 )
-from visterm.app.reproduce.figures import require_plots
 from visterm.app.reproduce.markdown import Document
 from visterm.app.reproduce.parts import finish, introduction
 from visterm.app.reproduce.photo_run import PhotoRun

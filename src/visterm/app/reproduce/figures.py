@@ -6,27 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from visterm.core.errors import MissingExtraError
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
-"""Okabe and Ito's palette, from the most to the least easily told apart on white."""
+from visterm.app.plot import COLOURS, figure_class
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 STYLES = ("-", "--", "-.", ":")
 SHOWN_MARKS = 12
 
 Line = tuple[Sequence[float], Sequence[float]]
-
-
-def require_plots() -> None:
-    """Say before any long work that pictures cannot be drawn.
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    """
-    figure_class()
 
 
 def draw_lines(
@@ -87,20 +73,3 @@ def _look(number: int) -> tuple[str, str, str]:
     """Give a line its colour, mark and style; no two of the first 32 lines have all three in common."""
     turn = number // len(COLOURS)
     return COLOURS[number % len(COLOURS)], MARKS[(number + turn) % len(MARKS)], STYLES[(number + turn) % len(STYLES)]
-
-
-def figure_class() -> Any:
-    """Give matplotlib's `Figure`, loaded only now.
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError(
-            f"Drawing needs the package '{error.name}'. Install it with: pip install 'visterm[plot]'"
-        ) from error
-    return Figure

@@ -12,10 +12,10 @@ from visterm.app.reproduce.arms import Settings
 from visterm.app.reproduce.claims import percent
 from visterm.app.reproduce.feature_sets import FeatureSet
 from visterm.app.reproduce.pamir_run import SearchRun
-from visterm.app.reproduce.problem import digest_of
 from visterm.app.reproduce.record import Record
 from visterm.app.reproduce.search_arms import SearchArm
 from visterm.app.reproduce.search_trials import group_of, learned_settings
+from visterm.core.digests import digest_of
 from visterm.core.errors import DivergedError
 from visterm.core.types import Matrix
 from visterm.core.vocabulary import Vocabulary

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from visterm.app.plot import require_plots
 from visterm.app.reproduce import paper_objects_and_parts as paper
 from visterm.app.reproduce.feature_sets import OUR_VISTERMS, FeatureSet
-from visterm.app.reproduce.figures import require_plots
 from visterm.app.reproduce.markdown import Document
 from visterm.app.reproduce.objects_and_parts_arms import MORE_ARMS, PAPER_ARMS, PartArm
 from visterm.app.reproduce.objects_and_parts_data import DRAWN_SHARE

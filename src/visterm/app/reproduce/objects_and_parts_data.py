@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.app.reproduce.objects_and_parts_images import Labelled
-from visterm.app.reproduce.problem import digest_of
+from visterm.core.digests import digest_of
 from visterm.core.errors import DataError
 from visterm.data.quadruplet_splits import LeftOut, leave_out
 from visterm.data.quadruplets import QuadrupletBlock, Quadruplets

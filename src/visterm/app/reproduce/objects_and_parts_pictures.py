@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from visterm.app.reproduce.figures import figure_class
+from visterm.app.plot import figure_class
 from visterm.app.reproduce.objects_and_parts_run import PartsRun
 from visterm.app.reproduce.objects_and_parts_shown import SHOWN_IMAGES, shown_wholes
 from visterm.app.reproduce.objects_and_parts_trials import Judged

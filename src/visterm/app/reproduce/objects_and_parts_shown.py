@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from visterm.app.reproduce.objects_and_parts_arms import PartArm
 from visterm.app.reproduce.objects_and_parts_data import PartsProblem
 from visterm.app.reproduce.objects_and_parts_tasks import Floats, Ints
-from visterm.app.reproduce.record import Record, jsonable
+from visterm.app.reproduce.record import Record
+from visterm.core.digests import jsonable
 
 SHOWN_WHOLES, SHOWN_PARTS = 3, 2
 """Labels of Figure 4, and parts that Table 6 has besides."""

@@ -25,7 +25,8 @@ from visterm.app.reproduce.objects_and_parts_tasks import (
     task_ranks,
 )
 from visterm.app.reproduce.paper_objects_and_parts import LABELLING
-from visterm.app.reproduce.record import Record, Records, key_of
+from visterm.app.reproduce.record import Record, Records
+from visterm.core.digests import key_of
 from visterm.core.errors import DivergedError
 from visterm.core.progress import Progress, Titled
 from visterm.core.tables import MODELS

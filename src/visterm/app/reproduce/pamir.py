@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from visterm.app.plot import require_plots
 from visterm.app.reproduce import paper_pamir as paper
 from visterm.app.reproduce.feature_sets import FeatureSet
-from visterm.app.reproduce.figures import require_plots
 from visterm.app.reproduce.markdown import Document
 from visterm.app.reproduce.pamir_parts import finish
 from visterm.app.reproduce.pamir_pictures import shown_queries

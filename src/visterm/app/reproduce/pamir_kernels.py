@@ -13,10 +13,11 @@ from visterm.app.parts import make_encoder
 from visterm.app.reproduce import paper_pamir as paper
 from visterm.app.reproduce.claims import percent
 from visterm.app.reproduce.pamir_run import SearchRun
-from visterm.app.reproduce.record import Record, key_of
+from visterm.app.reproduce.record import Record
 from visterm.app.reproduce.search_arms import PAMIR
 from visterm.app.reproduce.search_features import LONG_SIDE
 from visterm.app.reproduce.search_trials import validation_avgp
+from visterm.core.digests import key_of
 from visterm.core.query_weights import inverse_frequencies, weigh_words
 from visterm.data.tag_queries import Queries
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from visterm.app.reproduce.figures import figure_class
+from visterm.app.plot import figure_class
 from visterm.app.reproduce.pamir_run import SearchRun
 from visterm.app.reproduce.search_arms import PAMIR, SVM
 from visterm.app.reproduce.search_pictures import Pictures, query_numbers

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from visterm.app.reproduce import paper_objects_and_parts as paper
 from visterm.app.reproduce.arms import WSABIE, Arm
 from visterm.app.reproduce.feature_sets import FeatureSet
-from visterm.app.reproduce.problem import Problem, digest_of
+from visterm.app.reproduce.problem import Problem
 from visterm.app.reproduce.run import Comparison, TestedArms
 from visterm.app.reproduce.trials import Tested
+from visterm.core.digests import digest_of
 from visterm.core.errors import DataError
 
 LARGEST = max(paper.SIZES.values())

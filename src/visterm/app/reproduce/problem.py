@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from visterm.core.digests import digest_of
 from visterm.core.types import Matrix
 
 
@@ -82,19 +82,3 @@ class Problem:
         X: Any = self.train.X
         stored = int(X.nnz) if sp.issparse(X) else int(np.count_nonzero(X))
         return stored / max(1, int(X.shape[0]))
-
-
-def digest_of(matrices: list[Any]) -> str:
-    """Name the content of matrices, dense, CSR or None."""
-    digest = hashlib.sha256()
-    for matrix in matrices:
-        if matrix is None:
-            digest.update(b"none")
-            continue
-        parts = (matrix.data, matrix.indices, matrix.indptr) if sp.issparse(matrix) else (matrix,)
-        digest.update(str(matrix.shape).encode())
-        for part in parts:
-            array = np.ascontiguousarray(part)
-            digest.update(str(array.dtype).encode())
-            digest.update(array.tobytes())
-    return digest.hexdigest()[:16]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
 import os
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.core.digests import jsonable
 from visterm.core.errors import CorruptFileError
 
 Record = dict[str, Any]
@@ -75,24 +74,6 @@ class Records:
 
     def _path(self, group: str, key: str) -> Path:
         return self._folder / group / f"{key}.json"
-
-
-def key_of(*parts: Any) -> str:
-    """Name a result by what it depends on."""
-    return hashlib.sha256(json.dumps(jsonable(parts), sort_keys=True).encode()).hexdigest()[:16]
-
-
-def jsonable(value: Any) -> Any:
-    """Give numbers of NumPy, tuples and non-finite numbers in the forms that JSON has."""
-    if isinstance(value, dict):
-        return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [jsonable(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def replace_text(path: Path, text: str) -> None:

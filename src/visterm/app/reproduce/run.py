@@ -19,8 +19,9 @@ from visterm.app.reproduce.arms import Arm
 from visterm.app.reproduce.claims import Claim
 from visterm.app.reproduce.markdown import Document
 from visterm.app.reproduce.problem import Problem
-from visterm.app.reproduce.record import jsonable, replace_text
+from visterm.app.reproduce.record import replace_text
 from visterm.app.reproduce.trials import OutOfTimeError, Tested, Trials
+from visterm.core.digests import jsonable
 
 TestedArms = dict[str, Tested]
 

@@ -13,9 +13,9 @@ import scipy.sparse as sp
 
 from visterm.app.reproduce.feature_sets import FeatureSet
 from visterm.app.reproduce.features import encoded_rows
-from visterm.app.reproduce.problem import Rows, digest_of
-from visterm.app.reproduce.record import key_of
+from visterm.app.reproduce.problem import Rows
 from visterm.app.reproduce.search_pictures import Pictures
+from visterm.core.digests import digest_of, key_of
 from visterm.core.errors import DataError
 from visterm.core.progress import Progress
 from visterm.core.query_weights import inverse_frequencies, weigh_words

@@ -14,9 +14,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.app.reproduce.arms import Settings
-from visterm.app.reproduce.record import Record, Records, jsonable, key_of
+from visterm.app.reproduce.record import Record, Records
 from visterm.app.reproduce.search_rows import SearchRows
 from visterm.core.combining import log_probabilities, part_signs
+from visterm.core.digests import jsonable, key_of
 from visterm.core.errors import DivergedError
 from visterm.core.progress import Progress, Titled
 from visterm.core.tables import MODELS

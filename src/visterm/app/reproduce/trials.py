@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.app.early_stopping import EnoughError, Watch
 from visterm.app.reproduce.arms import Arm, Settings
 from visterm.app.reproduce.costs import measure_cost
 from visterm.app.reproduce.measures import judge, validation_map
 from visterm.app.reproduce.problem import Problem
-from visterm.app.reproduce.record import Record, Records, jsonable, key_of
-from visterm.app.reproduce.watch import EnoughError, Watch
+from visterm.app.reproduce.record import Record, Records
+from visterm.core.digests import jsonable, key_of
 from visterm.core.errors import DivergedError
 from visterm.core.progress import SILENT, Progress, Titled
 from visterm.core.tables import MODELS

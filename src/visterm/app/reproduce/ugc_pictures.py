@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from visterm.app.plot import figure_class
 from visterm.app.reproduce import paper_ugc as paper
-from visterm.app.reproduce.figures import figure_class
 from visterm.app.reproduce.pamir_pictures import RIGHT, WRONG
 from visterm.app.reproduce.ugc_measures import BY_TAG
 from visterm.app.reproduce.ugc_problems import OUTSIDE_SEARCHED, TagProblem

@@ -14,9 +14,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.app.reproduce.image_problems import corel_problem, delicious_problem, dictionary_problem, scene_problem
-from visterm.app.reproduce.problem import Problem, digest_of
+from visterm.app.reproduce.problem import Problem
 from visterm.app.reproduce.sources import COREL, DELICIOUS, Source, folders_of, kind_of
 from visterm.app.reproduce.zero_shot_vectors import DIM, prepared, tag_list_vectors, with_common
+from visterm.core.digests import digest_of
 from visterm.core.vocabulary import tag_key
 
 SENTENCES, LEARNED = "sentences", "learned"

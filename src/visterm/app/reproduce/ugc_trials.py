@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.app.reproduce.arms import Arm, Settings
-from visterm.app.reproduce.record import Record, Records, jsonable, key_of
+from visterm.app.reproduce.record import Record, Records
 from visterm.app.reproduce.ugc_measures import KINDS, K, five_metrics, five_of
 from visterm.app.reproduce.ugc_problems import OUTSIDE_SEARCHED, SHOWN_IMAGES, TagProblem
+from visterm.core.digests import jsonable, key_of
 from visterm.core.errors import DivergedError
 from visterm.core.progress import Progress, Titled
 from visterm.core.tables import MODELS

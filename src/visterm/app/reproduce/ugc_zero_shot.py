@@ -23,7 +23,6 @@ from visterm.app.reproduce.paper_ugc import (
     SAMPLED_FAST0TAG,
     SAMPLED_FIXED,
 )
-from visterm.app.reproduce.problem import digest_of
 from visterm.app.reproduce.ugc_arms import QUICK_NETWORK
 from visterm.app.reproduce.ugc_measures import K, harmonic
 from visterm.app.reproduce.ugc_problems import LEARNED, QUICK_DIM, SENTENCES
@@ -31,6 +30,7 @@ from visterm.app.reproduce.ugc_run import TagRun
 from visterm.app.reproduce.zero_shot import ZeroShotArm, zero_shot
 from visterm.app.reproduce.zero_shot_split import SHARE
 from visterm.app.reproduce.zero_shot_vectors import DIM, prepared, tag_list_vectors, word_sources
+from visterm.core.digests import digest_of
 from visterm.encoders.sentences import sentence_vectors
 from visterm.metrics import paired_bootstrap
 

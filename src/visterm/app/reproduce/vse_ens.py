@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from visterm.app.plot import require_plots
 from visterm.app.reproduce import paper_vse_ens as paper
 from visterm.app.reproduce.arms import VSE_ENS_ARMS, Arm, chosen_arms
-from visterm.app.reproduce.figures import require_plots
 from visterm.app.reproduce.markdown import Document
 from visterm.app.reproduce.parts import finish, introduction
 from visterm.app.reproduce.place import begin_folder

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from visterm.app.plot import require_plots
 from visterm.app.reproduce import paper_wsabie as paper
 from visterm.app.reproduce.arms import ENSEMBLE_ARM, WSABIE, WSABIE_ARMS, Arm, chosen_arms
 from visterm.app.reproduce.ensembles import ensembles_part
 from visterm.app.reproduce.examples import annotations_part, neighbours_part
-from visterm.app.reproduce.figures import require_plots
 from visterm.app.reproduce.leaves import leaves_part
 from visterm.app.reproduce.markdown import Document
 from visterm.app.reproduce.parts import finish, introduction
