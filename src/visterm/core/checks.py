@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import DataError, ShapeError, TooLargeError, UserError
+from visterm.core.errors import DataError, ShapeError, TooLargeError, UserError, VistermError
 
+MOST_COLUMNS = 2**31 - 1
+"""Columns of a sparse matrix: compiled code counts them with 32 bits."""
 BLOCK_ROWS = 2**16
 """Rows that are looked at together where all are."""
 
@@ -24,6 +27,93 @@ def as_csr(matrix: Any) -> sp.csr_array:
         csr.sum_duplicates()
         csr.eliminate_zeros()
     return csr
+
+
+def checked_csr(
+    data: Any,
+    indices: Any,
+    indptr: Any,
+    shape: Sequence[int],
+    what: str,
+    *,
+    unique: bool = True,
+    error: type[VistermError] = DataError,
+) -> sp.csr_array:
+    """Return a CSR matrix of parts that come from a file, once all that compiled code relies on is checked.
+
+    Compiled code follows `indptr` and `indices` without looking: one that is out of range reads or writes memory that
+    belongs to something else.
+
+    Parameters
+    ----------
+    data, indices, indptr : array-like
+        Numbers, their columns, and where each row begins, one dimension each.
+    shape : sequence of int
+        Rows and columns.
+    what : str
+        What it is, for messages: the file, and the part of it.
+    unique : bool
+        Refuse a row that has a column twice; else the numbers of such a row are added, as SciPy does.
+    error : type of VistermError
+        What is raised.
+
+    Raises
+    ------
+    DataError, or what `error` says
+        If the parts are not numbers of the right kind, do not fit each other or the shape; with the row.
+    """
+    data, indices, indptr = np.asarray(data), np.asarray(indices), np.asarray(indptr)
+    n_rows, n_columns = _checked_shape(shape, what, error)
+    for name, part, kinds in (("data", data, "fiub"), ("indices", indices, "iu"), ("indptr", indptr, "iu")):
+        if part.ndim != 1 or part.dtype.kind not in kinds:
+            expected = "numbers" if name == "data" else "whole numbers"
+            raise error(f"{what}: '{name}' is {part.dtype} of shape {part.shape}; expected one row of {expected}.")
+    if len(indptr) != n_rows + 1 or indptr[0] != 0:
+        raise error(f"{what}: 'indptr' is {_some(indptr)}; expected {n_rows + 1:,} numbers that begin with 0.")
+    falls = np.flatnonzero(indptr[1:] < indptr[:-1])
+    if falls.size:
+        raise error(f"{what}, row {falls[0] + 1}: it ends before it begins; expected 'indptr' to rise.")
+    if len(indices) != len(data) or indptr[-1] > len(data):
+        raise error(
+            f"{what}: there are {len(data):,} values, {len(indices):,} indices, and rows of {int(indptr[-1]):,} "
+            "together; expected as many of each."
+        )
+    data, indices = data[: int(indptr[-1])], indices[: int(indptr[-1])]
+    outside = np.flatnonzero((indices < 0) | (indices >= n_columns))
+    if outside.size:
+        row = int(np.searchsorted(indptr, outside[0], side="right"))
+        raise error(
+            f"{what}, row {row}: it has the index {int(indices[outside[0]])}; expected 0 to {n_columns - 1}, as there "
+            f"are {n_columns:,} columns."
+        )
+    csr = sp.csr_array((data, indices, indptr), shape=(n_rows, n_columns))
+    if unique:
+        _refuse_repeated(csr, what, error)
+    return csr
+
+
+def _checked_shape(shape: Sequence[int], what: str, error: type[VistermError]) -> tuple[int, int]:
+    numbers = tuple(shape)
+    whole = all(isinstance(number, int | np.integer) and not isinstance(number, bool) for number in numbers)
+    if len(numbers) != 2 or not whole or min(numbers) < 0 or numbers[1] > MOST_COLUMNS:
+        raise error(f"{what}: the shape is {numbers}; expected rows and columns, at most {MOST_COLUMNS:,} columns.")
+    return int(numbers[0]), int(numbers[1])
+
+
+def _refuse_repeated(csr: sp.csr_array, what: str, error: type[VistermError]) -> None:
+    ordered = csr.sorted_indices()
+    same = ordered.indices[1:] == ordered.indices[:-1]
+    starts = ordered.indptr[1:-1]
+    same[starts[(starts > 0) & (starts < ordered.nnz)] - 1] = False  # where one row ends and the next begins
+    found = np.flatnonzero(same)
+    if found.size:
+        row = int(np.searchsorted(ordered.indptr, found[0], side="right"))
+        raise error(f"{what}, row {row}: it has the index {int(ordered.indices[found[0]])} twice; expected it once.")
+
+
+def _some(numbers: NDArray[Any]) -> str:
+    shown = ", ".join(map(str, numbers[:3].tolist()))
+    return f"{shown}{', …' if len(numbers) > 3 else ''} ({len(numbers):,} numbers)"
 
 
 def check_tags(Y: Any, n_images: int) -> sp.csr_array:

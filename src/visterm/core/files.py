@@ -1,0 +1,88 @@
+"""Opening files that people name: only regular ones, never waiting, and never more of them than is expected."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import BinaryIO
+
+from visterm.core.remote import as_path, is_remote
+
+KB, MB, GB = 2**10, 2**20, 2**30
+
+
+def open_regular(path: str | os.PathLike[str], limit: int | None = None) -> BinaryIO:
+    """Open a file of this machine for reading, if it is a regular one.
+
+    A named pipe would wait for a writer for ever, and a device (or a link to one, such as ``/dev/zero``) may never end.
+
+    Parameters
+    ----------
+    path : path-like
+    limit : int, optional
+        Bytes that such a file has at most.
+
+    Raises
+    ------
+    OSError
+        If it is not there, no regular file, or larger; ``strerror`` says so in words for people.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, f"it is {kind_of(status.st_mode)}, not a regular file", os.fspath(path))
+        if limit is not None and status.st_size > limit:
+            raise _too_large(path, limit)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
+    """Read a whole file, of this machine or of an object store, that has at most `limit` bytes.
+
+    Raises
+    ------
+    OSError
+        As `open_regular`; of a file that grows while it is read, too.
+    """
+    with as_path(path).open("rb") if is_remote(path) else open_regular(path, limit) as file:
+        content: bytes = file.read(limit + 1)
+    if len(content) > limit:
+        raise _too_large(path, limit)
+    return content
+
+
+def read_regular_text(path: str | os.PathLike[str], limit: int) -> str:
+    """Read a whole file as UTF-8.
+
+    Raises
+    ------
+    OSError
+        As `read_regular`.
+    UnicodeDecodeError
+        If it is in another encoding.
+    """
+    return read_regular(path, limit).decode("utf-8")
+
+
+def kind_of(mode: int) -> str:
+    """Return what a file is by its mode, in words: "a folder", "a named pipe"."""
+    kinds = {
+        stat.S_IFDIR: "a folder",
+        stat.S_IFIFO: "a named pipe",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+        stat.S_IFSOCK: "a socket",
+    }
+    return kinds.get(stat.S_IFMT(mode), "something else")
+
+
+def _too_large(path: str | os.PathLike[str], limit: int) -> OSError:
+    sizes = ((GB, "GiB"), (MB, "MiB"), (KB, "KiB"))
+    size = next((f"{limit // unit:,} {name}" for unit, name in sizes if limit >= unit), f"{limit:,} bytes")
+    return OSError(errno.EFBIG, f"it is larger than {size}, which is more than such a file has", os.fspath(path))
