@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from visterm.core.errors import UserError
+from visterm.core.learned import Array, Csr, Fitted, Kind, Listed, Text, Whole
 from visterm.core.packing import json_params, learned_bytes, learned_hash, pack, unpack
 from visterm.core.registry import Entry, Registry
 
 
 class Box:
     """Holds what it is given; `shape` is its one parameter."""
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "boxes_": Listed(Fitted(), required=False),
+        "count_": Whole(required=False),
+        "empty_": Listed(Whole(), required=False),
+        "given_": Csr("float32", ("n_rows", None), required=False),
+        "names_": Listed(Text(), required=False),
+        "weights_": Array("float64", (None,), required=False),
+        "square_": Array("float32", ("n_rows", "n_rows"), required=False),
+    }
 
     def __init__(self, *, shape=None):
         self.shape = shape
@@ -38,7 +50,7 @@ REGISTRY = Registry("box", [Entry("box", f"{__name__}:Box", "for tests")], group
 def nested():
     inner = Box(shape=2).holding(weights_=np.arange(3.0), given_=sp.csr_array(np.eye(2, dtype=np.float32)), count_=4)
     return Box(shape="outer").holding(
-        weights_=np.ones((2, 2), np.float32),
+        square_=np.ones((2, 2), np.float32),
         boxes_=[inner, Box().holding(boxes_=[Box().holding(names_=np.array(["a", "b"], dtype=object))])],
         empty_=[],
     )
@@ -48,7 +60,7 @@ def test_estimators_inside_estimators_come_back_to_the_byte():
     description, arrays = pack(nested(), REGISTRY)
     assert sorted(arrays) == [
         "boxes_.0.given_:data", "boxes_.0.given_:indices", "boxes_.0.given_:indptr", "boxes_.0.given_:shape",
-        "boxes_.0.weights_", "weights_",
+        "boxes_.0.weights_", "square_",
     ]  # fmt: skip
     again = unpack(REGISTRY, json.loads(json.dumps(description)), arrays)
     assert again.shape == "outer"
@@ -65,7 +77,7 @@ def test_estimators_inside_estimators_come_back_to_the_byte():
 def test_the_hash_changes_with_any_array_at_any_depth(where):
     changed = nested()
     array = {
-        "outer": changed.weights_,
+        "outer": changed.square_,
         "inner": changed.boxes_[0].weights_,
         "sparse": changed.boxes_[0].given_.data,
     }[where]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
+import reprlib
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,13 +15,36 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import UserError
+from visterm.core.errors import DataError, UserError
+from visterm.core.learned import (
+    Kind,
+    check_learned,
+    declared_name,
+    learned_attributes,
+    learned_kinds,
+)
 from visterm.core.registry import Registry
 
 CSR_PARTS = ("data", "indices", "indptr", "shape")
 
 INSIDE = "."
 """Parts the names on the way to an array of an inner estimator: ``members_.0.tag_rows_``."""
+
+DEEPEST = 8
+"""Estimators inside estimators are read down to here."""
+
+MAX_COLUMNS = 2**40
+"""Of a sparse matrix: some are named by hashes, and none need so many."""
+
+PARAM_TYPES: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "str": (str,),
+    "None": (type(None),),
+    "RandomState": (int, type(None)),
+}
+"""Types in constructors that JSON holds as they are; a `RandomState` is saved if it is a number."""
 
 
 def pack(estimator: Any, registry: Registry) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -43,9 +69,25 @@ def pack(estimator: Any, registry: Registry) -> tuple[dict[str, Any], dict[str, 
     return _describe(estimator, registry, "", arrays), arrays
 
 
-def unpack(registry: Registry, description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Any:
-    """Make the estimator that `pack` described."""
-    return _restore(registry, description, arrays, "")
+def unpack(registry: Registry, description: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+    """Make the estimator that `pack` described, of a description and arrays that anybody may have written.
+
+    Raises
+    ------
+    DataError
+        If they are not what `pack` makes, or a learned attribute is not as its class declares it (`check_learned`).
+    UserError
+        If a setting cannot be used.
+    UnknownNameError, MissingExtraError
+        If the class, or a setting, is not known here, or needs a package that is not there.
+    """
+    left = dict(arrays)
+    estimator = _restore(registry, description, left, "")
+    if left:
+        raise DataError(f"There is an array {min(left)!r} that belongs to no learned attribute")
+    if learned_attributes(estimator) and learned_kinds(estimator):
+        check_learned(estimator)
+    return estimator
 
 
 def learned_hash(estimator: Any) -> str:
@@ -70,9 +112,29 @@ def csr_parts(key: str, matrix: Any) -> dict[str, NDArray[Any]]:
 
 
 def csr_of_parts(key: str, arrays: dict[str, NDArray[Any]]) -> sp.csr_array:
-    """Make the sparse matrix that `csr_parts` took apart."""
-    data, indices, indptr, shape = (arrays[f"{key}:{part}"] for part in CSR_PARTS)
-    return sp.csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
+    """Make the sparse matrix that `csr_parts` took apart, and take its parts out of the arrays.
+
+    Raises
+    ------
+    DataError
+        If a part is missing, or an index points out of the matrix: compiled loops would follow it.
+    """
+    data, indices, indptr, shape = (arrays.pop(f"{key}:{part}", None) for part in CSR_PARTS)
+    if data is None or indices is None or indptr is None or shape is None:
+        raise DataError(f"{key} lacks a part of a sparse matrix; expected {', '.join(CSR_PARTS)}")
+    if any(part.dtype not in (np.int32, np.int64) for part in (indices, indptr, shape)) or shape.shape != (2,):
+        raise DataError(f"{key} has indices, pointers or a shape of another kind than whole numbers")
+    n_rows, n_columns = shape.tolist()
+    if not (0 <= n_rows == indptr.size - 1 and 0 <= n_columns < MAX_COLUMNS):
+        raise DataError(f"{key} has the shape {(n_rows, n_columns)} and {indptr.size} row pointers")
+    if indptr.min() < 0 or (np.diff(indptr) < 0).any() or indptr[-1] != data.size:
+        raise DataError(f"{key} has row pointers that fall, or that do not end at its {data.size} entries")
+    try:
+        matrix = sp.csr_array((data, indices, indptr), shape=(n_rows, n_columns))
+        matrix.check_format(full_check=True)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{key} is no sparse matrix: {error}") from error
+    return matrix
 
 
 def json_params(estimator: Any, registry: Registry | None = None) -> dict[str, Any]:
@@ -125,7 +187,7 @@ def _plain(value: Any, registry: Registry | None) -> Any:
 
 def _describe(estimator: Any, registry: Registry, prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for key, value in _learned(estimator):
+    for key, value in learned_attributes(estimator).items():
         name = prefix + key
         if sp.issparse(value):
             arrays.update(csr_parts(name, value))
@@ -141,25 +203,78 @@ def _describe(estimator: Any, registry: Registry, prefix: str, arrays: dict[str,
     return {"name": registry.name_of(estimator), "params": json_params(estimator, registry), "values": values}
 
 
-def _restore(registry: Registry, description: dict[str, Any], arrays: dict[str, NDArray[Any]], prefix: str) -> Any:
-    estimator = registry.create(description["name"], **description["params"])
-    for key in sorted({name.removeprefix(prefix).partition(":")[0] for name in arrays if name.startswith(prefix)}):
-        if INSIDE not in key:
-            name = prefix + key
-            setattr(estimator, key, arrays[name] if name in arrays else csr_of_parts(name, arrays))
-    for key, box in description["values"].items():
-        if "estimators" in box:
-            inner = [
-                _restore(registry, one, arrays, _within(prefix + key, i)) for i, one in enumerate(box["estimators"])
-            ]
-            setattr(estimator, key, inner)
-        else:
-            setattr(estimator, key, np.array(box["array"], dtype=object) if "array" in box else box["value"])
+def _restore(registry: Registry, description: Any, arrays: dict[str, NDArray[Any]], prefix: str) -> Any:
+    """Make an estimator, and take its arrays out of `arrays`."""
+    if prefix.count(INSIDE) > 2 * DEEPEST:
+        raise DataError(f"{prefix} is an estimator inside more than {DEEPEST} others")
+    name, params, values = _parts_of(description, prefix)
+    estimator = registry.create(name, **checked_params(registry.load(name), params))
+    check_settings = getattr(estimator, "check_stored_settings", None)
+    if check_settings is not None:
+        check_settings()
+    kinds = learned_kinds(estimator)
+    own = {key.removeprefix(prefix).partition(":")[0] for key in arrays if key.startswith(prefix)}
+    for key in sorted(key for key in own if INSIDE not in key):
+        _check_declared(prefix, key, kinds)
+        whole = prefix + key
+        setattr(estimator, key, arrays.pop(whole) if whole in arrays else csr_of_parts(whole, arrays))
+    for key, box in values.items():
+        _check_declared(prefix, key, kinds)
+        setattr(estimator, key, _unboxed(registry, box, arrays, prefix + key))
     return estimator
 
 
+def _parts_of(description: Any, prefix: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    expected = {"name": str, "params": dict, "values": dict}
+    parts = description if isinstance(description, dict) else {}
+    if parts.keys() != expected.keys() or not all(isinstance(parts[key], kind) for key, kind in expected.items()):
+        raise DataError(f"{prefix or 'The file'} is no description of an estimator; expected name, params and values")
+    return parts["name"], parts["params"], parts["values"]
+
+
+def _unboxed(registry: Registry, box: Any, arrays: dict[str, NDArray[Any]], name: str) -> Any:
+    kind, value = next(iter(box.items())) if isinstance(box, dict) and len(box) == 1 else ("", None)
+    if kind == "value":
+        return value
+    if kind == "estimators" and isinstance(value, list):
+        return [_restore(registry, one, arrays, _within(name, i)) for i, one in enumerate(value)]
+    if kind == "array" and isinstance(value, list):
+        array = np.empty(len(value), dtype=object)
+        array[:] = value
+        return array
+    raise DataError(f"{name} is no value, array or list of estimators")
+
+
+def _check_declared(prefix: str, name: str, kinds: dict[str, Kind]) -> None:
+    if declared_name(name, kinds) is None and (kinds or not name.endswith("_") or name.startswith("_")):
+        raise DataError(f"{prefix}{name} is no attribute that its class learns")
+
+
+def checked_params(cls: Any, params: dict[str, Any]) -> dict[str, Any]:
+    """Refuse settings of other types than a class's constructor declares, where these are what JSON can hold.
+
+    Ranges are left to the class: it checks them as in `fit`, and may then rely on the types.
+
+    Raises
+    ------
+    DataError
+        If a value has another type, or is a number that no 64 bits can hold.
+    """
+    known = inspect.signature(cls).parameters
+    for name, value in params.items():
+        declared = str(known[name].annotation) if name in known else "Any"
+        words = {word.strip() for word in declared.replace("os.PathLike[str]", "str").split("|")}
+        types = {kind for word in words for kind in PARAM_TYPES.get(word, ())}
+        if words <= PARAM_TYPES.keys() and type(value) not in types:
+            raise DataError(f"{name} is {reprlib.repr(value)}; expected {declared}")
+        largest = sys.float_info.max if isinstance(value, float) else 2**63 - 1
+        if "RandomState" not in words and isinstance(value, int | float) and not abs(value) <= largest:
+            raise DataError(f"{name} is {reprlib.repr(value)}; expected a finite number of at most 64 bits")
+    return params
+
+
 def _learned_parts(estimator: Any, prefix: str) -> Iterator[tuple[str, NDArray[Any]]]:
-    for key, value in _learned(estimator):
+    for key, value in learned_attributes(estimator).items():
         if _are_estimators(value):
             for i, one in enumerate(value):
                 yield from _learned_parts(one, _within(prefix + key, i))
@@ -167,12 +282,6 @@ def _learned_parts(estimator: Any, prefix: str) -> Iterator[tuple[str, NDArray[A
         for part in (value.data, value.indices, value.indptr) if sp.issparse(value) else (value,):
             if isinstance(part, np.ndarray) and part.dtype != object:
                 yield prefix + key, part
-
-
-def _learned(estimator: Any) -> list[tuple[str, Any]]:
-    return sorted(
-        (key, value) for key, value in vars(estimator).items() if key.endswith("_") and not key.startswith("_")
-    )
 
 
 def _within(name: str, place: int) -> str:

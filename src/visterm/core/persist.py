@@ -15,9 +15,17 @@ from typing import Any
 
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from visterm.core.errors import CorruptFileError, StorageError
+from visterm.core.errors import (
+    CorruptFileError,
+    DataError,
+    MissingExtraError,
+    StorageError,
+    UnknownNameError,
+    UserError,
+)
 from visterm.core.jsonlines import json_text
 from visterm.core.packing import csr_of_parts, csr_parts, pack, unpack
 from visterm.core.registry import Registry
@@ -25,6 +33,8 @@ from visterm.core.remote import as_path, is_remote
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+
+HOW_TO_MEND = "Restore it from a backup or make it anew."
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 
@@ -113,6 +123,8 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
         what = f"a {found}" if found else "not a folder written by visterm"
         raise StorageError(f"{target} is {what}; expected a {kind}. {_how_to_make(kind)}")
     manifest = read_json(target / MANIFEST)
+    if not isinstance(manifest.get("format"), int) or not isinstance(manifest.get("sha256"), dict):
+        raise CorruptFileError(f"{target / MANIFEST} lacks the format or the checksums. {HOW_TO_MEND}")
     if manifest["format"] > FORMAT:
         raise StorageError(
             f"{target} has format {manifest['format']}; this visterm reads up to {FORMAT}. Install a newer visterm."
@@ -121,9 +133,7 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
         file = target / name
         if not file.is_file() or file_hash(file) != expected:
             state = "was changed since it was written" if file.is_file() else "is missing"
-            raise CorruptFileError(
-                f"{file} {state}: the {kind} cannot be trusted. Restore it from a backup or make it anew."
-            )
+            raise CorruptFileError(f"{file} {state}: the {kind} cannot be trusted. {HOW_TO_MEND}")
     return target
 
 
@@ -138,8 +148,37 @@ def save_estimator(estimator: Any, registry: Registry, folder: Path, name: str) 
 
 
 def load_estimator(registry: Registry, folder: Path, name: str) -> Any:
-    """Read what `save_estimator` wrote."""
-    return unpack(registry, read_json(folder / f"{name}.json"), load_file(folder / f"{name}.safetensors"))
+    """Read what `save_estimator` wrote; whoever wrote it, nothing is used that is not as its class declares it.
+
+    Raises
+    ------
+    CorruptFileError
+        If the files cannot be read, or a setting or learned attribute is not as the class declares it.
+    UnknownNameError, MissingExtraError
+        If the class, or a setting, is not known here, or needs a package that is not there.
+    """
+    file = folder / f"{name}.json"
+    description, arrays = read_json(file), load_arrays(folder / f"{name}.safetensors")
+    with refusing(file):
+        return unpack(registry, description, arrays)
+
+
+@contextmanager
+def refusing(file: Path) -> Iterator[None]:
+    """Turn what is wrong with the content of a file into an error that names the file, and says what to do.
+
+    Raises
+    ------
+    CorruptFileError
+        In place of a `DataError`, and of a `UserError` of settings that the file holds.
+    """
+    try:
+        yield
+    except (UnknownNameError, MissingExtraError):
+        raise
+    except (DataError, UserError) as error:
+        said = str(error).rstrip(".")
+        raise CorruptFileError(f"{file}: {said}. {HOW_TO_MEND}") from error
 
 
 def save_csr(path: Path, matrix: sp.csr_array) -> None:
@@ -149,7 +188,8 @@ def save_csr(path: Path, matrix: sp.csr_array) -> None:
 
 def load_csr(path: Path) -> sp.csr_array:
     """Read what `save_csr` wrote."""
-    return csr_of_parts("matrix", load_file(path))
+    with refusing(path):
+        return csr_of_parts("matrix", load_arrays(path))
 
 
 def save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
@@ -158,8 +198,19 @@ def save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
 
 
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read what `save_arrays` wrote."""
-    arrays: dict[str, NDArray[Any]] = load_file(path)
+    """Read what `save_arrays` wrote.
+
+    Raises
+    ------
+    CorruptFileError
+        If the file cannot be read, or is not whole: its arrays are never larger than the file.
+    """
+    try:
+        arrays: dict[str, NDArray[Any]] = load_file(path)
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError, OverflowError) as error:
+        raise CorruptFileError(
+            f"{path} cannot be read as safetensors: {str(error) or type(error).__name__}. {HOW_TO_MEND}"
+        ) from error
     return arrays
 
 
@@ -180,8 +231,8 @@ def read_json(path: Path) -> Any:
     """Read JSON, or say that the file is broken."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CorruptFileError(f"{path} cannot be read as JSON: {error}.") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise CorruptFileError(f"{path} cannot be read as JSON: {str(error).rstrip('.')}. {HOW_TO_MEND}") from error
 
 
 def folder_kind(path: str | os.PathLike[str]) -> str | None:

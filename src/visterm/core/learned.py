@@ -1,0 +1,391 @@
+"""What estimators learn, declared: each attribute's type, shape and range, so that files of strangers can be checked.
+
+A class names its learned attributes in ``learned``; those of its bases are added::
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "rows_": Matrix("float32", ("n_images", "n_features_in_")),
+        "order_": Array("int64", ("trees", "n_images"), permuted=True),
+        "power_": Number(least=0),
+    }
+
+A word in a shape is a whole number that the estimator has under that name (a setting, such as ``trees``, or a learned
+number, such as ``n_tags_``); any other word is the same size wherever the class uses it.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import reprlib
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+from visterm.core.checks import all_finite
+from visterm.core.errors import DataError
+
+Size: TypeAlias = "int | str | None"
+"""A number, a word, a word and a number (``"n_leaves + 1"``), or None for any."""
+
+MOST = 2**53
+"""Largest whole number that is taken where nothing smaller is declared."""
+
+ANY_TEXT = "(?s).*"
+
+BOUNDS = {
+    "least": ("at least", operator.ge),
+    "above": ("above", operator.gt),
+    "below": ("below", operator.lt),
+    "most": ("at most", operator.le),
+}
+"""Bounds that a kind may declare: in words, and what is right of a number and the bound."""
+
+
+class Sizes:
+    """The sizes that the words in an estimator's declarations stand for, as far as they are known.
+
+    Parameters
+    ----------
+    estimator : object
+        Its whole numbers are known by the names of their attributes; other words get the size that they first have.
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        self._estimator = estimator
+        self._found: dict[str, int] = {}
+
+    def of(self, size: Size) -> int | None:
+        """Return the number that is meant, or None where any is right."""
+        if not isinstance(size, str):
+            return size
+        word, _, more = size.partition(" + ")
+        value = self._found.get(word, getattr(self._estimator, word, None))
+        return int(value) + int(more or 0) if _is_whole(value) else None
+
+    def fit(self, shape: tuple[int, ...], expected: tuple[Size, ...]) -> bool:
+        """Say whether an array has the expected shape; words that were unknown are then known."""
+        if len(shape) != len(expected):
+            return False
+        for found, size in zip(shape, expected, strict=True):
+            if isinstance(size, str) and self.of(size) is None:
+                word, _, more = size.partition(" + ")
+                self._found[word] = found - int(more or 0)
+            elif self.of(size) not in (None, found):
+                return False
+        return True
+
+    def in_words(self, expected: tuple[Size, ...]) -> str:
+        """Return an expected shape for people, with the sizes that are known."""
+        named = ("any" if size is None else str(size) for size in expected)
+        known = (self.of(size) if isinstance(size, str) else None for size in expected)
+        return f"({', '.join(n if k is None else f'{n} = {k}' for n, k in zip(named, known, strict=True))})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind(ABC):
+    """What one learned attribute can be.
+
+    Parameters
+    ----------
+    required : bool
+        Whether every fitted estimator has it.
+    or_none : bool
+        Whether it may be None.
+    """
+
+    required: bool = True
+    or_none: bool = False
+
+    @abstractmethod
+    def check(self, value: Any, sizes: Sizes) -> None:
+        """Raise `DataError` for what it cannot be; the message reads on after the attribute's name."""
+
+
+@dataclass(frozen=True)
+class Array(Kind):
+    """A NumPy array of finite numbers.
+
+    Parameters
+    ----------
+    dtype : str
+    shape : tuple of Size
+    least : float, optional
+        Smallest number allowed.
+    above, below, most : float or str, optional
+        Bounds of the numbers, `above` and `below` not among them. A word is a size: ``below="n_images"`` makes numbers
+        of images.
+    permuted : bool
+        Whether each row is a permutation of 0, 1, ...
+    ascending : bool
+        Whether the numbers never fall along a row.
+    empty : bool
+        Whether a size may be 0.
+    """
+
+    dtype: str
+    shape: tuple[Size, ...]
+    least: float | None = field(default=None, kw_only=True)
+    above: float | None = field(default=None, kw_only=True)
+    below: float | str | None = field(default=None, kw_only=True)
+    most: float | str | None = field(default=None, kw_only=True)
+    permuted: bool = field(default=False, kw_only=True)
+    ascending: bool = field(default=False, kw_only=True)
+    empty: bool = field(default=False, kw_only=True)
+
+    def check(self, value: Any, sizes: Sizes) -> None:
+        """Raise `DataError` for another type, another shape, or numbers out of range."""
+        self._check_form(value, isinstance(value, np.ndarray), "an array", sizes)
+        self._check_numbers(value, sizes)
+        if self.ascending and bool((np.diff(value) < 0).any()):
+            raise DataError("has numbers that fall; expected them in ascending order")
+        if self.permuted:
+            rows = np.sort(np.atleast_2d(value), axis=1)
+            if not np.array_equal(rows, np.broadcast_to(np.arange(rows.shape[1]), rows.shape)):
+                raise DataError(f"is no permutation; expected each number from 0 to {rows.shape[1] - 1} once a row")
+
+    def _check_form(self, value: Any, right: bool, what: str, sizes: Sizes) -> None:
+        shape = getattr(value, "shape", ())
+        if not (right and value.dtype == self.dtype and sizes.fit(shape, self.shape)):
+            raise DataError(f"is {_in_words(value)}; expected {what} of {self.dtype} {sizes.in_words(self.shape)}")
+        if 0 in shape and not self.empty:
+            raise DataError(f"is empty, {_in_words(value)}; expected at least 1 row and column")
+
+    def _check_numbers(self, numbers: Any, sizes: Sizes) -> None:
+        if numbers.size == 0:
+            return
+        if not all_finite(numbers):
+            raise DataError("has infinity or NaN; expected finite numbers")
+        if any(bound is not None for bound in (self.least, self.above, self.below, self.most)):
+            for number in (numbers.min(), numbers.max()):
+                _check_range(number.item(), sizes, self)
+
+
+@dataclass(frozen=True)
+class Csr(Array):
+    """A sparse matrix with sorted columns, each at most once a row; its indices were checked as it was put together.
+
+    Parameters
+    ----------
+    canonical : bool
+        False for matrices whose columns may be in any order.
+    """
+
+    canonical: bool = field(default=True, kw_only=True)
+
+    def check(self, value: Any, sizes: Sizes) -> None:
+        """Raise `DataError` for another type, another shape, or numbers out of range."""
+        self._check_form(value, sp.issparse(value) and value.format == "csr", "a CSR matrix", sizes)
+        self._check_numbers(value.data, sizes)
+        again = sp.csr_array((value.data, value.indices, value.indptr), value.shape)  # which trusts no flag
+        if self.canonical and not again.has_canonical_format:
+            raise DataError("has columns out of order or twice in a row; expected each once, in ascending order")
+
+
+@dataclass(frozen=True)
+class Matrix(Csr):
+    """An array or a CSR matrix."""
+
+    def check(self, value: Any, sizes: Sizes) -> None:
+        """Raise `DataError` for another type, another shape, or numbers out of range."""
+        if sp.issparse(value):
+            Csr.check(self, value, sizes)
+        else:
+            Array.check(self, value, sizes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole(Kind):
+    """A whole number from `least` to `most` (which may be a size's word)."""
+
+    least: int = 0
+    most: int | str = MOST
+
+    def check(self, value: Any, sizes: Sizes) -> None:
+        """Raise `DataError` for anything else."""
+        if not _is_whole(value):
+            raise DataError(f"is {_in_words(value)}; expected a whole number")
+        _check_range(value, sizes, self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number(Kind):
+    """A finite number in a range; see `Array` for the bounds."""
+
+    least: float | None = None
+    above: float | None = None
+    below: float | None = None
+    most: float | None = None
+
+    def check(self, value: Any, sizes: Sizes) -> None:
+        """Raise `DataError` for anything else."""
+        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if not (number and abs(value) <= sys.float_info.max):
+            raise DataError(f"is {_in_words(value)}; expected a finite number")
+        _check_range(value, sizes, self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flag(Kind):
+    """True or False."""
+
+    def check(self, value: Any, sizes: Sizes) -> None:
+        """Raise `DataError` for anything else."""
+        if not isinstance(value, bool | np.bool_):
+            raise DataError(f"is {_in_words(value)}; expected True or False")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text(Kind):
+    """A text that matches a regular expression as a whole."""
+
+    pattern: str = ANY_TEXT
+
+    def check(self, value: Any, sizes: Sizes) -> None:
+        """Raise `DataError` for anything else."""
+        if not isinstance(value, str) or re.fullmatch(self.pattern, value) is None:
+            matching = "" if self.pattern == ANY_TEXT else f" of the form {self.pattern}"
+            raise DataError(f"is {_in_words(value)}; expected a text{matching}")
+
+
+@dataclass(frozen=True)
+class Listed(Kind):
+    """A list (or an array of objects) of one kind.
+
+    Parameters
+    ----------
+    one : Kind
+        What each entry is.
+    size : Size
+        How many there are.
+    """
+
+    one: Kind
+    size: Size = None
+
+    def check(self, value: Any, sizes: Sizes) -> None:
+        """Raise `DataError` for anything else."""
+        if not isinstance(value, list | np.ndarray) or not sizes.fit((len(value),), (self.size,)):
+            raise DataError(f"is {_in_words(value)}; expected a list {sizes.in_words((self.size,))}")
+        for place, entry in enumerate(value):
+            _check_named(f"[{place}]", self.one, entry, sizes)
+
+
+@dataclass(frozen=True)
+class Record(Kind):
+    """A dict with texts as keys: of known kinds where they are declared, and otherwise of anything that is plain.
+
+    Parameters
+    ----------
+    fields : dict of str to Kind
+    """
+
+    fields: Mapping[str, Kind] = field(default_factory=dict)
+
+    def check(self, value: Any, sizes: Sizes) -> None:
+        """Raise `DataError` for anything else."""
+        if not isinstance(value, dict):
+            raise DataError(f"is {_in_words(value)}; expected names with values")
+        for name, kind in self.fields.items():
+            if name in value or kind.required:
+                _check_named(f"['{name}']", kind, value.get(name), sizes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted(Kind):
+    """A fitted estimator, which is checked by the declarations of its own class.
+
+    Parameters
+    ----------
+    base : type
+        What it is an instance of.
+    """
+
+    base: type = object
+
+    def check(self, value: Any, sizes: Sizes) -> None:
+        """Raise `DataError` for anything else."""
+        if not isinstance(value, self.base) or not hasattr(value, "get_params"):
+            raise DataError(f"is {_in_words(value)}; expected a fitted {self.base.__name__}")
+        check_learned(value)
+
+
+def learned_kinds(estimator: Any) -> dict[str, Kind]:
+    """Return what an estimator's class and its bases declare, by name; a ``*`` in a name is any whole number."""
+    kinds: dict[str, Kind] = {}
+    for cls in reversed(type(estimator).__mro__):
+        kinds.update(vars(cls).get("learned", {}))
+    return kinds
+
+
+def declared_name(name: str, kinds: Mapping[str, Kind]) -> str | None:
+    """Return the name under which an attribute is declared, or None if it is not."""
+    numbered = re.sub(r"(?<=_)(0|[1-9]\d{0,3})(?=_)", "*", name)
+    return name if name in kinds else numbered if numbered in kinds else None
+
+
+def learned_attributes(estimator: Any) -> dict[str, Any]:
+    """Return what an estimator has learned: its attributes that end in ``_``, by name."""
+    found = sorted(vars(estimator).items())
+    return {name: value for name, value in found if name.endswith("_") and not name.startswith("_")}
+
+
+def check_learned(estimator: Any) -> None:
+    """Refuse learned attributes that are not as the estimator's class declares them.
+
+    What no declaration can say (that layers fit onto each other, for instance) a class checks in ``_check_learned()``,
+    which raises `DataError` and may rely on all that is declared.
+
+    Raises
+    ------
+    DataError
+        If one is missing, not declared, or of another type, shape or range.
+    """
+    kinds, learned = learned_kinds(estimator), learned_attributes(estimator)
+    names: dict[str | None, list[str]] = {}
+    for name in learned:
+        names.setdefault(declared_name(name, kinds), []).append(name)
+    if None in names:
+        raise DataError(f"{names[None][0]} is not declared in `learned` of {type(estimator).__name__}")
+    sizes = Sizes(estimator)
+    for declared, kind in sorted(kinds.items(), key=lambda pair: isinstance(pair[1], Array)):  # numbers, then arrays
+        if kind.required and "*" not in declared and declared not in names:
+            raise DataError(f"{declared} of {type(estimator).__name__} is missing")
+        for name in names.get(declared, ()):
+            _check_named(name, kind, learned[name], sizes)
+    further = getattr(estimator, "_check_learned", None)
+    if further is not None:
+        further()
+
+
+def _check_named(name: str, kind: Kind, value: Any, sizes: Sizes) -> None:
+    if value is None and kind.or_none:
+        return
+    try:
+        kind.check(value, sizes)
+    except DataError as error:
+        raise DataError(f"{name} {error}") from error
+
+
+def _check_range(number: float, sizes: Sizes, kind: Any) -> None:
+    """Refuse a number out of the bounds that a kind declares."""
+    for name, (words, is_right) in BOUNDS.items():
+        bound = getattr(kind, name, None)
+        limit = sizes.of(bound) if isinstance(bound, str) else bound
+        if limit is not None and not is_right(number, limit):
+            size = f"{bound} = " if isinstance(bound, str) else ""
+            raise DataError(f"has {number:g}; expected {words} {size}{limit:g}")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, np.ndarray) or sp.issparse(value):
+        return f"{'a CSR matrix' if sp.issparse(value) else 'an array'} of {value.dtype} {value.shape}"
+    return reprlib.repr(value)
