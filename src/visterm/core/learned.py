@@ -64,7 +64,7 @@ class Sizes:
         if not isinstance(size, str):
             return size
         word, _, more = size.partition(" + ")
-        value = self._found.get(word, getattr(self._estimator, word, None))
+        value: Any = self._found.get(word, getattr(self._estimator, word, None))
         return int(value) + int(more or 0) if _is_whole(value) else None
 
     def fit(self, shape: tuple[int, ...], expected: tuple[Size, ...]) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.checks import checked_csr
 from visterm.core.errors import DataError, UserError
 from visterm.core.learned import (
     Kind,
@@ -32,9 +33,6 @@ INSIDE = "."
 
 DEEPEST = 8
 """Estimators inside estimators are read down to here."""
-
-MAX_COLUMNS = 2**40
-"""Of a sparse matrix: some are named by hashes, and none need so many."""
 
 PARAM_TYPES: dict[str, tuple[type, ...]] = {
     "int": (int,),
@@ -119,22 +117,11 @@ def csr_of_parts(key: str, arrays: dict[str, NDArray[Any]]) -> sp.csr_array:
     DataError
         If a part is missing, or an index points out of the matrix: compiled loops would follow it.
     """
-    data, indices, indptr, shape = (arrays.pop(f"{key}:{part}", None) for part in CSR_PARTS)
-    if data is None or indices is None or indptr is None or shape is None:
+    names = [f"{key}:{part}" for part in CSR_PARTS]
+    if not all(name in arrays for name in names):
         raise DataError(f"{key} lacks a part of a sparse matrix; expected {', '.join(CSR_PARTS)}")
-    if any(part.dtype not in (np.int32, np.int64) for part in (indices, indptr, shape)) or shape.shape != (2,):
-        raise DataError(f"{key} has indices, pointers or a shape of another kind than whole numbers")
-    n_rows, n_columns = shape.tolist()
-    if not (0 <= n_rows == indptr.size - 1 and 0 <= n_columns < MAX_COLUMNS):
-        raise DataError(f"{key} has the shape {(n_rows, n_columns)} and {indptr.size} row pointers")
-    if indptr.min() < 0 or (np.diff(indptr) < 0).any() or indptr[-1] != data.size:
-        raise DataError(f"{key} has row pointers that fall, or that do not end at its {data.size} entries")
-    try:
-        matrix = sp.csr_array((data, indices, indptr), shape=(n_rows, n_columns))
-        matrix.check_format(full_check=True)
-    except (ValueError, TypeError) as error:
-        raise DataError(f"{key} is no sparse matrix: {error}") from error
-    return matrix
+    data, indices, indptr, shape = (arrays.pop(name) for name in names)
+    return checked_csr(data, indices, indptr, np.ravel(shape).tolist(), key, unique=False)
 
 
 def json_params(estimator: Any, registry: Registry | None = None) -> dict[str, Any]:

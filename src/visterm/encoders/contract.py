@@ -107,6 +107,10 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """
         self._check_params()
 
+    def check_stored_settings(self) -> None:
+        """Refuse settings that were read from a run's files and cannot be used; opens no other file."""
+        self._check_params()
+
     def transform(self, images: Sequence[Any]) -> Matrix:
         """Encode images: exactly one row each, in order.
 

@@ -116,6 +116,10 @@ class NetworkEncoder(Encoder):
         check_views(self.views)
         self._open()
 
+    def check_stored_settings(self) -> None:
+        """Refuse settings of another kind; the network is opened when it is first used."""
+        check_views(self.views)
+
     def _fit_sample(self, sample: Iterator[Pixels], rng: np.random.Generator, progress: Progress) -> None:
         self._check_params()
         path = self._file()

@@ -153,6 +153,10 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         """Refuse settings that cannot be used, before any long work; `fit` asks too."""
         self._check_settings()
 
+    def check_stored_settings(self) -> None:
+        """Refuse settings that were read from a file and cannot be used."""
+        self._check_settings()
+
     @abstractmethod
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         """Learn from checked input (`X` float32, array or CSR; `Y` CSR of 1 and -1); set attributes ending in ``_``."""
