@@ -16,8 +16,9 @@ from tiny_catalogues import draw_photo, draw_photos, fit_run, touch, write_tags
 from visterm import Catalogue, Tagger
 from visterm.app.catalogue_features import CatalogueFeatures
 from visterm.cli.commands import app
-from visterm.core.errors import DataError, StorageError
+from visterm.core.errors import DataError, StorageError, UserError
 from visterm.data.taken import taken_of
+from visterm.store.filters import Filter
 
 
 @pytest.fixture(scope="module")
@@ -260,3 +261,24 @@ def test_the_command_makes_and_updates_and_counts(run, photos, tmp_path):
     assert "-o CATALOGUE" in refused.output + str(refused.exception)
     refused = CliRunner().invoke(app, ["index", str(tmp_path / "mistyped"), str(photos)])
     assert "no run or catalogue at" in refused.output + str(refused.exception)
+
+
+@pytest.mark.parametrize(
+    ("tags", "reason"),
+    [(["x" * 201], "has 201 letters; a tag has at most 200"), ([f"tag {i}" for i in range(101)], "100 tags for .*011.png")],
+)
+def test_tags_of_a_file_keep_to_the_bounds_of_all_tags_and_nothing_is_written_before_that_is_known(
+    catalogue, photos, tags, reason
+):
+    paths = sorted(photos.iterdir())
+    with pytest.raises(UserError, match=reason):
+        catalogue.index(paths, tags=[["red"]] * 11 + [tags])
+    assert catalogue.image(0).tags == []
+
+
+def test_a_long_tag_of_an_earlier_version_is_found_and_taken_away(catalogue):
+    long = "y" * 300
+    catalogue.stored.tags.give(0, [long], "person")
+    assert [hit.id for hit in catalogue.browse(Filter(tags=(long,)), 0).hits] == [0]
+    catalogue.take(0, [long])
+    assert catalogue.image(0).tags == []

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from visterm.core.errors import DataError, UserError
-from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
+from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS, Vocabulary, clean_tag, tag_key
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import ImageRecord
 from visterm.store.tags import GivenTag, Prediction, WrittenTag
@@ -115,7 +115,7 @@ def view_image(stored: StoredCatalogue, image_id: int) -> ImageView:
 
 def judge(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tag: str, verdict: int) -> int:
     """Write down a verdict of a tag of an image, and give its number in the log; see `Catalogue.judge`."""
-    name = spelled(vocabulary, tag)
+    name = spelled(vocabulary, tag, stored)
     with stored.database.transaction():
         image_id = known_image(stored, image_id).id
         run = stored.runs.current()
@@ -126,7 +126,7 @@ def judge(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tag: s
 
 def give(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tags: Iterable[str]) -> None:
     """Give tags to an image as a person's; see `Catalogue.give`."""
-    names = _all_spelled(vocabulary, tags)
+    names = all_spelled(vocabulary, tags, stored)
     with stored.database.transaction():
         image_id = known_image(stored, image_id).id
         stored.tags.give(image_id, names, "person")
@@ -136,7 +136,7 @@ def give(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tags: I
 
 def take(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tags: Iterable[str]) -> None:
     """Take given tags from an image; see `Catalogue.take`."""
-    names = _all_spelled(vocabulary, tags)
+    names = all_spelled(vocabulary, tags, stored)
     with stored.database.transaction():
         image_id = known_image(stored, image_id).id
         from_files = {tag.tag for tag in stored.tags.given(image_id) if tag.source == "file"}
@@ -190,25 +190,67 @@ def _take_back(stored: StoredCatalogue, image_id: int, names: Iterable[str], ver
             stored.tags.judge(image_id, name, 0)
 
 
-def spelled(vocabulary: Vocabulary, tag: str) -> str:
-    """Give a tag as the run spells it, case and all, or as it is where the run has none such.
+def spelled(vocabulary: Vocabulary, tag: str, stored: StoredCatalogue | None = None) -> str:
+    """Return a tag as the run spells it; check one that is new.
+
+    This is the one place that says what may become a tag of a catalogue, whoever gives it. A tag that the run knows,
+    or the catalogue (`stored`), is accepted as it is, so that one of an earlier visterm can be taken away.
 
     Raises
     ------
     UserError
-        If there is nothing in it, or a control character: no file could hold it.
+        If it is empty, has a control character, which no file could hold, or has more than `MOST_LETTERS` letters.
+    """
+    name = as_known(vocabulary, tag)
+    if name not in vocabulary and (stored is None or not stored.tags.ids([name])):
+        _check_new(name)
+    return name
+
+
+def as_known(vocabulary: Vocabulary, tag: str) -> str:
+    """Return a tag as the run spells it, case and all, or as it is where the run has no such tag.
+
+    Raises
+    ------
+    UserError
+        If it is empty.
     """
     name = clean_tag(tag)
     if not name:
-        raise UserError(f"{tag!r} is no tag: there is nothing in it. Give at least one letter.")
-    if any(unicodedata.category(letter) == "Cc" for letter in name):
-        raise UserError(f"{tag!r} is no tag: it has a control character. Leave that out.")
+        raise UserError(f"{tag[:MOST_LETTERS]!r} is no tag: there is nothing in it. Give at least one letter.")
     column = vocabulary.get(name)  # of an alias, that of the tag that it means: another word
     known = None if column is None else vocabulary.tags[column]
     return known if known is not None and tag_key(known) == tag_key(name) else name
 
 
-def _all_spelled(vocabulary: Vocabulary, tags: Iterable[str]) -> list[str]:
+def all_spelled(
+    vocabulary: Vocabulary, tags: Iterable[str], stored: StoredCatalogue | None = None, image: str = "an image"
+) -> list[str]:
+    """Return the tags of one image as `spelled` spells them, each once.
+
+    Raises
+    ------
+    UserError
+        If `tags` is one text, has more than `MOST_TAGS` tags, or one that `spelled` refuses.
+    """
     if isinstance(tags, str):
-        raise UserError(f"tags is the text {tags!r}; expected a list of tags.")
-    return list(dict.fromkeys(spelled(vocabulary, tag) for tag in tags))
+        raise UserError(f"tags is the text {tags[:MOST_LETTERS]!r}; expected a list of tags.")
+    names: dict[str, None] = {}
+    for tag in tags:
+        names[spelled(vocabulary, tag, stored)] = None
+        if len(names) > MOST_TAGS:
+            raise UserError(
+                f"There are more than {MOST_TAGS} tags for {image}; at most {MOST_TAGS} are accepted at once. Leave "
+                "out those that say least."
+            )
+    return list(names)
+
+
+def _check_new(name: str) -> None:
+    if len(name) > MOST_LETTERS:
+        raise UserError(
+            f"The tag that begins with {name[:20]!r} has {len(name):,} letters; a tag has at most {MOST_LETTERS}. "
+            "Shorten it."
+        )
+    if any(unicodedata.category(letter) == "Cc" for letter in name):
+        raise UserError(f"{name!r} is no tag: it has a control character. Leave that out.")

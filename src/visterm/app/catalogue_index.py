@@ -88,6 +88,7 @@ class Indexing:
         self, photos: Listed, *, chunk_size: int, job_id: int | None = None, progress: Progress = SILENT
     ) -> Indexed:
         """Do it; see `Catalogue.index`."""
+        photos = self._writer.spelled(photos)  # before anything is written
         with CatalogueJob(self._stored, "index", job_id) as job, self._stored.writing():
             found = compare(self._stored, photos.items, root=photos.root, n_jobs=self._n_jobs)
             self._commit_what_is_known(photos, found)
@@ -139,8 +140,7 @@ class Indexing:
         ):
             before[image_id][source].add(tag)
         with self._stored.database.transaction():
-            for image_id, tags in given.items():
-                names = self._writer.spelled(tags)
+            for image_id, names in given.items():
                 if set(names) - before[image_id]["person"] != before[image_id]["file"]:
                     self._stored.tags.set_from_file(image_id, names)
 

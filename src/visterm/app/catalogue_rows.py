@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from visterm.app.catalogue_features import CatalogueFeatures
-from visterm.app.catalogue_feedback import spelled
+from visterm.app.catalogue_feedback import all_spelled
 from visterm.app.catalogue_files import full_paths
 from visterm.app.catalogue_job import CatalogueJob
 from visterm.app.catalogue_photos import Listed
@@ -159,13 +159,25 @@ class RowWriter:
         finally:
             progress.finish()
 
-    def spelled(self, tags: Sequence[str]) -> list[str]:
-        """Give the tags of a file as the run spells them, each once; empty ones are left out."""
+    def spelled(self, photos: Listed) -> Listed:
+        """Return photos with their tags as the run spells them, each once; empty ones are left out.
+
+        Raises
+        ------
+        UserError
+            If a photo has too many tags, or one that no catalogue takes.
+        """
+        if photos.tags is None:
+            return photos
         vocabulary = self._tagger.vocabulary
-        return list(dict.fromkeys(spelled(vocabulary, tag) for tag in tags if clean_tag(tag)))
+        tags = [
+            all_spelled(vocabulary, filter(clean_tag, given), image=name)
+            for name, given in zip(photos.names, photos.tags, strict=True)
+        ]
+        return replace(photos, tags=tags)
 
     def _records(self, photos: Listed, places: Sequence[int]) -> list[Record | Skipped]:
-        given = [() if photos.tags is None else self.spelled(photos.tags[place]) for place in places]
+        given = [() if photos.tags is None else photos.tags[place] for place in places]
         items = [photos.items[place] for place in places]
         read = read_records(items, [photos.names[place] for place in places], given, n_jobs=self._n_jobs)
         with Team(reading_threads(items, self._n_jobs)) as team:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.app.catalogue_feedback import spelled
+from visterm.app.catalogue_feedback import as_known
 from visterm.app.parts import check_combination
 from visterm.app.typed_queries import query_row
 from visterm.core.checks import check_k, check_number
@@ -155,7 +155,7 @@ class Search:
         """Give a filter with tags as the run spells them, and the folder in full, links followed."""
 
         def all_spelled(tags: Iterable[str]) -> tuple[str, ...]:
-            return tuple(spelled(self._tagger.vocabulary, tag) for tag in tags)
+            return tuple(as_known(self._tagger.vocabulary, tag) for tag in tags)
 
         return replace(
             wanted,

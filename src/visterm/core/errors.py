@@ -11,6 +11,7 @@ VistermError
 │   └── TooLargeError       a result that would not fit in memory
 ├── StorageError            a run or a catalogue on disk that cannot be used
 │   ├── CorruptFileError    a checksum or a format does not match
+│   ├── ReplacedError       a catalogue was removed or replaced while it was open
 │   └── EncoderMismatchError  rows made by another encoder or model
 └── DivergedError           training went to infinity or NaN
 """
@@ -75,6 +76,10 @@ class StorageError(VistermError):
 
 class CorruptFileError(StorageError):
     """A file's checksum or format does not match what was written."""
+
+
+class ReplacedError(StorageError):
+    """A catalogue was removed, or another was put in its place, while it was open."""
 
 
 class EncoderMismatchError(StorageError):

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from visterm.core.errors import CorruptFileError, StorageError
+from visterm.core.errors import CorruptFileError, ReplacedError, StorageError
 
 FORMAT = 2
 """Version of the tables, kept in ``meta``."""
@@ -56,6 +56,7 @@ class Database:
         self._opened: list[sqlite3.Connection] = []
         self._opening = threading.Lock()
         self._turns = threading.RLock()
+        self._identity: tuple[FileIdentity, ...] | None = None
         self._shared = self._connect() if path is None else None
         if path is None or new:
             with self.transaction() as connection:
@@ -63,6 +64,25 @@ class Database:
                 connection.execute("INSERT INTO meta VALUES ('format', ?), ('rows', '')", (str(FORMAT),))
         else:
             self._check_format()
+
+    def check_in_place(self) -> None:
+        """Check that the files at the catalogue's path are still those that were opened.
+
+        Raises
+        ------
+        ReplacedError
+            If they were removed, or others were put in their place: what is written would be lost with the old ones.
+        """
+        if self.path is None or self._identity is None:
+            return
+        found = _identities(self.path)
+        if found != self._identity:
+            what = "removed" if None in found else "replaced by another"
+            raise ReplacedError(
+                f"The catalogue {self.path.parent} was {what} while it was open, so nothing more is written to it: it "
+                "would be lost. Restart visterm to use the catalogue that is there now; end visterm before you restore "
+                "or remove a catalogue."
+            )
 
     def rows(self, statement: str, values: Any = ()) -> list[Any]:
         """Run one statement that reads, and give all its rows."""
@@ -103,6 +123,8 @@ class Database:
         ------
         StorageError
             If another process has been writing for too long.
+        ReplacedError
+            If the catalogue was removed or replaced since it was opened.
         """
         with self._turn():
             connection = self._connection()
@@ -111,6 +133,7 @@ class Database:
                 return
             self._begin(connection, "BEGIN IMMEDIATE")
             with _ended(connection):
+                self.check_in_place()
                 yield connection
 
     @contextmanager
@@ -146,6 +169,7 @@ class Database:
             for connection in self._opened:
                 connection.close()
             self._opened.clear()
+            self._identity = None
             self._own = threading.local()
             self._shared = None
 
@@ -169,6 +193,7 @@ class Database:
         if connection is None:
             if self.path is None:
                 raise StorageError("This catalogue was closed. Open it again.")
+            self.check_in_place()  # else this thread would read another catalogue than the others
             connection = self._own.connection = self._connect()
         return connection
 
@@ -196,12 +221,16 @@ class Database:
             raise CorruptFileError(f"{self.path} is not a catalogue's database: {error}.") from error
         with self._opening:
             self._opened.append(connection)
+            if self.path is not None and self._identity is None:
+                connection.execute("SELECT count(*) FROM sqlite_schema")  # its log of writes is there from now on
+                self._identity = _identities(self.path)
         return connection
 
     def _begin(self, connection: sqlite3.Connection, how: str) -> None:
         try:
             connection.execute(how)
         except sqlite3.OperationalError as error:
+            self.check_in_place()
             raise StorageError(
                 f"{self.path} cannot be written now: {error}. Another process has been writing for {BUSY_SECONDS:g} s; "
                 "try again when it is done."
@@ -222,6 +251,23 @@ class Database:
                     continue  # another process has done it meanwhile
                 MIGRATIONS[version](connection)
                 connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (str(version + 1),))
+
+
+FileIdentity = tuple[int, int] | None
+"""Device and inode of a file; None where there is none."""
+
+
+def _identities(path: Path) -> tuple[FileIdentity, ...]:
+    """Return the identity of a database and of its log of writes (``-wal``), which holds what was committed last."""
+    found: list[FileIdentity] = []
+    for file in (path, f"{path}-wal"):
+        try:
+            state = os.stat(file)
+        except OSError:
+            found.append(None)
+        else:
+            found.append((state.st_dev, state.st_ino))
+    return tuple(found)
 
 
 def as_text(text: str | os.PathLike[str]) -> str | bytes:

@@ -44,7 +44,14 @@ class StoredRows:
         self._current: CurrentRows | None = None
 
     def current(self) -> CurrentRows:
-        """Give the rows as they are committed now: the last ones again, while nothing has changed."""
+        """Return the rows as they are committed now: the last ones again, while nothing has changed.
+
+        Raises
+        ------
+        ReplacedError
+            If the catalogue was removed or replaced since it was opened: the maps are of files that are gone.
+        """
+        self.database.check_in_place()
         rows = self._current
         if rows is None or rows.version != self._version():
             rows = self._current = self._read()

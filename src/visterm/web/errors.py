@@ -15,6 +15,7 @@ from visterm.core.errors import (
     DivergedError,
     ImageError,
     MissingExtraError,
+    ReplacedError,
     StorageError,
     UnknownNameError,
     VistermError,
@@ -101,6 +102,8 @@ def answer_to(error: Exception) -> Response:
         return error_answer(422, str(error), code="unknown_name")
     if isinstance(error, MissingExtraError):
         return error_answer(422, str(error), code="missing_extra")
+    if isinstance(error, ReplacedError):
+        return error_answer(503, str(error), code="catalogue_replaced")
     if isinstance(error, StorageError):
         return error_answer(409, str(error), code="in_use")
     if isinstance(error, VistermError) and not isinstance(error, DivergedError):

@@ -6,10 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-MOST_TAGS = 100
-"""Tags that one request may give, take or ask for."""
+from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS
 
-TagName = Annotated[str, Field(min_length=1, max_length=200, examples=["beach"])]
+TagName = Annotated[str, Field(min_length=1, max_length=MOST_LETTERS, examples=["beach"])]
 
 
 class Answer(BaseModel):

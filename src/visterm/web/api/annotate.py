@@ -10,10 +10,11 @@ from starlette.responses import Response
 
 from visterm.core.errors import ImageError
 from visterm.core.types import Tag
+from visterm.core.vocabulary import MOST_TAGS
 from visterm.web.annotating import HowMany
 from visterm.web.answers import json_answer
 from visterm.web.errors import answer_to
-from visterm.web.schemas import MOST_TAGS, AnnotateAnswer, errors
+from visterm.web.schemas import AnnotateAnswer, errors
 from visterm.web.service import service_of
 from visterm.web.uploads import BODY, read_uploads
 

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from visterm.core.vocabulary import MOST_TAGS
 from visterm.web.answers import json_answer
 from visterm.web.paging import cursor_at, place_of
 from visterm.web.schemas import (
-    MOST_TAGS,
     CompletionsAnswer,
     NeighboursAnswer,
     TagMapAnswer,

@@ -1,0 +1,94 @@
+"""What the service does for its catalogue's sake: bounded tags however they come in, no writes into one that is gone."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from starlette.testclient import TestClient
+
+from tiny_catalogue import make_tiny_catalogue
+from visterm.web.app import create_app
+
+HERE = "http://127.0.0.1:8080"
+API = "/api/v1"
+LONG = "x" * 201
+MANY = [f"tag {i}" for i in range(101)]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return make_tiny_catalogue(tmp_path_factory.mktemp("guards"))
+
+
+@pytest.fixture
+def folder(tiny, tmp_path):
+    return shutil.copytree(tiny.folder, tmp_path / "catalogue")
+
+
+@pytest.fixture
+def client(folder):
+    with TestClient(create_app(folder), base_url=HERE, follow_redirects=False) as client:
+        yield client
+
+
+def chosen(*tags):
+    """What Label Studio sends when a person has chosen tags for picture 3."""
+    return {
+        "action": "ANNOTATION_CREATED",
+        "task": {"data": {"image": "visterm:3"}},
+        "annotation": {"result": [{"value": {"choices": list(tags)}}]},
+    }
+
+
+WAYS = {
+    "feedback": lambda client, tags: client.post(f"{API}/images/3/feedback", json={"tag": tags[0], "verdict": -1}),
+    "tags": lambda client, tags: client.post(f"{API}/images/3/tags", json={"give": tags}),
+    "webhook": lambda client, tags: client.post("/label-studio/webhook", json=chosen(*tags)),
+    "form": lambda client, tags: client.post(
+        "/image/3/tags", data={"tag": tags[0], "do": "give"}, headers={"origin": HERE}
+    ),
+    "review": lambda client, tags: client.post(
+        "/review", data={"image": 3, "tag": tags[0], "do": "right"}, headers={"origin": HERE}
+    ),
+    "merge": lambda client, tags: client.post(
+        "/tags/merge", data={"tag": "dots", "into": tags[0]}, headers={"origin": HERE}
+    ),
+}
+
+
+def tags_of(client):
+    return client.get(f"{API}/images/3").json()["tags"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_tag_of_201_letters_is_refused_however_it_comes_in(client, way):
+    before = tags_of(client)
+    answer = WAYS[way](client, [LONG])
+    assert answer.status_code == 422, answer.text
+    assert "200" in answer.text
+    assert tags_of(client) == before
+
+
+@pytest.mark.parametrize("way", ["tags", "webhook"])
+def test_101_tags_at_once_are_refused_however_they_come_in(client, way):
+    before = tags_of(client)
+    answer = WAYS[way](client, MANY)
+    assert answer.status_code == 422, answer.text
+    assert "100" in answer.text
+    assert tags_of(client) == before
+    assert WAYS[way](client, MANY[:100]).status_code < 300
+
+
+def test_feedback_into_a_catalogue_that_is_gone_is_not_acknowledged(client, folder):
+    body = {"tag": "dots", "verdict": -1}
+    assert client.post(f"{API}/images/3/feedback", json=body).status_code == 200
+    backup = shutil.copytree(folder, folder.with_name("backup"))
+    shutil.rmtree(folder)
+    for _ in range(2):  # removed, then restored from a backup
+        answer = client.post(f"{API}/images/5/feedback", json=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "catalogue_replaced")
+        assert "Restart visterm" in answer.json()["error"]["message"]
+        assert client.get(f"{API}/search", params={"q": "dots"}).status_code == 503
+        if not folder.exists():
+            shutil.copytree(backup, folder)
