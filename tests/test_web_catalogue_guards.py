@@ -1,4 +1,4 @@
-"""What the service does for its catalogue's sake: bounded tags however they come in, no writes into one that is gone."""
+"""What the service does for its catalogue: bounded tags however they come in, and no writes into one that is gone."""
 
 from __future__ import annotations
 
