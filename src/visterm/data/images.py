@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import stat
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,6 +36,10 @@ ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8]"
 FORMATS = ("JPEG", "MPO", "PNG", "GIF", "WEBP", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF", "QOI")
 IN_FLIGHT = 3
 """Images being decoded or waiting to be taken, for each thread, unless more are asked for."""
+
+START_OF_SCAN = b"\xff\xda"
+MOST_SCANS = 100
+"""Of a progressive JPEG: cameras and programs write about ten."""
 
 _REASON_LENGTH = 160
 _TRUNCATED = re.compile(r"image file is truncated \((.*)\)")  # Pillow's words
@@ -230,6 +235,8 @@ def _decode(path: str, max_side: int | None) -> NDArray[np.uint8]:
 def _pixels(path: str, file: BinaryIO, max_side: int | None) -> NDArray[np.uint8]:
     with _opened(path, file) as image:
         _refuse_bomb(path, image.size)
+        if image.info.get("progressive"):
+            _refuse_scans(path, file)
         return upright_rgb(image, max_side)
 
 
@@ -254,10 +261,25 @@ def readable_formats() -> tuple[str, ...]:
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
+def largest_image() -> int:
+    """Return how many pixels an image may have at most: what is indexed is also shown."""
+    return Image.MAX_IMAGE_PIXELS or sys.maxsize
+
+
 def _refuse_bomb(path: str, size: tuple[int, int]) -> None:
-    limit = Image.MAX_IMAGE_PIXELS
-    if limit is not None and size[0] * size[1] > limit:
+    limit = largest_image()
+    if size[0] * size[1] > limit:
         raise ImageError(path, f"decompression bomb: {size[0]} × {size[1]} pixels, more than the {limit:,} allowed")
+
+
+def _refuse_scans(path: str, file: BinaryIO) -> None:
+    """Refuse a JPEG whose scans go over the whole image again and again: 300 kB of them can take 10 s to decode."""
+    at = file.tell()
+    file.seek(0)
+    n_scans = file.read().count(START_OF_SCAN)  # within the data of a scan, 0xFF is followed by 0
+    file.seek(at)
+    if n_scans > MOST_SCANS:
+        raise ImageError(path, f"too slow to decode: {n_scans} scans, more than the {MOST_SCANS} allowed")
 
 
 def _reason(error: Exception) -> str:

@@ -78,7 +78,8 @@ def create_app(
     app.include_router(label_studio)
     app.include_router(login)
     app.include_router(pages)
-    app.add_middleware(BodyLimit, most=service.bounds.upload_bytes)  # from the innermost layer outwards
+    most, seconds = service.bounds.upload_bytes, service.bounds.body_seconds
+    app.add_middleware(BodyLimit, bodies=service.bodies, most=most, seconds=seconds)  # the innermost layer comes first
     app.add_middleware(Security, access=service.access)
     app.add_middleware(Counting, metrics=service.metrics)
     return app

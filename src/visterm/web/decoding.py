@@ -56,6 +56,8 @@ class Decoders:
         Of one picture.
     seconds : float
         That one picture may take, before its process is killed.
+    name : str
+        What messages and figures call this work.
 
     Attributes
     ----------
@@ -64,8 +66,17 @@ class Decoders:
         Processes that were replaced.
     """
 
-    def __init__(self, processes: int, bound: int, *, memory_bytes: int, max_pixels: int, seconds: float) -> None:
-        self.work = Work("decode", processes, bound)
+    def __init__(
+        self,
+        processes: int,
+        bound: int,
+        *,
+        memory_bytes: int,
+        max_pixels: int,
+        seconds: float,
+        name: str = "decode",
+    ) -> None:
+        self.work = Work(name, processes, bound)
         self.died = 0
         self._seconds = seconds
         self._command = [sys.executable, "-m", "visterm.web.decoding_process", str(memory_bytes), str(max_pixels)]

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from visterm.core.errors import (
@@ -108,6 +109,8 @@ def answer_to(error: Exception) -> Response:
         return error_answer(409, str(error), code="in_use")
     if isinstance(error, VistermError) and not isinstance(error, DivergedError):
         return error_answer(422, str(error))
+    if isinstance(error, ClientDisconnect):  # nobody reads this answer
+        return error_answer(400, "The connection was closed before the request was complete.")
     LOG.error("A request failed.", exc_info=error)
     return error_answer(500, "The service failed at this request; its log says why.")
 

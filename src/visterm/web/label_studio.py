@@ -23,12 +23,13 @@ from visterm.core.types import Tag
 from visterm.core.vocabulary import tag_key
 from visterm.web.annotating import HowMany
 from visterm.web.answers import json_answer
+from visterm.web.body_limit import MEDIUM, JsonRoute, takes, takes_pictures
 from visterm.web.errors import Refused
 from visterm.web.label_config import ChoicesWanted, read_config
 from visterm.web.schemas import errors
 from visterm.web.service import VERSION, Service, service_of
 
-router = APIRouter(prefix="/label-studio", tags=["Label Studio"])
+router = APIRouter(prefix="/label-studio", tags=["Label Studio"], route_class=JsonRoute)
 
 MOST_TASKS = 1000
 AT_ONCE = 16
@@ -120,6 +121,7 @@ async def health() -> Response:
 
 
 @router.post("/setup", response_model=Version, responses=errors(408, 413))
+@takes(MEDIUM)
 async def setup(request: Request, told: SetupTold) -> Response:
     """Look at a project's labelling configuration, and say which run answers."""
     read_config(told.schema_)
@@ -127,6 +129,7 @@ async def setup(request: Request, told: SetupTold) -> Response:
 
 
 @router.post("/predict", response_model=Predictions, responses=errors(408, 413))
+@takes_pictures
 async def predict(request: Request, told: PredictTold) -> Response:
     """Choose tags for the pictures of tasks: those of the catalogue by id, and those in ``data:`` addresses."""
     service = service_of(request)
@@ -140,6 +143,7 @@ async def predict(request: Request, told: PredictTold) -> Response:
 
 
 @router.post("/webhook", status_code=201, response_model=WebhookAnswer, responses=errors(408, 409, 413))
+@takes(MEDIUM)
 async def webhook(request: Request, told: WebhookTold) -> Response:
     """Take what people chose as tags of the image; START_TRAINING starts the job "fit"."""
     service = service_of(request)
@@ -158,7 +162,7 @@ async def webhook(request: Request, told: WebhookTold) -> Response:
             raise DataError(f"The catalogue has no image {image_id}.")
         service.catalogue.give(image_id, tags)
 
-    await service.searching.run(write)
+    await service.writing.run(write)
     return json_answer({"status": "ok", "result": {"image": image_id, "given": tags}}, 201)
 
 

@@ -11,6 +11,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 API = "/api/v1"
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+"""Methods that are counted by name; clients can make up others without end, which are counted as "other"."""
+
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper ends of the histogram's buckets, in seconds: those that Prometheus' own clients have."""
 
@@ -81,7 +84,7 @@ class Counting:
             await self._app(scope, receive, send_noting)
         finally:
             route = _route_of(scope)
-            method = scope["method"] if route != "none" else "any"  # methods may be made up: one line for all
+            method = scope["method"] if scope["method"] in METHODS else "other"
             self._metrics.note(method, route, status, time.perf_counter() - start)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS
 
@@ -19,6 +19,16 @@ class Given(BaseModel):
     """Base of what is sent: a name that is not known is an error, so that no wish is silently passed over."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_unknown(cls, given: Any) -> Any:
+        """Leave one unknown name to be refused: errors about thousands take longer than all else."""
+        if not isinstance(given, dict):
+            return given
+        known = {name: value for name, value in given.items() if name in cls.model_fields}
+        unknown = next((name for name in given if name not in known), None)
+        return known if unknown is None else known | {unknown: given[unknown]}
 
 
 class Error(Answer):

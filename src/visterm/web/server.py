@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
 from visterm.core.errors import UserError
+from visterm.web.connections import HEADER_SECONDS, Connections, bounded, most_connections
 
 SWITCH_SECONDS = 0.001
 """How long a thread that computes keeps others from Python: answers wait for it twice, and Python's 5 ms add up."""
 
 KEEP_ALIVE_SECONDS = 30
+TICKS_A_SECOND = 10
+"""Of uvicorn's loop beside the requests."""
+
 END_SECONDS = 5
 """What requests may still take when the service is told to end."""
 
 
-def run_server(app: FastAPI, host: str, port: int, announce: Callable[[str], None]) -> None:
+LOGGERS = ("asyncio", "uvicorn.error")
+LOG_SECONDS = 60.0
+MOST_ALIKE = 3
+"""Messages of one text that are logged within that time: clients must not be able to fill a disk with them."""
+
+MOST_TEXTS = 100
+
+
+def run_server(
+    app: FastAPI, host: str, port: int, announce: Callable[[str], None], *, header_seconds: float = HEADER_SECONDS
+) -> None:
     """Serve until it is told to end; `announce` is told the address as soon as it answers there.
+
+    Parameters
+    ----------
+    app : FastAPI
+    host : str
+    port : int
+        0 takes a free one.
+    announce : callable
+    header_seconds : float
+        That the headers of a request may take to come.
 
     Raises
     ------
@@ -37,6 +65,7 @@ def run_server(app: FastAPI, host: str, port: int, announce: Callable[[str], Non
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=END_SECONDS,
+        ws="none",
     )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -47,24 +76,68 @@ def run_server(app: FastAPI, host: str, port: int, announce: Callable[[str], Non
             f"{_address(host, port)} cannot be listened at: {why}. Give another port (--port 0 takes a free one) or "
             "an address of this machine (--host)."
         ) from error
-    with bound as listening:
+    connections = Connections(most_connections(), header_seconds=header_seconds)
+    with bound as listening, _logged_seldom():
         before = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
-            _Server(config, lambda: announce(_address(host, listening.getsockname()[1]))).run(sockets=[listening])
+            server = _Server(config, connections, lambda: announce(_address(host, listening.getsockname()[1])))
+            server.run(sockets=[listening])
         finally:
             sys.setswitchinterval(before)
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, connections: Connections, started: Callable[[], None]) -> None:
         super().__init__(config)
+        self._connections = connections
         self._started = started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        protocol: Any = bounded(self.config.http_protocol_class, self._connections)
+        self.config.http_protocol_class = protocol
         await super().startup(sockets)
         if self.started:
             self._started()
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % TICKS_A_SECOND == 0:
+            self._connections.sweep()
+        return await super().on_tick(counter)
+
+
+class _Seldom(logging.Filter):
+    """Lets a few messages of one text through, and the next ones after a while, with how many were left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._alike: dict[str, tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text, now = str(record.msg)[:200], time.monotonic()
+        since, count = self._alike.get(text, (now, 0))
+        left_out = 0
+        if now - since > LOG_SECONDS:
+            since, count, left_out = now, 0, max(count - MOST_ALIKE, 0)
+        if len(self._alike) > MOST_TEXTS:
+            self._alike.clear()
+        self._alike[text] = (since, count + 1)
+        if left_out:
+            record.msg = f"{record.msg} ({left_out:,} more like it were left out)"
+        return count < MOST_ALIKE
+
+
+@contextmanager
+def _logged_seldom() -> Iterator[None]:
+    """Hold back messages that clients can cause by the thousand, as for each connection that cannot be accepted."""
+    seldom = _Seldom()
+    for name in LOGGERS:
+        logging.getLogger(name).addFilter(seldom)
+    try:
+        yield
+    finally:
+        for name in LOGGERS:
+            logging.getLogger(name).removeFilter(seldom)
 
 
 def _address(host: str, port: int) -> str:

@@ -25,9 +25,11 @@ from visterm.app.tag_map import PlacedTag, tag_map
 from visterm.app.tagger import Tagger
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Tag
+from visterm.data.images import largest_image
 from visterm.store.images import ImageRecord
 from visterm.web.annotating import BATCH, HowMany, Wanted, annotate_together
 from visterm.web.batching import Batcher
+from visterm.web.body_limit import Bodies
 from visterm.web.decoding import Decoders
 from visterm.web.errors import Refused
 from visterm.web.jobs import JobRunner
@@ -37,6 +39,9 @@ from visterm.web.thumbnails import Thumbnails
 from visterm.web.work import Work
 
 VERSION: str = visterm.__version__  # looked up once: that takes longer than a small answer
+WRITERS = 4
+"""Threads that write: one commits at a time, but while another process does, each waits for it in its own."""
+
 MAP_SECONDS = 20.0
 """How long a request waits for the map of tags to be drawn."""
 
@@ -48,18 +53,24 @@ class Bounds:
     Attributes
     ----------
     upload_bytes : int
-        Of all that one request sends.
+        Of all that one request sends: those with pictures; others may send 1 MB or 64 kB, by route.
+    body_bytes : int
+        Of all that requests have sent that are being received or worked at.
+    body_seconds : float
+        That all of a request's body may take to come.
     upload_pixels : int
-        Of one picture that is sent, or shown.
+        Of one picture that is sent. Those of the catalogue are shown up to the size up to which they are indexed.
     pictures : int
         That one request sends.
-    searching, browsing, decoding, encoding : int
-        Requests that search, that list and count, that have pictures decoded, and that wait for the model: those at
-        work and waiting together.
+    searching, browsing, writing, decoding, encoding : int
+        Requests that search, that list and count, that write, that have pictures decoded, and that wait for the model:
+        those at work and waiting together.
+    writing_seconds : float
+        That a request may wait for its turn to write.
     decoders : int
-        Processes that decode pictures.
-    decoding_seconds : float
-        That one picture may take.
+        Processes that decode pictures that are sent, and as many again for those of the catalogue.
+    upload_seconds, decoding_seconds : float
+        That one picture may take: one that is sent, and one of the catalogue.
     decoding_bytes : int
         Memory of such a process.
     thumbnail_bytes : int
@@ -67,15 +78,20 @@ class Bounds:
     """
 
     upload_bytes: int = 32 * 2**20
+    body_bytes: int = 256 * 2**20
+    body_seconds: float = 120.0
     upload_pixels: int = 64_000_000
     pictures: int = 16
     searching: int = 128
     browsing: int = 32
+    writing: int = 64
+    writing_seconds: float = 30.0
     decoding: int = 64
     encoding: int = 64
     decoders: int = 2
+    upload_seconds: float = 10.0
     decoding_seconds: float = 20.0
-    decoding_bytes: int = 3 * 2**29
+    decoding_bytes: int = 2**31
     thumbnail_bytes: int = 128 * 2**20
 
 
@@ -94,13 +110,15 @@ class Service:
     ----------
     path : Path
     catalogue : Catalogue
-        To be called in a thread of `searching` (what reads little, and feedback), `browsing` (what lists and counts
-        much) or `encoding` (what shows a picture to the model).
-    searching, browsing, encoding : Work
-    decoders : Decoders
+        To be called in a thread of `searching` (what reads little), `browsing` (what lists and counts much), `writing`
+        (what may wait until another process has written) or `encoding` (what shows a picture to the model).
+    searching, browsing, writing, encoding : Work
+    decoders, upload_decoders : Decoders
+        Of pictures of the catalogue, and of pictures that are sent, which can be made to take long.
     thumbnails : Thumbnails
     jobs : JobRunner
     metrics : Metrics
+    bodies : Bodies
     """
 
     def __init__(
@@ -115,19 +133,29 @@ class Service:
         self.access = access
         self.bounds = bounds
         self.metrics = Metrics()
+        self.bodies = Bodies(bounds.body_bytes)
         self.catalogue = Catalogue.load(self.path, n_jobs=n_jobs)
         self.searching = Work("search", 2, bounds.searching, n_jobs=n_jobs)
         self.browsing = Work("browse", 1, bounds.browsing, n_jobs=n_jobs)
+        self.writing = Work("write", WRITERS, bounds.writing, patience=bounds.writing_seconds)
         self.encoding = Work("annotate", 1, bounds.encoding, n_jobs=n_jobs)
         self.decoders = Decoders(
             bounds.decoders,
             bounds.decoding,
             memory_bytes=bounds.decoding_bytes,
-            max_pixels=bounds.upload_pixels,
+            max_pixels=largest_image(),
             seconds=bounds.decoding_seconds,
         )
+        self.upload_decoders = Decoders(
+            bounds.decoders,
+            bounds.decoding,
+            name="decode uploads",
+            memory_bytes=bounds.decoding_bytes,
+            max_pixels=bounds.upload_pixels,
+            seconds=bounds.upload_seconds,
+        )
         self.thumbnails = Thumbnails(self.decoders, bounds.thumbnail_bytes)
-        self.jobs = JobRunner(self.path, self.catalogue, [Path(folder).absolute() for folder in folders], self.browsing)
+        self.jobs = JobRunner(self.path, self.catalogue, [Path(folder).absolute() for folder in folders], self.writing)
         self._annotating: Batcher[Wanted, list[Tag]] = Batcher(
             lambda batch: annotate_together(lambda: self.catalogue.tagger, batch), self.encoding, BATCH
         )
@@ -137,13 +165,14 @@ class Service:
     async def start(self) -> None:
         """Begin, in the loop that requests are answered in."""
         self._blas = threadpool_limits(1)  # many requests share the cores: one more pool would spin against them
-        await self.browsing.run(self.catalogue.stored.jobs.mark_lost)
+        await self.writing.run(self.catalogue.stored.jobs.mark_lost)
 
     async def stop(self) -> None:
         """End threads and processes."""
         await self.jobs.close()
         self.decoders.close()
-        for work in (self.searching, self.browsing, self.encoding):
+        self.upload_decoders.close()
+        for work in (self.searching, self.browsing, self.writing, self.encoding):
             work.close()
         self.catalogue.stored.close()
         self._blas.restore_original_limits()
@@ -183,7 +212,8 @@ class Service:
         ImageError
             If it cannot be read.
         """
-        return await self.decoders.pixels(picture, getattr(self.catalogue.tagger.encoder, "reading_side", None))
+        decoders = self.decoders if isinstance(picture, str) else self.upload_decoders
+        return await decoders.pixels(picture, getattr(self.catalogue.tagger.encoder, "reading_side", None))
 
     async def annotate(self, picture: bytes | str, k: int | None, how: HowMany = HowMany()) -> list[Tag]:  # noqa: B008
         """Give the tags of a picture, encoded together with others that wait; errors are those of `pixels`."""
@@ -257,7 +287,8 @@ class Service:
 
     def metrics_text(self, n_images: int) -> str:
         """Give all figures in Prometheus' text form."""
-        kinds = (self.searching, self.browsing, self.encoding, self.decoders.work)
+        decoders = (self.decoders, self.upload_decoders)
+        kinds = (self.searching, self.browsing, self.writing, self.encoding, *(each.work for each in decoders))
         return self.metrics.text(
             {
                 "visterm_info": ("What runs.", [({"version": VERSION}, 1)]),
@@ -268,11 +299,12 @@ class Service:
                 ),
                 "visterm_refused_total": (
                     "Requests that were answered 503, by kind.",
-                    [({"kind": work.name}, work.refused) for work in kinds],
+                    [({"kind": "body"}, self.bodies.refused), *(({"kind": work.name}, work.refused) for work in kinds)],
                 ),
+                "visterm_body_bytes": ("Bytes of requests' bodies that are held now.", [({}, self.bodies.held)]),
                 "visterm_decoders_died_total": (
                     "Processes that died of a picture and were replaced.",
-                    [({}, self.decoders.died)],
+                    [({}, sum(each.died for each in decoders))],
                 ),
                 "visterm_thumbnail_bytes": ("Memory that thumbnails take.", [({}, self.thumbnails.n_bytes)]),
                 "visterm_jobs_open": ("Jobs of this service that go on or wait.", [({}, self.jobs.n_open)]),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,6 +20,12 @@ RETRY_SECONDS = 1
 """What a client that is refused is told to wait: the queues empty in less."""
 
 
+def busy(why: str) -> Refused:
+    """Return the refusal of a request that would be too much now."""
+    message = f"The service is busy: {why}. Try again in {RETRY_SECONDS} s."
+    return Refused(503, message, headers={"retry-after": str(RETRY_SECONDS)})
+
+
 class Work:
     """Threads that do one kind of work, and the number of requests that may be at it or wait for it.
 
@@ -30,6 +38,8 @@ class Work:
         Requests at work and waiting together.
     n_jobs : int
         Threads that each of the threads may use besides: one, as many requests share the cores.
+    patience : float
+        Seconds that a request may wait for a thread; one that has waited longer is refused.
 
     Attributes
     ----------
@@ -39,9 +49,10 @@ class Work:
         Requests that found the bound reached.
     """
 
-    def __init__(self, name: str, threads: int, bound: int, *, n_jobs: int = 1) -> None:
+    def __init__(self, name: str, threads: int, bound: int, *, n_jobs: int = 1, patience: float = math.inf) -> None:
         self.name = name
         self.bound = bound
+        self._patience = patience
         self.waiting = 0
         self.refused = 0
         self._threads = ThreadPoolExecutor(
@@ -54,10 +65,17 @@ class Work:
         Raises
         ------
         Refused
-            503, if the bound is reached.
+            503, if the bound is reached, or it has waited for a thread for too long.
         """
+        latest = time.monotonic() + self._patience
+
+        def do_in_time() -> R:
+            if time.monotonic() > latest:
+                raise self._busy()
+            return do(*args, **kwargs)
+
         with self.place():
-            return await self.do(do, *args, **kwargs)
+            return await self.do(do_in_time)
 
     async def do(self, do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Do something in one of the threads, for those who have their places."""
@@ -74,18 +92,16 @@ class Work:
             503, if there is none.
         """
         if self.waiting >= self.bound:
-            self.refused += 1
-            raise Refused(
-                503,
-                f"The service is busy: {self.waiting} requests for {self.name} are at work or waiting. Try again in "
-                f"{RETRY_SECONDS} s.",
-                headers={"retry-after": str(RETRY_SECONDS)},
-            )
+            raise self._busy()
         self.waiting += 1
         try:
             yield
         finally:
             self.waiting -= 1
+
+    def _busy(self) -> Refused:
+        self.refused += 1
+        return busy(f"{self.waiting} requests for {self.name} are at work or waiting")
 
     def close(self) -> None:
         """End the threads, once they have done what they are at."""

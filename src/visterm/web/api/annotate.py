@@ -13,6 +13,7 @@ from visterm.core.types import Tag
 from visterm.core.vocabulary import MOST_TAGS
 from visterm.web.annotating import HowMany
 from visterm.web.answers import json_answer
+from visterm.web.body_limit import takes_pictures
 from visterm.web.errors import answer_to
 from visterm.web.schemas import AnnotateAnswer, errors
 from visterm.web.service import service_of
@@ -24,6 +25,7 @@ Share = Annotated[float | None, Query(gt=0, lt=1)]
 
 
 @router.post("/annotate", response_model=AnnotateAnswer, responses=errors(408, 413, 415), openapi_extra=BODY)
+@takes_pictures
 async def annotate(
     request: Request,
     k: Annotated[int | None, Query(ge=1, le=MOST_TAGS, description="Tags of a picture, at most.")] = None,

@@ -9,15 +9,16 @@ from starlette.responses import Response
 
 from visterm.app.catalogue_feedback import ImageView
 from visterm.app.feedback_undo import undo_verdict, verdict_before, verdict_of
-from visterm.core.errors import UserError
+from visterm.core.errors import DataError, UserError
 from visterm.store.tags import Verdict
 from visterm.web.answers import json_answer
 from visterm.web.api.images import ImageId, view_as_dict
+from visterm.web.body_limit import MEDIUM, JsonRoute, takes
 from visterm.web.errors import Refused
 from visterm.web.schemas import ImageAnswer, TagsChange, VerdictAnswer, VerdictGiven, errors
 from visterm.web.service import service_of
 
-router = APIRouter(tags=["feedback"])
+router = APIRouter(tags=["feedback"], route_class=JsonRoute)
 
 
 @router.post("/images/{image_id}/feedback", response_model=VerdictAnswer, responses=errors(404, 408, 409, 413))
@@ -31,7 +32,7 @@ async def judge(request: Request, image_id: ImageId, given: VerdictGiven) -> Res
         entry = verdict_of(stored, service.catalogue.judge(image_id, given.tag, given.verdict))
         return entry, verdict_before(stored, entry)
 
-    entry, before = await service.searching.run(write)
+    entry, before = await service.writing.run(write)
     return _answer(entry, before)
 
 
@@ -42,19 +43,20 @@ async def undo(request: Request, number: Annotated[int, Path(ge=0, le=2**63 - 1)
 
     def write() -> tuple[Verdict, Verdict]:
         stored = service.catalogue.stored
-        if not stored.tags.feedback(after=number - 1, limit=1):
-            raise Refused(404, f"The log of feedback has no entry {number}.")
-        undone = verdict_of(stored, number)
         try:
+            undone = verdict_of(stored, number)
             return undo_verdict(stored, number), undone
+        except DataError as error:
+            raise Refused(404, str(error)) from error
         except UserError as error:
             raise Refused(409, str(error)) from error
 
-    entry, undone = await service.searching.run(write)
+    entry, undone = await service.writing.run(write)
     return _answer(entry, undone.verdict)
 
 
 @router.post("/images/{image_id}/tags", response_model=ImageAnswer, responses=errors(404, 408, 409, 413))
+@takes(MEDIUM)
 async def change_tags(request: Request, image_id: ImageId, change: TagsChange) -> Response:
     """Give tags to an image, any words, and take tags from it; all of it or nothing."""
     service = service_of(request)
@@ -68,7 +70,7 @@ async def change_tags(request: Request, image_id: ImageId, change: TagsChange) -
                 service.catalogue.take(image_id, change.take)
             return service.view(image_id)
 
-    return json_answer(view_as_dict(await service.searching.run(write)), headers={"cache-control": "no-store"})
+    return json_answer(view_as_dict(await service.writing.run(write)), headers={"cache-control": "no-store"})
 
 
 def _answer(entry: Verdict, before: int) -> Response:

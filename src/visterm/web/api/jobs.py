@@ -9,12 +9,13 @@ from starlette.responses import Response
 
 from visterm.store.jobs import Job
 from visterm.web.answers import json_answer
+from visterm.web.body_limit import JsonRoute
 from visterm.web.errors import Refused
 from visterm.web.paging import cursor_at, place_of
 from visterm.web.schemas import JobAnswer, JobGiven, JobsAnswer, errors
 from visterm.web.service import service_of
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(tags=["jobs"], route_class=JsonRoute)
 
 JobId = Annotated[int, Path(ge=0, le=2**63 - 1)]
 _FACTS = tuple(JobAnswer.model_fields)

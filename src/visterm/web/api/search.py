@@ -12,6 +12,7 @@ from visterm.app.catalogue_search import Found
 from visterm.core.types import Hit
 from visterm.store.filters import Filter
 from visterm.web.answers import json_answer
+from visterm.web.body_limit import takes_pictures
 from visterm.web.errors import Refused
 from visterm.web.paging import cursor_at, place_of
 from visterm.web.query import described, read_query
@@ -104,6 +105,7 @@ SIMILAR = {**BODY, **described(FilterQuery)}
 
 
 @router.post("/similar", response_model=SearchAnswer, responses=errors(408, 409, 413, 415), openapi_extra=SIMILAR)
+@takes_pictures
 async def similar(request: Request) -> Response:
     """Find images that are similar to a picture that is sent; it is not kept."""
     service = service_of(request)

@@ -16,6 +16,7 @@ from visterm.core.errors import StorageError, UserError
 from visterm.store.catalogue import RUNS
 from visterm.store.jobs import Job
 from visterm.store.runs import StoredRun
+from visterm.web.api.jobs import JobId
 from visterm.web.errors import Refused
 from visterm.web.pages.render import PageRoute, render, send_on, wants_part
 from visterm.web.pages.search import Shared
@@ -87,14 +88,14 @@ async def start_job(
 
 
 @router.get("/library/jobs/{job_id}")
-async def job_page(job_id: int, request: Request, service: Shared) -> Response:
+async def job_page(job_id: JobId, request: Request, service: Shared) -> Response:
     """Show how far a job is; the script asks again until it has ended."""
     job = await service.searching.run(_job, service.catalogue, job_id)
     return render("_job.html" if wants_part(request) else "job.html", job=job, kinds=KINDS)
 
 
 @router.post("/library/jobs/{job_id}/cancel")
-async def cancel_job(job_id: int, request: Request, service: Shared) -> Response:
+async def cancel_job(job_id: JobId, request: Request, service: Shared) -> Response:
     """Ask a job to stop."""
     await service.jobs.cancel(job_id)
     if not wants_part(request):
@@ -115,7 +116,7 @@ def curve_of(title: str, values: Sequence[float], best: float | None = None) -> 
 
 
 def _job(catalogue: Catalogue, job_id: int) -> Job:
-    job = catalogue.stored.jobs.get(job_id) if 0 <= job_id < 2**63 else None
+    job = catalogue.stored.jobs.get(job_id)
     if job is None:
         raise Refused(404, f"There is no job {job_id}.")
     return job

@@ -12,6 +12,7 @@ from visterm.app.catalogue_feedback import ImageView
 from visterm.app.explain import check_explains
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import tag_key
+from visterm.web.api.images import ImageId
 from visterm.web.errors import Refused
 from visterm.web.pages.render import PageRoute, local, render, send_on, wants_part
 from visterm.web.pages.search import Shared, shown
@@ -41,7 +42,7 @@ class Held(NamedTuple):
 
 
 @router.get("/image/{image_id}")
-async def picture_page(image_id: int, request: Request, service: Shared, q: str = "") -> Response:
+async def picture_page(image_id: ImageId, request: Request, service: Shared, q: str = "") -> Response:
     """Show a picture."""
     values = await service.searching.run(_values, service.catalogue, image_id)
     return render("picture.html", query=q, said="", **values)
@@ -49,12 +50,12 @@ async def picture_page(image_id: int, request: Request, service: Shared, q: str 
 
 @router.post("/image/{image_id}/tags")
 async def say_of_tag(
-    image_id: int, request: Request, service: Shared, tag: Annotated[str, Form()], do: Annotated[str, Form()]
+    image_id: ImageId, request: Request, service: Shared, tag: Annotated[str, Form()], do: Annotated[str, Form()]
 ) -> Response:
     """Take what a person says of a tag: accept, reject, back, give or take."""
     if do not in SAID:
         raise Refused(422, f"do is {do!r}; expected one of {', '.join(SAID)}.", field="do")
-    await service.searching.run(_say, service.catalogue, image_id, tag, do)
+    await service.writing.run(_say, service.catalogue, image_id, tag, do)
     if not wants_part(request):
         return send_on(f"/image/{image_id}")
     values = await service.searching.run(_values, service.catalogue, image_id)
@@ -62,7 +63,7 @@ async def say_of_tag(
 
 
 @router.get("/image/{image_id}/alike")
-async def alike(image_id: int, request: Request, service: Shared) -> Response:
+async def alike(image_id: ImageId, request: Request, service: Shared) -> Response:
     """Show pictures like one."""
     if not wants_part(request):
         return send_on(local("/", like=image_id))

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Form, Request
+from pydantic import FailFast, Field, TypeAdapter, ValidationError
 from starlette.responses import Response
 
 from visterm.app.catalogue import Catalogue
 from visterm.app.review import review_queue
+from visterm.store.filters import LARGEST
 from visterm.store.images import ImageRecord
+from visterm.web.body_limit import MEDIUM, takes
 from visterm.web.errors import Refused
 from visterm.web.pages.picture import explains, known
 from visterm.web.pages.render import PageRoute, render, wants_part
 from visterm.web.pages.search import Shared
+from visterm.web.service import Service
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -27,9 +31,9 @@ MOST_BACK = 300
 class Answer(NamedTuple):
     """A question and how it was answered: "right", "wrong" or "skip"."""
 
-    image_id: int
+    image_id: Annotated[int, Field(ge=0, le=LARGEST)]
     tag: str
-    do: str
+    do: Literal["right", "wrong", "skip"]
 
 
 class Question(NamedTuple):
@@ -50,6 +54,7 @@ async def review_page(service: Shared) -> Response:
 
 
 @router.post("/review")
+@takes(MEDIUM)
 async def take_answer(
     request: Request,
     service: Shared,
@@ -61,29 +66,37 @@ async def take_answer(
     """Take an answer, or the last one back, and ask the next question."""
     answers = _trail(trail)
     if do == "undo":
-        values = await service.searching.run(_undo, service.catalogue, answers)
-    elif do in VERDICTS:
-        values = await service.searching.run(_answer, service.catalogue, answers, Answer(image, tag, do))
+        values = await _undo(service, answers)
+    elif do in ("right", "wrong", "skip"):
+        values = await _answer(service, answers, Answer(image, tag, do))
     else:
         raise Refused(422, f"do is {do!r}; expected right, wrong, skip or undo.", field="do")
     return render("_question.html" if wants_part(request) else "review.html", **values)
 
 
-def _answer(catalogue: Catalogue, answers: list[Answer], answer: Answer) -> dict[str, Any]:
-    known(catalogue, answer.image_id)
-    if answer.do != "skip":
-        catalogue.judge(answer.image_id, answer.tag, VERDICTS[answer.do])
-    return _ask(catalogue, [*answers, answer], said=SAID[answer.do].format(answer.tag))
+async def _answer(service: Service, answers: list[Answer], answer: Answer) -> dict[str, Any]:
+    await _write(service, answer, VERDICTS[answer.do])
+    said = SAID[answer.do].format(answer.tag)
+    return await service.searching.run(_ask, service.catalogue, [*answers, answer], said=said)
 
 
-def _undo(catalogue: Catalogue, answers: list[Answer]) -> dict[str, Any]:
+async def _undo(service: Service, answers: list[Answer]) -> dict[str, Any]:
     if not answers:
-        return _ask(catalogue, [], said="There is nothing to undo")
+        return await service.searching.run(_ask, service.catalogue, [], said="There is nothing to undo")
     *before, last = answers
-    known(catalogue, last.image_id)
-    if last.do != "skip":
-        catalogue.judge(last.image_id, last.tag, 0)
-    return _ask(catalogue, before, again=last, said=f"{last.tag}: asked again")
+    await _write(service, last, 0)
+    return await service.searching.run(_ask, service.catalogue, before, again=last, said=f"{last.tag}: asked again")
+
+
+async def _write(service: Service, answer: Answer, verdict: int) -> None:
+    """Write down a verdict on the tag of an answer; of one that was skipped, check only that there is the picture."""
+
+    def judge() -> None:
+        known(service.catalogue, answer.image_id)
+        if answer.do != "skip":
+            service.catalogue.judge(answer.image_id, answer.tag, verdict)
+
+    await (service.searching if answer.do == "skip" else service.writing).run(judge)
 
 
 def _ask(catalogue: Catalogue, answers: list[Answer], *, again: Answer | None = None, said: str = "") -> dict[str, Any]:
@@ -124,9 +137,9 @@ def _of(catalogue: Catalogue, answer: Answer) -> tuple[int, str, float | None, l
 def _trail(text: str) -> list[Answer]:
     """Read the answers of this sitting, which the page carries along."""
     try:
-        answers = [Answer(int(image), str(tag), str(do)) for image, tag, do in json.loads(text)]
-    except (ValueError, TypeError):
+        return _TRAIL.validate_json(text)[-MOST_BACK:]
+    except ValidationError:
         raise Refused(422, "The answers of this sitting cannot be read. Open /review anew.", field="trail") from None
-    if any(answer.do not in VERDICTS for answer in answers):
-        raise Refused(422, "The answers of this sitting cannot be read. Open /review anew.", field="trail")
-    return answers[-MOST_BACK:]
+
+
+_TRAIL = TypeAdapter(Annotated[list[Answer], FailFast()])

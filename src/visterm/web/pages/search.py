@@ -14,6 +14,7 @@ from visterm.app.search_shares import Share, search_shares
 from visterm.core.errors import UserError, VistermError
 from visterm.core.types import Hit
 from visterm.store.images import ImageRecord
+from visterm.web.body_limit import takes_pictures
 from visterm.web.pages.asked import MOST, PAGE, Asked
 from visterm.web.pages.render import PageRoute, local, render, wants_part
 from visterm.web.pages.shelf import kept_of
@@ -77,6 +78,7 @@ async def related(request: Request, service: Shared, q: str = "") -> Response:
 
 
 @router.post("/like")
+@takes_pictures
 async def by_picture(request: Request, service: Shared) -> Response:
     """Search by a picture that is sent; it is not kept."""
     (picture,) = await read_uploads(request, 1)

@@ -71,7 +71,7 @@ async def merge(
     request: Request, service: Shared, tag: Annotated[str, Form()], into: Annotated[str, Form()]
 ) -> Response:
     """Put one tag in place of another."""
-    n_images = await service.browsing.run(merge_tags, service.catalogue, tag, into)
+    n_images = await service.writing.run(merge_tags, service.catalogue, tag, into)
     kept_of(service.catalogue).forget("counts")
     if not wants_part(request):
         return send_on(local("/tag", name=into))

@@ -1,0 +1,132 @@
+"""Connections that clients open and do nothing with: others are answered all the same, and the log stays small."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+import pytest
+
+from visterm.web.connections import MOST, RESERVE, Connections, most_connections
+
+FILES = 128
+CROWD = 200
+FOREVER = 3600.0
+PATIENCE = 60.0
+UNFINISHED = b"GET /health HTTP/1.1\r\nhost: here\r\nx-slow:"
+
+SERVER = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]),) * 2)
+held = [open("/dev/null") for _ in range(int(sys.argv[2]))]
+from fastapi import FastAPI
+from visterm.web.server import run_server
+app = FastAPI()
+
+@app.get("/health")
+async def health():
+    return {"status": "ok"}
+
+@app.get("/large")
+async def large():
+    return "x" * 10_000_000
+
+run_server(app, "127.0.0.1", 0, lambda at: print(at, flush=True), header_seconds=float(sys.argv[3]))
+"""
+
+
+@contextmanager
+def serving(folder, *, held=0, header_seconds=FOREVER):
+    """Run a server that may open few files, of which some are open; give its address and the file of its log."""
+    log = folder / "log.txt"
+    command = [sys.executable, "-c", SERVER, str(FILES), str(held), str(header_seconds)]
+    with log.open("wb") as errors, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors) as process:
+        try:
+            address = process.stdout.readline().decode().strip()
+            assert address, log.read_text()
+            yield address, log
+        finally:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE)
+            process.kill()
+
+
+def connect(address, request):
+    at = urlsplit(address)
+    connection = socket.create_connection((at.hostname, at.port), timeout=PATIENCE)
+    connection.sendall(request)
+    return connection
+
+
+def test_more_unfinished_requests_than_files_may_be_open_leave_the_service_answering(tmp_path):
+    with serving(tmp_path) as (address, log), ExitStack() as crowd:
+        for _ in range(CROWD):
+            crowd.enter_context(connect(address, UNFINISHED))
+        for _ in range(3):
+            with urlopen(f"{address}/health", timeout=PATIENCE) as answer:
+                assert answer.status == 200
+        assert log.stat().st_size < 2000, log.read_text()
+
+
+def test_a_request_whose_headers_do_not_end_is_refused(tmp_path):
+    with serving(tmp_path, header_seconds=0.5) as (address, _), connect(address, UNFINISHED) as slow:
+        assert slow.recv(1000).startswith(b"HTTP/1.1 408 ")
+        assert slow.recv(1000) == b""
+        with connect(address, b"") as silent:
+            assert silent.recv(1000) == b""
+
+
+def test_connections_that_cannot_be_accepted_are_logged_a_few_times_only(tmp_path):
+    with serving(tmp_path, held=FILES - 24) as (address, log), ExitStack() as crowd:
+        for _ in range(40):
+            crowd.enter_context(connect(address, UNFINISHED))
+        end = time.monotonic() + PATIENCE
+        while b"out of system resource" not in log.read_bytes():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    assert log.stat().st_size < 20_000
+
+
+class Held:
+    """A connection as `Connections` sees it."""
+
+    def __init__(self, client, since, *, at_work=False):
+        self.client, self.since, self.at_work = client, since, at_work
+        self.was_cut = False
+
+    def patience_left(self):
+        return (False, self.since)
+
+    def cut(self):
+        self.was_cut = True
+
+
+def test_a_client_with_half_of_the_connections_makes_room_among_its_own():
+    connections = Connections(6)
+    other = Held("other", 0)
+    greedy = [Held("greedy", since) for since in range(1, 5)]
+    assert all(map(connections.add, [other, *greedy]))
+    assert [each.was_cut for each in greedy] == [True, False, False, False]
+    assert not other.was_cut
+
+
+def test_connections_that_are_answered_do_not_make_room():
+    connections = Connections(4)
+    busy = [Held(f"{i % 3}", i, at_work=True) for i in range(4)]
+    assert all(map(connections.add, busy))
+    assert not connections.add(Held("new", 5))
+    assert not any(each.was_cut for each in busy)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"), [(128, 128 - RESERVE), (1024, 768), (2**20, MOST), (-1, MOST), (32, 8)], ids=str
+)
+def test_the_number_of_connections_leaves_files_for_all_else(monkeypatch, files, expected):
+    monkeypatch.setattr("visterm.web.connections.resource.getrlimit", lambda kind: (files, files))
+    assert most_connections() == expected

@@ -1,0 +1,320 @@
+"""Requests that are too large, too slow, too many or made up: each is refused in one line, and the others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+import threading
+from contextlib import closing
+from types import SimpleNamespace
+
+import pytest
+from starlette.testclient import TestClient
+
+from tiny_catalogue import make_tiny_catalogue
+from visterm.web import decoding
+from visterm.web.app import create_app
+from visterm.web.body_limit import MEDIUM, MOST_VALUES, SMALL
+from visterm.web.decoding import DIED
+from visterm.web.decoding_process import PIXELS_OF_BYTES, REQUEST
+from visterm.web.errors import Refused
+from visterm.web.service import Bounds
+from visterm.web.work import Work
+
+HERE = "http://127.0.0.1:8080"
+API = "/api/v1"
+PATIENCE = 60.0
+HUGE = 2**63
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return make_tiny_catalogue(tmp_path_factory.mktemp("limits"))
+
+
+@pytest.fixture(scope="module")
+def service(tiny):
+    with TestClient(create_app(tiny.folder), base_url=HERE) as client:
+        yield client
+
+
+def bounded(tiny, **bounds):
+    return TestClient(create_app(tiny.folder, bounds=Bounds(**bounds)), base_url=HERE)
+
+
+def refusal(answer, status):
+    assert answer.status_code == status, answer.text
+    return answer.json()["error"]
+
+
+def keys(n_bytes):
+    """Write JSON of about some bytes, that is all keys."""
+    return json.dumps({f"k{i}": 1 for i in range(n_bytes // 12)}).encode()
+
+
+# -- bodies ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("address", "most"),
+    [("/images/1/feedback", SMALL), ("/jobs", SMALL), ("/images/1/tags", MEDIUM), ("/annotate", 32 * 2**20)],
+)
+def test_each_route_takes_bodies_of_its_own_size(service, address, most):
+    told = refusal(service.post(API + address, content=b" " * (most + 1), headers={"content-type": "image/png"}), 413)
+    assert f"{most:,}" in told["message"]
+
+
+def test_a_body_is_counted_where_its_length_is_not_said(service):
+    answer = service.post(
+        f"{API}/jobs", content=iter([b" " * SMALL, b" "]), headers={"content-type": "application/json"}
+    )
+    assert refusal(answer, 413)["code"] == "too_large"
+
+
+def test_json_of_a_million_values_is_refused_before_it_is_read(service, monkeypatch):
+    reads = SimpleNamespace(loads=lambda body: pytest.fail("it was read"))
+    monkeypatch.setattr("visterm.web.body_limit.json", reads)
+    sent = b'{"tasks": [' + b"0," * MOST_VALUES + b"0]}"
+    answer = service.post("/label-studio/predict", content=sent, headers={"content-type": "application/json"})
+    assert f"{MOST_VALUES:,} values" in refusal(answer, 413)["message"]
+
+
+def test_long_json_is_read_in_another_thread_than_requests_are_answered_in(service, monkeypatch):
+    threads = []
+    reads = SimpleNamespace(loads=lambda body: threads.append(threading.current_thread()) or json.loads(body))
+    monkeypatch.setattr("visterm.web.body_limit.json", reads)
+    for text in ("", "x" * SMALL):
+        assert service.post("/label-studio/setup", json={"schema": "", "more": text}).status_code == 200
+    answers_in, reads_in = threads
+    assert answers_in is not reads_in
+
+
+def test_of_many_unknown_names_the_first_alone_is_told(service):
+    sent = keys(MEDIUM // 2)
+    answer = service.post(f"{API}/images/1/tags", content=sent, headers={"content-type": "application/json"})
+    assert refusal(answer, 422)["field"] == "k0"
+
+
+def send(app, method, path, receive):
+    """Have an application answer a request whose body comes from `receive`; give its status and JSON."""
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"image/png")]
+    scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b"",
+             "headers": headers, "http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 80)}  # fmt: skip
+    found = []
+
+    async def note(message):
+        found.append(message)
+
+    return app(scope, receive, note), found
+
+
+def answer_of(found):
+    return found[0]["status"], json.loads(found[1]["body"])["error"]
+
+
+def test_a_body_that_trickles_is_refused_at_its_deadline(tiny):
+    app = create_app(tiny.folder, bounds=Bounds(body_seconds=0.2))
+
+    async def trickle():
+        await asyncio.sleep(0.01)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def ask():
+        answering, found = send(app, "POST", f"{API}/annotate", trickle)
+        await answering
+        return answer_of(found)
+
+    status, error = asyncio.run(ask())
+    assert (status, error["code"]) == (408, "too_slow")
+    assert app.state.service.bodies.held == 0
+
+
+def test_bodies_that_are_held_open_share_one_budget(tiny):
+    app = create_app(tiny.folder, bounds=Bounds(body_bytes=1000))
+
+    async def ask():
+        held, gone = asyncio.Event(), asyncio.Event()
+        pieces = iter([{"type": "http.request", "body": b"x" * 900, "more_body": True}])
+
+        async def hold():
+            for piece in pieces:
+                return piece
+            held.set()
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def some():
+            return {"type": "http.request", "body": b"y" * 200, "more_body": False}
+
+        first, _ = send(app, "POST", f"{API}/annotate", hold)
+        holding = asyncio.create_task(first)
+        await held.wait()
+        second, found = send(app, "POST", f"{API}/annotate", some)
+        await second
+        gone.set()
+        await holding
+        return found
+
+    found = asyncio.run(ask())
+    status, error = answer_of(found)
+    assert (status, error["code"]) == (503, "busy")
+    assert (b"retry-after", b"1") in found[0]["headers"]
+    assert app.state.service.bodies.held == 0
+
+
+@pytest.mark.parametrize("path", ["/login", f"{API}/annotate", "/like", "/review"])
+def test_a_request_that_is_broken_off_is_not_logged(service, path, caplog):
+    async def gone():
+        return {"type": "http.disconnect"}
+
+    async def ask():
+        answering, _ = send(service.app, "POST", path, gone)
+        await answering
+
+    with caplog.at_level(logging.DEBUG, logger="visterm"):
+        asyncio.run(ask())
+    assert not caplog.records
+
+
+# -- writing and decoding beside all else ------------------------------------------------------------------------------
+
+
+def in_thread(do):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(do()))
+    thread.start()
+    return thread, found
+
+
+def wait_for(true):
+    """Wait until something holds, for as long as it takes."""
+    ticks = threading.Event()
+    for _ in range(int(PATIENCE / 0.01)):
+        if true():
+            return
+        ticks.wait(0.01)
+    raise AssertionError("it did not come about")
+
+
+def test_searches_go_on_while_writes_wait_for_another_process(service, tiny):
+    with closing(sqlite3.connect(tiny.folder / "catalogue.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        given = {"tag": "dots", "verdict": 1}
+        waiting = [in_thread(lambda: service.post(f"{API}/images/1/feedback", json=given)) for _ in range(3)]
+        writing = service.app.state.service.writing
+        wait_for(lambda: writing.waiting == len(waiting))
+        for address in ("search?q=dots", "images/1", "tags", "health"):
+            assert service.get(f"{API}/{address}").status_code == 200
+        assert writing.waiting == len(waiting)
+        other.execute("ROLLBACK")
+        for thread, found in waiting:
+            thread.join(PATIENCE)
+            assert found[0].status_code == 200
+
+
+def test_a_write_that_has_waited_too_long_for_its_turn_is_not_done_any_more():
+    async def ask():
+        work, free, done = Work("write", 1, 4, patience=0.0), threading.Event(), []
+        first = asyncio.create_task(work.do(free.wait))
+        second = asyncio.create_task(work.run(done.append, 1))
+        await asyncio.sleep(0.01)
+        free.set()
+        try:
+            with pytest.raises(Refused, match="busy"):
+                await second
+            await first
+        finally:
+            work.close()
+        return done, work.waiting
+
+    assert asyncio.run(ask()) == ([], 0)
+
+
+def test_thumbnails_go_on_while_pictures_that_were_sent_take_long(service, monkeypatch):
+    exchange, go_on = decoding._exchange, threading.Event()
+
+    def take_long(process, header, content):
+        if content.startswith(b"slow"):
+            go_on.wait(PATIENCE)
+        return exchange(process, header, content)
+
+    monkeypatch.setattr(decoding, "_exchange", take_long)
+    sent = [("image", (f"{i}", b"slow")) for i in range(3)]
+    thread, found = in_thread(lambda: service.post(f"{API}/annotate", files=sent))
+    wait_for(lambda: service.app.state.service.upload_decoders.work.waiting == len(sent))
+    assert service.get(f"{API}/images/5/thumbnail").status_code == 200
+    assert service.app.state.service.upload_decoders.work.waiting == len(sent)
+    go_on.set()
+    thread.join(PATIENCE)
+    assert found[0].status_code == 422
+
+
+def test_a_picture_that_was_sent_has_less_time_than_those_of_the_catalogue(tiny, monkeypatch):
+    assert Bounds().upload_seconds < Bounds().decoding_seconds
+    exchange = decoding._exchange
+
+    def wait_for_more(process, header, content):
+        more = REQUEST.pack(PIXELS_OF_BYTES, 0, 10**6) if content == b"slow" else header
+        return exchange(process, more, content)
+
+    monkeypatch.setattr(decoding, "_exchange", wait_for_more)
+    with bounded(tiny, upload_seconds=0.2) as service:
+        answer = service.post(f"{API}/annotate", content=b"slow", headers={"content-type": "image/png"})
+        assert DIED in refusal(answer, 422)["message"]
+        assert service.get(f"{API}/images/5/thumbnail").status_code == 200
+
+
+def test_what_was_indexed_is_shown_however_small_pictures_have_to_be_that_are_sent(tiny):
+    with bounded(tiny, upload_pixels=100) as service:
+        picture = (tiny.photos / "05.jpg").read_bytes()
+        answer = service.post(f"{API}/annotate", content=picture, headers={"content-type": "image/jpeg"})
+        assert "decompression bomb" in refusal(answer, 422)["message"]
+        assert service.get(f"{API}/images/5/thumbnail").status_code == 200
+
+
+# -- numbers and names that are made up --------------------------------------------------------------------------------
+
+
+def test_made_up_methods_are_counted_together(service):
+    for i in range(20):
+        for path in (f"{API}/health", "/nothing"):
+            service.request(f"MADE{i}", path)
+    lines = service.get(f"{API}/metrics").text
+    assert "MADE" not in lines
+    assert 'method="other",route="/api/v1/health",status="405"} 20' in lines
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", f"{API}/jobs/{HUGE}"),
+        ("POST", f"{API}/jobs/{HUGE}/cancel"),
+        ("GET", f"/library/jobs/{HUGE}"),
+        ("POST", f"/library/jobs/{HUGE}/cancel"),
+        ("GET", f"/image/{HUGE}"),
+        ("GET", f"/image/{HUGE}/alike"),
+        ("POST", f"{API}/feedback/{HUGE}/undo"),
+        ("GET", f"{API}/images/{HUGE}/thumbnail"),
+        ("GET", "/library/jobs/-1"),
+    ],
+)
+def test_numbers_beyond_those_of_the_database_name_nothing(service, method, path):
+    assert service.request(method, path, headers={"x-part": "1"}).status_code in (404, 422)
+
+
+@pytest.mark.parametrize(
+    "trail",
+    ['[[1e999, "a", "skip"]]', "[" * 50_000, '[[1, "a", "skip"]' + "]" * 9, f'[[{HUGE}, "a", "skip"]]', "[NaN]", "{}"],
+    ids=["infinite", "deep", "closed", "huge", "no number", "no list"],
+)
+def test_answers_of_a_sitting_that_are_made_up_are_refused(service, trail):
+    assert service.post("/review", data={"trail": trail, "do": "undo"}).status_code == 422
+
+
+@pytest.mark.parametrize("number", [0, 10**6])
+def test_an_entry_that_is_not_in_the_log_cannot_be_undone(service, number):
+    service.post(f"{API}/images/2/feedback", json={"tag": "dots", "verdict": 1})
+    told = refusal(service.post(f"{API}/feedback/{number}/undo"), 404)
+    assert told["message"] == f"The log of feedback has no entry {number}."
