@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Form, Request
 from pydantic import FailFast, Field, TypeAdapter, ValidationError
@@ -33,7 +33,7 @@ class Answer(NamedTuple):
 
     image_id: Annotated[int, Field(ge=0, le=LARGEST)]
     tag: str
-    do: Literal["right", "wrong", "skip"]
+    do: Annotated[str, Field(pattern="^(right|wrong|skip)$")]
 
 
 class Question(NamedTuple):
@@ -67,7 +67,7 @@ async def take_answer(
     answers = _trail(trail)
     if do == "undo":
         values = await _undo(service, answers)
-    elif do in ("right", "wrong", "skip"):
+    elif do in VERDICTS:
         values = await _answer(service, answers, Answer(image, tag, do))
     else:
         raise Refused(422, f"do is {do!r}; expected right, wrong, skip or undo.", field="do")
