@@ -28,6 +28,7 @@ lint: $(VENV)/.dev  ## Run ruff, mypy and import-linter
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/lint-imports --config research/pyproject.toml
 
 format: $(VENV)/.dev  ## Put the code into form
 	$(BIN)/ruff check --fix .
@@ -53,6 +54,6 @@ $(VENV)/.base: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) install --quiet -c constraints.txt -e .
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --quiet -c constraints.txt -e '.[dev,faiss,lance,onnx,plot,ray,s3,text,torch,web]'
+$(VENV)/.dev: pyproject.toml research/pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install --quiet -c constraints.txt -e '.[dev,faiss,lance,onnx,plot,ray,s3,text,torch,web]' -e research
 	@touch $@ $(VENV)/.base

@@ -26,12 +26,12 @@ from visterm.app.parts import make_encoder
 from visterm.app.rows import encode_corpus, read_corpus
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.mulan import read_mulan
 from visterm.data.planted import plant_corpus
 from visterm.metrics import average_precisions, evaluate
 from visterm.metrics.significance import paired_bootstrap
 from visterm.models.auto import Auto
 from visterm.models.candidates import candidates_for
+from visterm_research.data.mulan import read_mulan
 
 METRICS = ["map", "word_map", "n_plus@5"]
 MEASURED = 500

@@ -19,11 +19,11 @@ from harness.runs import machine, options, parse, ratios, say, spread, write
 
 from visterm.app.cluster.deep_fit import Machines, fit_on_machines
 from visterm.app.cluster.engine import engine
-from visterm.app.reproduce.ugc_times_data import drawn_tags
 from visterm.app.rows import TrainingRows
 from visterm.core.progress import SILENT
 from visterm.core.vocabulary import Vocabulary
 from visterm.models.sampled_tagger import SampledTagger
+from visterm_research.ugc.times_data import drawn_tags
 
 WORKERS = (1, 2)
 N_FEATURES = 1280

@@ -17,7 +17,7 @@ from harness.epochs import timed_epoch
 from harness.one_by_one import OneByOne
 from harness.runs import machine, options, parse, ratios, say, spread, write
 
-from visterm.data.drawn_tags import draw_dictionary, draw_pairs, draw_visterms
+from visterm_research.data.drawn_tags import draw_dictionary, draw_pairs, draw_visterms
 
 SETTINGS = {"dim": 100, "learning_rate": 0.01, "max_norm": 2.0}
 

@@ -22,13 +22,13 @@ import numpy as np
 import torch
 from harness.runs import machine, options, parse, ratios, say, spread, write
 
-from visterm.app.reproduce.ugc_times_data import drawn_tags
 from visterm.models.cross_entropy_tagger import CrossEntropyTagger
 from visterm.models.full_objectives import FullObjective
 from visterm.models.sampled_objectives import SampledObjective
 from visterm.models.sampled_tagger import SampledTagger
 from visterm.models.tag_draws import TagDraws
 from visterm.models.word_table import WordTable
+from visterm_research.ugc.times_data import drawn_tags
 
 FEW, MANY = 14_000, 432_213
 DIM, BATCH = 300, 256

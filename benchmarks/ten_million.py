@@ -31,8 +31,8 @@ from visterm.app.parts import make_encoder
 from visterm.app.streaming.fitting import fit_streamed
 from visterm.app.streaming.memory import Plan, read_size
 from visterm.core.progress import Silent
-from visterm.data.drawn_tags import draw_dictionary
 from visterm.data.feature_shards import Shard
+from visterm_research.data.drawn_tags import draw_dictionary
 
 N_FEATURES, OF_A_TAG, NOISE = 50_000, 8, 6
 SHARD = 2**14

@@ -23,9 +23,9 @@ from harness.runs import machine, options, parse, say, write
 from harness.sides import Ours, Theirs, hand_over
 
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.drawn_tags import draw_dictionary, draw_pairs
 from visterm.data.held_tags import hold_one_out
 from visterm.data.tag_formats.tables import read_table
+from visterm_research.data.drawn_tags import draw_dictionary, draw_pairs
 
 DIM = 100
 JUDGED_SCORES = 50_000_000

@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 from harness.runs import machine, options, parse, say, write
 
-from visterm.app.reproduce.across_corpora import across_corpora
-from visterm.app.reproduce.image_problems import corel_problem, scene_problem
-from visterm.app.reproduce.problem import Problem, Rows
-from visterm.app.reproduce.zero_shot import ZeroShot, ZeroShotArm, zero_shot
-from visterm.app.reproduce.zero_shot_vectors import prepared, tag_list_vectors, with_common, word_sources
 from visterm.data.planted import plant_corpus
 from visterm.encoders.sentences import sentence_vectors
 from visterm.metrics import paired_bootstrap
+from visterm_research.comparison.image_problems import corel_problem, scene_problem
+from visterm_research.comparison.problem import Problem, Rows
+from visterm_research.zero_shot.across_corpora import across_corpora
+from visterm_research.zero_shot.arms import ZeroShot, ZeroShotArm, zero_shot
+from visterm_research.zero_shot.vectors import prepared, tag_list_vectors, with_common, word_sources
 
 SHORT = {"hidden": [256], "epochs": 8, "learning_rate": 0.001, "device": "cpu"}
 LONG = {"hidden": [1024], "epochs": 15, "device": "cpu"}

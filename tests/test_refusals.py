@@ -112,7 +112,6 @@ JOBS = "--jobs is 0; expected a whole number of 1 or more, or -1 for all cores."
         "evaluate nowhere nowhere",
         "index nowhere nowhere -o out",
         "demo -o out",
-        "reproduce wsabie -o out",
     ],
 )
 def test_no_threads_at_all_are_refused_before_anything_is_looked_at(line, refusal, tmp_path):
@@ -139,9 +138,6 @@ def test_no_threads_at_all_are_refused_before_anything_is_looked_at(line, refusa
         ("tune nowhere -o out --grid dim=4 --set epochs=many", "epochs is 'many'"),
         ("tune nowhere -o out --grid dim=4 --metric mpa", "Did you mean 'map'?"),
         ("tune nowhere -o out --grid dim=4:9", "--random N"),
-        ("reproduce wsabie -o out --wordnet missing", "There is no folder missing."),
-        ("reproduce wsabie -o out --encoder onnx:missing.onnx", "There is no network at missing.onnx."),
-        ("reproduce features -o out --encoder onnx:missing.onnx", "There is no network at missing.onnx."),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused_before_any_image_is_looked_for(line, message, refusal, tmp_path):
@@ -236,8 +232,8 @@ def test_a_features_file_of_another_kind_is_refused_in_plain_words(name, content
     assert "allow_pickle" not in said
 
 
-def test_names_of_options_and_papers_are_refused_in_our_own_words(refusal):
-    assert "'foo' is not one of 'wsabie'" in (said := refusal("reproduce foo"))
+def test_names_of_options_and_choices_are_refused_in_our_own_words(refusal):
+    assert "'foo' is not one of" in (said := refusal("encode nowhere -o out --on-error foo"))
     assert "Value error" not in said
     assert "No such option: --jsn. Did you mean '--json'? See: " in refusal("search a --jsn b")
 

@@ -1,4 +1,4 @@
-"""The list of commands: one file each, named as the command is."""
+"""The list of commands: one file each, named as the command is; other packages add theirs by entry point."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from visterm.cli import (
     neighbours,
     pair,
     relations,
-    reproduce,
     search,
     serve,
     tags,
     tune,
     union,
 )
+from visterm.cli.package_commands import CommandGroup
 from visterm.cli.words import WordsCommand
 
 app = typer.Typer(
     name="visterm",
+    cls=CommandGroup,
     help="Learn a photo library's own tags, tag new photos with them, and find photos by words.",
     epilog="Start with: visterm demo   ·   then: visterm fit PHOTOS --tags tags.csv -o my_run",
     no_args_is_help=True,
@@ -74,4 +75,3 @@ app.command("models")(lists.models)
 app.command("encoders")(lists.encoders)
 app.command("metrics")(lists.metrics)
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
-app.command("reproduce", epilog=reproduce.EXAMPLES)(reproduce.reproduce)

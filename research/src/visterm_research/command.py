@@ -1,0 +1,145 @@
+"""`visterm reproduce`: run a paper's comparison again, and write its tables and figures beside the paper's own."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from visterm.cli import options
+from visterm.cli.output import emit, say, table
+from visterm.cli.progress import Bars
+from visterm.core.errors import UserError
+
+EXAMPLES = (
+    "Examples:  visterm reproduce wsabie --quick   ·   "
+    "visterm reproduce wsabie --data corel5k --wordnet /usr/share/wordnet -o wsabie   ·   "
+    "visterm reproduce vse-ens --data nuswide --time-budget 60   ·   "
+    "visterm reproduce features --data corel5k -o features   ·   "
+    "visterm reproduce pamir --data corel5k -o pamir   ·   "
+    "visterm reproduce parts --data corel5k --encoder onnx:mobilenet_v2.onnx -o parts   ·   "
+    "visterm reproduce ugc --data corel5k --encoder onnx:mobilenet_v2.onnx -o ugc"
+)
+
+
+class Paper(StrEnum):
+    """The papers whose comparisons can be run."""
+
+    WSABIE = "wsabie"
+    VSE_ENS = "vse-ens"
+    FEATURES = "features"
+    PAMIR = "pamir"
+    PARTS = "parts"
+    UGC = "ugc"
+
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command("reproduce", epilog=EXAMPLES)
+def reproduce(
+    paper: Annotated[
+        Paper,
+        typer.Argument(
+            help="Whose comparison: wsabie (losses and rankers), vse-ens (samplers), features (bags of visterms "
+            "against an ensemble of histograms with kernel PCA: the objects-and-parts paper), pamir (search by several "
+            "words), parts (objects and their parts: the rest of the objects-and-parts paper), or ugc (tags as people "
+            "write them: sampled taggers and words never seen as tags).",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--out", help="The folder of the report; a run in the same folder goes on [default: reproduce-PAPER]."
+        ),
+    ] = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--data",
+            help="A folder of Corel5k (wsabie, features, pamir, parts, ugc), Delicious (wsabie, vse-ens, ugc), "
+            "NUS-WIDE (vse-ens) or PASCAL-Part's ontology (parts), or their parent; repeat for more "
+            "[default: drawn data only].",
+        ),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="Run this model only; repeat for more [default: all that the paper compares]."),
+    ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            help="A name from `visterm encoders`, such as onnx:FILE: the features of photos (wsabie, ugc) [default: "
+            "visterms], or one more kind beside the paper's (features, pamir), or beside visterms and for Corel5k "
+            "(parts).",
+            show_default=False,
+        ),
+    ] = None,
+    wordnet: Annotated[
+        Path | None,
+        typer.Option(
+            help="WordNet's database files: for sibling precision on real tags (wsabie) [default: not measured there], "
+            "or for parts of Corel5k's tags (parts) [default: at their usual places]."
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Tiny drawn data, two settings a method: does everything run?")
+    ] = False,
+    time_budget: Annotated[
+        float | None,
+        typer.Option(min=0, help="Begin no fit after so many minutes; the report says what is missing.", metavar="MIN"),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same data, same choices.")] = 0,
+    jobs: options.Jobs = None,
+    json: options.Json = False,
+) -> None:
+    """Run a paper's comparison again: settings chosen on validation rows, test rows touched once."""
+    from visterm.app.parts import DEFAULT_ENCODER, make_encoder
+    from visterm_research.comparison.run import Outcome
+    from visterm_research.features.reproduce import reproduce_features
+    from visterm_research.pamir.reproduce import reproduce_pamir
+    from visterm_research.parts.reproduce import reproduce_parts
+    from visterm_research.ugc.reproduce import reproduce_ugc
+    from visterm_research.vse_ens.reproduce import reproduce_vse_ens
+    from visterm_research.wsabie.reproduce import reproduce_wsabie
+
+    if wordnet is not None and paper not in (Paper.WSABIE, Paper.PARTS):
+        raise UserError(f"--wordnet is for siblings and parts, which '{paper.value}' does not measure. Leave it out.")
+    if encoder is not None and paper is Paper.VSE_ENS:
+        raise UserError(f"--encoder is for photos, and '{paper.value}' knows images by number only. Leave it out.")
+    if wordnet is not None and not wordnet.is_dir():
+        raise UserError(f"There is no folder {wordnet}. Give the folder of WordNet's database files (--wordnet).")
+    if encoder is not None:
+        make_encoder(encoder, {}, {}).check_settings()
+    folder = out or Path(f"reproduce-{paper.value}")
+    shared: dict[str, Any] = {
+        "data": data or [], "models": model or [], "quick": quick, "minutes": time_budget, "seed": seed,
+        "n_jobs": jobs, "progress": Bars(),
+    }  # fmt: skip
+    outcome: Outcome
+    if paper is Paper.WSABIE:
+        outcome = reproduce_wsabie(folder, encoder=encoder or DEFAULT_ENCODER, wordnet=wordnet, **shared)
+    elif paper is Paper.PARTS:
+        outcome = reproduce_parts(folder, encoder=encoder, wordnet=wordnet, **shared)
+    elif paper is Paper.UGC:
+        outcome = reproduce_ugc(folder, encoder=encoder or DEFAULT_ENCODER, **shared)
+    elif paper is Paper.FEATURES:
+        outcome = reproduce_features(folder, encoder=encoder, **shared)
+    elif paper is Paper.PAMIR:
+        outcome = reproduce_pamir(folder, encoder=encoder, **shared)
+    else:
+        outcome = reproduce_vse_ens(folder, **shared)
+    if json:
+        for claim in outcome.claims:
+            emit(claim.as_dict())
+        emit({"report": str(outcome.report), "unfinished": outcome.unfinished})
+        return
+    rows = [[claim.first, claim.second, claim.of, claim.problem, claim.verdict] for claim in outcome.claims]
+    if rows:
+        table(rows, ["the paper has this", "above this", "by", "here on", "holds here"])
+    if outcome.unfinished:
+        say(f"No time for {len(outcome.unfinished)} parts; the same command goes on with them.")
+    say(f"The report is {outcome.report}")

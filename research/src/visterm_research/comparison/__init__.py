@@ -1,0 +1,1 @@
+"""What the papers' comparisons share: data, methods fitted and judged once, results kept on disk, the report."""

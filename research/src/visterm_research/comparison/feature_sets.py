@@ -1,0 +1,90 @@
+"""The features of the objects-and-parts paper: bags of visterms, an ensemble with kernel PCA, and a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from visterm_research.papers import objects_and_parts as paper
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """One kind of features, and the encoder that makes them.
+
+    Attributes
+    ----------
+    label : str
+        What the report calls it.
+    slug : str
+        In the names of problems: "corel5k-SLUG".
+    encoder : str
+        As ``visterm fit --encoder`` takes it.
+    params : mapping
+        The encoder's settings.
+    stands_for : str
+        The paper's features that these are; empty where they are not in the paper.
+    small : mapping, optional
+        Settings for a run of a minute; None: as they are.
+    """
+
+    label: str
+    slug: str
+    encoder: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    stands_for: str = ""
+    small: Mapping[str, Any] | None = None
+
+    def quick(self) -> FeatureSet:
+        """Give the same features for a run of a minute: few colours, words and components."""
+        return self if self.small is None else replace(self, params=self.small)
+
+    @property
+    def settings(self) -> str:
+        """Say how the encoder is made, in one line."""
+        set_to = ", ".join(f"{name}={value}" for name, value in self.params.items())
+        return f"{self.encoder} ({set_to})" if set_to else self.encoder
+
+
+PAPER_PARAMS = {"neighbours": 1, "colour_space": "rgb", "texture_weight": 1.0, "root_terms": False}
+"""Visterms as in the paper, which takes them from the PAMIR paper; ours differ in these."""
+
+SMALL_VISTERMS = {"colours": 16, "codebook": 120, "sample_blocks": 3000}
+SMALL_HISTOGRAMS = {
+    "colours": 12,
+    "textons": 8,
+    "orientations": 2,
+    "sigmas": (1.0,),
+    "levels": 2,
+    "sample_pixels": 2000,
+}
+SMALL_KERNEL_PCA = {"encoder": ("histograms", SMALL_HISTOGRAMS), "dim": 40, "landmarks": 100}
+
+PAPER_VISTERMS = FeatureSet(
+    "paper visterms",
+    "paper-visterms",
+    "visterms",
+    PAPER_PARAMS,
+    stands_for=paper.VISTERMS,
+    small={**SMALL_VISTERMS, **PAPER_PARAMS},
+)
+OUR_VISTERMS = FeatureSet("our visterms", "visterms", "visterms", stands_for=paper.VISTERMS, small=SMALL_VISTERMS)
+ENSEMBLE = FeatureSet(
+    paper.ENSEMBLE, "ensemble", "kernel_pca:histograms", stands_for=paper.ENSEMBLE, small=SMALL_KERNEL_PCA
+)
+CHAIN = FeatureSet(
+    "our visterms + ensemble+KPCA",
+    "chain",
+    "chain:visterms+kernel_pca:histograms",
+    small={"encoders": (("visterms", SMALL_VISTERMS), ("kernel_pca", SMALL_KERNEL_PCA))},
+)
+
+FEATURE_SETS = (PAPER_VISTERMS, OUR_VISTERMS, ENSEMBLE, CHAIN)
+
+
+def with_extra(encoder: str | None) -> list[FeatureSet]:
+    """List the paper's features, and those of one more encoder where one is named."""
+    if encoder is None:
+        return list(FEATURE_SETS)
+    return [*FEATURE_SETS, FeatureSet(f"{encoder.partition(':')[0]} (not in the paper)", "extra", encoder)]

@@ -1,0 +1,108 @@
+"""Annotation with exactly five tags an image, judged word by word as results on Corel5k are published."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import scipy.sparse as sp
+
+from visterm.core.digests import digest_of
+from visterm.core.errors import DivergedError
+from visterm.core.types import Matrix
+from visterm.core.vocabulary import Vocabulary
+from visterm.metrics import evaluate
+from visterm_research.comparison.arms import Settings
+from visterm_research.comparison.claims import percent
+from visterm_research.comparison.feature_sets import FeatureSet
+from visterm_research.comparison.record import Record
+from visterm_research.pamir.arms import SearchArm
+from visterm_research.pamir.run import SearchRun
+from visterm_research.pamir.trials import group_of, learned_settings
+from visterm_research.papers import pamir as paper
+
+METRICS = ("tag_p@5", "tag_r@5", "tag_f1@5", "n_plus@5")
+
+
+def five_tags_part(run: SearchRun, features: FeatureSet, arms: list[SearchArm]) -> None:
+    """Fit every method to all tags of the development pictures, give the test pictures five tags each, and count.
+
+    Settings are those of the best F1 over the validation pictures of the first division, where a method has any.
+    """
+    pictures = run.pictures
+    vocabulary = Vocabulary.from_lists(pictures.development.tags)
+    tags, test_tags = (vocabulary.encode(part.tags) for part in (pictures.development, pictures.test))
+    found = {}
+    for arm in (arm for arm in arms if run.takes(arm, features)):
+        record = run.comparison.while_time(
+            f"Five tags an image by {arm.label} on {features.label} of {run.name}",
+            partial(_tested, run, features, arm, tags, test_tags),
+        )
+        if record is not None and record["test"] is not None:
+            found[arm.label] = record
+    if not found:
+        return
+    rows = []
+    for label in sorted(found, key=lambda label: -found[label]["test"]["tag_f1@5"]):
+        test = found[label]["test"]
+        figures = [percent(test[f"tag_{name}@5"]) for name in ("p", "r", "f1")]
+        rows.append([label, features.label, *figures, f"{test['n_plus@5']:.0f}", found[label]["settings"]])
+    for label, (precision, recall, n_plus) in paper.FIVE_TAGS.items():
+        f1 = 2 * precision * recall / (precision + recall)
+        figures = [f"{100 * value:.0f} %" for value in (precision, recall, f1)]
+        rows.append([label, "as published", *figures, f"{n_plus}", "–"])
+    n_words = int(np.count_nonzero(np.bincount(test_tags.indices, minlength=len(vocabulary))))
+    header = ("method", "features", "precision", "recall", "F1", "N+", "chosen")
+    document = run.comparison.document
+    document.table(f"Five tags an image on {run.name}, {features.label}: word by word", header, rows)
+    document.text(
+        f"Fitted on all {len(pictures.development):,} development pictures with all their {len(vocabulary):,} words; "
+        f"exactly five tags a test picture. Precision and recall are means over the {n_words:,} words that are in "
+        "training and test captions (a word that is never given has precision 0); N+ counts those of recall above 0, "
+        "and F1 is of the two means. The published figures are on Corel5k at its full size, with other features."
+    )
+
+
+def _tested(
+    run: SearchRun, features: FeatureSet, arm: SearchArm, tags: sp.csr_array, test_tags: sp.csr_array
+) -> Record:
+    """Choose settings by the validation pictures, fit them to all development pictures, and judge by the test ones."""
+    rows = run.rows(features)
+    division = run.pictures.divisions[0]
+    tried = []
+    settings = arm.naming(quick=run.quick)
+    for one in settings if len(settings) > 1 else []:
+        parts = (rows.X[division.train], tags[division.train], rows.X[division.valid], tags[division.valid])
+        tried.append(_record(run, features, arm, one, "five-tags-valid", parts))
+    best = max(range(len(tried)), key=lambda i: _f1(tried[i]), default=0)
+    chosen = settings[best]
+    record = _record(run, features, arm, chosen, "five-tags-test", (rows.X, tags, rows.X_test, test_tags))
+    shown = ", ".join(f"{name}={value}" for name, value in chosen.items() if name not in arm.fixed)
+    return {"test": record["metrics"], "settings": shown or "–"}
+
+
+def _record(
+    run: SearchRun,
+    features: FeatureSet,
+    arm: SearchArm,
+    settings: Settings,
+    part: str,
+    parts: tuple[Matrix, sp.csr_array, Matrix, sp.csr_array],
+) -> Record:
+    X, Y, X_judged, Y_judged = parts
+
+    def work() -> Record:
+        model = run.trials.make(arm.model, settings)
+        try:
+            model.fit(X, Y)
+        except DivergedError as error:
+            return {"metrics": None, "diverged": str(error)}
+        scores = evaluate(lambda: model.score_blocks(X_judged), Y_judged, METRICS)
+        return {"metrics": scores, "learned": learned_settings(model)}
+
+    of = [digest_of([X, Y, X_judged, Y_judged]), arm.model, settings]
+    return run.trials.once(group_of(run.rows(features), part), of, work, {"model": arm.model, **settings})
+
+
+def _f1(record: Record) -> float:
+    return -1.0 if record["metrics"] is None else record["metrics"]["tag_f1@5"]

@@ -1,0 +1,143 @@
+"""Tables IX to XIII of the PAMIR paper: measures over the test queries, by kinds of queries, and how sure they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.metrics.significance import SignedRanks, signed_ranks
+from visterm_research.comparison.claims import Claim, percent
+from visterm_research.pamir.arms import PAMIR
+from visterm_research.pamir.run import SearchRun
+from visterm_research.papers import pamir as paper
+
+LEVEL = 0.95
+Floats = NDArray[np.float64]
+Columns = Mapping[str, Mapping[str, Floats]]
+Shares = Mapping[str, Mapping[str, float]]
+
+
+def results_part(run: SearchRun, number: str, theirs: str, shares: Shares, kind: str, labels: Sequence[str]) -> None:
+    """Tables IX, XII and XIII: AvgP, BEP and P10 over queries of a kind, with Wilcoxon's test of PAMIR against each."""
+    columns = run.columns(labels)
+    chosen = run.pictures.kinds[kind]
+    rows = []
+    for label in columns:
+        cells = [_shown(run, columns, label, measure, kind) for measure in paper.MEASURES]
+        tests = [_tested(run, columns, label, measure, kind) for measure in paper.MEASURES]
+        rows.append([label, *cells, *tests, *(_paper(shares[measure], label) for measure in paper.MEASURES)])
+    header = (
+        "method",
+        *paper.MEASURES,
+        *(f"PAMIR by {measure}" for measure in paper.MEASURES),
+        *(f"{measure} ({theirs}, paper)" for measure in paper.MEASURES),
+    )
+    caption = f"Table {number} on {run.name}: {_named(kind)} ({int(chosen.sum()):,})"
+    run.comparison.document.table(caption, header, rows)
+
+
+def kinds_part(run: SearchRun, number: str, shares: Shares, labels: Sequence[str]) -> None:
+    """Tables X and XI: AvgP over two kinds of queries."""
+    columns = run.columns(labels)
+    rows = []
+    for label in columns:
+        cells = [_shown(run, columns, label, "AvgP", kind) for kind in shares]
+        tests = [_tested(run, columns, label, "AvgP", kind) for kind in shares]
+        rows.append([label, *cells, *tests, *(_paper(shares[kind], label) for kind in shares)])
+    names = [f"{kind} ({int(run.pictures.kinds[kind].sum()):,})" for kind in shares]
+    header = ("method", *names, *(f"PAMIR on {kind}" for kind in shares), *(f"{kind} (paper)" for kind in shares))
+    run.comparison.document.table(f"Table {number} on {run.name}: AvgP by kind of query", header, rows)
+
+
+def result_claims(run: SearchRun, number: str, shares: Shares, kind: str) -> None:
+    """Judge PAMIR against each of the paper's methods by every measure of a table, and SVM against the others."""
+    columns = run.columns(paper.METHODS)
+    for measure in paper.MEASURES:
+        for other in paper.METHODS[:-1]:
+            _claim(run, columns, (PAMIR.label, other), measure, shares[measure], f"Table {number}", kind)
+
+
+def kind_claims(run: SearchRun, number: str, shares: Shares) -> None:
+    """Judge PAMIR against each of the paper's methods on kinds of queries, by AvgP."""
+    columns = run.columns(paper.METHODS)
+    for kind in shares:
+        for other in paper.METHODS[:-1]:
+            _claim(run, columns, (PAMIR.label, other), "AvgP", shares[kind], f"Table {number}", kind)
+
+
+def order_claims(run: SearchRun, number: str, shares: Shares) -> None:
+    """Judge the order of the other methods by AvgP: SVM above PLSA, PLSA above CMTT and CMRM."""
+    columns = run.columns(paper.METHODS)
+    for pair in (("SVM", "PLSA"), ("PLSA", "CMTT"), ("CMTT", "CMRM")):
+        _claim(run, columns, pair, "AvgP", shares["AvgP"], f"Table {number}", "all")
+
+
+def compared(run: SearchRun, columns: Columns, pair: tuple[str, str], measure: str, kind: str) -> SignedRanks:
+    """Compare two methods query by query with Wilcoxon's signed rank test, each query's value a mean over divisions."""
+    if (pair, measure, kind) not in run.tests:
+        first, second = (columns[label][measure][run.pictures.kinds[kind]] for label in pair)
+        run.tests[pair, measure, kind] = signed_ranks(first, second)
+    return run.tests[pair, measure, kind]
+
+
+def _claim(
+    run: SearchRun,
+    columns: Columns,
+    pair: tuple[str, str],
+    measure: str,
+    shares: Mapping[str, float],
+    where: str,
+    kind: str,
+) -> None:
+    first, second = pair
+    chosen = run.pictures.kinds[kind]
+    if first not in columns or second not in columns or not chosen.any() or shares[first] <= shares[second]:
+        return
+    test = compared(run, columns, pair, measure, kind)
+    verdict = {1: "yes", -1: "no", 0: "too close to call"}[test.better(LEVEL)]
+    here = [percent(float(np.nanmean(columns[label][measure][chosen]))) for label in pair]
+    of = measure if kind == "all" else f"{measure} over {_named(kind)}"
+    run.comparison.claims.append(
+        Claim(
+            first, second, of, where, run.name, (percent(shares[first]), percent(shares[second])), (here[0], here[1]),
+            verdict, f"Wilcoxon p = {test.p_value:.2g}",
+        )
+    )  # fmt: skip
+
+
+def _shown(run: SearchRun, columns: Columns, label: str, measure: str, kind: str) -> str:
+    """Write a mean; bold where the method is better than all the paper's other ones, as in the paper's tables."""
+    chosen = run.pictures.kinds[kind]
+    if not chosen.any():
+        return "–"
+    mean = percent(float(np.nanmean(columns[label][measure][chosen])))
+    others = [other for other in paper.METHODS if other in columns and other != label]
+    if label not in paper.METHODS or not others:
+        return mean
+    best = all(compared(run, columns, (label, other), measure, kind).better(LEVEL) == 1 for other in others)
+    return f"**{mean}**" if best else mean
+
+
+def _tested(run: SearchRun, columns: Columns, label: str, measure: str, kind: str) -> str:
+    """Say whether PAMIR is better than a method, worse, or neither for sure."""
+    if PAMIR.label not in columns or label == PAMIR.label or not run.pictures.kinds[kind].any():
+        return "–"
+    test = compared(run, columns, (PAMIR.label, label), measure, kind)
+    return {1: "better", -1: "worse", 0: "neither"}[test.better(LEVEL)] + f" (p = {test.p_value:.1g})"
+
+
+def _paper(shares: Mapping[str, float], label: str) -> str:
+    return percent(shares[label]) if label in shares else "–"
+
+
+def _named(kind: str) -> str:
+    return {
+        "all": "all test queries",
+        "easy": "easy queries",
+        "difficult": "difficult queries",
+        "one word": "queries of one word",
+        "several words": "queries of several words",
+        "test only": "queries that no development picture answers",
+    }[kind]

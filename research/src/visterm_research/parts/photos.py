@@ -1,0 +1,109 @@
+"""Corel5k's tags with relations of other people's making: how far they are inherited is chosen on validation rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from visterm.core.errors import DataError
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.wordnet import WordNet
+from visterm_research.comparison.feature_sets import FeatureSet
+from visterm_research.comparison.record import Record
+from visterm_research.parts.arms import SHARED_IW
+from visterm_research.parts.data import PHOTO_SHARE, PartsProblem
+from visterm_research.parts.images import Labelled, corel_images
+from visterm_research.parts.plan import Plan
+from visterm_research.parts.relations import Relations, pascal_relations, wordnet_relations
+from visterm_research.parts.run import PartsRun
+
+NONE = "–"
+
+
+def photo_runs(plan: Plan, folder: Path, features: FeatureSet, nouns: WordNet, pascal: Path | None) -> list[PartsRun]:
+    """Run all methods on Corel5k, once with the relations of each source.
+
+    Parameters
+    ----------
+    folder : Path
+        Of Corel5k.
+    pascal : Path, optional
+        Of PASCAL-Part's ontology.
+    """
+    data: Labelled | None = plan.comparison.while_time(
+        f"Corel5k, {features.label}", partial(corel_images, folder, plan.cache, features, **plan.shared)
+    )
+    if data is None:
+        return []
+    vocabulary = Vocabulary(data.tags)
+    sources = [wordnet_relations(nouns, vocabulary)]
+    sources += [] if pascal is None else [pascal_relations(nouns, vocabulary, pascal)]
+    runs = []
+    for source in sources:
+        problem = related_photos(plan, data, source)
+        runs += [] if problem is None else [plan.run(problem)]
+    return runs
+
+
+def related_photos(plan: Plan, data: Labelled, source: Relations) -> PartsProblem | None:
+    """Choose how far wholes inherit parts; None, and why in the report, where no validation photos show relations.
+
+    All photos are kept that have a tag of the farthest inherited relations, so that every depth has the same rows. A
+    depth is as good as the mean rank that the first method, with the settings to start with, gives the right pair
+    over validation quadruplets of the nearest relations, which all depths have.
+    """
+    document = plan.comparison.document
+    by_depth = {depth: pairs for depth, pairs in source.by_depth.items() if len(pairs)}
+    kept = replace(data, name=f"{data.name}-{source.name}")
+    document.section(f"Relations of {kept.name}", source.what)
+    if not by_depth:
+        document.text("There are none among the tags.")
+        return None
+    nearest, farthest = by_depth[min(by_depth)], by_depth[max(by_depth)]
+    kept = kept.bearing(np.unique(farthest))
+    try:
+        tried = {depth: plan.related(kept, pairs, 0.0, nearest) for depth, pairs in by_depth.items()}
+        found = _validated(plan, tried)
+        _depths_part(plan, tried, found, len(kept.tags))
+        if not found:
+            return None
+        depth = min(found, key=lambda one: found[one])
+        problem = plan.related(kept, by_depth[depth], PHOTO_SHARE)
+    except DataError as error:
+        document.text(f"There is nothing to choose settings by. {error}")
+        return None
+    document.text(
+        f"Chosen: {depth} steps, by the mean rank of part-object labelling ({SHARED_IW.label}, the settings to start "
+        "with) over validation quadruplets of the relations of the first line, which all have. A share of "
+        f"{PHOTO_SHARE:g} of the relations is then left out of training."
+    )
+    what = f"{source.what} Inherited over {depth} steps; a share of {PHOTO_SHARE:g} left out of training."
+    return replace(problem, what=what)
+
+
+def _validated(plan: Plan, tried: dict[int, PartsProblem]) -> dict[int, float]:
+    arm = SHARED_IW.quick() if plan.quick else SHARED_IW
+    found = {}
+    for depth, problem in tried.items():
+        record: Record | None = plan.comparison.while_time(
+            f"Relations inherited over {depth} steps, {problem.name}",
+            partial(plan.trials.validate, problem, arm, dict(arm.start)),
+        )
+        if record is not None and record["mean_rank"] is not None:
+            found[depth] = float(record["mean_rank"][arm.by])
+    return found
+
+
+def _depths_part(plan: Plan, tried: dict[int, PartsProblem], found: dict[int, float], n_tags: int) -> None:
+    rows = []
+    for depth, problem in tried.items():
+        pairs = problem.relations.kept
+        counts = [f"{len(pairs):,}", f"{np.unique(pairs).size:,}", f"{problem.training_quadruplets:,}"]
+        rows.append([str(depth), *counts, f"{found[depth]:,.1f}" if depth in found else NONE])
+    header = ("steps of is-a", "relations", "tags in them", "quadruplets of training photos", "mean rank")
+    name = next(iter(tried.values())).name
+    caption = f"Relations of {name} by how far wholes inherit parts; mean rank of {n_tags**2:,} pairs, validation rows"
+    plan.comparison.document.table(caption, header, rows)

@@ -1,0 +1,85 @@
+"""Figure 4 of the objects-and-parts paper: the best images for a label and, below a line, those of its parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from visterm.app.plot import figure_class
+from visterm.data.images import read_image
+from visterm_research.pamir.pictures import RIGHT, WRONG
+from visterm_research.papers.objects_and_parts import UNSHARED_IW
+from visterm_research.parts.run import PartsRun
+from visterm_research.parts.shown import SHOWN_IMAGES, shown_wholes
+from visterm_research.parts.trials import Judged
+
+SIDE = 160
+"""Longer side of a picture in the figure, in pixels."""
+
+
+def pictures_part(run: PartsRun) -> None:
+    """Draw a sheet for each of some wholes, by the unshared model as in the paper."""
+    judged = run.judged.get(UNSHARED_IW)
+    if judged is None:
+        return
+    document, tags = run.comparison.document, run.problem.data.tags
+    for tag in shown_wholes(run.problem):
+        name = f"figures/figure-4-{run.name}-{tags[tag].replace(' ', '-')}.png"
+        draw_sheet(run, judged, tag, run.comparison.out / name)
+        parts = ", ".join(judged.parts[tags[tag]])
+        document.picture(
+            name,
+            f"Figure 4 on {run.name}: the best test images for '{tags[tag]}' by f_I; below the line those of its parts "
+            f"by f_L: {parts} ({UNSHARED_IW}; green frames: the image has the tag of the row; in brackets beside a "
+            "part: whether that relation was learned from, was left out, or is none).",
+        )
+
+
+def draw_sheet(run: PartsRun, judged: Judged, tag: int, path: Path) -> None:
+    """Draw one label and its parts, a row each."""
+    data = run.problem.data
+    whole = data.tags[tag]
+    rows = [whole, *judged.parts[whole]]
+    figure = figure_class()(figsize=(1.25 * SHOWN_IMAGES + 1.6, 1.3 * len(rows) + 0.2), dpi=100)
+    grid = figure.add_gridspec(
+        len(rows), SHOWN_IMAGES, left=0.2, right=0.99, top=0.97, bottom=0.03, hspace=0.22, wspace=0.08
+    )
+    bearing = (data.test.Y > 0).tocsc()
+    for number, shown in enumerate(rows):
+        column = data.tags.index(shown)
+        bearers = set(bearing.indices[slice(*bearing.indptr[column : column + 2])].tolist())
+        for place, row in enumerate(judged.images[shown]):
+            axes = figure.add_subplot(grid[number, place])
+            axes.imshow(read_image(data.images[row], max_side=SIDE))
+            _framed(axes, right=row in bearers)
+            if place == 0:
+                kind = "" if shown == whole else f"\n({_kind(run, column, tag)})"
+                axes.set_ylabel(f"{shown}{kind}", rotation=0, ha="right", va="center", fontsize=9, labelpad=6)
+    if len(rows) > 1:
+        boxes = [grid[number, 0].get_position(figure) for number in (0, 1)]
+        between = (boxes[0].y0 + boxes[1].y1) / 2
+        line: Any = figure.add_artist(_line([0.01, 0.99], [between, between]))
+        line.set_linestyle("--")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Software": "visterm"})
+
+
+def _framed(axes: Any, *, right: bool) -> None:
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_color(RIGHT if right else WRONG)
+    axes.spines[:].set_linewidth(3 if right else 1)
+
+
+def _line(x: list[float], y: list[float]) -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D(x, y, color="black", linewidth=1)
+
+
+def _kind(run: PartsRun, part: int, whole: int) -> str:
+    relations = run.problem.relations
+    for pairs, name in ((relations.kept, "learned"), (relations.left_out, "left out")):
+        if ((pairs[:, 0] == part) & (pairs[:, 1] == whole)).any():
+            return name
+    return "no relation"

@@ -1,0 +1,1 @@
+"""The sampled tagging paper: tags as people write them (Ni et al.)."""

@@ -1,0 +1,128 @@
+"""The state of the sampled-tagging comparison on one problem: methods chosen and judged, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm_research.comparison.arms import Arm, Settings
+from visterm_research.comparison.claims import Claim
+from visterm_research.comparison.run import Comparison
+from visterm_research.papers.ugc import Five
+from visterm_research.ugc.measures import BY_IMAGE, KINDS, five_of, resampled_fives
+from visterm_research.ugc.problems import TagProblem
+from visterm_research.ugc.trials import Choice, Judged, TagTrials
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class TagRun:
+    """What was found on one problem.
+
+    Attributes
+    ----------
+    problem : TagProblem
+    comparison : Comparison
+    trials : TagTrials
+    choices : dict of (str, str) to Choice
+        By the method's label, and how precision and recall are averaged.
+    judged : dict of (str, str) to Judged
+    aims : list of Claim
+        What is aimed at and not in the paper.
+    """
+
+    problem: TagProblem
+    comparison: Comparison
+    trials: TagTrials
+    choices: dict[tuple[str, str], Choice] = field(default_factory=dict)
+    judged: dict[tuple[str, str], Judged] = field(default_factory=dict)
+    aims: list[Claim] = field(default_factory=list)
+    _resampled: dict[tuple[str, str], Floats] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        return self.problem.name
+
+    def run(self, arms: Sequence[Arm]) -> None:
+        """Choose and judge every method; those without time are noted."""
+        for arm in arms:
+            choices: list[Choice] | None = self.comparison.while_time(
+                f"{arm.label} on {self.name}", partial(self.trials.choose, self.problem, arm)
+            )
+            for choice in choices or []:
+                place = arm.label, choice.kind
+                self.choices[place] = choice
+                judged: Judged | None = self.comparison.while_time(
+                    f"{arm.label} on the test rows of {self.name}, {choice.kind}",
+                    partial(self.trials.judge, self.problem, choice),
+                )
+                if judged is not None:
+                    self.judged[place] = judged
+
+    def has(self, label: str, kind: str) -> bool:
+        """Say whether a method was judged."""
+        return (label, kind) in self.judged
+
+    def five(self, label: str, kind: str) -> Five:
+        """Give precision, recall and F1 of a method on the test rows."""
+        return five_of(self.judged[label, kind].metrics, kind)
+
+    def resampled(self, label: str, kind: str) -> Floats:
+        """Give the three of each resample of the test images, the same resamples for every method."""
+        place = label, kind
+        if place not in self._resampled:
+            self._resampled[place] = resampled_fives(self.judged[place].ids, self.problem.rows.test.Y, kind)
+        return self._resampled[place]
+
+    def described(self) -> dict[str, Any]:
+        """Give what the problem is, for results.json."""
+        rows = self.problem.rows
+        return {
+            "what": rows.what,
+            "images": {
+                name: int(part.Y.shape[0])
+                for name, part in (("train", rows.train), ("valid", rows.valid), ("test", rows.test))
+            },
+            "features": int(rows.train.X.shape[1]),
+            "tags": len(rows.tags),
+            "word_vectors": self.problem.words.source,
+            "fingerprint": self.problem.fingerprint,
+        }
+
+    def summaries(self) -> dict[str, Any]:
+        """Give what was chosen and found of each method, for results.json."""
+        found: dict[str, Any] = {}
+        for (label, kind), choice in self.choices.items():
+            judged = self.judged.get((label, kind))
+            found.setdefault(label, {"model": choice.arm.model})[kind] = {
+                "settings": choice.settings,
+                "validation": choice.record["metrics"],
+                "epoch": choice.record["epoch"],
+                "seconds": choice.record["seconds"],
+                "test": None if judged is None else judged.metrics,
+            }
+        for (label, kind), choice in self.choices.items():
+            if kind == KINDS[0]:
+                found[label]["tried"] = [
+                    {"settings": settings, "validation": record["metrics"]} for settings, record in choice.tried
+                ]
+        return found
+
+
+def chosen_settings(run: TagRun, arm: Arm) -> Settings:
+    """Give the settings of a method that were chosen by F1 over images, to be fitted anew without validation rows.
+
+    Its epochs are then those of the chosen fit. Where nothing was chosen: the first of its grid.
+    """
+    choice = run.choices.get((arm.label, BY_IMAGE))
+    if choice is None:
+        return arm.settings()[0]
+    epochs = choice.record["epoch"]
+    return choice.settings if epochs is None else {**choice.settings, "epochs": epochs}

@@ -1,0 +1,238 @@
+"""Table 1 of the sampled tagging paper: seconds an epoch, with all tags in each step and with few drawn ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from visterm.core.errors import TooLargeError
+from visterm_research.comparison.claims import least_claim
+from visterm_research.comparison.record import Record
+from visterm_research.comparison.run import Comparison
+from visterm_research.pamir.trials import SearchTrials
+from visterm_research.ugc.times_data import QUICK_SHAPES, SHAPES, Shape, drawn_features, drawn_tags
+
+FULL, SAMPLED = "full", "sampled"
+
+
+@dataclass(frozen=True)
+class TimedRow:
+    """A method of the table, in its two forms.
+
+    Attributes
+    ----------
+    label : str
+        As in the paper.
+    full, sampled : (str, mapping)
+        A model and its settings.
+    paper : mapping of int to (float, float)
+        The paper's seconds an epoch, full and sampled, by the number of tags.
+    """
+
+    label: str
+    full: tuple[str, Mapping[str, Any]]
+    sampled: tuple[str, Mapping[str, Any]]
+    paper: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+
+
+ROWS = (
+    TimedRow("Fast0Tag", ("fast0tag", {}), ("fast0tag", {"all_pairs": False}), {291: (2.12, 0.39), 925: (43.6, 3.22)}),
+    TimedRow(
+        "Fixed WV",
+        ("cross_entropy_tagger", {"fixed_vectors": True}),
+        ("sampled_tagger", {"fixed_vectors": True}),
+        {291: (1.21, 0.32), 925: (9.3, 1.94)},
+    ),
+    TimedRow(
+        "Proposed Approach",
+        ("cross_entropy_tagger", {}),
+        ("sampled_tagger", {}),
+        {291: (1.30, 0.43), 925: (10.9, 2.31)},
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Network:
+    """Hidden layers, and how many images two timed fits have: the difference is what an image costs."""
+
+    name: str
+    hidden: tuple[int, ...]
+    images: tuple[int, int]
+
+
+BATCH = 256
+FEATURES = 1024
+EPOCHS, QUICK_EPOCHS = 4, 2
+"""Of a fit; its fastest epoch counts, since others than the fit can only slow it."""
+
+NETWORKS = (
+    Network("512", (512,), (512, 2048)),
+    Network("4096, 8192, 2048 (the paper's)", (4096, 8192, 2048), (256, 768)),
+)
+QUICK_NETWORKS = (Network("16", (16,), (128, 512)),)
+
+
+def times_part(comparison: Comparison, trials: SearchTrials, *, quick: bool) -> None:
+    """Table 1: time epochs on drawn data of the paper's shapes, and write the table, its notes and claims.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        Its document and claims grow; what there is no time for is noted.
+    trials : SearchTrials
+        Its record, seed, threads and clock are used.
+    quick : bool
+        Small shapes: it says that everything runs.
+    """
+    shapes = QUICK_SHAPES if quick else SHAPES
+    for network in QUICK_NETWORKS if quick else NETWORKS:
+        found: dict[tuple[int, str, str], Record] = {}
+        for shape in shapes:
+            for row in ROWS:
+                for form, (model, settings) in ((FULL, row.full), (SAMPLED, row.sampled)):
+                    record = comparison.while_time(
+                        f"Table 1, {form} {row.label} with {shape.n_tags:,} tags and hidden layers {network.name}",
+                        partial(epoch_time, trials, shape, network, model, settings, QUICK_EPOCHS if quick else EPOCHS),
+                    )
+                    if record is not None:
+                        found[shape.n_tags, row.label, form] = record
+        _table(comparison, network, shapes, found)
+        _notes(comparison, network, shapes, found)
+        if network is (QUICK_NETWORKS if quick else NETWORKS)[0]:
+            _claims(comparison, shapes, found)
+
+
+def epoch_time(
+    trials: SearchTrials, shape: Shape, network: Network, model: str, settings: Mapping[str, Any], epochs: int = EPOCHS
+) -> Record:
+    """Time a model's epochs on drawn data, or look it up.
+
+    Two fits of different numbers of images part what an image costs from what an epoch costs whatever its images.
+
+    Returns
+    -------
+    dict
+        ``image``: seconds an image; ``epoch``: seconds an epoch of the shape's images; or ``refused``, where the model
+        says that a step would not fit in memory.
+    """
+
+    def work() -> Record:
+        few, many = network.images
+        try:
+            seconds = [_fastest(trials, n, shape.n_tags, network, model, settings, epochs) for n in (few, many)]
+        except TooLargeError as error:
+            return {"refused": str(error)}
+        image = (seconds[1] - seconds[0]) / (many - few)
+        if image <= 0:  # the machine was slowed while it timed the few
+            image = seconds[1] / many
+        return {"image": image, "epoch": seconds[1] + image * (shape.n_images - many), "timed": seconds}
+
+    of = [shape, network.hidden, network.images, model, dict(settings), epochs]
+    told = {"model": model, "tags": shape.n_tags, "hidden": network.hidden, **settings}
+    return trials.once("times/epoch", of, work, told)
+
+
+def _fastest(
+    trials: SearchTrials,
+    n_images: int,
+    n_tags: int,
+    network: Network,
+    model: str,
+    settings: Mapping[str, Any],
+    epochs: int,
+) -> float:
+    given = {
+        **settings, "hidden": list(network.hidden), "epochs": epochs, "batch_size": BATCH, "valid_share": 0.0,
+        "device": "cpu",
+    }  # fmt: skip
+    made = trials.make(model, given)
+    made.fit(drawn_features(n_images, FEATURES), drawn_tags(n_images, n_tags))
+    return float(min(entry["seconds"] for entry in made.history_))
+
+
+def _table(
+    comparison: Comparison, network: Network, shapes: Sequence[Shape], found: Mapping[tuple[int, str, str], Record]
+) -> None:
+    rows = []
+    for shape in shapes:
+        for row in ROWS:
+            records = [found.get((shape.n_tags, row.label, form)) for form in (FULL, SAMPLED)]
+            if records == [None, None]:
+                continue
+            full, sampled = (_seconds(record) for record in records)
+            paper = row.paper.get(shape.n_tags)
+            rows.append(
+                [
+                    f"{shape.n_tags:,}", f"{shape.n_images:,}", row.label, *map(_cell, records), _ratio(full, sampled),
+                    *(("–", "–", "–") if paper is None else (*(f"{one:g}" for one in paper), _ratio(*paper))),
+                ]
+            )  # fmt: skip
+    header = (
+        "tags", "images", "method", "full (s)", "sampled (s)", "full / sampled", "full (s), paper",
+        "sampled (s), paper", "full / sampled, paper",
+    )  # fmt: skip
+    comparison.document.table(f"Table 1: seconds an epoch, hidden layers {network.name}", header, rows)
+
+
+def _notes(
+    comparison: Comparison, network: Network, shapes: Sequence[Shape], found: Mapping[tuple[int, str, str], Record]
+) -> None:
+    few, many = network.images
+    shrunk = ", ".join(f"{shape.n_images / many:,.0f}" for shape in shapes)
+    comparison.document.text(
+        f"Drawn photos of the sizes of {', '.join(shape.name for shape in shapes)}: {FEATURES:,} features, five tags "
+        f"each by Zipf's law, batches of {BATCH}, on the processor. Fits of {few} and {many} images are timed, and an "
+        f"epoch is told from the seconds an image between them: {shrunk} times as many images as were timed. The paper "
+        "times 291 and 925 tags on a TitanX GPU, and says that 13,980 were out of reach for full Fast0Tag and 432,213 "
+        "for it and for the full cross-entropy."
+    )
+    refused = {record["refused"] for record in found.values() if "refused" in record}
+    comparison.document.items([f"Does not fit: {message}" for message in sorted(refused)])
+    proposed = ROWS[-1].label
+    seconds = [
+        found[shape.n_tags, proposed, SAMPLED]["image"]
+        for shape in shapes[-2:]
+        if (shape.n_tags, proposed, SAMPLED) in found
+    ]
+    if len(seconds) == 2:
+        comparison.document.text(
+            f"An image of the sampled tagger takes {seconds[1] / seconds[0]:.2f} times as long with "
+            f"{shapes[-1].n_tags:,} tags as with {shapes[-2].n_tags:,}."
+        )
+
+
+def _claims(comparison: Comparison, shapes: Sequence[Shape], found: Mapping[tuple[int, str, str], Record]) -> None:
+    for shape in shapes:
+        for row in ROWS:
+            full, sampled = (_seconds(found.get((shape.n_tags, row.label, form))) for form in (FULL, SAMPLED))
+            if shape.n_tags in row.paper and full is not None and sampled is not None:
+                figures = [f"{one:g} s" for one in row.paper[shape.n_tags]]
+                comparison.claims.append(
+                    least_claim(
+                        f"Sampled {row.label}",
+                        f"full {row.label}",
+                        "seconds an epoch",
+                        where=f"Table 1, {shape.n_tags} labels",
+                        paper=(figures[1], figures[0]),
+                        problem=f"drawn photos with {shape.n_tags} tags",
+                        here=(sampled, full),
+                        unit="s",
+                    )
+                )
+
+
+def _seconds(record: Record | None) -> float | None:
+    return None if record is None else record.get("epoch")
+
+
+def _cell(record: Record | None) -> str:
+    if record is None:
+        return "–"
+    return "does not fit" if "refused" in record else f"{record['epoch']:.3g}"
+
+
+def _ratio(full: float | None, sampled: float | None) -> str:
+    return "–" if not full or not sampled else f"{full / sampled:.2g}"

@@ -1,0 +1,1 @@
+"""The VSE-ens paper: samplers of negatives (Guo, Zhai, Yuan, Liu, Wang, AAAI 2018)."""

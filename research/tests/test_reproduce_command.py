@@ -1,0 +1,29 @@
+"""`visterm reproduce`: what it cannot do, it refuses at once, in plain words."""
+
+from __future__ import annotations
+
+import pytest
+
+from command_line import visterm
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("wsabie -o out --jobs 0", "--jobs"),
+        ("wsabie -o out --wordnet missing", "There is no folder missing."),
+        ("wsabie -o out --encoder onnx:missing.onnx", "There is no network at missing.onnx."),
+        ("features -o out --encoder onnx:missing.onnx", "There is no network at missing.onnx."),
+        ("foo", "'foo' is not one of 'wsabie'"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_before_anything_is_written(line, message, tmp_path):
+    code, out, said = visterm(f"reproduce {line}", tmp_path)
+    assert (code, out) == (2, "")
+    assert message in said
+    assert "Value error" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_help_lists_the_command_in_one_line(tmp_path):
+    assert "Run a paper's comparison again" in visterm("--help", tmp_path)[1]

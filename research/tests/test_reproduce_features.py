@@ -1,0 +1,214 @@
+"""The objects-and-parts paper's comparison of features, on tiny drawn data."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from command_line import run_command
+from visterm.app.parts import make_encoder
+from visterm.core.errors import DataError, UserError
+from visterm.core.progress import SILENT
+from visterm.core.tables import MODELS
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.corpus import Corpus
+from visterm.data.planted import plant_corpus
+from visterm.encoders.visterms import Visterms
+from visterm_research.comparison.arms import EXACT_KNN, FEATURE_ARMS, LOSS_ARMS, WSABIE
+from visterm_research.comparison.claims import Claim
+from visterm_research.comparison.encoded_rows import encoded_rows
+from visterm_research.comparison.feature_sets import (
+    CHAIN,
+    ENSEMBLE,
+    FEATURE_SETS,
+    OUR_VISTERMS,
+    PAPER_PARAMS,
+    PAPER_VISTERMS,
+    with_extra,
+)
+from visterm_research.comparison.markdown import Document
+from visterm_research.comparison.problem import Problem, Rows
+from visterm_research.comparison.run import Comparison, Outcome
+from visterm_research.comparison.trials import Trials
+from visterm_research.features.claims import feature_claims
+from visterm_research.features.photo_run import PhotoRun
+from visterm_research.features.reproduce import reproduce_features
+from visterm_research.features.tables import differences_part
+from visterm_research.papers import objects_and_parts as paper
+
+NEIGHBOURS = EXACT_KNN.with_fixed(EXACT_KNN.label, n_neighbors=10, power=1.0)
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    pytest.importorskip("matplotlib")
+    return reproduce_features(tmp_path_factory.mktemp("features"), quick=True, n_jobs=1)
+
+
+def planted(*, shuffled: bool) -> Problem:
+    """A planted corpus with its features, or with those of other images."""
+    corpus = plant_corpus(n_train=200, n_test=80, random_state=0)
+    X = corpus.X_train[np.random.default_rng(0).permutation(200)] if shuffled else corpus.X_train
+    train, valid = Rows(X[:150], corpus.Y_train[:150]), Rows(X[150:], corpus.Y_train[150:])
+    return Problem("any", "planted", [f"t{i}" for i in range(12)], train, valid, Rows(corpus.X_test, corpus.Y_test))
+
+
+def photo_run(folder: Path) -> PhotoRun:
+    comparison = Comparison(folder, paper.PAPER, [], Trials(folder / "results", n_jobs=1), Document(""))
+    return PhotoRun("photos", comparison, shrink=50)
+
+
+def test_the_papers_figures_are_in_the_orders_that_are_claimed(quick: Outcome) -> None:
+    for claim in quick.claims:
+        if any(claim.paper):
+            above, below = (float(figure.removesuffix(" %")) for figure in claim.paper)
+            assert above > below, claim.sentence
+        else:
+            assert claim.where == paper.WHATEVER_THE_METHOD
+
+
+def test_every_kind_of_features_is_an_encoder_that_takes_its_settings() -> None:
+    for features in FEATURE_SETS:
+        for one in (features, features.quick()):
+            made = make_encoder(one.encoder, one.params, {"random_state": 0, "n_jobs": 1})
+            assert made.get_params()["random_state"] == 0
+    defaults = inspect.signature(Visterms).parameters
+    assert all(defaults[name].default != value for name, value in PAPER_PARAMS.items())
+
+
+def test_every_method_takes_its_settings_and_tries_equally_many() -> None:
+    for arm in (*FEATURE_ARMS, *LOSS_ARMS):
+        assert len(arm.settings()) == 8
+        for setting in (*arm.settings(), *arm.quick().settings()):
+            MODELS.create(arm.model, **setting)
+
+
+def test_features_are_kept_by_what_the_encoder_inside_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    photos = [np.random.default_rng(i).integers(0, 256, (40, 60, 3)).astype(np.uint8) for i in range(6)]
+    corpus = Corpus.of(photos, [f"{i}.png" for i in range(6)], [["a"], ["b"]] * 3)
+    parts = [corpus.subset([i, i + 1]) for i in (0, 2, 4)]
+    made: list[str] = []
+
+    def encode(colours: int, n_jobs: int) -> None:
+        inside = ("histograms", {"colours": colours, "textons": 0, "levels": 1})
+        params = {"encoder": inside, "dim": 2, "landmarks": 2}
+        vocabulary = Vocabulary.from_lists(corpus.tags)
+        encoded_rows(parts, vocabulary, tmp_path, "kernel_pca", params, 0, n_jobs, lambda: made.append(""), SILENT)
+
+    for colours, n_jobs, expected in ((4, 1, 1), (4, 2, 1), (5, 1, 2)):
+        encode(colours, n_jobs)
+        assert len(made) == expected
+
+
+@pytest.mark.parametrize(("good", "verdict"), [(ENSEMBLE, "yes"), (PAPER_VISTERMS, "no")])
+def test_features_that_say_more_are_found_to_be_better(tmp_path: Path, good: Any, verdict: str) -> None:
+    run = photo_run(tmp_path)
+    for features in (PAPER_VISTERMS, ENSEMBLE):
+        run.encode(features, partial(planted, shuffled=features is not good))
+    run.test([NEIGHBOURS], run.sets)
+    feature_claims(run)
+    assert [(claim.of, claim.verdict) for claim in run.comparison.claims] == [("p@1", verdict), ("MAP", verdict)]
+    counts = "for 1 of 1 methods, below for 0" if verdict == "yes" else "for 0 of 1 methods, below for 1"
+    assert differences_part(run) == [
+        f"On photos, by MAP: ensemble+KPCA above paper visterms {counts}, too close to call for 0."
+    ]
+
+
+def test_a_large_embedding_has_the_settings_that_were_chosen_at_100(tmp_path: Path) -> None:
+    run = photo_run(tmp_path)
+    run.encode(PAPER_VISTERMS, lambda: planted(shuffled=False))
+    run.encode(ENSEMBLE, lambda: planted(shuffled=False))
+    run.test([WSABIE.quick()], run.sets)
+    for features, size in ((PAPER_VISTERMS, 10), (ENSEMBLE, 20)):
+        found = run.found(features)
+        assert list(found) == ["WSABIE", f"WSABIE [d={size}]"]
+        large = run.tested("WSABIE", features)
+        assert large is not None
+        assert large.chosen.settings == {**found["WSABIE"].chosen.settings, "dim": size}
+
+
+def test_features_of_other_test_photos_are_refused(tmp_path: Path) -> None:
+    run = photo_run(tmp_path)
+    whole = planted(shuffled=False)
+    run.encode(PAPER_VISTERMS, lambda: whole)
+    fewer = replace(whole, test=Rows(whole.test.X[:70], whole.test.Y[:70]))
+    with pytest.raises(DataError, match=r"ensemble\+KPCA .* has rows for 70 test photos of photos, and .* for 80"):
+        run.encode(ENSEMBLE, lambda: fewer)
+
+
+def test_an_order_that_the_paper_says_in_words_has_no_figures() -> None:
+    claim = Claim("A", "B", "MAP", "section 9", "photos", ("", ""), ("2 %", "1 %"), "yes")
+    assert claim.sentence == "A better than B by MAP: paper yes (section 9), photos yes (2 % against 1 %)."
+
+
+def test_one_more_encoder_is_one_more_kind_of_features() -> None:
+    assert with_extra(None) == list(FEATURE_SETS)
+    *before, last = with_extra("onnx:net.onnx")
+    assert before == list(FEATURE_SETS)
+    assert (last.label, last.encoder) == ("onnx (not in the paper)", "onnx:net.onnx")
+
+
+def test_the_quick_comparison_has_every_table_beside_the_papers_rows(quick: Outcome) -> None:
+    report, folder = quick.report.read_text(), quick.report.parent
+    tables = {table["caption"]: table["rows"] for table in json.loads((folder / "results.json").read_text())["tables"]}
+    rows = tables["Table 1 on scenes: the test images"]
+    theirs = [row for row in rows if row[2] == "ImageNet (paper)"]
+    assert sorted((row[0], row[1]) for row in theirs) == sorted(paper.TABLE_1)
+    assert ["k-NN", "ensemble+KPCA", "ImageNet (paper)", "7.73 %", "–", "–"] in theirs
+    for arm in FEATURE_ARMS:
+        shown = [row[1] for row in rows if row[2] == "scenes" and row[0].partition(" [")[0] == arm.label]
+        assert set(shown) == {features.label for features in FEATURE_SETS}
+    losses = tables["Table 2 on scenes: losses, on paper visterms"]
+    assert losses[1] == ["embedding [d=100]", "ImageNet (paper)", "1.65 %", "4.03 %"]
+    assert all(claim.sentence in report for claim in quick.claims)
+    assert len(quick.claims) == 28
+    assert quick.unfinished == []
+    assert (folder / "figures" / "features-scenes.png").stat().st_size > 5000
+    for features in (PAPER_VISTERMS, OUR_VISTERMS, ENSEMBLE, CHAIN):
+        assert f"scenes-{features.slug} | k-NN" in report
+
+
+def test_a_second_run_has_nothing_left_to_do(quick: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = quick.report.read_text()
+    monkeypatch.setattr("visterm_research.comparison.trials.judge", lambda *_: pytest.fail("test rows read again"))
+    again = reproduce_features(quick.report.parent, quick=True, n_jobs=1, minutes=0)
+    assert again.report.read_text() == before
+    assert again.unfinished == []
+
+
+def test_without_time_nothing_is_drawn_or_encoded_and_all_is_listed(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    outcome = reproduce_features(tmp_path, quick=True, n_jobs=1, minutes=0)
+    assert outcome.unfinished == [f"The features {features.label} of scenes" for features in FEATURE_SETS]
+    assert not (tmp_path / "data").exists()
+    assert "## Not finished" in outcome.report.read_text()
+
+
+def test_a_model_outside_the_comparison_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no model 'vse_ens'; expected some of: auc_embedding, "):
+        reproduce_features(tmp_path, models=["vse_ens"])
+
+
+def test_the_command_gives_one_claim_a_line_and_the_report_last(quick: Outcome) -> None:
+    folder = str(quick.report.parent)
+    command = ["reproduce", "features", "--quick", "--jobs", "1", "--time-budget", "0", "--json", "-o", folder]
+    done = run_command(command)
+    assert done.returncode == 0, done.stderr
+    *claims, last = [json.loads(line) for line in done.stdout.splitlines()]
+    assert claims == [claim.as_dict() for claim in quick.claims]
+    assert last == {"report": str(quick.report), "unfinished": []}
+
+
+@pytest.mark.parametrize("option", [["features", "--wordnet", "dict"], ["vse-ens", "--encoder", "histograms"]])
+def test_options_of_another_paper_are_refused(option: list[str], tmp_path: Path) -> None:
+    done = run_command(["reproduce", *option, "-o", tmp_path / "out"])
+    assert done.returncode == 2
+    assert f"{option[1]} is for" in done.stderr
+    assert not (tmp_path / "out").exists()
