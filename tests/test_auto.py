@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from visterm.core.errors import TooLargeError, UserError
-from visterm.core.persist import load_estimator, save_estimator
+from visterm.core.persist import load_estimator, read_description, save_estimator
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
 from visterm.metrics import average_precisions
@@ -127,7 +125,7 @@ def test_models_that_add_nothing_are_dropped_and_the_report_says_so(planted, tmp
     assert model.valid_map_ + model.valid_word_map_ >= best - 0.01  # what a lift may cost
     assert model.report_[1]["settings"] == {"alpha": 1.0}
     save_estimator(model, MODELS, tmp_path, "model")
-    assert json.loads((tmp_path / "model.json").read_text())["values"]["report_"]["value"] == model.report_
+    assert read_description(tmp_path, "model")["values"]["report_"]["value"] == model.report_
     loaded = load_estimator(MODELS, tmp_path, "model")
     assert loaded.report_ == model.report_
 

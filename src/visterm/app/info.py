@@ -13,7 +13,7 @@ from visterm.app.features.kind import FEATURES, is_features
 from visterm.app.features.remote_folder import feature_folder
 from visterm.app.union import UNION, CatalogueUnion
 from visterm.core.errors import StorageError, UserError
-from visterm.core.persist import MANIFEST, folder_kind, open_folder, read_json
+from visterm.core.persist import MANIFEST, folder_kind, open_folder, read_description, read_json
 from visterm.core.remote import as_path
 from visterm.store.catalogue import StoredCatalogue
 
@@ -64,7 +64,7 @@ def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """
     kind = folder_kind(path)
     folder = open_folder(StoredCatalogue.open(path).run_folder if kind == "catalogue" else path, "run")
-    model = read_json(folder / "model.json")
+    model = read_description(folder, "model")
     history: list[dict[str, Any]] = _learned(model, "history_") or []
     if not history:
         raise UserError(
@@ -131,7 +131,7 @@ def _facts_so_far(features: FeatureFolder, notes: list[dict[str, Any]]) -> dict[
 
 
 def _run_facts(folder: Path) -> dict[str, Any]:
-    encoder, model = read_json(folder / "encoder.json"), read_json(folder / "model.json")
+    encoder, model = read_json(folder / "encoder.json"), read_description(folder, "model")
     facts: dict[str, Any] = read_json(folder / "facts.json")
     history = _learned(model, "history_") or []
     measured, ranks = (

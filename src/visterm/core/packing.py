@@ -187,7 +187,10 @@ def _describe(estimator: Any, registry: Registry, prefix: str, arrays: dict[str,
             values[key] = {"estimators": inner}
         else:
             values[key] = {"value": value}
-    return {"name": registry.name_of(estimator), "params": json_params(estimator, registry), "values": values}
+    params = json_params(estimator, registry)
+    if "n_jobs" in params:
+        params["n_jobs"] = None  # whoever loads it says how many threads: what was learned is the same for any number
+    return {"name": registry.name_of(estimator), "params": params, "values": values}
 
 
 def _restore(registry: Registry, description: Any, arrays: dict[str, NDArray[Any]], prefix: str) -> Any:

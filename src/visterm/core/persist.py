@@ -30,11 +30,15 @@ from visterm.core.jsonlines import json_text
 from visterm.core.packing import csr_of_parts, csr_parts, pack, unpack
 from visterm.core.registry import Registry
 from visterm.core.remote import as_path, is_remote
+from visterm.core.times import put_times, without_times
 
 MANIFEST = "manifest.json"
 FORMAT = 1
 
 HOW_TO_MEND = "Restore it from a backup or make it anew."
+
+TIMES = ".times.json"
+"""The end of files that say how long things took: the manifest has no checksums of them."""
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 
@@ -74,7 +78,8 @@ def new_folder(path: str | os.PathLike[str], kind: str, *, changing: bool = Fals
     try:
         yield temporary
         files = sorted(p for p in temporary.rglob("*") if p.is_file())
-        sums = {} if changing else {p.relative_to(temporary).as_posix(): file_hash(p) for p in files}
+        lasting = [] if changing else [file for file in files if not file.name.endswith(TIMES)]
+        sums = {p.relative_to(temporary).as_posix(): file_hash(p) for p in lasting}
         write_json(temporary / MANIFEST, {"kind": kind, "format": FORMAT, "sha256": sums})
         for file in [*files, temporary / MANIFEST]:
             _sync(file)
@@ -140,11 +145,32 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
 def save_estimator(estimator: Any, registry: Registry, folder: Path, name: str) -> None:
     """Write an estimator as ``<name>.json`` (class by registered name, parameters) and ``<name>.safetensors`` (arrays).
 
-    What is kept, and the errors, are those of `pack`.
+    What is kept, and the errors, are those of `pack`. Seconds that training took go to ``<name>.times.json``, so that
+    the other files are the same whenever the same is learned.
     """
-    description, arrays = pack(estimator, registry)
+    packed, arrays = pack(estimator, registry)
+    description, times = without_times(packed)
     write_json(folder / f"{name}.json", description)
     save_file(arrays, folder / f"{name}.safetensors")
+    if times:
+        write_json(folder / f"{name}{TIMES}", times)
+
+
+def read_description(folder: Path, name: str) -> Any:
+    """Read the JSON of an estimator that `save_estimator` wrote, with the seconds that training took.
+
+    Raises
+    ------
+    CorruptFileError
+        If a file is no JSON, or the seconds belong to another estimator.
+    """
+    description, file = read_json(folder / f"{name}.json"), folder / f"{name}{TIMES}"
+    if file.exists():
+        try:
+            put_times(description, read_json(file))
+        except DataError as error:
+            raise CorruptFileError(f"{file}: {error}. Remove the file: it only says how long things took.") from error
+    return description
 
 
 def load_estimator(registry: Registry, folder: Path, name: str) -> Any:
@@ -158,7 +184,7 @@ def load_estimator(registry: Registry, folder: Path, name: str) -> Any:
         If the class, or a setting, is not known here, or needs a package that is not there.
     """
     file = folder / f"{name}.json"
-    description, arrays = read_json(file), load_arrays(folder / f"{name}.safetensors")
+    description, arrays = read_description(folder, name), load_arrays(folder / f"{name}.safetensors")
     with refusing(file):
         return unpack(registry, description, arrays)
 
