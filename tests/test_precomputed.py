@@ -173,7 +173,7 @@ def test_a_file_that_cannot_be_used_is_told_of(make, options, error, message, tm
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"image": ["a", "b"], "features": [[1.0, 2.0], [3.0]]}, "row of 1 numbers among rows of 2"),
+        ({"image": ["a", "b"], "features": [[1.0, 2.0], [3.0]]}, "row 2: it has 1 numbers, and the first row has 2"),
         ({"image": ["a", "b"], "features": [[1.0], None]}, "missing"),
         ({"image": ["a", "b"], "features": [[1.0, None], [1.0, 2.0]]}, "missing"),
         ({"image": ["a", None], "features": [[1.0], [2.0]]}, "no name in row 2"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from visterm.core.errors import CorruptFileError
+from visterm.core.files import GB, read_regular
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,10 @@ class TrialLog:
         self._trials[key] = trial
 
     def _read(self) -> None:
-        content = self.path.read_bytes()
+        try:
+            content = read_regular(self.path, GB)
+        except OSError as error:
+            raise CorruptFileError(f"{self.path} cannot be read: {error.strerror or error}.") from error
         whole = content[: content.rfind(b"\n") + 1]
         for number, line in enumerate(whole.splitlines(), start=1):
             try:

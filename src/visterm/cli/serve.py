@@ -9,12 +9,14 @@ import typer
 
 from visterm.cli.output import say
 from visterm.core.errors import MissingExtraError, UserError
+from visterm.core.files import KB, read_regular_text
 
 EXAMPLES = (
     "Examples:  visterm serve my_catalogue   ·   visterm serve my_catalogue --host 0.0.0.0 --token-file token.txt "
     "--name photos.home"
 )
 FEWEST_LETTERS = 16
+MOST_TOKEN = 64 * KB
 
 
 def serve(
@@ -74,7 +76,12 @@ def serve(
 
 
 def _read_token(file: Path) -> str:
-    token = file.read_text(encoding="utf-8").strip()
+    try:
+        token = read_regular_text(file, MOST_TOKEN).strip()
+    except OSError as error:
+        raise UserError(f"The token file {file} cannot be read: {error.strerror or error}.") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"The token file {file} is no text in UTF-8; expected one line of letters.") from error
     if len(token) < FEWEST_LETTERS:
         raise UserError(f"The token in {file} has {len(token)} letters; expected {FEWEST_LETTERS} or more.")
     return token

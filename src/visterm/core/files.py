@@ -5,11 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import BinaryIO
+from io import TextIOWrapper
+from typing import Any, BinaryIO
 
 from visterm.core.remote import as_path, is_remote
 
 KB, MB, GB = 2**10, 2**20, 2**30
+
+
+class NotRegularError(OSError):
+    """What was named is a named pipe, a device or a socket."""
 
 
 def open_regular(path: str | os.PathLike[str], limit: int | None = None) -> BinaryIO:
@@ -33,13 +38,43 @@ def open_regular(path: str | os.PathLike[str], limit: int | None = None) -> Bina
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, f"it is {kind_of(status.st_mode)}, not a regular file", os.fspath(path))
+            raise _not_regular(path, status.st_mode)
         if limit is not None and status.st_size > limit:
             raise _too_large(path, limit)
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def check_regular(path: str | os.PathLike[str], limit: int | None = None) -> None:
+    """Refuse what `open_regular` refuses, before a library opens the file by its name.
+
+    Raises
+    ------
+    OSError
+        As `open_regular`.
+    """
+    open_regular(path, limit).close()
+
+
+def open_text(path: str | os.PathLike[str], *, encoding: str = "utf-8", newline: str | None = None) -> Any:
+    """Open a file of this machine or of an object store for reading it as text, part after part.
+
+    Raises
+    ------
+    OSError
+        As `open_regular`.
+    """
+    if is_remote(path):
+        return as_path(path).open(encoding=encoding, newline=newline)
+    return TextIOWrapper(open_regular(path), encoding=encoding, newline=newline)
+
+
+def why_no_file(path: str | os.PathLike[str]) -> str:
+    """Say why there is no regular file, or object, at a path: "does not exist", "is a folder"."""
+    place = as_path(path)
+    return "is a folder" if place.is_dir() else "is no regular file" if place.exists() else "does not exist"
 
 
 def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
@@ -70,16 +105,17 @@ def read_regular_text(path: str | os.PathLike[str], limit: int) -> str:
     return read_regular(path, limit).decode("utf-8")
 
 
-def kind_of(mode: int) -> str:
-    """Return what a file is by its mode, in words: "a folder", "a named pipe"."""
+def _not_regular(path: str | os.PathLike[str], mode: int) -> OSError:
+    if stat.S_ISDIR(mode):
+        return IsADirectoryError(errno.EISDIR, "it is a folder, not a regular file", os.fspath(path))
     kinds = {
-        stat.S_IFDIR: "a folder",
         stat.S_IFIFO: "a named pipe",
         stat.S_IFCHR: "a device",
         stat.S_IFBLK: "a device",
         stat.S_IFSOCK: "a socket",
     }
-    return kinds.get(stat.S_IFMT(mode), "something else")
+    kind = kinds.get(stat.S_IFMT(mode), "something else")
+    return NotRegularError(errno.EINVAL, f"it is {kind}, not a regular file", os.fspath(path))
 
 
 def _too_large(path: str | os.PathLike[str], limit: int) -> OSError:

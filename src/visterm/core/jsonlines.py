@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from visterm.core.files import open_text
 from visterm.core.types import Skipped
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -35,5 +36,5 @@ def skipped_bytes(skipped: Iterable[Skipped]) -> bytes:
 
 def read_skipped(path: Path) -> list[Skipped]:
     """Read what `write_skipped` wrote."""
-    with path.open(encoding="utf-8") as lines:
+    with open_text(path) as lines:
         return [Skipped(**json.loads(line)) for line in lines]

@@ -26,6 +26,7 @@ from visterm.core.errors import (
     UnknownNameError,
     UserError,
 )
+from visterm.core.files import GB, open_regular, read_regular_text
 from visterm.core.jsonlines import json_text
 from visterm.core.packing import csr_of_parts, csr_parts, pack, unpack
 from visterm.core.registry import Registry
@@ -34,6 +35,8 @@ from visterm.core.times import put_times, without_times
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+MOST_JSON = GB
+"""Bytes of a JSON file of a run or of another folder: the vocabulary of millions of tags is the largest."""
 
 HOW_TO_MEND = "Restore it from a backup or make it anew."
 
@@ -244,7 +247,7 @@ def file_hash(path: str | os.PathLike[str]) -> str:
     """Give the SHA-256 of a file's bytes, in hex."""
     if is_remote(path):
         return hashlib.sha256(as_path(path).read_bytes()).hexdigest()
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -256,7 +259,7 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Read JSON, or say that the file is broken."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_regular_text(path, MOST_JSON))
     except (OSError, ValueError, RecursionError) as error:
         raise CorruptFileError(f"{path} cannot be read as JSON: {str(error).rstrip('.')}. {HOW_TO_MEND}") from error
 
@@ -264,7 +267,7 @@ def read_json(path: Path) -> Any:
 def folder_kind(path: str | os.PathLike[str]) -> str | None:
     """Give the kind of a folder that `new_folder` wrote, or None for anything else."""
     try:
-        manifest = json.loads((as_path(path) / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads(read_regular_text(as_path(path) / MANIFEST, MOST_JSON))
     except (OSError, ValueError):
         return None
     kind = manifest.get("kind") if isinstance(manifest, dict) else None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from visterm.core.files import open_regular
 from visterm.core.persist import file_hash
 from visterm.core.remote import as_path, as_remote, is_remote
 from visterm.core.threads import resolve_jobs
@@ -28,7 +28,7 @@ def content_hash(path: str | os.PathLike[str]) -> str | None:
     if remote is not None:
         return stamp_hash(remote.stamp())
     try:
-        return file_hash(path) if stat.S_ISREG(os.stat(path).st_mode) else None  # a named pipe would wait for ever
+        return file_hash(path)
     except OSError:
         return None
 
@@ -77,18 +77,15 @@ def is_there(path: str | os.PathLike[str]) -> bool:
 
 @contextmanager
 def readable(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Give what Pillow opens: a path of this machine, or an object of which it fetches no more than it reads.
+    """Give what Pillow reads an image from: a regular file, or an object of which it fetches no more than it reads.
 
     Raises
     ------
-    FileNotFoundError
-        If there is no such object.
+    OSError
+        If there is no such file or object, or it is no regular file.
     """
-    if is_remote(path):
-        with as_path(path).open("rb") as file:
-            yield file
-    else:
-        yield path
+    with as_path(path).open("rb") if is_remote(path) else open_regular(path) as file:
+        yield file
 
 
 def _of_all(told: Callable[[Any], T], paths: Sequence[Any]) -> list[T]:

@@ -9,6 +9,7 @@ from typing import Any
 from PIL import Image, ImageFile, IptcImagePlugin
 
 from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.data.contents import readable
 from visterm.data.images import readable_formats
 from visterm.data.pillow_warnings import pillow_silenced
 from visterm.data.xmp.keywords import Keywords, read_keywords
@@ -34,7 +35,7 @@ def embedded_keywords(path: str | os.PathLike[str]) -> Keywords:
         If the file's XMP cannot be understood.
     """
     try:
-        with pillow_silenced(), Image.open(path, formats=readable_formats()) as image:
+        with pillow_silenced(), readable(path) as file, Image.open(file, formats=readable_formats()) as image:
             packet = xmp_packet(image)
             others = [*_if_readable(_iptc, image), *_if_readable(_windows, image)]
     except Exception:  # whatever hostile bytes lead Pillow to, as in read_image: what is no image has no keywords

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,10 +11,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.checks import as_csr
-from visterm.core.errors import DataError, ShapeError, StorageError, UnknownNameError, UserError
+from visterm.core.errors import DataError, ShapeError, StorageError, UnknownNameError, UserError, VistermError
+from visterm.core.files import GB, check_regular, open_regular, read_regular, why_no_file
 from visterm.core.registry import unknown
 from visterm.core.wording import count_of
+from visterm.data.array_files import MOST_FEATURES, NUMBERS, READ_ERRORS, map_npy, not_a_matrix, read_npz, refuse_bomb
 from visterm.data.image_names import name_key
+from visterm.data.svmlight import read_svmlight
 
 SVMLIGHT = (".svm", ".svmlight", ".libsvm", ".svm.gz", ".svmlight.gz", ".libsvm.gz")
 SUFFIXES = (".npy", ".npz", ".parquet", *SVMLIGHT)
@@ -86,6 +88,8 @@ def read_features(
     file = Path(path)
     if not file.exists():
         raise StorageError(f"There is no features file {file}. Give one that ends in {', '.join(SUFFIXES[:5])}.")
+    if not (file.is_dir() or file.is_file()):
+        raise StorageError(f"The features file {file} {why_no_file(file)}. Give one that lies on a disk.")
     if file.is_dir() or file.suffix == ".parquet":
         return _checked(file, *_read_parquet(file, names, column, name_column))
     if column is not None or name_column is not None:
@@ -98,14 +102,14 @@ def _read_matrix(file: Path) -> Any:
     _refuse_other_content(file)
     try:
         if file.suffix == ".npy":
-            return np.load(file, mmap_mode="r", allow_pickle=False)
+            return map_npy(file)
         if file.suffix == ".npz":
-            return as_csr(sp.load_npz(file))
+            return as_csr(read_npz(file))
         if file.name.endswith(SVMLIGHT):
-            from sklearn.datasets import load_svmlight_file
-
-            return as_csr(load_svmlight_file(os.fspath(file), dtype=np.float32, multilabel=True)[0])
-    except (ValueError, EOFError, OSError, KeyError, zipfile.BadZipFile) as error:
+            return as_csr(read_svmlight(file))
+    except VistermError:
+        raise
+    except READ_ERRORS as error:
         what, advice = KINDS.get(file.suffix, ("svmlight", "Write it with sklearn.datasets.dump_svmlight_file."))
         raise DataError(f"{file} cannot be read as {what}: {_reason(error)}. {advice}") from error
     raise UserError(f"{file} has an ending that is not known; expected one of {', '.join(SUFFIXES)}, or a folder.")
@@ -113,10 +117,8 @@ def _read_matrix(file: Path) -> Any:
 
 def _reason(error: Exception) -> str:
     """Say in plain words what NumPy and SciPy say in terms of their own parameters."""
-    text = " ".join(str(error).split()).rstrip(".")
-    if "pickle" in text or "Python objects" in text:
-        return "it holds Python objects, which are never loaded"
-    return "it breaks off" if "mmap length" in text or text.startswith("EOF") else text
+    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return "it breaks off" if text.startswith("EOF") else text
 
 
 def _refuse_other_content(file: Path) -> None:
@@ -125,10 +127,10 @@ def _refuse_other_content(file: Path) -> None:
         return
     what, advice = KINDS[file.suffix]
     try:
-        with file.open("rb") as opened:
+        with open_regular(file) as opened:
             begins = opened.read(len(np.lib.format.MAGIC_PREFIX))
     except OSError as error:
-        raise StorageError(f"{file} cannot be read: {error.strerror}.") from error
+        raise StorageError(f"{file} cannot be read: {error.strerror or error}.") from error
     if not begins:
         raise DataError(f"{file} cannot be read as {what}: it is empty. {advice}")
     if not begins.startswith(np.lib.format.MAGIC_PREFIX if file.suffix == ".npy" else ZIP_PREFIX):
@@ -138,25 +140,28 @@ def _refuse_other_content(file: Path) -> None:
 def _read_parquet(
     file: Path, names: str | os.PathLike[str] | None, column: str | None, name_column: str | None
 ) -> tuple[list[str], Any]:
-    import pyarrow as pa
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
     from visterm.data.feature_shards import INDICES, VALUES, name_of_text, shard_width
-    from visterm.data.list_columns import dense_rows, sparse_rows
+    from visterm.data.list_columns import PARQUET_ERRORS, dense_rows, sparse_rows
 
     if (file / "data").is_dir():  # a features folder of visterm
         file = file / "data"
     try:
         parts = _parts_of(file)
+        for part in parts:
+            check_regular(part)
+            _refuse_parquet_bomb(part, pq.read_metadata(part))
         schema = pq.read_schema(parts[0])
         sparse = column is None and {INDICES, VALUES} <= set(schema.names)
         wanted = [INDICES, VALUES] if sparse else [_list_column(schema, column, file)]
         named = None if names is not None else _name_column(schema.names, name_column, file)
         table = ds.dataset(parts, schema=schema).to_table(columns=[*wanted, *([named] if named else [])])
-    except (OSError, pa.ArrowException) as error:
+        table.validate(full=True)
+    except PARQUET_ERRORS as error:
         raise DataError(f"{file} cannot be read as Parquet: {' '.join(str(error).split())}") from error
-    what = f"{file}, column {' and '.join(wanted)},"
+    what = f"{file}, column {' and '.join(map(repr, wanted))},"
     width = shard_width(schema)
     if sparse:
         rows: Any = sparse_rows(table[INDICES], table[VALUES], what, width=width)
@@ -168,6 +173,13 @@ def _read_parquet(
     if None in texts:
         raise DataError(f"{file} has no name in row {texts.index(None) + 1} (column '{named}'); expected one in each.")
     return [str(text) if width is None else name_of_text(text) for text in texts], rows
+
+
+def _refuse_parquet_bomb(file: Path, found: Any) -> None:
+    """Refuse a file that says that it holds far more numbers than its bytes can."""
+    groups = [found.row_group(number) for number in range(found.num_row_groups)]
+    n_values = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
+    refuse_bomb(file, file.stat().st_size, 4 * max(n_values, found.num_rows))
 
 
 def _parts_of(file: Path) -> list[Path]:
@@ -221,7 +233,7 @@ def _names_file(file: Path, names: str | os.PathLike[str] | None) -> Path:
 
 def _read_names(file: Path) -> list[str]:
     try:
-        text = file.read_bytes().decode("utf-8-sig", "surrogateescape")
+        text = read_regular(file, 4 * GB).decode("utf-8-sig", "surrogateescape")
     except OSError as error:
         raise StorageError(
             f"The names of the rows cannot be read from {file}: {error.strerror}. Write one image name a line there, "
@@ -232,10 +244,8 @@ def _read_names(file: Path) -> list[str]:
 
 
 def _checked(file: Path, names: list[str], rows: Any) -> FeatureTable:
-    if rows.ndim != 2 or rows.dtype.kind not in "fiub":
-        raise ShapeError(
-            f"{file} holds {rows.dtype} of shape {rows.shape}; expected a matrix of numbers, a row for each image."
-        )
+    if rows.ndim != 2 or rows.dtype.kind not in NUMBERS:
+        raise not_a_matrix(file, rows.dtype, rows.shape)
     if rows.shape[0] != len(names):
         raise ShapeError(
             f"{file} has {count_of(rows.shape[0], 'row')}, and there are {count_of(len(names), 'name')}; expected "
@@ -243,6 +253,8 @@ def _checked(file: Path, names: list[str], rows: Any) -> FeatureTable:
         )
     if 0 in rows.shape:
         raise ShapeError(f"{file} has {rows.shape[0]} rows of {rows.shape[1]} numbers; expected 1 or more of both.")
+    if rows.shape[1] > MOST_FEATURES:
+        raise ShapeError(_too_wide(file, rows))
     places: dict[str, int] = {}
     for place, name in enumerate(names):
         first = places.setdefault(name_key(name), place)
@@ -251,3 +263,15 @@ def _checked(file: Path, names: list[str], rows: Any) -> FeatureTable:
                 f"'{name}' is the name of the rows {first + 1} and {place + 1} of {file}; expected one row an image."
             )
     return FeatureTable(names, rows)
+
+
+def _too_wide(file: Path, rows: Any) -> str:
+    where = ""
+    if sp.issparse(rows) and rows.nnz:
+        largest = int(np.argmax(rows.indices))
+        row = np.searchsorted(rows.indptr, largest, side="right")
+        where = f"; row {row} has the index {rows.indices[largest]}"
+    return (
+        f"{file} has {rows.shape[1]:,} features (columns){where}; expected at most {MOST_FEATURES:,}. Correct the "
+        "index, or number the features from 0."
+    )

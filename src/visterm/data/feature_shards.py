@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse as sp
 
-from visterm.core.checks import as_csr
+from visterm.core.checks import MOST_COLUMNS, as_csr
 from visterm.core.errors import CorruptFileError
+from visterm.core.files import check_regular
 from visterm.core.remote import as_path, is_remote
 from visterm.core.types import Matrix
-from visterm.data.list_columns import dense_rows, sparse_rows
+from visterm.data.list_columns import PARQUET_ERRORS, dense_rows, sparse_rows
 
 FILE_NAME, SHA256 = "file_name", "sha256"
 FEATURES, INDICES, VALUES = "features", "indices", "values"
@@ -134,7 +135,7 @@ def shard_row_bytes(path: str | os.PathLike[str], width: int) -> int:
     try:
         with _source(path) as file:
             found = pq.read_metadata(file)
-    except (OSError, pa.ArrowException) as error:
+    except PARQUET_ERRORS as error:
         raise CorruptFileError(f"{os.fspath(path)} cannot be read as a shard of features: {error}.") from error
     if FEATURES in found.schema.to_arrow_schema().names:
         return int(4 * width * found.num_rows)
@@ -147,7 +148,13 @@ def shard_row_bytes(path: str | os.PathLike[str], width: int) -> int:
 def shard_width(schema: pa.Schema) -> int | None:
     """Say how many features the rows of a shard have; None of a Parquet file that is none of ours."""
     width = (schema.metadata or {}).get(_WIDTH)
-    return None if width is None else int(width)
+    if width is None:
+        return None
+    if not (width.isdigit() and len(width) <= len(str(MOST_COLUMNS))):
+        raise CorruptFileError(
+            f"A shard of features says that its rows have {width[:20]!r} numbers; expected a number."
+        )
+    return int(width)
 
 
 @contextmanager
@@ -157,6 +164,7 @@ def _source(path: str | os.PathLike[str]) -> Iterator[Any]:
         with as_path(path).open("rb") as file:
             yield file
     else:
+        check_regular(path)
         yield os.fspath(path)
 
 
@@ -164,7 +172,7 @@ def _schema(path: str | os.PathLike[str]) -> Any:
     try:
         with _source(path) as file:
             return pq.read_schema(file)
-    except (OSError, pa.ArrowException) as error:
+    except PARQUET_ERRORS as error:
         raise CorruptFileError(f"{os.fspath(path)} cannot be read as a shard of features: {error}.") from error
 
 
@@ -172,7 +180,8 @@ def _read(path: str | os.PathLike[str], columns: list[str] | None = None, *, thr
     try:
         with _source(path) as file:
             table = pq.read_table(file, columns=columns, partitioning=None, use_threads=threads)
-    except (OSError, pa.ArrowException) as error:
+        table.validate(full=True)
+    except PARQUET_ERRORS as error:
         raise CorruptFileError(f"{os.fspath(path)} cannot be read as a shard of features: {error}.") from error
     known = {FILE_NAME, SHA256} | ({FEATURES} if FEATURES in table.column_names else {INDICES, VALUES})
     missing = sorted(known.intersection(columns or known) - set(table.column_names))
@@ -181,6 +190,12 @@ def _read(path: str | os.PathLike[str], columns: list[str] | None = None, *, thr
             f"{os.fspath(path)} is no shard of features: it has no column '{missing[0]}', but "
             f"{', '.join(table.column_names)}."
         )
+    for name in {FILE_NAME, SHA256}.intersection(table.column_names):
+        if table[name].type != pa.string() or table[name].null_count:
+            raise CorruptFileError(
+                f"{os.fspath(path)}: the column '{name}' is {table[name].type} with {table[name].null_count} missing; "
+                "expected a text in each row."
+            )
     return table
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import stat
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 
 from visterm.core.errors import DataError, ImageError, StorageError
+from visterm.core.files import NotRegularError, open_regular
 from visterm.core.remote import is_remote
 from visterm.core.threads import resolve_jobs
 from visterm.core.types import Skipped
@@ -223,11 +223,8 @@ def _or_image_error(path: str, read: Callable[[], NDArray[np.uint8]]) -> NDArray
 
 
 def _decode(path: str, max_side: int | None) -> NDArray[np.uint8]:
-    with open(path, "rb", opener=_open_without_waiting) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise ImageError(path, "not a regular file")
-        if status.st_size == 0:
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size == 0:
             raise ImageError(path, "empty: 0 bytes")
         return _pixels(path, file, max_side)
 
@@ -248,10 +245,6 @@ def _opened(path: str, file: BinaryIO) -> Image.Image:
         if "HEIF" not in Image.OPEN and is_heic(file.read(64)):
             raise ImageError(path, ADVICE) from None
         raise
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a named pipe would wait for a writer for ever
 
 
 def readable_formats() -> tuple[str, ...]:
@@ -292,6 +285,8 @@ def _reason(error: Exception) -> str:
         return "no such file"
     if isinstance(error, IsADirectoryError):
         return "a folder: not an image"
+    if isinstance(error, NotRegularError):
+        return "not a regular file"
     if isinstance(error, PermissionError):
         return "no permission"
     if isinstance(error, OSError) and error.errno is not None and error.errno != errno.EINVAL:

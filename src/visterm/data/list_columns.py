@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,11 @@ import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import as_csr
+from visterm.core.checks import MOST_COLUMNS, as_csr, checked_csr
 from visterm.core.errors import ShapeError
+
+PARQUET_ERRORS = (OSError, pa.ArrowException, UnicodeDecodeError, KeyError)
+"""What Arrow raises for a file whose bytes are not what they should be: names of columns need not even be UTF-8."""
 
 
 def dense_rows(column: pa.ChunkedArray, what: str) -> NDArray[np.float32]:
@@ -31,19 +34,22 @@ def dense_rows(column: pa.ChunkedArray, what: str) -> NDArray[np.float32]:
     Raises
     ------
     ShapeError
-        If a list is missing, holds a missing number, or is not as long as the first.
+        If it has no lists of numbers, a list is missing, holds a missing number, or is not as long as the first.
     """
     parts: list[NDArray[np.float32]] = []
-    for lists in _lists(column):
-        lengths, flat = _lengths_and_values(lists, what)
+    n_rows = 0
+    for lists in _lists(column, what):
+        lengths, flat = _lengths_and_values(lists, what, n_rows)
         width = int(lengths[0]) if not parts else parts[0].shape[1]
         odd = np.flatnonzero(lengths != width)
         if odd.size:
             raise ShapeError(
-                f"{what} has a row of {lengths[odd[0]]:,} numbers among rows of {width:,}; expected as many in each "
-                "(or sparse rows, as columns 'indices' and 'values')."
+                f"{what} row {n_rows + odd[0] + 1}: it has {lengths[odd[0]]:,} numbers, and the first row has "
+                f"{width:,}; expected as many in each (or sparse rows, as columns 'indices' and 'values')."
             )
-        parts.append(flat.astype(np.float32, copy=False).reshape(len(lengths), width))
+        n_rows += len(lengths)
+        with np.errstate(over="ignore"):  # too large for float32 is infinite, which is refused where the row is taken
+            parts.append(flat.astype(np.float32, copy=False).reshape(len(lengths), width))
     return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
 
 
@@ -68,40 +74,68 @@ def sparse_rows(
     Raises
     ------
     ShapeError
-        If the lists of a row are not equally long, or an index is below 0 or not below `width`.
+        If they are no lists of numbers, the lists of a row are not equally long, or an index comes twice in a row, is
+        below 0 or not below `width`.
     """
+    _check_lists(indices.type, what, pa.types.is_integer, "whole numbers")
     lengths, columns = _joined(indices, what)
     counts, data = _joined(values, what)
-    if not np.array_equal(lengths, counts):
-        raise ShapeError(f"{what} has rows with more indices than values, or fewer; expected one value an index.")
-    largest = int(columns.max(initial=-1))
-    width = largest + 1 if width is None else width
-    if largest >= width or int(columns.min(initial=0)) < 0:
-        raise ShapeError(f"{what} has indices from {columns.min()} to {largest}; expected 0 to {width - 1}.")
+    odd = np.flatnonzero(lengths != counts)
+    if odd.size:
+        raise ShapeError(
+            f"{what} row {odd[0] + 1}: it has {lengths[odd[0]]:,} indices and {counts[odd[0]]:,} values; expected one "
+            "value an index."
+        )
+    width = int(columns.max(initial=-1)) + 1 if width is None else width
     indptr = np.concatenate([[0], np.cumsum(lengths)])
-    return as_csr(sp.csr_array((data.astype(np.float32), columns, indptr), shape=(len(lengths), width)))
+    shape = (len(lengths), min(width, MOST_COLUMNS))
+    with np.errstate(over="ignore"):
+        return as_csr(checked_csr(data.astype(np.float32), columns, indptr, shape, what, error=ShapeError))
 
 
 def _joined(column: pa.ChunkedArray, what: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    parts = [_lengths_and_values(lists, what) for lists in _lists(column)]
+    parts = []
+    n_rows = 0
+    for lists in _lists(column, what):
+        parts.append(_lengths_and_values(lists, what, n_rows))
+        n_rows += len(lists)
     if not parts:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     return np.concatenate([lengths for lengths, _ in parts]), np.concatenate([flat for _, flat in parts])
 
 
-def _lists(column: pa.ChunkedArray) -> Iterator[pa.Array]:
-    """Give the chunks one by one: joined, long columns of lists overflow their 32-bit offsets."""
+def _lists(column: pa.ChunkedArray, what: str) -> Iterator[pa.Array]:
+    """Yield the chunks one by one: joined, long columns of lists overflow their 32-bit offsets."""
+    _check_lists(column.type, what, _is_number, "numbers")
     for chunk in column.chunks:
         if len(chunk):
             yield chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
 
 
-def _lengths_and_values(lists: pa.Array, what: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def _check_lists(found: pa.DataType, what: str, right: Callable[[pa.DataType], bool], expected: str) -> None:
+    """Refuse a column of anything but lists of one sort of numbers."""
+    kind = found.storage_type if isinstance(found, pa.BaseExtensionType) else found
+    is_list = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    if not any(test(kind) for test in is_list) or not right(kind.value_type):
+        raise ShapeError(f"{what} has the type {found}; expected lists of {expected}.")
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _lengths_and_values(lists: pa.Array, what: str, before: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return how long the lists of a chunk are, and what is in them; `before` are the rows of chunks before it."""
     flat = lists.flatten()
-    if lists.null_count or flat.null_count:
-        raise ShapeError(f"{what} has rows or numbers that are missing (null); expected a list of numbers in each row.")
+    if lists.null_count:
+        missing = int(np.argmax(lists.is_null().to_numpy(zero_copy_only=False)))
+        raise ShapeError(f"{what} row {before + missing + 1}: it is missing (null); expected a list of numbers.")
     if pa.types.is_fixed_size_list(lists.type):
         lengths = np.full(len(lists), lists.type.list_size, np.int64)
     else:
         lengths = np.diff(lists.offsets.to_numpy()).astype(np.int64)
+    if flat.null_count:
+        place = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False)))
+        row = before + int(np.searchsorted(np.cumsum(lengths), place, side="right")) + 1
+        raise ShapeError(f"{what} row {row}: a number is missing (null); expected a number in each place.")
     return lengths, flat.to_numpy(zero_copy_only=False)

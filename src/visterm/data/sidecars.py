@@ -8,12 +8,15 @@ from collections import defaultdict
 from pathlib import Path
 
 from visterm.core.errors import DataError, StorageError
+from visterm.core.files import GB, read_regular
 from visterm.core.vocabulary import tag_key
 from visterm.data.embedded import embedded_keywords, union
 from visterm.data.image_folders import SUFFIXES
 from visterm.data.xmp.keywords import GIVEN, Keywords, read_keywords
 
 SUFFIX = ".xmp"
+MOST_BYTES = GB
+"""Bytes of a file that is read whole, to be written again with changes."""
 RAW = frozenset(
     {".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dng", ".erf", ".fff", ".iiq", ".kdc", ".mef", ".mos", ".mrw", ".nef"}
     | {".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f"}
@@ -102,7 +105,7 @@ def content_of(path: Path) -> bytes | None:
         If it cannot be read.
     """
     try:
-        return path.read_bytes()
+        return read_regular(path, MOST_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:

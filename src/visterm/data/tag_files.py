@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from visterm.core.errors import NoTagsError, TagFileError, UserError
+from visterm.core.files import why_no_file
 from visterm.core.remote import as_path, is_remote
 from visterm.core.wording import REPLACEMENT, count_of, is_utf8, printable
 from visterm.data.image_folders import find_images
@@ -180,9 +181,8 @@ def read_tag_table(
     check_separator(separator)
     path = as_path(source)
     if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
         raise TagFileError(
-            f"The tag file {path} {what}; expected a .csv, .tsv or .jsonl file"
+            f"The tag file {path} {why_no_file(path)}; expected a .csv, .tsv or .jsonl file"
             f"{', which images without a folder need: --tags FILE' if source == 'auto' else ', or auto'}."
         )
     return read_table(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, ShapeError
+from visterm.core.files import why_no_file
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.data.vector_formats.source import VectorSource
 from visterm.data.vector_formats.tensors import TensorVectors, save_tensor_vectors
@@ -196,8 +197,9 @@ def _rows_of(vectors: WordVectors, tag: str) -> list[int]:
 def _open(path: Path) -> VectorSource:
     """Open a file by what is in it."""
     if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
-        raise DataError(f"The file of word vectors {path} {what}; expected GloVe, word2vec, fastText or safetensors.")
+        raise DataError(
+            f"The file of word vectors {path} {why_no_file(path)}; expected GloVe, word2vec, fastText or safetensors."
+        )
     if path.suffix == TENSORS:
         return TensorVectors(path)
     if path.suffix == ".gz":

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from visterm.core.errors import DataError
+from visterm.core.files import GB, read_regular
 
 DEBIAN = "/usr/share/wordnet"
 """Where Debian's wordnet-base puts them."""
@@ -183,7 +184,7 @@ def read_database(folder: Path, name: str) -> bytes:
         If it is missing.
     """
     try:
-        return (folder / name).read_bytes()
+        return read_regular(folder / name, GB)
     except OSError as error:
         raise DataError(
             f"WordNet's {name} cannot be read from {folder} ({error.strerror}). Give the folder of its "

@@ -7,7 +7,11 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from visterm.core.errors import EncoderMismatchError, StorageError
+from visterm.core.files import GB, read_regular
 from visterm.core.persist import file_hash
+
+MOST_GRAPH = 2 * GB
+"""Bytes of an ONNX file: protocol buffers end there, and larger weights lie in files beside it."""
 
 
 def network_hash(path: str | os.PathLike[str]) -> str:
@@ -16,13 +20,30 @@ def network_hash(path: str | os.PathLike[str]) -> str:
     Raises
     ------
     StorageError
-        If there is no such file.
+        If there is no such file, or it cannot be read.
     """
     try:
         status = os.stat(path)
     except OSError as error:
         raise missing(path) from error
-    return _hash_at(os.path.abspath(path), status.st_mtime_ns, status.st_size)
+    try:
+        return _hash_at(os.path.abspath(path), status.st_mtime_ns, status.st_size)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def read_network(path: str | os.PathLike[str]) -> bytes:
+    """Read the whole file of a network's graph.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be read, or is larger than the format allows.
+    """
+    try:
+        return read_regular(path, MOST_GRAPH)
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def find_network(places: list[str], sha256: str, parameter: str, hash_of: Callable[[str], str] = network_hash) -> str:
@@ -65,6 +86,10 @@ def find_network(places: list[str], sha256: str, parameter: str, hash_of: Callab
 def missing(path: str | os.PathLike[str]) -> StorageError:
     """Say that there is no network where one was named."""
     return StorageError(f"There is no network at {path}. Give the path of a network file that is there.")
+
+
+def _unreadable(path: str | os.PathLike[str], error: OSError) -> StorageError:
+    return StorageError(f"The network {path} cannot be read: {error.strerror or error}. Give the path of its file.")
 
 
 @lru_cache(maxsize=64)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from visterm.core.errors import StorageError
-from visterm.encoders.network_file import network_hash
+from visterm.encoders.network_file import network_hash, read_network
 from visterm.encoders.onnx_graph import weight_files
 
 
@@ -40,6 +40,6 @@ def onnx_hash(path: str | os.PathLike[str]) -> str:
 def _beside(path: str, sha256: str) -> tuple[str, ...]:
     """Name the files of weights beside a network of this content."""
     try:
-        return tuple(weight_files(Path(path).read_bytes()))
+        return tuple(weight_files(read_network(path)))
     except StorageError as error:
         raise StorageError(f"{path} cannot be opened as an ONNX network: {error}") from error

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
+from visterm.encoders.network_file import read_network
 from visterm.encoders.onnx_graph import averaged_into, giving_out
 from visterm.encoders.onnx_network import OnnxNetwork, open_session
 from visterm.encoders.pooling import map_averaging_to
@@ -24,7 +23,7 @@ class OnnxMaps:
 
     def __init__(self, network: OnnxNetwork) -> None:
         self._network = network
-        model = Path(network.path).read_bytes()
+        model = read_network(network.path)
         behind = averaged_into(model, network.output)
         self._names = [network.output, *behind]
         new = [name for name in behind if name not in network.outputs]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from visterm.core.errors import DataError, UserError
+from visterm.core.files import MB, read_regular_text
 from visterm.core.registry import unknown
 from visterm.encoders.preparation import CHECKS
 
@@ -36,14 +37,14 @@ def settings_beside(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     file = Path(path).with_suffix(".json")
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_regular_text(file, MB)
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file}, which should say how to prepare images, cannot be read: {error}.") from error
     try:
         settings = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(
             f"{file} is not JSON: {error}. It should say how to prepare images, or not be there."
         ) from error

@@ -12,7 +12,7 @@ from visterm.core.vocabulary import tag_key
 from visterm.data.sidecars import Sidecars, content_of, replace_file
 from visterm.data.tag_formats.record import choose_separator, record, split_text
 from visterm.data.tag_formats.text import read_text
-from visterm.data.tag_formats.texts import SUFFIX, sidecar
+from visterm.data.tag_formats.texts import MOST_TEXT, SUFFIX, sidecar
 from visterm.data.text_notes import TextNote, TextNotes
 from visterm.data.xmp.keywords import GIVEN, Mark
 
@@ -73,7 +73,7 @@ class TextTarget:
 
 
 def _tags(path: Path) -> list[str]:
-    text = read_text(path)
+    text = read_text(path, limit=MOST_TEXT)
     return record("", split_text(text, choose_separator([text], None)), None).tags
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from visterm.core.errors import TagFileError
+from visterm.core.files import open_text
 from visterm.data.splits import split_name
 from visterm.data.tag_formats.record import TagRecord, choose_separator, listed, record, split_text
 from visterm.data.tag_formats.text import read_text
@@ -129,7 +130,7 @@ def stream_table(
 
 def _streamed_rows(path: Path, wanted: Header) -> Iterator[Row]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
+        with open_text(path, encoding="utf-8-sig", newline="") as lines:
             head = lines.readline()
             while head and not head.strip():
                 head = lines.readline()

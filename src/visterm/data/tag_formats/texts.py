@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from visterm.core.errors import TagFileError
+from visterm.core.files import MB
 from visterm.core.vocabulary import tag_key
 from visterm.core.wording import count_of
 from visterm.data.tag_formats.record import TagRecord, choose_separator, record, split_text
@@ -17,6 +18,8 @@ from visterm.data.tag_formats.text import read_text
 from visterm.data.text_notes import TextNotes
 
 SUFFIX = ".txt"
+MOST_TEXT = 16 * MB
+"""Bytes of the text of one image."""
 
 
 class Texts(NamedTuple):
@@ -102,7 +105,7 @@ def _read(folder: Path, pairs: Iterable[tuple[Path, Path]], separator: str | Non
     records = []
     notes: dict[Path, TextNotes] = {}
     for image, path in pairs:
-        text = read_text(path)
+        text = read_text(path, limit=MOST_TEXT)
         if path.parent not in notes:
             notes[path.parent] = TextNotes(path.parent)
         predicted = notes[path.parent].predicted(path)
