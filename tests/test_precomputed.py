@@ -152,7 +152,7 @@ def pickled(folder):
         (nothing, {}, DataError, "cannot be read as a NumPy matrix"),
         (pickled, {}, DataError, "cannot be read as a NumPy matrix.*Python objects"),
         (lambda f: nothing(f, "features.npz", b"PK"), {}, DataError, "cannot be read as a sparse matrix"),
-        (lambda f: nothing(f, "features.svm", b"1 x:y\n"), {}, DataError, "cannot be read as svmlight"),
+        (lambda f: nothing(f, "features.svm", b"1 x:y\n"), {}, DataError, "line 1: 'x:y' does not begin with an index"),
         (lambda f: nothing(f, "features.parquet", b"PAR1"), {}, DataError, "cannot be read as Parquet"),
         (lambda f: write_npy(f, ROWS[0]), {}, ShapeError, r"shape \(3,\); expected a matrix"),
         (lambda f: write_npy(f, ROWS[:, :0]), {}, ShapeError, "4 rows of 0 numbers"),
@@ -178,7 +178,7 @@ def test_a_file_that_cannot_be_used_is_told_of(make, options, error, message, tm
         ({"image": ["a", "b"], "features": [[1.0, None], [1.0, 2.0]]}, "missing"),
         ({"image": ["a", None], "features": [[1.0], [2.0]]}, "no name in row 2"),
         ({"image": ["a", "b"], "indices": [[0], [1, 2]], "values": [[1.0], [2.0]]}, "one value an index"),
-        ({"image": ["a", "b"], "indices": [[0], [-1]], "values": [[1.0], [2.0]]}, "indices from -1"),
+        ({"image": ["a", "b"], "indices": [[0], [-1]], "values": [[1.0], [2.0]]}, "row 2: it has the index -1"),
     ],
 )
 def test_a_column_with_holes_is_refused(columns, message, tmp_path):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from io import TextIOWrapper
-from typing import Any, BinaryIO
+from io import BufferedReader, TextIOWrapper
+from typing import Any
 
 from visterm.core.remote import as_path, is_remote
 
@@ -17,7 +17,7 @@ class NotRegularError(OSError):
     """What was named is a named pipe, a device or a socket."""
 
 
-def open_regular(path: str | os.PathLike[str], limit: int | None = None) -> BinaryIO:
+def open_regular(path: str | os.PathLike[str], limit: int | None = None) -> BufferedReader:
     """Open a file of this machine for reading, if it is a regular one.
 
     A named pipe would wait for a writer for ever, and a device (or a link to one, such as ``/dev/zero``) may never end.

@@ -95,14 +95,13 @@ def read_npz(path: Path) -> sp.csr_array:
         refuse_bomb(path, packed, 8 * max(shape[:1], default=0))  # where each row begins, whatever form it is in
         data = _member(archive, "data", path)
         if kind in ("csr", "csc"):
-            parts = (_member(archive, name, path) for name in ("indices", "indptr"))
+            indices, indptr = _member(archive, "indices", path), _member(archive, "indptr", path)
             if kind == "csr":
-                return checked_csr(data, *parts, shape, str(path), unique=False)
-            by_column = checked_csr(data, *parts, shape[::-1], f"{path} (CSC: its rows are columns)", unique=False)
-            return sp.csr_array(by_column.T)
+                return checked_csr(data, indices, indptr, shape, str(path), unique=False)
+            what = f"{path} (CSC: its rows are columns)"
+            return sp.csr_array(checked_csr(data, indices, indptr, shape[::-1], what, unique=False).T)
         if kind == "coo":
-            rows, columns = (_member(archive, name, path) for name in ("row", "col"))
-            return _of_places(path, data, rows, columns, shape)
+            return _of_places(path, data, _member(archive, "row", path), _member(archive, "col", path), shape)
     raise DataError(f"{path} holds a matrix in the form '{kind}'; expected csr, csc or coo. Save matrix.tocsr().")
 
 

@@ -161,7 +161,7 @@ def _read_parquet(
         table.validate(full=True)
     except PARQUET_ERRORS as error:
         raise DataError(f"{file} cannot be read as Parquet: {' '.join(str(error).split())}") from error
-    what = f"{file}, column {' and '.join(map(repr, wanted))},"
+    what = f"{file}, column {' and '.join(map(repr, wanted))}"
     width = shard_width(schema)
     if sparse:
         rows: Any = sparse_rows(table[INDICES], table[VALUES], what, width=width)

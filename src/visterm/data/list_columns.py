@@ -44,7 +44,7 @@ def dense_rows(column: pa.ChunkedArray, what: str) -> NDArray[np.float32]:
         odd = np.flatnonzero(lengths != width)
         if odd.size:
             raise ShapeError(
-                f"{what} row {n_rows + odd[0] + 1}: it has {lengths[odd[0]]:,} numbers, and the first row has "
+                f"{what}, row {n_rows + odd[0] + 1}: it has {lengths[odd[0]]:,} numbers, and the first row has "
                 f"{width:,}; expected as many in each (or sparse rows, as columns 'indices' and 'values')."
             )
         n_rows += len(lengths)
@@ -83,7 +83,7 @@ def sparse_rows(
     odd = np.flatnonzero(lengths != counts)
     if odd.size:
         raise ShapeError(
-            f"{what} row {odd[0] + 1}: it has {lengths[odd[0]]:,} indices and {counts[odd[0]]:,} values; expected one "
+            f"{what}, row {odd[0] + 1}: it has {lengths[odd[0]]:,} indices and {counts[odd[0]]:,} values; expected one "
             "value an index."
         )
     width = int(columns.max(initial=-1)) + 1 if width is None else width
@@ -129,7 +129,7 @@ def _lengths_and_values(lists: pa.Array, what: str, before: int) -> tuple[NDArra
     flat = lists.flatten()
     if lists.null_count:
         missing = int(np.argmax(lists.is_null().to_numpy(zero_copy_only=False)))
-        raise ShapeError(f"{what} row {before + missing + 1}: it is missing (null); expected a list of numbers.")
+        raise ShapeError(f"{what}, row {before + missing + 1}: it is missing (null); expected a list of numbers.")
     if pa.types.is_fixed_size_list(lists.type):
         lengths = np.full(len(lists), lists.type.list_size, np.int64)
     else:
@@ -137,5 +137,5 @@ def _lengths_and_values(lists: pa.Array, what: str, before: int) -> tuple[NDArra
     if flat.null_count:
         place = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False)))
         row = before + int(np.searchsorted(np.cumsum(lengths), place, side="right")) + 1
-        raise ShapeError(f"{what} row {row}: a number is missing (null); expected a number in each place.")
+        raise ShapeError(f"{what}, row {row}: a number is missing (null); expected a number in each place.")
     return lengths, flat.to_numpy(zero_copy_only=False)
