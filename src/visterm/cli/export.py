@@ -97,17 +97,19 @@ def export(
     opened = open_source(source, images, jobs)
     run = opened.tagger.fingerprint
     bad: list[Skipped] = []
+    notes = opened.notes(to)
     if undo and target is not None:
-        changes = undo_tags(opened.images(), target, dry_run=dry_run, progress=Bars())
+        changes = undo_tags(opened.images(), target, dry_run=dry_run, progress=Bars(), notes=notes)
     else:
         items = _readable(opened.items(Limits(k, min_confidence, precision), Bars()), bad)
         if target is None:
             _put_table(table_of(items, to, run=run), out, dry_run=dry_run)
             changes = iter(())
         else:
-            changes = export_tags(items, target, run=run, parents=Parents.of_run(opened.tagger), dry_run=dry_run)
+            parents = Parents.of_run(opened.tagger)
+            changes = export_tags(items, target, run=run, parents=parents, dry_run=dry_run, notes=notes)
     if target is not None:
-        _tell(changes if dry_run else opened.noted(changes, to), bad, json=json, dry_run=dry_run)
+        _tell(changes, bad, json=json, dry_run=dry_run)
     if bad or skipped.exists():
         write_skipped(skipped, bad)
     raise typer.Exit(exit_code(bad, skipped))

@@ -305,11 +305,12 @@ def _sweep(target: Path) -> None:
     shutil.rmtree(_backup(target), ignore_errors=True)
     for left in target.parent.glob(f".{target.name}.*-*.tmp"):
         pid = left.name.removeprefix(f".{target.name}.").partition("-")[0]
-        if not pid.isdigit() or not _alive(int(pid)):
+        if not pid.isdigit() or not is_alive(int(pid)):
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Say whether a process of this machine runs."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

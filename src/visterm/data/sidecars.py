@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections import defaultdict
 from pathlib import Path
 
 from visterm.core.errors import DataError, StorageError
 from visterm.core.files import GB, read_regular
+from visterm.core.persist import is_alive
 from visterm.core.vocabulary import tag_key
 from visterm.data.embedded import embedded_keywords, union
 from visterm.data.image_folders import SUFFIXES
@@ -22,6 +24,8 @@ RAW = frozenset(
     | {".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f"}
 )
 """Suffixes of cameras' own files, to which a ``photo.xmp`` may belong."""
+_TEMPORARY = re.compile(r"\..+\.(?:xmp|txt)\.(\d{1,9})-[0-9a-f]{8}\.tmp", re.IGNORECASE | re.DOTALL)
+"""Names of what `replace_file` writes first, with the number of its process."""
 
 
 class Sidecars:
@@ -147,3 +151,18 @@ def replace_file(path: Path, old: bytes | None, new: bytes | None) -> None:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror or error}. It is left as it was.") from error
+
+
+def sweep_temporaries(folder: Path) -> None:
+    """Remove the files that `replace_file` was writing in a folder when its process was killed.
+
+    Their names say the process, and no other program makes such names; those of a process that runs stay.
+    """
+    try:
+        names = os.listdir(folder)
+    except OSError:  # that it cannot be read is told of with its images
+        return
+    for name in names:
+        found = _TEMPORARY.fullmatch(name)
+        if found is not None and not is_alive(int(found[1])):
+            (folder / name).unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -30,6 +31,8 @@ class TextNote(NamedTuple):
         Bytes that were there before; None where a person has changed the text since.
     sha256 : str
         Of the text as it was written.
+    done : bool
+        Whether the text is known to be written: a note comes first, and a kill may fall in between.
     """
 
     file: str
@@ -38,6 +41,7 @@ class TextNote(NamedTuple):
     made: bool
     length: int | None
     sha256: str
+    done: bool = True
 
     @property
     def tags(self) -> list[str]:
@@ -56,39 +60,75 @@ class TextNotes:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NOTES
-        self._notes: dict[str, TextNote] = {}
-        for number, line in enumerate((content_of(self._path) or b"").splitlines(), start=1):
+        self._notes: dict[str, list[TextNote]] = {}  # of each text the last that is done, and those after it
+        content = content_of(self._path) or b""
+        self._cut: int | None = None
+        for number, line in enumerate(content.splitlines(keepends=True), start=1):
             try:
                 note = TextNote(**json.loads(line))
             except (ValueError, TypeError) as error:
+                if not line.endswith(b"\n"):  # the process was killed while it wrote this: the text is as it was
+                    self._cut = len(content) - len(line)
+                    break
                 raise DataError(
                     f"{self._path}, line {number} is damaged: it notes what visterm wrote into the texts beside it. "
                     "Take the line out; what it told of then counts as a person's."
                 ) from error
-            self._notes[note.file] = note
+            self._keep(note)
 
-    def get(self, text: Path) -> TextNote | None:
-        """Give the note of a text; None where visterm wrote nothing into it."""
-        note = self._notes.get(text.name)
+    def of(self, text: Path, content: bytes | None) -> TextNote | None:
+        """Return the note of a text with this content; None where visterm wrote nothing into it.
+
+        Where a kill fell between a note and its text, the content decides: if it is not what was to be written, the
+        note before that counts.
+        """
+        found = hashlib.sha256(content or b"").hexdigest()
+        notes = reversed(self._notes.get(text.name, []))
+        note = next((note for note in notes if note.done or note.sha256 == found), None)
         return note if note is not None and note.tags else None
 
     def put(self, note: TextNote) -> None:
         """Write a note down, before the text is written: whatever happens then, no tag is without one."""
+        self._append(note._replace(done=False))
+
+    def is_done(self, text: Path) -> None:
+        """Note that a text is written as the last note says."""
+        self._append(self._notes[text.name][-1]._replace(done=True))
+
+    def forget(self, text: Path) -> None:
+        """Note that nothing of visterm is left in a text."""
+        if any(note.tags for note in self._notes.get(text.name, [])):
+            self._append(TextNote(text.name, [], [], False, None, ""))
+
+    def _append(self, note: TextNote) -> None:
+        fields = note._asdict()
+        if note.done:
+            del fields["done"]  # as all visterms read it
         try:
+            if self._cut is not None:
+                os.truncate(self._path, self._cut)
+                self._cut = None
             with self._path.open("ab") as file:
-                file.write(json_text(note._asdict()).encode() + b"\n")
+                file.write(json_text(fields).encode() + b"\n")
                 file.flush()
-                os.fsync(file.fileno())
+                if not (note.done and note.tags):  # nothing is lost with a note that a text is written
+                    os.fsync(file.fileno())
         except OSError as error:
             raise StorageError(f"{self._path} cannot be written: {error.strerror or error}.") from error
-        self._notes[note.file] = note
+        self._keep(note)
+
+    def _keep(self, note: TextNote) -> None:
+        notes = self._notes.setdefault(note.file, [])
+        if note.done:
+            notes.clear()
+        notes.append(note)
 
     def clean(self) -> None:
         """Remove the notes where nothing is left of what was written."""
-        if self._notes and not any(note.tags for note in self._notes.values()):
+        if self._notes and not any(note.tags for notes in self._notes.values() for note in notes):
             self._path.unlink(missing_ok=True)
 
     def predicted(self, text: Path) -> set[str]:
         """Give the keys of the tags of a text that a run predicted."""
-        note = self.get(text)
+        note = self.of(text, content_of(text))
         return set() if note is None else {tag_key(tag) for tag in note.predicted}

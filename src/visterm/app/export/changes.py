@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -30,6 +30,8 @@ class Change:
     left_out : tuple of str
         Tags that are not written: a person has taken them out of the file since visterm wrote them, or the file cannot
         hold them.
+    found : tuple of str
+        All tags that the file says are visterm's, after the changes.
     """
 
     image: str
@@ -37,6 +39,12 @@ class Change:
     added: tuple[Mark, ...] = ()
     removed: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    found: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def is_one(self) -> bool:
+        """Whether anything is changed or left out."""
+        return bool(self.added or self.removed or self.left_out)
 
     def as_dict(self) -> dict[str, Any]:
         """Give the change as it stands in JSON."""
@@ -58,7 +66,7 @@ class Target(Protocol):
     name: str
 
     def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change | None:
-        """Write the tags of an image; None where there is nothing to change."""
+        """Write the tags of an image; None where nothing is changed and nothing of visterm is found."""
 
     def undo(self, image: Path, *, dry_run: bool) -> Change | None:
         """Take back what visterm wrote; None where it wrote nothing."""
@@ -74,6 +82,7 @@ class Revised(NamedTuple):
     added: tuple[Mark, ...] = ()
     removed: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
 
 
 def revise(content: bytes, wanted: Sequence[Mark], rejected: Sequence[str], where: str) -> Revised:
@@ -102,7 +111,9 @@ def revise(content: bytes, wanted: Sequence[Mark], rejected: Sequence[str], wher
     left_out += [mark.tag for mark in writable if tag_key(mark.tag) in marked - keys]
     more = add_tags(content, writable, where)
     revised = remove_tags(more, removed, where) if removed else more
-    return Revised(revised, added, removed, tuple(left_out))
+    gone = set(map(tag_key, removed))
+    found = (mark.tag for mark in (*there.marks, *added) if tag_key(mark.tag) not in gone)
+    return Revised(revised, added, removed, tuple(left_out), tuple(found))
 
 
 def taken_back(content: bytes, where: str) -> Revised:

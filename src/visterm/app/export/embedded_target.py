@@ -33,7 +33,7 @@ class EmbeddedTarget:
         self._keep = keep_originals
 
     def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change | None:
-        """Write the tags of an image; None where there is nothing to change."""
+        """Write the tags of an image; None where nothing is changed and nothing of visterm is found."""
         old = self._read(item.path)
         elsewhere = {tag_key(tag) for tag in embedded_keywords(item.path).tags}  # in IPTC, say: a person's, and there
         new = [mark for mark in wanted if mark.source != GIVEN or tag_key(mark.tag) not in elsewhere]
@@ -58,8 +58,7 @@ class EmbeddedTarget:
         return packet
 
     def _put(self, image: Path, old: bytes | None, new: Revised, *, dry_run: bool) -> Change | None:
-        if not new.added and not new.removed:
-            return Change(str(image), str(image), left_out=new.left_out) if new.left_out else None
-        if not dry_run:
+        if (new.added or new.removed) and not dry_run:
             self._exiftool.write_packet(image, new.content, keep_original=self._keep)
-        return Change(str(image), str(image), new.added, new.removed, new.left_out)
+        changed = Change(str(image), str(image), new.added, new.removed, new.left_out, new.found)
+        return changed if changed.is_one or changed.found else None

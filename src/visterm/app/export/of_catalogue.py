@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from visterm.app.export.changes import Change
 from visterm.app.export.items import ExportItem
 from visterm.app.export.of_run import least_confidences, predictions, scores_of
 from visterm.app.tagger import CHUNK, Tagger
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import as_path, is_remote
 from visterm.core.types import Skipped
+from visterm.core.vocabulary import Vocabulary
 from visterm.store.catalogue import StoredCatalogue
 
 GONE = "no such file"
@@ -70,28 +71,48 @@ def files_of_catalogue(stored: StoredCatalogue) -> list[Path]:
     return sorted(Path(path) for path in stored.images.files() if not is_remote(path))
 
 
-def noted(changes: Iterable[Change | Skipped], stored: StoredCatalogue, target: str) -> Iterator[Change | Skipped]:
-    """Pass on changes that were made, and keep in the catalogue which tags are written where now."""
-    files = stored.images.files()
-    added: list[tuple[int, str]] = []
-    removed: list[tuple[int, str]] = []
-    try:
-        for change in changes:
-            if isinstance(change, Change) and change.image in files:
-                image_id = files[change.image].id
-                added += [(image_id, mark.tag) for mark in change.added]
-                removed += [(image_id, tag) for tag in change.removed]
-            if len(added) + len(removed) >= CHUNK:
-                _note(stored, target, added, removed)
-            yield change
-    finally:
-        _note(stored, target, added, removed)
+class CatalogueNotes:
+    """Keeps in a catalogue which tags are in the files of its images: what the files say is what counts.
 
+    So notes that a killed export could not keep are kept by the next one, and those that a killed undo left go.
 
-def _note(stored: StoredCatalogue, target: str, added: list[tuple[int, str]], removed: list[tuple[int, str]]) -> None:
-    if added:
-        stored.tags.note_written(target, added)
-    if removed:
-        stored.tags.forget_written(target, removed)
-    added.clear()
-    removed.clear()
+    Parameters
+    ----------
+    stored : StoredCatalogue
+    target : str
+        Where tags are written: "xmp", "embed" or "txt".
+    vocabulary : Vocabulary
+        Of the run. Tags that neither it nor the catalogue knows were not written by this catalogue, and are not kept.
+    """
+
+    def __init__(self, stored: StoredCatalogue, target: str, vocabulary: Vocabulary) -> None:
+        self._stored, self._target, self._vocabulary = stored, target, vocabulary
+        self._ids = {path: image.id for path, image in stored.images.files().items()}
+        self._noted: defaultdict[int, set[str]] = defaultdict(set)
+        for written in stored.tags.written(target):
+            self._noted[written.image_id].add(written.tag)
+        self._added: list[tuple[int, str]] = []
+        self._removed: list[tuple[int, str]] = []
+
+    def put(self, image: str, found: Sequence[str]) -> None:
+        """Take what was found in the files of an image, in place of what was noted of it."""
+        image_id = self._ids.get(image)
+        if image_id is None:
+            return
+        noted = self._noted.pop(image_id, set())
+        self._added += [(image_id, tag) for tag in sorted(set(found) - noted)]
+        self._removed += [(image_id, tag) for tag in sorted(noted - set(found))]
+        if len(self._added) + len(self._removed) >= CHUNK:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write down what was taken."""
+        tags = self._stored.tags
+        new = {tag for _, tag in self._added}
+        known = new.intersection(self._vocabulary.tags) | tags.ids(new).keys()
+        if kept := [(image_id, tag) for image_id, tag in self._added if tag in known]:
+            tags.note_written(self._target, kept)
+        if self._removed:
+            tags.forget_written(self._target, self._removed)
+        self._added.clear()
+        self._removed.clear()

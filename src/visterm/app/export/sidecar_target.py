@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from visterm.app.export.changes import Change, Revised, revise, taken_back
 from visterm.app.export.items import ExportItem
 from visterm.core.vocabulary import tag_key
-from visterm.data.sidecars import Sidecars, content_of, replace_file
+from visterm.data.sidecars import Sidecars, content_of, read_sidecar, replace_file
 from visterm.data.xmp.keywords import Mark
 from visterm.data.xmp.writing import SIDECAR
 
@@ -26,14 +27,20 @@ class SidecarTarget:
         self._sidecars = Sidecars()
 
     def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change | None:
-        """Write the tags of an image; None where there is nothing to change."""
+        """Write the tags of an image; None where nothing is changed and nothing of visterm is found."""
         path = self._sidecars.target(item.path)
         old = content_of(path)
         if old is None:
             there = {tag_key(tag) for tag in self._sidecars.keywords(item.path).tags}
             if all(tag_key(mark.tag) in there for mark in wanted):
                 return None
-        return _put(item.path, path, old, revise(old or SIDECAR, wanted, item.rejected, str(path)), dry_run=dry_run)
+        change = _put(item.path, path, old, revise(old or SIDECAR, wanted, item.rejected, str(path)), dry_run=dry_run)
+        others = (read_sidecar(other) for other in self._sidecars.of(item.path) if other != path)
+        elsewhere = tuple(mark.tag for other in others for mark in other.marks)
+        if not elsewhere:
+            return change
+        change = change or Change(str(item.path), str(path))
+        return replace(change, found=(*change.found, *elsewhere))
 
     def undo(self, image: Path, *, dry_run: bool) -> Change | None:
         """Take back what visterm wrote; a file that holds nothing else is removed."""
@@ -55,7 +62,5 @@ def _put(image: Path, path: Path, old: bytes | None, new: Revised, *, dry_run: b
     empty = old is None and not new.added
     if not dry_run and not empty and new.content != old:
         replace_file(path, old, new.content)
-    if empty and not new.left_out:
-        return None
-    changed = Change(str(image), str(path), new.added, new.removed, new.left_out)
-    return changed if new.added or new.removed or new.left_out else None
+    changed = Change(str(image), str(path), new.added, new.removed, new.left_out, new.found)
+    return changed if changed.is_one or changed.found else None

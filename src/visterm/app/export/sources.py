@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from visterm.app.catalogue import Catalogue
-from visterm.app.export.changes import Change
 from visterm.app.export.items import ExportItem
-from visterm.app.export.of_catalogue import files_of_catalogue, items_of_catalogue, noted
+from visterm.app.export.of_catalogue import CatalogueNotes, files_of_catalogue, items_of_catalogue
 from visterm.app.export.of_run import items_of_run
+from visterm.app.export.writing import WrittenNotes
 from visterm.app.tagger import Tagger
 from visterm.core.errors import UserError
 from visterm.core.persist import folder_kind
@@ -38,8 +38,8 @@ class Source(Protocol):
     def images(self) -> list[Path]:
         """List the image files."""
 
-    def noted(self, changes: Iterable[Change | Skipped], target: str) -> Iterator[Change | Skipped]:
-        """Pass on changes that were made, and remember them."""
+    def notes(self, target: str) -> WrittenNotes | None:
+        """Return what remembers which tags are in files; None where the files themselves do."""
 
 
 class RunSource:
@@ -61,9 +61,8 @@ class RunSource:
         """List the image files."""
         return self._images
 
-    def noted(self, changes: Iterable[Change | Skipped], target: str) -> Iterator[Change | Skipped]:
-        """Pass on the changes: the files themselves say what was written."""
-        yield from changes
+    def notes(self, target: str) -> None:
+        """Return None: the files themselves say what was written."""
 
 
 class CatalogueSource:
@@ -81,9 +80,9 @@ class CatalogueSource:
         """List the files of the images that are here."""
         return files_of_catalogue(self._stored)
 
-    def noted(self, changes: Iterable[Change | Skipped], target: str) -> Iterator[Change | Skipped]:
-        """Pass on the changes, and keep in the catalogue which tags are written where."""
-        return noted(changes, self._stored, target)
+    def notes(self, target: str) -> CatalogueNotes:
+        """Return what keeps in the catalogue which tags are written where."""
+        return CatalogueNotes(self._stored, target, self.tagger.vocabulary)
 
 
 def open_source(source: Path, images: Path | None, n_jobs: int | None = None) -> Source:

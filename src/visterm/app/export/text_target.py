@@ -29,10 +29,10 @@ class TextTarget:
         self._notes: dict[Path, TextNotes] = {}
 
     def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change | None:
-        """Write the tags of an image; None where there is nothing to change."""
+        """Write the tags of an image; None where nothing is changed and nothing of visterm is found."""
         path = sidecar(item.path) or self._new(item.path)
         notes, old = self._notes_of(path), content_of(path)
-        note = notes.get(path)
+        note = notes.of(path, old)
         there = {tag_key(tag) for tag in _tags(path)} if old is not None else set()
         noted = {tag_key(tag) for tag in note.tags} if note else set()
         unwritable = {mark.tag for mark in wanted if _PARTING & set(mark.tag) or mark.tag.startswith("-")}
@@ -44,19 +44,22 @@ class TextTarget:
             new = _appended(_without(old or b"", rejected), [mark.tag for mark in added])
             notes.put(_noted(path, note, old, new, added, rejected))
             replace_file(path, old, new)
-        changed = Change(str(item.path), str(path), added, removed, left_out)
-        return changed if added or removed or left_out else None
+            notes.is_done(path)
+        ours = [*(tag for tag in (note.tags if note else ()) if tag not in removed), *(mark.tag for mark in added)]
+        changed = Change(str(item.path), str(path), added, removed, left_out, tuple(ours))
+        return changed if changed.is_one or changed.found else None
 
     def undo(self, image: Path, *, dry_run: bool) -> Change | None:
         """Take back what visterm wrote; a text that it made is removed, if nobody has added to it."""
         path = sidecar(image) or self._new(image)
         notes, old = self._notes_of(path), content_of(path)
-        note = notes.get(path)
+        note = notes.of(path, old)
+        if not dry_run:
+            if note is not None and old is not None:
+                replace_file(path, old, _restored(old, note))
+            notes.forget(path)
         if note is None or old is None:
             return None
-        if not dry_run:
-            replace_file(path, old, _restored(old, note))
-            notes.put(TextNote(path.name, [], [], False, None, ""))
         return Change(str(image), str(path), removed=tuple(note.tags))
 
     def close(self) -> None:
@@ -69,7 +72,9 @@ class TextTarget:
         return image.with_name(f"{image.name}{SUFFIX}") if shared else image.with_suffix(SUFFIX)
 
     def _notes_of(self, text: Path) -> TextNotes:
-        return self._notes.setdefault(text.parent, TextNotes(text.parent))
+        if text.parent not in self._notes:
+            self._notes[text.parent] = TextNotes(text.parent)
+        return self._notes[text.parent]
 
 
 def _tags(path: Path) -> list[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from visterm.app.export.changes import Change, Target
 from visterm.app.export.embedded_target import EmbeddedTarget
@@ -15,6 +15,7 @@ from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import is_remote
 from visterm.core.types import Skipped
+from visterm.data.sidecars import sweep_temporaries
 
 XMP, EMBED, TXT = SidecarTarget.name, EmbeddedTarget.name, TextTarget.name
 TARGETS = (XMP, EMBED, TXT)
@@ -22,6 +23,16 @@ TARGETS = (XMP, EMBED, TXT)
 IN_STORE = "in an object store, where no tags are written: export a table (--to csv)"
 
 T = TypeVar("T")
+
+
+class WrittenNotes(Protocol):
+    """What keeps, image by image, which tags of visterm are in its files."""
+
+    def put(self, image: str, found: Sequence[str]) -> None:
+        """Take what was found in the files of an image, in place of what was known of it."""
+
+    def flush(self) -> None:
+        """Keep what was taken."""
 
 
 def make_target(name: str, *, keep_originals: bool = True) -> Target:
@@ -57,6 +68,7 @@ def export_tags(
     parents: Parents | None = None,
     dry_run: bool = False,
     progress: Progress = SILENT,
+    notes: WrittenNotes | None = None,
 ) -> Iterator[Change | Skipped]:
     """Write tags to their images, one after another; tags are only added, and no person's is ever changed.
 
@@ -73,6 +85,8 @@ def export_tags(
         Change nothing, and say what would be changed.
     progress : Progress
         Told of each image.
+    notes : WrittenNotes, optional
+        Kept of what the files hold, those that are not changed too; not in a dry run.
 
     Yields
     ------
@@ -84,16 +98,23 @@ def export_tags(
     def write(item: ExportItem) -> Change | None:
         return target.export(item, item.wanted(run, above), dry_run=dry_run)
 
-    return _each("export", items, lambda item: item.path, write, target, progress)
+    return _each("export", items, lambda item: item.path, write, target, progress, notes, dry_run=dry_run)
 
 
 def undo_tags(
-    images: Iterable[Path], target: Target, *, dry_run: bool = False, progress: Progress = SILENT
+    images: Iterable[Path],
+    target: Target,
+    *,
+    dry_run: bool = False,
+    progress: Progress = SILENT,
+    notes: WrittenNotes | None = None,
 ) -> Iterator[Change | Skipped]:
     """Take back all that visterm wrote to some images; parameters and results are those of `export_tags`."""
-    return _each(
-        "undo", images, lambda image: image, lambda image: target.undo(image, dry_run=dry_run), target, progress
-    )
+
+    def take_back(image: Path) -> Change | None:
+        return target.undo(image, dry_run=dry_run)
+
+    return _each("undo", images, lambda image: image, take_back, target, progress, notes, dry_run=dry_run)
 
 
 def _each(
@@ -103,21 +124,32 @@ def _each(
     write: Callable[[T], Change | None],
     target: Target,
     progress: Progress,
+    notes: WrittenNotes | None,
+    *,
+    dry_run: bool,
 ) -> Iterator[Change | Skipped]:
     progress.start(task)
+    swept: set[Path] = set()
     try:
         for thing in things:
             progress.advance()
             if is_remote(image_of(thing)):
                 yield Skipped(str(image_of(thing)), IN_STORE)
                 continue
+            if image_of(thing).parent not in swept and not dry_run:
+                swept.add(image_of(thing).parent)
+                sweep_temporaries(image_of(thing).parent)
             try:
                 change = write(thing)
             except (DataError, StorageError, OSError) as error:
                 yield Skipped(str(image_of(thing)), f"not written: {error}")
             else:
-                if change is not None:
+                if notes is not None and not dry_run:
+                    notes.put(str(image_of(thing)), change.found if change is not None else ())
+                if change is not None and change.is_one:
                     yield change
     finally:
+        if notes is not None and not dry_run:
+            notes.flush()
         target.close()
         progress.finish()
