@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.core.errors import DataError
-from visterm.core.learned import Array, Csr, Fitted, Flag, Kind, Listed, Matrix, Number, Record, Text, Whole
+from visterm.core.learned import Array, Csr, DenseOrCsr, Fitted, Flag, Kind, Listed, Number, Record, Text, Whole
 from visterm.core.learned import check_learned as check
 
 
@@ -17,7 +17,7 @@ class Tree:
     """Declares one attribute of each kind."""
 
     learned: ClassVar[dict[str, Kind]] = {
-        "rows_": Matrix("float32", ("n_images", "n_features_in_")),
+        "rows_": DenseOrCsr("float32", ("n_images", "n_features_in_")),
         "given_": Csr("float32", ("n_images", "n_tags_"), required=False),
         "order_": Array("int64", ("trees", "n_images"), permuted=True),
         "bounds_": Array("int64", ("trees", "n_leaves + 1"), least=0, most="n_images", ascending=True),

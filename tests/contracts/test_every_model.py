@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from sklearn.utils.estimator_checks import check_estimator
 
 from visterm.core.errors import DataError, DivergedError, ShapeError, UserError
+from visterm.core.learned import check_learned
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
@@ -206,6 +207,17 @@ def test_saving_and_loading_gives_bit_equal_scores_and_pickles_nothing(name, pla
     assert loaded.get_params() == fitted[name].get_params()
     for X in (planted.X_test, sp.csr_array(planted.X_test)):
         np.testing.assert_array_equal(loaded.decision_function(X), fitted[name].decision_function(X))
+
+
+@models
+def test_all_that_a_model_learns_is_declared_in_its_class_and_is_as_declared(name, planted, fitted):
+    X, Y = planted.X_train[:60], planted.Y_train[:60]
+    model = create(name)
+    taught = [fitted[name], create(name).fit(sp.csr_array(X), Y), create(name).fit(None, Y)]
+    if isinstance(model, LearnsOn):
+        taught.append(model.partial_fit(X, Y))
+    for one in taught:
+        check_learned(one)
 
 
 @models

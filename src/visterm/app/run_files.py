@@ -8,8 +8,10 @@ from typing import Any
 from visterm.app.learned_images import LearnedImages
 from visterm.app.relations import WordRelations
 from visterm.app.word_places import WordPlaces
+from visterm.core.errors import CorruptFileError
 from visterm.core.jsonlines import read_skipped, write_skipped
 from visterm.core.persist import (
+    HOW_TO_MEND,
     load_arrays,
     load_csr,
     load_estimator,
@@ -58,6 +60,12 @@ def read_run(kind: Any, folder: Path, n_jobs: int | None) -> Any:
         Vocabulary.from_json(read_json(folder / "vocabulary.json")),
         read_json(folder / "facts.json"),
     )
+    n_known = getattr(tagger.model, "n_tags_", None)
+    if n_known != len(tagger.vocabulary):
+        raise CorruptFileError(
+            f"{folder}: the model knows {n_known} tags, and there are {len(tagger.vocabulary)} in vocabulary.json. "
+            f"{HOW_TO_MEND}"
+        )
     for part in (tagger.encoder, tagger.model):
         if "n_jobs" in part.get_params(deep=False):
             part.set_params(n_jobs=n_jobs)

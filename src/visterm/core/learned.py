@@ -3,7 +3,7 @@
 A class names its learned attributes in ``learned``; those of its bases are added::
 
     learned: ClassVar[dict[str, Kind]] = {
-        "rows_": Matrix("float32", ("n_images", "n_features_in_")),
+        "rows_": DenseOrCsr("float32", ("n_images", "n_features_in_")),
         "order_": Array("int64", ("trees", "n_images"), permuted=True),
         "power_": Number(least=0),
     }
@@ -187,7 +187,7 @@ class Csr(Array):
 
 
 @dataclass(frozen=True)
-class Matrix(Csr):
+class DenseOrCsr(Csr):
     """An array or a CSR matrix."""
 
     def check(self, value: Any, sizes: Sizes) -> None:
@@ -352,7 +352,7 @@ def check_learned(estimator: Any) -> None:
     if None in names:
         raise DataError(f"{names[None][0]} is not declared in `learned` of {type(estimator).__name__}")
     sizes = Sizes(estimator)
-    for declared, kind in sorted(kinds.items(), key=lambda pair: isinstance(pair[1], Array)):  # numbers, then arrays
+    for declared, kind in sorted(kinds.items(), key=lambda pair: not isinstance(pair[1], Array)):  # arrays have sizes
         if kind.required and "*" not in declared and declared not in names:
             raise DataError(f"{declared} of {type(estimator).__name__} is missing")
         for name in names.get(declared, ()):

@@ -174,8 +174,11 @@ def _plain(value: Any, registry: Registry | None) -> Any:
 
 def _describe(estimator: Any, registry: Registry, prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     values: dict[str, Any] = {}
+    kinds = learned_kinds(estimator)
     for key, value in learned_attributes(estimator).items():
         name = prefix + key
+        if kinds and declared_name(key, kinds) is None:
+            raise UserError(f"{type(estimator).__name__} does not declare {key} in `learned`, so it cannot be saved.")
         if sp.issparse(value):
             arrays.update(csr_parts(name, value))
         elif isinstance(value, np.ndarray) and value.dtype.kind in "biuf":

@@ -13,7 +13,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.checks import check_number
-from visterm.core.errors import UserError
+from visterm.core.errors import DataError, UserError
+from visterm.core.learned import Array, Kind, Listed, Number, Record, Text, Whole
 from visterm.core.progress import SILENT, Progress, Titled
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, RandomState
@@ -30,7 +31,7 @@ from visterm.models.lifting import best_lift, tag_factors
 from visterm.models.members import any_from_kernel, chosen_settings, listed, make_member, own_settings, pass_on_jobs
 from visterm.models.mixing import best_mix, both_maps, image_map, mixed, sample, without_idlers, word_map
 from visterm.models.promising import in_turn, shortlist
-from visterm.models.side_by_side import joined_image_rows, joined_tag_rows
+from visterm.models.side_by_side import BLEND, check_joined, joined_image_rows, joined_tag_rows
 from visterm.models.stopping import MIN_HELD_OUT, hold_out
 from visterm.models.trials import Rows, Trial, try_all
 
@@ -125,6 +126,18 @@ class Auto(Annotator):
     n_held_out_: int
     tag_rows_: Matrix
 
+    learned: ClassVar[dict[str, Kind]] = {
+        **BLEND,
+        "weights_": Array("float64", ("n_members",), least=0),
+        "columns_": Array("int64", ("n_members", 4), least=0),
+        "lift_": Number(least=0, below=1),
+        "tag_factors_": Array("float64", ("n_tags_",), least=0),
+        "report_": Listed(Record({"model": Text(), "weight": Number(least=0), "reason": Text()})),
+        "valid_map_": Number(least=0, most=1, or_none=True),
+        "valid_word_map_": Number(least=0, most=1, or_none=True),
+        "n_held_out_": Whole(),
+    }
+
     _held_out: HeldOutFit | None = None
 
     test_params: ClassVar[dict[str, Any]] = {
@@ -201,6 +214,19 @@ class Auto(Annotator):
         taken = self._held_out
         self._held_out = None
         return taken
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        columns = [Columns(*row) for row in self.columns_.tolist()]
+        for read in columns:
+            if not (read.first < read.stop <= self.n_features_in_ and read.dense <= 1):
+                raise DataError(f"columns_ has {tuple(read)}; expected columns of {self.n_features_in_} features")
+        whole = [read.block == 0 and not read.dense for read in columns]
+        widths = [
+            self.n_features_in_ if all_of_them else read.stop - read.first
+            for read, all_of_them in zip(columns, whole, strict=True)
+        ]
+        check_joined(self.members_, widths, self.tag_rows_)
 
     def _check_settings(self) -> None:
         check_blocks(self.blocks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from visterm.core.checks import all_finite, as_csr, as_generator, check_k, check_magnitude, check_size, check_tags
 from visterm.core.errors import DataError, DivergedError, ShapeError
 from visterm.core.identity import count_rows, identity_rows, is_identity
+from visterm.core.learned import Flag, Kind, Listed, Text, Whole
 from visterm.core.products import product, top_k_products
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Ranking
@@ -54,6 +55,14 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
     n_tags_: int
     by_number_: bool
 
+    learned: ClassVar[dict[str, Kind]] = {
+        "n_features_in_": Whole(least=1),
+        "n_tags_": Whole(least=1),
+        "by_number_": Flag(required=False),
+        "feature_names_in_": Listed(Text(), "n_features_in_", required=False),
+    }
+    """What it learns, as its files may hold it: those of a model are added to those of its bases."""
+
     def fit(self, X: Any, Y: Any, *, valid: tuple[Any, Any] | None = None, monitor: Progress | None = None) -> Self:
         """Learn from images and their tags; a second call forgets the first.
 
@@ -87,7 +96,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
     def image_rows(self, X: Any) -> Matrix:
         """Give U, the rows that a catalogue stores: float32 array or CSR, shape (n_images, width)."""
         check_is_fitted(self)
-        return self._image_rows(self._check_features(X))
+        return self._finite(self._image_rows(self._check_features(X)))
 
     def query_rows(self, Q: Any) -> Matrix:
         """Give the query rows of `Q` (n_queries, n_tags), weights of tags: Q · V, of the same width as image rows.
@@ -146,7 +155,8 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         step = max(1, BLOCK_BYTES // (4 * (self.n_tags_ if V is None else V.shape[1])))
         for start in range(0, X.shape[0], step):
             rows = slice(start, start + step)
-            ids[rows], scores[rows] = self._best_tags(self._image_rows(X[rows]), k)
+            ids[rows], scores[rows] = self._best_tags(self._finite(self._image_rows(X[rows])), k)
+        self._finite(scores)
         return Ranking(ids, scores)
 
     def check_settings(self) -> None:
@@ -164,6 +174,9 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _image_rows(self, X: Matrix) -> Matrix:
         """Give U for checked features."""
+
+    def _check_learned(self) -> None:
+        """Raise `DataError` for learned attributes, as `learned` declares them, that do not go together."""
 
     def _check_settings(self) -> None:
         """Raise `UserError` for constructor parameters that cannot be used; by default all can."""
@@ -257,6 +270,16 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
                 f"({self.n_features_in_} an image). Pass the features of the images."
             )
         return identity_rows(self.n_features_in_)
+
+    def _finite(self, rows: Matrix) -> Matrix:
+        """Return rows or scores as they are, once it is sure that they can be compared."""
+        values: Any = rows.data if sp.issparse(rows) else rows
+        if not all_finite(values):
+            raise DataError(
+                f"This {type(self).__name__} comes to infinity or NaN for these images. "
+                "Scale the features to unit length, or fit it anew."
+            )
+        return rows
 
     def _refuse_non_finite(self) -> None:
         for name, value in vars(self).items():

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.checks import check_number
+from visterm.core.learned import Kind, Number
 from visterm.core.types import Matrix, RandomState
 from visterm.models.counts import CountingAnnotator, Counts, as_counts, check_length, scale_rows
 from visterm.models.relevance import Floats, RelevanceAnnotator
@@ -58,6 +59,8 @@ class Cmrm(CountingAnnotator, RelevanceAnnotator):
 
     alpha_: float
     beta_: float
+
+    learned: ClassVar[dict[str, Kind]] = {"alpha_": Number(least=0, below=1), "beta_": Number(above=0, below=1)}
 
     likelihood_setting = "beta"
     likelihood_choices = (0.1, 0.03, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98)

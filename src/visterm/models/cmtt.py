@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
 from visterm.core.checks import check_count
-from visterm.core.errors import UserError
+from visterm.core.errors import DataError, UserError
+from visterm.core.learned import Array, Kind
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.models.counts import CountingAnnotator, Counts, as_counts, count_tags, scale_rows
@@ -65,6 +66,11 @@ class Cmtt(CountingAnnotator):
     tag_rows_: NDArray[np.float32]
     table_: NDArray[np.float32]
 
+    learned: ClassVar[dict[str, Kind]] = {
+        "tag_rows_": Array("float32", ("n_tags_", "n_features_in_"), required=False),
+        "table_": Array("float32", ("n_features_in_", "n_tags_"), required=False),
+    }
+
     test_params: ClassVar[dict[str, Any]] = {"rank": 12}
 
     def __init__(
@@ -74,6 +80,11 @@ class Cmtt(CountingAnnotator):
         self.normalize = normalize
         self.idf = idf
         self.random_state = random_state
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        if hasattr(self, "tag_rows_") == hasattr(self, "table_"):
+            raise DataError("There are tag_rows_ and table_, or neither; expected one of them")
 
     def _check_settings(self) -> None:
         check_count(self.rank, "rank")

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.checks import check_count, check_number, check_size
 from visterm.core.errors import DataError, MissingExtraError, ShapeError, UserError
+from visterm.core.learned import Array, Kind, Number, Whole
 from visterm.core.packing import json_params
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, RandomState
@@ -26,6 +27,7 @@ from visterm.models.dense_layers import Layer, through_layers
 from visterm.models.embedding_ranking import mean_length
 from visterm.models.held_out import HeldOutFit
 from visterm.models.moved_words import move_words
+from visterm.models.ranking import HISTORY
 from visterm.models.recipe import rate_factor
 from visterm.models.start_vectors import check_vectors, start_vectors
 from visterm.models.training_checkpoint import TrainingCheckpoint, matrix_fingerprint
@@ -37,6 +39,8 @@ HIDDEN = (4096, 8192, 2048)
 
 PENALTY = 1.0
 """Of words that follow the tags (`move_words`)."""
+
+MAX_LAYERS = 1000
 
 MAX_TRAINED_BYTES = 2**34
 """Weights and vectors with their gradients and what the optimisers keep."""
@@ -133,6 +137,19 @@ class DeepTagger(Annotator):
     n_epochs_: int
     n_held_out_: int
     history_: list[dict[str, Any]]
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "tag_rows_": Array("float32", ("n_tags_", "dim")),
+        "weights_*_": Array("float32", (None, None)),
+        "offsets_*_": Array("float32", (None,)),
+        "n_layers_": Whole(least=1, most=MAX_LAYERS),
+        "scale_": Number(above=0),
+        "vector_scale_": Number(above=0, or_none=True),
+        "word_vectors_": Array("float32", ("n_tags_", "dim"), required=False),
+        "n_epochs_": Whole(),
+        "n_held_out_": Whole(),
+        "history_": HISTORY,
+    }
 
     test_params: ClassVar[dict[str, Any]] = {
         "hidden": [32],
@@ -294,8 +311,24 @@ class DeepTagger(Annotator):
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _image_rows(self, X: Matrix) -> Matrix:
-        layers = [Layer(getattr(self, f"weights_{i}_"), getattr(self, f"offsets_{i}_")) for i in range(self.n_layers_)]
-        return through_layers(X, self.scale_, layers)
+        return through_layers(X, self.scale_, self._layers())
+
+    def _layers(self) -> list[Layer]:
+        return [Layer(getattr(self, f"weights_{i}_"), getattr(self, f"offsets_{i}_")) for i in range(self.n_layers_)]
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        names = {f"{kind}_{i}_" for kind in ("weights", "offsets") for i in range(self.n_layers_)}
+        found = {name for name in vars(self) if name.startswith(("weights_", "offsets_"))}
+        if found != names:
+            raise DataError(f"There are {sorted(found)}; expected weights and offsets of {self.n_layers_} layers")
+        width = self.n_features_in_
+        for i, layer in enumerate(self._layers()):
+            if layer.weights.shape != (width, len(layer.offsets)):
+                raise DataError(f"weights_{i}_ are {layer.weights.shape}; expected {(width, len(layer.offsets))}")
+            width = len(layer.offsets)
+        if width != self.tag_rows_.shape[1]:
+            raise DataError(f"The last layer has {width} numbers, and tag_rows_ {self.tag_rows_.shape[1]}")
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         self._fit_monitored(X, Y, rng, None, SILENT)
@@ -308,7 +341,7 @@ class DeepTagger(Annotator):
         valid: tuple[Matrix, sp.csr_array] | None,
         monitor: Progress,
     ) -> None:
-        self._check_settings()
+        self.check_settings()
         if not (Y.data > 0).any():
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         if self.word_vectors is not None:
@@ -385,6 +418,10 @@ class DeepTagger(Annotator):
         check_number(self.dropout, "dropout", least=0, below=1)
         check_number(self.valid_share, "valid_share", least=0, below=1)
         rate_factor(self.schedule, 1, self.epochs)
+
+    def check_settings(self) -> None:
+        """Refuse settings that cannot be used here, before any long work; `fit` asks too."""
+        super().check_settings()
         if find_spec("torch") is None:
             raise MissingExtraError(
                 f"To train {type(self).__name__} needs the package 'torch'. "

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.core.errors import DataError
+from visterm.core.learned import Array, Kind, Number
 from visterm.core.types import Matrix
 from visterm.models.explaining import LinearScores
 
@@ -23,6 +27,18 @@ class EmbeddingAnnotator(LinearScores):
     image_map_: NDArray[np.float32]
     tag_rows_: NDArray[np.float32]
     constant_: float = 0.0
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "image_map_": Array("float32", ("n_features_in_", "dim")),
+        "tag_rows_": Array("float32", ("n_tags_", "width")),
+        "constant_": Number(least=0, required=False),
+    }
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        dim, width = self.image_map_.shape[1], self.tag_rows_.shape[1]
+        if width not in (dim, dim + 1):
+            raise DataError(f"tag_rows_ has {width} columns and image_map_ {dim}; expected as many, or one more")
 
     def _image_rows(self, X: Matrix) -> Matrix:
         rows = np.asarray(X @ self.image_map_, np.float32)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_count, check_number
 from visterm.core.errors import UserError
+from visterm.core.learned import Kind, Number
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix, RandomState
 from visterm.kernels.codes import Step
@@ -95,6 +96,8 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
     """
 
     scale_: float
+
+    learned: ClassVar[dict[str, Kind]] = {"scale_": Number(above=0)}
 
     test_params: ClassVar[dict[str, Any]] = {"dim": 16, "epochs": 30, "learning_rate": 0.005, "block": 128}
 

@@ -13,6 +13,7 @@ from sklearn.utils import Tags
 
 from visterm.core.checks import check_number
 from visterm.core.errors import UserError
+from visterm.core.learned import Array, Kind, Number
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, RandomState
@@ -22,7 +23,7 @@ from visterm.models.explaining import LinearScores
 from visterm.models.kernel_columns import own_columns
 from visterm.models.members import any_from_kernel, listed, make_member, pass_on_jobs
 from visterm.models.mixing import best_mix, sample
-from visterm.models.side_by_side import joined_image_rows, joined_tag_rows
+from visterm.models.side_by_side import BLEND, check_joined, joined_image_rows, joined_tag_rows
 from visterm.models.stopping import hold_out
 
 DEFAULT_MEMBERS = (("wsabie", {"dim": 100}), ("wsabie", {"dim": 200}))
@@ -84,6 +85,12 @@ class Ensemble(LinearScores):
     valid_map_: float | None
     tag_rows_: Matrix
 
+    learned: ClassVar[dict[str, Kind]] = {
+        **BLEND,
+        "weights_": Array("float64", ("n_members",), least=0, most=1),
+        "valid_map_": Number(least=0, most=1, or_none=True),
+    }
+
     test_params: ClassVar[dict[str, Any]] = {
         "members": [["wsabie", {"dim": 16, "epochs": 10, "learning_rate": 0.01, "block": 128}], ["ridge", {}]],
         "valid_share": 0.3,
@@ -122,7 +129,7 @@ class Ensemble(LinearScores):
         valid: tuple[Matrix, sp.csr_array] | None,
         monitor: Progress,
     ) -> None:
-        check_number(self.valid_share, "valid_share", least=0, below=1)
+        self.check_settings()
         given = listed(DEFAULT_MEMBERS if self.members is None else self.members, "members")
         members = [make_member(member, "the ensemble", self.n_jobs, rng) for member in given]
         weights = self._given_weights(len(members))
@@ -142,6 +149,13 @@ class Ensemble(LinearScores):
         self.weights_ = np.full(len(members), 1 / len(members)) if weights is None else weights
         factors = self.weights_ / self.scales_
         self.tag_rows_ = joined_tag_rows(members, factors, -(factors @ self.means_))
+
+    def _check_settings(self) -> None:
+        check_number(self.valid_share, "valid_share", least=0, below=1)
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        check_joined(self.members_, [self.n_features_in_] * len(self.members_), self.tag_rows_)
 
     def _image_rows(self, X: Matrix) -> Matrix:
         return joined_image_rows(self.members_, [X] * len(self.members_))

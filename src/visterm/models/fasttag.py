@@ -11,6 +11,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from visterm.core.checks import check_number, check_size
 from visterm.core.errors import UserError
+from visterm.core.learned import Array, Kind, Number
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
@@ -69,6 +70,13 @@ class FastTag(LinearAnnotator):
     corruption_: float
     trust_: float
     completion_: NDArray[np.float32]
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "alpha_": Number(above=0),
+        "corruption_": Number(above=0, below=1),
+        "trust_": Number(above=0),
+        "completion_": Array("float32", ("n_tags_", "n_tags_")),
+    }
 
     test_params: ClassVar[dict[str, Any]] = {}
 

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_count
+from visterm.core.learned import Array, Csr, Kind
 from visterm.core.types import Matrix, RandomState
 from visterm.models.near_images import DistanceAnnotator, Floats, nearest
 from visterm.models.voting import Ids, weighted_votes
@@ -60,6 +61,11 @@ class Jec(DistanceAnnotator):
 
     frequency_: Floats
     together_: sp.csr_array
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "frequency_": Array("float32", ("n_tags_",), least=0, most=1),
+        "together_": Csr("float32", ("n_tags_", "n_tags_"), least=0, canonical=False),
+    }
 
     test_params: ClassVar[dict[str, Any]] = {}
 

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, lapack
 
 from visterm.core.checks import check_count, check_number, check_size
+from visterm.core.learned import Array, Kind, Number
 from visterm.core.products import product
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Annotator
-from visterm.models.voting import unit_rows
+from visterm.models.voting import UNIT_ROWS, unit_rows
 
 Doubles = NDArray[np.float64]
 
@@ -83,6 +84,15 @@ class KernelRidge(Annotator):
     rows_: Matrix
     dual_: NDArray[np.float32]
     frequencies_: NDArray[np.float32]
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "gamma_": Number(above=0),
+        "alpha_": Number(above=0),
+        "width_": Number(above=0),
+        "rows_": UNIT_ROWS,
+        "dual_": Array("float32", ("n_images", "n_tags_")),
+        "frequencies_": Array("float32", ("n_tags_",), least=0, most=1),
+    }
 
     test_params: ClassVar[dict[str, Any]] = {"landmarks": 200}
 

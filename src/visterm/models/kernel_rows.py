@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,6 +12,7 @@ from sklearn.utils import Tags
 
 from visterm.core.checks import check_number, check_size
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
+from visterm.core.learned import Array, DenseOrCsr, Kind, Number
 from visterm.core.registry import unknown
 from visterm.core.types import Matrix
 from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
@@ -44,6 +45,13 @@ class KernelAnnotator(LinearAnnotator):
     gamma_: float
     landmarks_: Matrix
 
+    learned: ClassVar[dict[str, Kind]] = {
+        "gamma_": Number(least=0, required=False),
+        "landmarks_": DenseOrCsr("float32", ("n_features_in_", "n_inputs"), empty=True, required=False),
+        "tag_rows_": Array("float32", ("n_tags_", "n_inputs + 1"), required=False),
+        "weights_": Array("float32", ("n_inputs", "n_tags_"), empty=True, required=False),
+    }
+
     def _comparison(self, X: Matrix) -> Callable[[Matrix], Matrix]:
         """Give the function from features to what the scores are linear in: themselves, or values with `X`."""
         n = X.shape[0]
@@ -74,6 +82,15 @@ class KernelAnnotator(LinearAnnotator):
             self._opened = Landmarks(self.kernel, self.landmarks_)
             self._opened_columns = self.landmarks_
         return self._opened
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        kept = self.kernel in KEPT_KERNELS
+        if hasattr(self, "landmarks_") != kept or (kept and not hasattr(self, "gamma_")):
+            raise DataError(f"landmarks_ and gamma_ do not go with kernel={self.kernel!r}")
+        n_inputs = self.tag_rows_.shape[1] - 1 if hasattr(self, "tag_rows_") else len(self.weights_)
+        if not kept and n_inputs != self.n_features_in_:
+            raise DataError(f"There are weights of {n_inputs} features; expected {self.n_features_in_}")
 
     def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
         if self.kernel in KEPT_KERNELS:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_size
+from visterm.core.errors import DataError
+from visterm.core.learned import Array, Kind
 from visterm.core.products import product
 from visterm.core.types import Matrix
 from visterm.models.explaining import LinearScores
@@ -31,6 +35,12 @@ class LinearAnnotator(LinearScores):
         In tag space.
     """
 
+    learned: ClassVar[dict[str, Kind]] = {
+        "tag_rows_": Array("float32", ("n_tags_", "n_features_in_ + 1"), required=False),
+        "weights_": Array("float32", ("n_features_in_", "n_tags_"), required=False),
+        "intercept_": Array("float32", ("n_tags_",), required=False),
+    }
+
     def _keep(self, weights: NDArray[np.float32], intercept: NDArray[np.float32], X: Matrix) -> None:
         """Keep what was learned from `X`: weights (n_features, n_tags) and intercept (n_tags,)."""
         if sp.issparse(X) or weights.shape[0] < weights.shape[1]:
@@ -44,6 +54,12 @@ class LinearAnnotator(LinearScores):
             ones = np.ones((X.shape[0], 1), np.float32)
             return sp.csr_array(sp.hstack([X, ones], format="csr")) if sp.issparse(X) else np.hstack([X, ones])
         return np.asarray(product(X, self.weights_) + self.intercept_, np.float32)
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        found = {name for name in ("tag_rows_", "weights_", "intercept_") if hasattr(self, name)}
+        if found not in ({"tag_rows_"}, {"weights_", "intercept_"}):
+            raise DataError(f"There are {sorted(found)}; expected tag_rows_, or weights_ and intercept_")
 
     def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
         if hasattr(self, "tag_rows_"):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.checks import check_number
+from visterm.core.learned import Array, Kind, Number
 from visterm.core.types import Matrix
 from visterm.models.embedding_ranking import mean_length
 from visterm.models.feature_steps import Floats
@@ -31,6 +32,11 @@ class LinearRanker(RankingAnnotator, LinearAnnotator):
 
     row_length: float
     scale_: float
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "tag_rows_": Array("float32", ("n_tags_", "n_features_in_ + 1")),
+        "scale_": Number(above=0),
+    }
 
     def _scale_features(self, X: Matrix) -> None:
         self.scale_ = self.row_length / (mean_length(X) or 1.0)

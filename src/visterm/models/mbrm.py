@@ -8,13 +8,17 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import logsumexp
 
-from visterm.core.checks import check_count, check_number
+from visterm.core.checks import check_count, check_number, check_size
 from visterm.core.errors import ShapeError
+from visterm.core.learned import Kind, Number
 from visterm.core.types import Matrix, RandomState
 from visterm.models.relevance import Floats, RelevanceAnnotator
 
 TILE_BYTES = 2**26
 """Kernels between regions held at a time."""
+
+MAX_TILE_BYTES = 2**29
+"""Those of one image."""
 
 
 class Mbrm(RelevanceAnnotator):
@@ -62,6 +66,12 @@ class Mbrm(RelevanceAnnotator):
     mu_: float
     spread_: float
 
+    learned: ClassVar[dict[str, Kind]] = {
+        "bandwidth_": Number(above=0),
+        "mu_": Number(above=0),
+        "spread_": Number(least=0),
+    }
+
     likelihood_setting = "bandwidth"
     likelihood_choices = (0.1, 0.003, 0.01, 0.03, 0.3, 1.0)
     caption_setting = "mu"
@@ -88,12 +98,19 @@ class Mbrm(RelevanceAnnotator):
             if getattr(self, name) is not None:
                 check_number(getattr(self, name), name, above=0, otherwise="or None to have it chosen")
 
-    def _learn_images(self, X: Matrix, sharpness: float) -> Any:
-        if X.shape[1] % self.regions:
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        self._check_width(self.n_features_in_)
+
+    def _check_width(self, n_features: int) -> None:
+        if n_features % self.regions:
             raise ShapeError(
-                f"X has {X.shape[1]} features, which cannot be those of {self.regions} regions of equal width. "
+                f"X has {n_features} features, which cannot be those of {self.regions} regions of equal width. "
                 "Set regions to a number that divides them."
             )
+
+    def _learn_images(self, X: Matrix, sharpness: float) -> Any:
+        self._check_width(X.shape[1])
         regions = self._regions(X)
         mean = np.asarray(regions.sum(axis=0), np.float64).ravel() / regions.shape[0]
         self.spread_ = 2 * max(0.0, float(_squares(regions).mean() - mean @ mean))
@@ -102,6 +119,8 @@ class Mbrm(RelevanceAnnotator):
     def _log_likelihoods(self, X: Matrix, images: Any, sharpness: float) -> Floats:
         width = sharpness * (self.spread_ or 1.0)
         known = self._regions(images)
+        smallest = 8 * self.regions * known.shape[0]
+        check_size(smallest, MAX_TILE_BYTES, f"Comparing {self.regions} regions", "Fit it on fewer images or regions.")
         step = max(1, TILE_BYTES // (8 * self.regions * known.shape[0]))
         tiles = []
         for start in range(0, X.shape[0], step):

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.errors import DataError
+from visterm.core.learned import Array, DenseOrCsr, Kind
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
 from visterm.kernels.topk import top_k
-from visterm.models.base import Annotator
+from visterm.models.base import MAX_FEATURE, Annotator
 from visterm.models.distances import BlockDistances
 from visterm.models.feature_blocks import check_blocks, read_blocks, read_distances
-from visterm.models.voting import BLOCK_BYTES, Ids
+from visterm.models.voting import BLOCK_BYTES, TAGS_OF_IMAGES, Ids
 
 T = TypeVar("T")
 Floats = NDArray[np.float32]
 
 SAMPLE_ROWS = 1000
 """At most so many training images say how large distances are, and choose settings."""
+
+SHORTEST = 1e-38
+"""Distances below this have no inverse in float32."""
 
 PART_ROWS = 128
 """At most so many images are compared at a time by one thread."""
@@ -50,6 +55,12 @@ class DistanceAnnotator(Annotator):
     given_: sp.csr_array
     scales_: NDArray[np.float64]
 
+    learned: ClassVar[dict[str, Kind]] = {
+        "rows_": DenseOrCsr("float32", ("n_images", "n_features_in_"), least=-MAX_FEATURE, most=MAX_FEATURE),
+        "given_": TAGS_OF_IMAGES,
+        "scales_": Array("float64", ("n_blocks",), least=SHORTEST),
+    }
+
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         self.check_settings()
         self.rows_ = X
@@ -58,6 +69,11 @@ class DistanceAnnotator(Annotator):
         largest = self._near_parts(X[self._sample(rng, SAMPLE_ROWS)], lambda _, D: D.max(axis=(1, 2)))
         scales = np.max(largest, axis=0).astype(np.float64)
         self.scales_ = np.where(scales > 0, scales, 1.0)
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        if len(self._slices()) != len(self.scales_):
+            raise DataError(f"scales_ are of {len(self.scales_)} blocks; expected {len(self._slices())}, as in blocks")
 
     def _check_settings(self) -> None:
         check_blocks(self.blocks)

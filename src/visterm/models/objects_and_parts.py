@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.checks import check_count, check_k, check_number
 from visterm.core.errors import DataError, ShapeError, UserError
+from visterm.core.learned import Array, Kind
 from visterm.core.pairs import best_pairs, ranks_of_pairs
 from visterm.core.types import Matrix, PairRanking, RandomState
 from visterm.data.quadruplets import Quadruplets, check_relations
@@ -95,6 +96,11 @@ class ObjectsAndParts(EmbeddingRanker):
 
     part_of_: Ints
     relation_rows_: Floats
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "part_of_": Array("int64", ("n_relations", 2), least=0, below="n_tags_", empty=True),
+        "relation_rows_": Array("float32", ("n_tags_", None), empty=True),
+    }
 
     _by_rank = False
 
@@ -260,6 +266,12 @@ class ObjectsAndParts(EmbeddingRanker):
         return self
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        width, expected = self.relation_rows_.shape[1], self._places().width - self.dim
+        if width != expected:
+            raise DataError(f"relation_rows_ has {width} columns; expected {expected}, by dim, shared and directed")
 
     def _places(self) -> Places:
         whole = 0 if self.shared else self.dim

@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 
 from visterm.core.checks import as_csr, check_count, check_tags
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
+from visterm.core.learned import Array, Kind, Whole
 from visterm.core.progress import SILENT, Progress
 from visterm.core.query_weights import inverse_frequencies, weigh_words
 from visterm.core.registry import unknown
@@ -130,6 +131,11 @@ class Pamir(KernelAnnotator, LinearRanker):
     test_params: ClassVar[dict[str, Any]] = {"epochs": 20}
 
     n_queries_: int
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "tag_rows_": Array("float32", ("n_tags_", "n_inputs + 1")),
+        "n_queries_": Whole(least=1, required=False),
+    }
 
     def __init__(
         self,

@@ -8,7 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_count
+from visterm.core.checks import check_count, check_number
+from visterm.core.learned import Array, Kind
 from visterm.core.progress import SILENT, Progress, track
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
@@ -16,6 +17,9 @@ from visterm.models.aspects import refit_images, refit_words
 from visterm.models.counts import CountingAnnotator, as_counts, count_tags
 
 Floats = NDArray[np.float64]
+
+MOST_FOLDS = 10_000
+"""Rounds for a new image, which each search and annotation waits for."""
 
 BLOCK_FLOATS = 2**22
 """Aspects of new images that are fitted at a time."""
@@ -71,6 +75,12 @@ class Plsa(CountingAnnotator):
     visterms_: Floats
     average_: Floats
 
+    learned: ClassVar[dict[str, Kind]] = {
+        "tag_rows_": Array("float32", ("n_tags_", "aspects"), least=0),
+        "visterms_": Array("float64", ("n_features_in_", "aspects"), least=0),
+        "average_": Array("float64", ("aspects",), least=0),
+    }
+
     test_params: ClassVar[dict[str, Any]] = {"aspects": 12}
 
     def __init__(
@@ -91,6 +101,7 @@ class Plsa(CountingAnnotator):
     def _check_settings(self) -> None:
         for name in ("aspects", "epochs", "visterm_epochs", "fold_epochs"):
             check_count(getattr(self, name), name)
+        check_number(self.fold_epochs, "fold_epochs", most=MOST_FOLDS)
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         self._fit_monitored(X, Y, rng, None, SILENT)

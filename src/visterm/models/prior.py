@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.learned import Array, Kind
 from visterm.core.types import Matrix
 from visterm.models.base import Annotator
 
@@ -25,6 +26,8 @@ class Prior(Annotator):
     """
 
     tag_rows_: NDArray[np.float32]
+
+    learned: ClassVar[dict[str, Kind]] = {"tag_rows_": Array("float32", ("n_tags_", 1), least=0, most=1)}
 
     test_params: ClassVar[dict[str, Any]] = {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.checks import all_finite, as_generator, check_count, check_number, check_tags
 from visterm.core.errors import DataError, DivergedError, ShapeError
+from visterm.core.learned import Array, Kind, Listed, Number, Record, Whole
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
@@ -33,6 +34,18 @@ Measure: TypeAlias = Callable[[], float]
 Images: TypeAlias = NDArray[np.int64]
 
 Judged = TypeVar("Judged")
+
+HISTORY = Listed(
+    Record(
+        {
+            "epoch": Whole(least=1),
+            "loss": Number(),
+            "map": Number(or_none=True),
+            "seconds": Number(least=0, required=False),
+        }
+    )
+)
+"""What the history of a training has of each epoch at least."""
 
 MIX_ROWS = 4096
 """Rows of weights that one thread averages at a time."""
@@ -96,6 +109,13 @@ class RankingAnnotator(Annotator):
     n_epochs_: int
     n_held_out_: int
     history_: list[dict[str, Any]]
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "tag_rows_": Array("float32", ("n_tags_", "width")),
+        "n_epochs_": Whole(),
+        "n_held_out_": Whole(required=False),
+        "history_": HISTORY,
+    }
 
     _held_out: HeldOutFit | None = None
 

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.learned import Array, Csr, DenseOrCsr, Kind
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix
 from visterm.metrics.ranking import average_precisions
@@ -50,6 +51,12 @@ class RelevanceAnnotator(Annotator):
     images_: Any
     captions_: sp.csr_array
     background_: Floats
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "images_": DenseOrCsr("float64", ("n_tagged", "n_features_in_"), canonical=False),
+        "captions_": Csr("float64", ("n_tagged", "n_tags_"), least=0, canonical=False),
+        "background_": Array("float64", ("n_tags_",), least=0),
+    }
 
     likelihood_setting: ClassVar[str]
     """Parameter that says how sharp the likelihood is; the value used gets the same name with ``_``."""

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.checks import check_number
+from visterm.core.learned import Kind, Number
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.models.least_squares import fit_ridge, mean_square_norm
@@ -37,6 +38,8 @@ class Ridge(LinearAnnotator):
         As in `LinearAnnotator`.
     """
 
+    learned: ClassVar[dict[str, Kind]] = {"alpha_": Number(above=0)}
+
     test_params: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, *, alpha: float | None = None, random_state: RandomState = 0) -> None:
@@ -44,8 +47,7 @@ class Ridge(LinearAnnotator):
         self.random_state = random_state
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        if self.alpha is not None:
-            check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")
+        self.check_settings()
         check_weight_size(X.shape[1], Y.shape[1], "Ridge")
         given = sp.csr_array(Y > 0, dtype=np.float32)
         scale = mean_square_norm(X)
@@ -53,3 +55,7 @@ class Ridge(LinearAnnotator):
             self.alpha_ = choose_penalty(X, given, scale, rng).alpha if self.alpha is None else float(self.alpha)
             fitted = fit_ridge(X, given, self.alpha_ * scale)
         self._keep(fitted.weights, fitted.intercept, X)
+
+    def _check_settings(self) -> None:
+        if self.alpha is not None:
+            check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")

@@ -10,7 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_count
-from visterm.core.errors import UserError
+from visterm.core.errors import DataError, UserError
+from visterm.core.learned import Array, Csr, Kind
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
 from visterm.kernels.rows import Rows, dense_rows, sparse_rows
@@ -72,6 +73,14 @@ class RpKnn(VotingAnnotator):
     bounds_: NDArray[np.int64]
     postings_: sp.csr_array
 
+    learned: ClassVar[dict[str, Kind]] = {
+        "seeds_": Array("int64", ("trees",), least=0),
+        "thresholds_": Array("float64", ("trees", "n_leaves")),
+        "order_": Array("int64", ("trees", "n_images"), permuted=True),
+        "bounds_": Array("int64", ("trees", "n_leaves + 1"), least=0, most="n_images"),
+        "postings_": Csr("float32", ("n_features_in_", None), required=False),
+    }
+
     test_params: ClassVar[dict[str, Any]] = {"levels": 2, "trees": 2}
 
     def __init__(
@@ -91,10 +100,27 @@ class RpKnn(VotingAnnotator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _prepare(self, rng: np.random.Generator) -> None:
+    def _check_settings(self) -> None:
+        super()._check_settings()
         if isinstance(self.levels, bool) or not isinstance(self.levels, int | np.integer) or self.levels < 0:
             raise UserError(f"levels is {self.levels!r}; expected a whole number of 0 (exact) or more.")
         check_count(self.trees, "trees")
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        n_leaves, n_images = self.thresholds_.shape[1], self.order_.shape[1]
+        if n_leaves & (n_leaves - 1):
+            raise DataError(f"thresholds_ are of {n_leaves} leaves; expected a power of 2")
+        if (self.bounds_[:, 0] != 0).any() or (self.bounds_[:, -1] != n_images).any():
+            raise DataError(f"bounds_ do not go from 0 to all {n_images} images")
+        if (np.diff(self.bounds_) < 1).any():
+            raise DataError("bounds_ have a leaf without an image")
+        if sp.issparse(self.rows_) != hasattr(self, "postings_"):
+            raise DataError("postings_ are there for dense rows, or missing for sparse ones")
+        if sp.issparse(self.rows_) and self.postings_.shape[1] != self.order_.size:
+            raise DataError(f"postings_ are of {self.postings_.shape[1]} images; expected {self.order_.size}")
+
+    def _prepare(self, rng: np.random.Generator) -> None:
         n = self.rows_.shape[0]
         n_leaves = 2 ** min(int(self.levels), n.bit_length() - 1, MAX_LEVELS)
         self.seeds_ = rng.integers(2**62, size=self.trees)

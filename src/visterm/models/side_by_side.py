@@ -9,8 +9,38 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.errors import DataError
+from visterm.core.learned import Array, DenseOrCsr, Fitted, Kind, Listed
 from visterm.core.types import Matrix
 from visterm.models.base import Annotator
+
+BLEND: dict[str, Kind] = {
+    "members_": Listed(Fitted(base=Annotator), "n_members"),
+    "means_": Array("float64", ("n_members",)),
+    "scales_": Array("float64", ("n_members",), above=0),
+    "tag_rows_": DenseOrCsr("float32", ("n_tags_", None), canonical=False),
+}
+"""What blends of models learn."""
+
+
+def check_joined(members: Sequence[Annotator], widths: Sequence[int], tag_rows: Any) -> None:
+    """Refuse members that know other tags or features than their blend, or whose rows do not make up its own.
+
+    Raises
+    ------
+    DataError
+        If so.
+    """
+    for place, (member, width) in enumerate(zip(members, widths, strict=True)):
+        if (member.n_features_in_, member.n_tags_) != (width, tag_rows.shape[0]):
+            raise DataError(
+                f"members_ [{place}] is of {member.n_features_in_} features and {member.n_tags_} tags; "
+                f"expected {width} and {tag_rows.shape[0]}"
+            )
+    rows: list[Any] = [member._tag_rows() for member in members]
+    joined = 1 + sum(tag_rows.shape[0] if own is None else own.shape[1] for own in rows)
+    if tag_rows.shape[1] != joined:
+        raise DataError(f"tag_rows_ has {tag_rows.shape[1]} columns; expected {joined}, those of the members and one")
 
 
 def joined_image_rows(members: Sequence[Annotator], features: Sequence[Matrix]) -> Matrix:

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_number
+from visterm.core.learned import Array, Kind
 from visterm.core.products import product
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
@@ -91,6 +92,8 @@ class Svm(KernelAnnotator):
     """
 
     C_: Doubles
+
+    learned: ClassVar[dict[str, Kind]] = {"C_": Array("float64", ("n_tags_",), above=0)}
 
     test_params: ClassVar[dict[str, Any]] = {"valid_share": 0.25}
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from visterm.core.checks import check_count, check_number
-from visterm.core.errors import UnknownNameError
+from visterm.core.errors import DataError, UnknownNameError
+from visterm.core.learned import Array, Csr, Kind, Whole
 from visterm.core.registry import unknown
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix, RandomState
@@ -113,6 +114,13 @@ class TagProp(DistanceAnnotator):
     n_neighbors_: int
     tag_rows_: sp.csr_array
 
+    learned: ClassVar[dict[str, Kind]] = {
+        "distance_weights_": Array("float64", ("n_blocks",), least=0, required=False),
+        "rank_weights_": Array("float64", ("n_slots",), least=0, most=1, required=False),
+        "n_neighbors_": Whole(least=1, most="n_images"),
+        "tag_rows_": Csr("float32", ("n_tags_", "n_tags_ + 1"), required=False),
+    }
+
     test_params: ClassVar[dict[str, Any]] = {"n_neighbors": 40}
 
     def __init__(
@@ -149,6 +157,15 @@ class TagProp(DistanceAnnotator):
         if self.sigmoid:
             diagonal = sp.diags_array(sigmoids.scale)
             self.tag_rows_ = sp.csr_array(sp.hstack([diagonal, sigmoids.offset[:, None]]), dtype=np.float32)
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        found = {name for name in ("distance_weights_", "rank_weights_", "tag_rows_") if hasattr(self, name)}
+        if found != {f"{self.weights}_weights_"} | ({"tag_rows_"} if self.sigmoid else set()):
+            raise DataError(f"{sorted(found)} do not go with weights={self.weights!r} and sigmoid={self.sigmoid}")
+        n_slots = len(self.scales_) * self.n_neighbors_
+        if self.weights == "rank" and len(self.rank_weights_) != n_slots:
+            raise DataError(f"rank_weights_ are {len(self.rank_weights_)}; expected {n_slots}, of each neighbour")
 
     def _check_settings(self) -> None:
         super()._check_settings()

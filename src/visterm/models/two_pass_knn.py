@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_count, check_number
+from visterm.core.learned import Kind, Number, Whole
 from visterm.core.types import Matrix, RandomState
 from visterm.kernels.two_pass import two_pass_votes
 from visterm.metrics.ranking import average_precisions
@@ -63,6 +64,8 @@ class TwoPassKnn(DistanceAnnotator):
 
     n_neighbors_: int
     bandwidth_: float
+
+    learned: ClassVar[dict[str, Kind]] = {"n_neighbors_": Whole(least=1), "bandwidth_": Number(least=0)}
 
     test_params: ClassVar[dict[str, Any]] = {}
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_count, check_number
+from visterm.core.learned import Csr, DenseOrCsr, Kind, Number, Whole
 from visterm.core.types import Matrix
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Annotator
@@ -21,10 +22,18 @@ Cosines: TypeAlias = NDArray[np.float32]
 NEIGHBORS = (10, 20, 40, 80, 160)
 POWERS = (1.0, 2.0, 4.0, 8.0, 16.0)
 
+LONGEST = 1.001
+
 CHOICE_ROWS = 1000
 """At most so many training images, each left out in turn, choose the settings."""
 
 BLOCK_BYTES = 2**25
+
+UNIT_ROWS = DenseOrCsr("float32", ("n_images", "n_features_in_"), least=-LONGEST, most=LONGEST, canonical=False)
+"""Training features of unit length, up to rounding."""
+
+TAGS_OF_IMAGES = Csr("float32", ("n_images", "n_tags_"), least=0, most=1)
+"""1 for each tag that a training image has."""
 
 
 class VotingAnnotator(Annotator):
@@ -53,11 +62,15 @@ class VotingAnnotator(Annotator):
     rows_: Matrix
     given_: sp.csr_array
 
+    learned: ClassVar[dict[str, Kind]] = {
+        "n_neighbors_": Whole(least=1, most="n_images"),
+        "power_": Number(least=0),
+        "rows_": UNIT_ROWS,
+        "given_": TAGS_OF_IMAGES,
+    }
+
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        if self.n_neighbors is not None:
-            check_count(self.n_neighbors, "n_neighbors", "or None to have it chosen")
-        if self.power is not None:
-            check_number(self.power, "power", least=0, otherwise="or None to have it chosen")
+        self.check_settings()
         self.rows_ = unit_rows(X)
         self.given_ = sp.csr_array(Y > 0, dtype=np.float32)
         self._prepare(rng)
@@ -67,6 +80,12 @@ class VotingAnnotator(Annotator):
         found = self._neighbors(unit_rows(X), self.n_neighbors_)
         parts = [votes(ids, near, self.given_, self.power_) for ids, near in found]
         return sp.csr_array(sp.vstack(parts, format="csr"))
+
+    def _check_settings(self) -> None:
+        if self.n_neighbors is not None:
+            check_count(self.n_neighbors, "n_neighbors", "or None to have it chosen")
+        if self.power is not None:
+            check_number(self.power, "power", least=0, otherwise="or None to have it chosen")
 
     def _prepare(self, rng: np.random.Generator) -> None:
         """Make what finds the neighbours in `rows_`, for models that need more than the rows."""
