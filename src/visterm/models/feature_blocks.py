@@ -76,7 +76,7 @@ def read_distances(distances: Any, blocks: Any) -> list[str]:
     n_blocks = 1 if blocks is None else len(list(blocks))
     names = [distances] * n_blocks if isinstance(distances, str) else _listed(distances, n_blocks)
     for name in names:
-        if name not in DISTANCES:
+        if not isinstance(name, str) or name not in DISTANCES:
             raise UnknownNameError(unknown("distance", str(name), list(DISTANCES)))
     return names
 

@@ -54,7 +54,8 @@ def make_member(member: Any, whose: str, n_jobs: int | None, rng: np.random.Gene
     if isinstance(member, Annotator):
         copy: Annotator = clone(member)
         return copy
-    if not (isinstance(member, list | tuple) and len(member) == 2 and isinstance(member[1], dict)):
+    pair = isinstance(member, list | tuple) and len(member) == 2
+    if not (pair and isinstance(member[0], str) and isinstance(member[1], dict)):
         raise UserError(f'A member of {whose} is {member!r}; expected a pair such as ("wsabie", {{"dim": 100}}).')
     name, settings = member
     model: Annotator = MODELS.create(name, **settings)

@@ -41,7 +41,7 @@ HISTORY = Listed(
             "epoch": Whole(least=1),
             "loss": Number(),
             "map": Number(or_none=True),
-            "seconds": Number(least=0, required=False),
+            "seconds": Number(least=0, or_none=True, required=False),
         }
     )
 )
