@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 
 import pytest
 from starlette.testclient import TestClient
 
 from tiny_catalogue import make_tiny_catalogue
+from visterm.core.object_stores import only_named_stores
+from visterm.core.remote import RemotePath
 from visterm.web.app import create_app
 
 HERE = "http://127.0.0.1:8080"
@@ -92,3 +95,21 @@ def test_feedback_into_a_catalogue_that_is_gone_is_not_acknowledged(client, fold
         assert client.get(f"{API}/search", params={"q": "dots"}).status_code == 503
         if not folder.exists():
             shutil.copytree(backup, folder)
+
+
+def point_to(folder, path):
+    """Let a catalogue say that picture 3 lies somewhere else, as one could that somebody else made."""
+    with sqlite3.connect(folder / "catalogue.sqlite") as database:
+        database.execute("UPDATE images SET path = ? WHERE id = 3", (str(path),))
+    database.close()
+
+
+def test_pictures_are_fetched_only_from_stores_that_were_named(folder, tiny, tmp_path):
+    place = RemotePath("memory://guarded/3.jpg")
+    place.write_bytes((tiny.photos / "03.jpg").read_bytes())
+    point_to(folder, place)
+    for words, status in ([["serve", str(folder)], 422], [["serve", str(folder), "--images", "memory://guarded"], 200]):
+        with only_named_stores(words), TestClient(create_app(folder), base_url=HERE) as client:
+            answer = client.get(f"{API}/images/3/thumbnail")
+            assert answer.status_code == status
+            assert ("not opened" in answer.text) == (status == 422)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,10 +29,21 @@ from visterm.cli import (
 )
 from visterm.cli.package_commands import CommandGroup
 from visterm.cli.words import WordsCommand
+from visterm.core.object_stores import only_named_stores
+
+
+class CommandLine(CommandGroup):
+    """The commands; while one runs, only object stores that its words name are opened."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Note the stores, then parse."""
+        ctx.with_resource(only_named_stores(args))
+        return super().parse_args(ctx, args)
+
 
 app = typer.Typer(
     name="visterm",
-    cls=CommandGroup,
+    cls=CommandLine,
     help="Learn a photo library's own tags, tag new photos with them, and find photos by words.",
     epilog="Start with: visterm demo   ·   then: visterm fit PHOTOS --tags tags.csv -o my_run",
     no_args_is_help=True,

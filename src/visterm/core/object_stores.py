@@ -1,12 +1,66 @@
-"""Object stores reached by fsspec, and what goes wrong there as errors that say what to do."""
+"""Object stores reached by fsspec, and what goes wrong there as errors that say what to do.
+
+A program that a person starts opens only the stores that this person named (`only_named_stores`): a catalogue that
+somebody else made, or a list of photos, could name any address, also of hosts that only this machine can reach.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from visterm.core.errors import MissingExtraError, StorageError, UserError, VistermError
+
+NAMED = "VISTERM_STORES"
+"""The environment variable that lists the stores that may be opened (``s3://bucket``), also by processes that are
+started; where there is none, all may: in Python whoever writes the program names them."""
+
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s,]+", re.IGNORECASE)
+
+
+@contextmanager
+def only_named_stores(words: Iterable[str]) -> Iterator[None]:
+    """Open no stores but those of the addresses in some words, such as a command line, and of the environment."""
+    before = os.environ.get(NAMED)
+    found = [address for word in (*words, before or "") for address in _ADDRESS.findall(word)]
+    os.environ[NAMED] = " ".join(dict.fromkeys(map(_named_as, found)))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[NAMED]
+        else:
+            os.environ[NAMED] = before
+
+
+def check_named(address: str) -> None:
+    """Refuse an address in a store that nobody has named.
+
+    Raises
+    ------
+    UserError
+        If so, or it is a chain of addresses, in which one store opens another.
+    """
+    named = os.environ.get(NAMED)
+    if named is None:
+        return
+    if "::" in address:
+        raise UserError(f"{address} is a chain of addresses, which is not opened. Use an address such as s3://bucket.")
+    store = _named_as(address)
+    if store not in named.split():
+        raise UserError(
+            f"{address} lies in a store that was not named when visterm was started, so it is not opened: a catalogue "
+            f"or a list may name any. If you trust it, name it: {NAMED}={store} visterm ..."
+        )
+
+
+def _named_as(address: str) -> str:
+    """Return what names the store of an address: its scheme and bucket, or host."""
+    scheme, _, name = address.partition("://")
+    return f"{scheme.lower()}://{name.split('/')[0]}"
 
 
 @contextmanager
@@ -26,10 +80,11 @@ def asked(address: str, what: str) -> Iterator[tuple[Any, str]]:
     MissingExtraError
         If the store's package is not installed.
     UserError
-        If no store has such addresses.
+        If no store has such addresses, or nobody has named this one; see `check_named`.
     StorageError
         If the store cannot be reached, or does not allow it.
     """
+    check_named(address)
     try:
         yield _store_of(address)
     except VistermError:

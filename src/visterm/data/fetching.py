@@ -9,10 +9,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from visterm.core.errors import ImageError
-from visterm.core.remote import as_path, is_remote
+from visterm.core.remote import RemotePath, as_path, is_remote
 
 READERS = 16
 """Images asked for at the same time."""
+
+MOST_BYTES = 2**28
+"""Bytes of a single image that is fetched because somebody looks at it."""
 
 AHEAD = 32
 """Images fetched or on their way before they are decoded: what is held in memory."""
@@ -67,10 +70,13 @@ def fetch(address: str) -> bytes:
     Raises
     ------
     ImageError
-        If there is none.
+        If there is none, or it is larger than `MOST_BYTES`.
     StorageError
         As `fetch_ahead` does.
     """
+    state = RemotePath(address).state()
+    if state is not None and state[0] > MOST_BYTES:
+        raise ImageError(address, f"too large: {state[0]:,} bytes, and at most {MOST_BYTES:,} are fetched")
     content = _fetched(address).content
     if content is None:
         raise ImageError(address, GONE)

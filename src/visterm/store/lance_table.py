@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError
+from visterm.core.object_stores import check_named
+from visterm.core.remote import is_remote
 
 AT_ONCE = 2**15
 """Rows that are read or written at a time."""
@@ -185,6 +187,8 @@ def arrays_of(found: Any, columns: list[str]) -> dict[str, NDArray[Any]]:
 
 @cache
 def _connected(uri: str) -> Any:
+    if is_remote(uri):
+        check_named(uri)
     os.environ.setdefault("LANCEDB_LOG", "error")  # it warns of tables that are new
     try:
         import lancedb
