@@ -320,6 +320,8 @@ def _weights(folder: Path) -> dict[str, Any]:
     texts: dict[str, str] = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
+        if name.endswith(".times.json"):  # the seconds of epochs and nothing else, in newer runs
+            continue
         if path.suffix == ".safetensors":
             arrays |= {f"{name}: {key}": _array(array) for key, array in sorted(load_file(path).items())}
         elif path.suffix == ".parquet":
