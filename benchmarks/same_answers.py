@@ -17,7 +17,8 @@ them), and the settings of estimators (a setting without effect may go).
 **Elsewhere** other BLAS and compiler code rounds differently, so that training takes slightly other steps. Then names,
 types and shapes of arrays, the number of answers and the drawn tables are compared exactly. Scores, confidences,
 measures and norms of arrays may differ by `TOLERANCE`, and rankings of a model may have other ids in `OTHER_IDS` of
-their places. Hashes, fingerprints, calibrations and the JSON of runs are not compared. ``--tolerant`` compares so on any machine.
+their places. Hashes, fingerprints, calibrations and the JSON of runs are not compared. ``--tolerant`` compares so on
+any machine.
 """
 
 from __future__ import annotations
