@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from visterm.core.errors import UserError
+from visterm.core.checks import check_count
+from visterm.core.errors import DataError, UserError, VistermError
 from visterm.core.learned import Array, Csr, Fitted, Kind, Listed, Text, Whole
 from visterm.core.packing import json_params, learned_bytes, learned_hash, pack, unpack
 from visterm.core.registry import Entry, Registry
 
 
 class Box:
-    """Holds what it is given; `shape` is its one parameter."""
+    """Holds what it is given."""
 
     learned: ClassVar[dict[str, Kind]] = {
         "boxes_": Listed(Fitted(), required=False),
@@ -29,11 +30,16 @@ class Box:
         "square_": Array("float32", ("n_rows", "n_rows"), required=False),
     }
 
-    def __init__(self, *, shape=None):
+    def __init__(self, *, shape=None, count: int | None = None):
         self.shape = shape
+        self.count = count
 
     def get_params(self, deep=True):
-        return {"shape": self.shape}
+        return {"shape": self.shape, "count": self.count}
+
+    def check_stored_settings(self):
+        if self.count is not None:
+            check_count(self.count, "count")
 
     def holding(self, **learned):
         vars(self).update(learned)
@@ -88,7 +94,7 @@ def test_the_hash_changes_with_any_array_at_any_depth(where):
 def test_estimators_among_the_parameters_become_their_names_and_parameters():
     shape = [("first", Box(shape=np.int64(3))), {"folder": Path("a"), "seed": np.random.default_rng(0)}]
     params = json_params(Box(shape=shape), REGISTRY)
-    assert params == {"shape": [("first", ["box", {"shape": 3}]), {"folder": "a", "seed": None}]}
+    assert params["shape"] == [("first", ["box", {"shape": 3, "count": None}]), {"folder": "a", "seed": None}]
 
 
 def test_what_json_cannot_hold_is_refused_by_name():
@@ -96,6 +102,52 @@ def test_what_json_cannot_hold_is_refused_by_name():
         pack(Box(shape=[{1j}]), REGISTRY)
     with pytest.raises(UserError, match="Other is not registered as a box"):
         pack(Other(), REGISTRY)
+
+
+REFUSED = {
+    "boxes_.0.given_, row 1: it has the index 100000000": lambda _, arrays: arrays["boxes_.0.given_:indices"].fill(
+        10**8
+    ),
+    "boxes_.0.given_, row 2: it ends before it begins": lambda _, arrays: arrays["boxes_.0.given_:indptr"].put(1, 9),
+    "boxes_.0.given_ lacks a part": lambda _, arrays: arrays.pop("boxes_.0.given_:shape"),
+    "square_ is an array of int8 (2, 2); expected": lambda _, arrays: arrays.update(square_=np.ones((2, 2), np.int8)),
+    "square_ has infinity or NaN": lambda _, arrays: arrays["square_"].fill(np.nan),
+    "more_ is no attribute that its class learns": lambda _, arrays: arrays.update(more_=np.ones(2)),
+    "get_params is no attribute that its class learns": lambda box, _: box["values"].update(get_params={"value": 1}),
+    "an array 'boxes_.7.weights_' that belongs to no": lambda _, arrays: arrays.update(
+        {"boxes_.7.weights_": np.ones(2)}
+    ),
+    "boxes_ is no value, array or list of estimators": lambda box, _: box["values"].update(boxes_={"estimators": {}}),
+    "The file is no description of an estimator": lambda box, _: box.pop("params"),
+    "boxes_.0. is no description": lambda box, _: box["values"]["boxes_"]["estimators"].__setitem__(0, []),
+    "Unknown parameter of box 'box' 'size'": lambda box, _: box["params"].update(size=1),
+    "count is 'many'; expected int | None": lambda box, _: box["params"].update(count="many"),
+    "count is 9223372036854775808; expected a finite number": lambda box, _: box["params"].update(count=2**63),
+    "count is -1; expected": lambda box, _: box["params"].update(count=-1),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_is_not_as_it_was_packed_is_refused_by_name(message):
+    description, arrays = pack(nested(), REGISTRY)
+    description = json.loads(json.dumps(description))
+    REFUSED[message](description, arrays)
+    with pytest.raises(VistermError) as refused:
+        unpack(REGISTRY, description, arrays)
+    assert message in str(refused.value)
+
+
+def test_estimators_inside_estimators_inside_estimators_end_somewhere():
+    description, arrays = pack(Box(), REGISTRY)
+    for _ in range(200):
+        description = {**description, "values": {"boxes_": {"estimators": [description]}}}
+    with pytest.raises(DataError, match="inside more than 8 others"):
+        unpack(REGISTRY, description, arrays)
+
+
+def test_what_a_class_does_not_declare_is_not_saved():
+    with pytest.raises(UserError, match="Box does not declare more_ in `learned`"):
+        pack(Box().holding(more_=1), REGISTRY)
 
 
 def test_bytes_learned_are_counted_inside_estimators_too_and_sparse_ones_with_their_indices():

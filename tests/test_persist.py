@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from visterm.core.errors import CorruptFileError, StorageError
-from visterm.core.persist import MANIFEST, check_target, folder_kind, new_folder, open_folder
+from visterm.core.persist import MANIFEST, check_target, folder_kind, load_arrays, new_folder, open_folder, read_json
 
 
 def write(path, text, kind="run"):
@@ -122,6 +122,30 @@ def test_a_folder_of_a_newer_format_is_refused(tmp_path):
 def test_a_missing_run_says_how_to_make_one(tmp_path):
     with pytest.raises(StorageError, match="visterm fit IMAGES --tags FILE -o RUN"):
         open_folder(tmp_path / "nothing", "run")
+
+
+DAMAGED_ARRAYS = {
+    "nothing": b"",
+    "a header longer than the file": (10**12).to_bytes(8, "little") + b"{}",
+    "no JSON": (4).to_bytes(8, "little") + b"oops",
+    "a shape of 10^12 numbers": (75).to_bytes(8, "little")
+    + b'{"x":{"dtype":"F32","shape":[1000000,1000000],"data_offsets":[0,4]}}       '
+    + b"1234",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED_ARRAYS)
+def test_damaged_arrays_are_told_of_in_one_line(tmp_path, damage):
+    (tmp_path / "x.safetensors").write_bytes(DAMAGED_ARRAYS[damage])
+    with pytest.raises(CorruptFileError, match=r"cannot be read as safetensors: .* Restore it from a backup"):
+        load_arrays(tmp_path / "x.safetensors")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{", "9" * 5000, "\xff"], ids=["deep", "cut", "huge", "no UTF-8"])
+def test_damaged_json_is_told_of_in_one_line(tmp_path, text):
+    (tmp_path / "x.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(CorruptFileError, match=r"cannot be read as JSON: .* Restore it from a backup"):
+        read_json(tmp_path / "x.json")
 
 
 def test_random_state_instances_are_saved_as_nothing(tmp_path):

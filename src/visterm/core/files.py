@@ -86,10 +86,13 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
         As `open_regular`; of a file that grows while it is read, too.
     """
     with as_path(path).open("rb") if is_remote(path) else open_regular(path, limit) as file:
-        content: bytes = file.read(limit + 1)
-    if len(content) > limit:
+        parts, size = [], 0
+        while size <= limit and (part := file.read(MB)):  # which sets aside as much memory as it may read
+            parts.append(part)
+            size += len(part)
+    if size > limit:
         raise _too_large(path, limit)
-    return content
+    return b"".join(parts)
 
 
 def read_regular_text(path: str | os.PathLike[str], limit: int) -> str:
