@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from visterm.app.features.folder import write_whole
 from visterm.core.types import Matrix
+from visterm.core.writing import write_whole
 from visterm.data.feature_shards import Shard, read_shard, shard_bytes
 from visterm.store.catalogue import FEATURES, StoredCatalogue
 from visterm.store.rows import stack_rows

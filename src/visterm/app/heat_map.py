@@ -12,6 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from visterm.app.explain import Explanation
 from visterm.app.picture_files import QUALITY, format_of
+from visterm.core.writing import whole_file
 
 SIDE = 640
 """Long side of the photo in the drawing, in pixels."""
@@ -117,7 +118,8 @@ def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os
     _draw_legend(sheet, (_GAP, below + _line(font) * len(words)), min(pictures_across, SIDE), limit, font)
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
-    sheet.save(file, format=kind, quality=QUALITY)
+    with whole_file(file) as temporary:
+        sheet.save(temporary, format=kind, quality=QUALITY)
 
 
 def _covered(start: float, end: float, length: int) -> tuple[int, NDArray[np.float64]]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
+
+from visterm.core.persist import save_arrays
 
 KEY = "names"
 
@@ -45,7 +46,7 @@ class LearnedImages:
 
     def save(self, path: Path) -> None:
         """Write the set to a file."""
-        save_file({KEY: self._hashes}, path)
+        save_arrays(path, {KEY: self._hashes})
 
     @classmethod
     def load(cls, path: Path) -> LearnedImages:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from visterm.app.picture_files import QUALITY, format_of
 from visterm.core.errors import MissingExtraError
+from visterm.core.writing import whole_file
 
 TITLES = {
     "loss": "Loss",
@@ -102,7 +103,8 @@ def plot_history(history: Sequence[dict[str, Any]], path: str | os.PathLike[str]
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     options: dict[str, Any] = {"metadata": {"Software": "visterm"}} if kind == "PNG" else {}
-    figure.savefig(file, format=kind.lower(), pil_kwargs={"quality": QUALITY}, **options)
+    with whole_file(file) as temporary:
+        figure.savefig(temporary, format=kind.lower(), pil_kwargs={"quality": QUALITY}, **options)
 
 
 def history_panels(history: Sequence[dict[str, Any]]) -> list[Panel]:

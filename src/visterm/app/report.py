@@ -12,6 +12,7 @@ from typing import NamedTuple
 from visterm.app.picture import data_uri
 from visterm.core.types import Tag
 from visterm.core.wording import printable
+from visterm.core.writing import write_whole
 from visterm.data.images import ImageLike
 
 THUMBNAIL = 192
@@ -158,7 +159,7 @@ class Report:
 
     def write(self, path: Path) -> None:
         """Write the page."""
-        path.write_text(self.html(), encoding="utf-8")
+        write_whole(path, self.html().encode("utf-8"))
 
     def _picture(self, shown: Shown, what: str) -> str:
         """Give a picture, or where the photo is not to be had, a blank with its name."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from visterm.core.errors import CorruptFileError
 from visterm.core.files import GB, read_regular
+from visterm.core.writing import writing
 
 
 @dataclass(frozen=True)
@@ -72,13 +73,26 @@ class TrialLog:
 
     def put(self, key: str, trial: Trial) -> None:
         """Keep a finished trial, on disk when this returns."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         line = json.dumps({"key": key, **asdict(trial)}, ensure_ascii=False) + "\n"
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+        size = self.path.stat().st_size if self.path.exists() else 0
+        with writing(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.write(line)
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError:
+                self._cut(size)
+                raise
         self._trials[key] = trial
+
+    def _cut(self, size: int) -> None:
+        """Take out the half line that a full disk left, and the file with it if it holds nothing else."""
+        if size:
+            os.truncate(self.path, size)
+        else:
+            self.path.unlink(missing_ok=True)
 
     def _read(self) -> None:
         try:

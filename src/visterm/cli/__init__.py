@@ -29,8 +29,22 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output (head, less) has gone
         sys.stderr.close()
         sys.exit(0)
-    except OSError as error:
-        sys.exit(_fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error)))
+    except MemoryError as error:
+        sys.exit(_fail(f"Too little memory{f': {error}' if str(error) else ''}. Work on fewer images at once."))
+    except Exception as error:  # of libraries: a disk that refuses is no fault of the program, all else is
+        sys.exit(_fail(_in_one_line(error)))
+
+
+def _in_one_line(error: Exception) -> str:
+    """Say what the system refused; an error of the program itself is raised again."""
+    from visterm.core.writing import storage_error
+
+    refused = storage_error(error)
+    if refused is not None:
+        return str(refused)
+    if not isinstance(error, OSError):
+        raise error
+    return f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
 
 
 def _usage(error: Any) -> int:

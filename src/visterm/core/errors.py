@@ -12,7 +12,9 @@ VistermError
 ├── StorageError            a run or a catalogue on disk that cannot be used
 │   ├── CorruptFileError    a checksum or a format does not match
 │   ├── ReplacedError       a catalogue was removed or replaced while it was open
-│   └── EncoderMismatchError  rows made by another encoder or model
+│   ├── EncoderMismatchError  rows made by another encoder or model
+│   └── DiskError           the disk or the system refuses: read-only, broken, too many open files
+│       └── OutOfSpaceError   a full disk, a used-up quota, a file beyond the largest size
 └── DivergedError           training went to infinity or NaN
 """
 
@@ -84,6 +86,14 @@ class ReplacedError(StorageError):
 
 class EncoderMismatchError(StorageError):
     """Rows of one encoder or model were offered to another."""
+
+
+class DiskError(StorageError):
+    """The disk or the system refuses: a read-only or broken disk, too many open files."""
+
+
+class OutOfSpaceError(DiskError):
+    """The disk is full, a quota is used up, or a file would be larger than files may be."""
 
 
 class DivergedError(VistermError, ArithmeticError):

@@ -32,6 +32,7 @@ from visterm.core.packing import csr_of_parts, csr_parts, pack, unpack
 from visterm.core.registry import Registry
 from visterm.core.remote import as_path, is_remote
 from visterm.core.times import put_times, without_times
+from visterm.core.writing import check_space, sync, writing
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -71,23 +72,27 @@ def new_folder(path: str | os.PathLike[str], kind: str, *, changing: bool = Fals
     ------
     StorageError
         If something else lies at `path`.
+    DiskError
+        If its disk is full, or refuses in another way; nothing is left of what was written.
     """
     target = Path(path)
     check_target(target, kind)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(target)
     temporary = target.with_name(f".{target.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
-    temporary.mkdir()
     try:
-        yield temporary
-        files = sorted(p for p in temporary.rglob("*") if p.is_file())
-        lasting = [] if changing else [file for file in files if not file.name.endswith(TIMES)]
-        sums = {p.relative_to(temporary).as_posix(): file_hash(p) for p in lasting}
-        write_json(temporary / MANIFEST, {"kind": kind, "format": FORMAT, "sha256": sums})
-        for file in [*files, temporary / MANIFEST]:
-            _sync(file)
-        _sync(temporary)
-        _put_in_place(temporary, target)
+        with writing(target):
+            temporary.mkdir()
+            yield temporary
+            files = sorted(p for p in temporary.rglob("*") if p.is_file())
+            lasting = [] if changing else [file for file in files if not file.name.endswith(TIMES)]
+            sums = {p.relative_to(temporary).as_posix(): file_hash(p) for p in lasting}
+            write_json(temporary / MANIFEST, {"kind": kind, "format": FORMAT, "sha256": sums})
+            for file in [*files, temporary / MANIFEST]:
+                sync(file)
+            sync(temporary)
+            _put_in_place(temporary, target)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -154,7 +159,7 @@ def save_estimator(estimator: Any, registry: Registry, folder: Path, name: str) 
     packed, arrays = pack(estimator, registry)
     description, times = without_times(packed)
     write_json(folder / f"{name}.json", description)
-    save_file(arrays, folder / f"{name}.safetensors")
+    save_arrays(folder / f"{name}.safetensors", arrays)
     if times:
         write_json(folder / f"{name}{TIMES}", times)
 
@@ -212,7 +217,7 @@ def refusing(file: Path) -> Iterator[None]:
 
 def save_csr(path: Path, matrix: sp.csr_array) -> None:
     """Write one sparse matrix as safetensors."""
-    save_file(csr_parts("matrix", matrix), path)
+    save_arrays(path, csr_parts("matrix", matrix))
 
 
 def load_csr(path: Path) -> sp.csr_array:
@@ -222,8 +227,10 @@ def load_csr(path: Path) -> sp.csr_array:
 
 
 def save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
-    """Write named arrays as safetensors."""
-    save_file(arrays, path)
+    """Write named arrays as safetensors, if there is space for them."""
+    check_space(path, sum(array.nbytes for array in arrays.values()))
+    with writing(path):
+        save_file(arrays, path)
 
 
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -289,8 +296,13 @@ def _put_in_place(temporary: Path, target: Path) -> None:
     backup = _backup(target)
     if target.exists():
         os.replace(target, backup)
-    os.replace(temporary, target)
-    _sync(target.parent)
+    try:
+        os.replace(temporary, target)
+    except OSError:
+        if backup.exists():
+            os.replace(backup, target)
+        raise
+    sync(target.parent)
     shutil.rmtree(backup, ignore_errors=True)
 
 
@@ -318,11 +330,3 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from visterm.core.errors import DataError, MissingExtraError, StorageError
+from visterm.core.writing import why_refused
 
 _READY = b"{ready%d}\n"
 
@@ -81,7 +82,10 @@ class ExifTool:
             wanted = b"-XMP<=" + source if packet else b"-XMP="
             said = self._execute([*how, wanted, _argument(image)], image)
         if b"1 image files updated" not in said and b"1 image files unchanged" not in said:
-            raise StorageError(f"exiftool did not write {image}: {self._complaint() or 'no reason given'}.")
+            complaint = self._complaint() or "no reason given"
+            raise why_refused(image, image.stat().st_size) or StorageError(
+                f"exiftool did not write {image}: {complaint}."
+            )
 
     def close(self) -> None:
         """End the process."""

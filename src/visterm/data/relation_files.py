@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.core.writing import whole_file
 from visterm.data.tag_formats.text import read_text
 
 
@@ -81,7 +82,7 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[Pair]
 def write_pairs(path: str | os.PathLike[str], header: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
     """Write what `read_pairs` reads: a header and a line for each row, with tabs where the file is named .tsv."""
     path = Path(path)
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=_delimiter(path), lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)

@@ -12,6 +12,7 @@ from visterm.core.errors import DataError, StorageError
 from visterm.core.files import GB, read_regular
 from visterm.core.persist import is_alive
 from visterm.core.vocabulary import tag_key
+from visterm.core.writing import writing
 from visterm.data.embedded import embedded_keywords, union
 from visterm.data.image_folders import SUFFIXES
 from visterm.data.xmp.keywords import GIVEN, Keywords, read_keywords
@@ -140,7 +141,7 @@ def replace_file(path: Path, old: bytes | None, new: bytes | None) -> None:
             path.unlink(missing_ok=True)
             return
         try:
-            with temporary.open("xb") as file:
+            with writing(path), temporary.open("xb") as file:
                 file.write(new)
                 file.flush()
                 os.fsync(file.fileno())

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from visterm.core.errors import DataError, StorageError
 from visterm.core.jsonlines import json_text
 from visterm.core.vocabulary import tag_key
+from visterm.core.writing import writing
 from visterm.data.sidecars import content_of
 
 NOTES = ".visterm_texts.jsonl"
@@ -108,7 +109,7 @@ class TextNotes:
             if self._cut is not None:
                 os.truncate(self._path, self._cut)
                 self._cut = None
-            with self._path.open("ab") as file:
+            with writing(self._path), self._path.open("ab") as file:
                 file.write(json_text(fields).encode() + b"\n")
                 file.flush()
                 if not (note.done and note.tags):  # nothing is lost with a note that a text is written

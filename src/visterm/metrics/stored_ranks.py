@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from visterm.core.errors import TooLargeError
+from visterm.core.writing import new_map
 from visterm.kernels.ranks import count_irrelevant_above
 from visterm.metrics.ranks import ratio
 
@@ -52,10 +52,10 @@ class StoredImageRanker:
         self._indptr = np.concatenate(([0], np.cumsum(n_relevant))).astype(np.int64)
         self._next = self._indptr[:-1].copy()
         shape = (max(1, int(self._indptr[-1])),)
-        self._keys = np.asarray(open_memmap(folder / "keys.npy", "w+", np.uint64, shape))
-        self._scores = np.asarray(open_memmap(folder / "scores.npy", "w+", np.float32, shape))
-        self._images = np.asarray(open_memmap(folder / "images.npy", "w+", np.int64, shape))
-        self._n_above = np.asarray(open_memmap(folder / "above.npy", "w+", np.int64, shape))
+        self._keys = np.asarray(new_map(folder / "keys.npy", np.uint64, shape))
+        self._scores = np.asarray(new_map(folder / "scores.npy", np.float32, shape))
+        self._images = np.asarray(new_map(folder / "images.npy", np.int64, shape))
+        self._n_above = np.asarray(new_map(folder / "above.npy", np.int64, shape))
 
     def gather(self, first: int, block: NDArray[np.float32], relevant: sp.csr_array) -> None:
         """Take the relevant entries of some images, of which the first has the number `first`."""

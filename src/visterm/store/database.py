@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
@@ -12,7 +13,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from visterm.core.errors import CorruptFileError, ReplacedError, StorageError
+from visterm.core.errors import CorruptFileError, DiskError, ReplacedError, StorageError
+from visterm.core.writing import disk_error, why_refused
 
 FORMAT = 2
 """Version of the tables, kept in ``meta``."""
@@ -125,8 +127,12 @@ class Database:
             If another process has been writing for too long.
         ReplacedError
             If the catalogue was removed or replaced since it was opened.
+        DiskError
+            If the disk is full, or refuses in another way; nothing of it is done then.
+        CorruptFileError
+            If the file is damaged.
         """
-        with self._turn():
+        with self._turn(), self._told():
             connection = self._connection()
             if connection.in_transaction:
                 yield connection
@@ -139,7 +145,7 @@ class Database:
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
         """See one state of the tables in several statements, whatever others commit in between."""
-        with self._turn():
+        with self._turn(), self._told():
             connection = self._connection()
             if connection.in_transaction:
                 yield connection
@@ -155,7 +161,7 @@ class Database:
 
     def copy_to(self, path: Path) -> None:
         """Write all tables into a file that is not there yet."""
-        with self._turn():
+        with self._turn(), self._told(path):
             target = sqlite3.connect(path)
             try:
                 self._connection().backup(target)
@@ -175,8 +181,45 @@ class Database:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._turn():
+        with self._turn(), self._told():
             yield self._connection()
+
+    @contextmanager
+    def _told(self, path: Path | None = None) -> Iterator[None]:
+        """Turn SQLite's errors into ours; those that a statement of ours is to blame for stay as they are."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            ours = self._refused(error, path)
+            if ours is None:
+                raise
+            raise ours from error
+
+    def _refused(self, error: sqlite3.Error, path: Path | None = None) -> StorageError | None:
+        """Return the error of ours that an error of SQLite means, if the disk or the file is to blame."""
+        where = path or self.path
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+        if where is None:
+            return None
+        if code == sqlite3.SQLITE_FULL:
+            return disk_error(errno.ENOSPC, where)
+        if code == sqlite3.SQLITE_IOERR:
+            return why_refused(where) or disk_error(errno.EIO, where)
+        if code == sqlite3.SQLITE_CANTOPEN:
+            told = f"{where} cannot be opened: {error}. Its folder must be one to write in."
+            return why_refused(where) or StorageError(told)
+        if code == sqlite3.SQLITE_READONLY:
+            return DiskError(f"{where} cannot be written: the file, its folder or its disk is read-only.")
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return StorageError(
+                f"{where} cannot be used now: {error}. Another process has been writing for {BUSY_SECONDS:g} s; "
+                "try again when it is done."
+            )
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _lacks_a_table(error):
+            return CorruptFileError(
+                f"{where} is damaged ({error}). Restore it from a backup, or index the images again into a new folder."
+            )
+        return None
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -206,7 +249,7 @@ class Database:
                     self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
                 )
             except sqlite3.Error as error:
-                raise StorageError(f"{self.path} cannot be opened: {error}.") from error
+                raise self._refused(error) or StorageError(f"{self.path} cannot be opened: {error}.") from error
         connection.text_factory = _decoded
         try:
             connection.execute("PRAGMA foreign_keys = ON")
@@ -215,7 +258,9 @@ class Database:
                 connection.execute("PRAGMA synchronous = FULL")  # committed is on disk, though the power fails
         except sqlite3.OperationalError as error:
             connection.close()
-            raise StorageError(f"{self.path} cannot be opened: {error}. Its folder must be one to write in.") from error
+            raise self._refused(error) or StorageError(
+                f"{self.path} cannot be opened: {error}. Its folder must be one to write in."
+            ) from error
         except sqlite3.DatabaseError as error:
             connection.close()
             raise CorruptFileError(f"{self.path} is not a catalogue's database: {error}.") from error
@@ -231,7 +276,7 @@ class Database:
             connection.execute(how)
         except sqlite3.OperationalError as error:
             self.check_in_place()
-            raise StorageError(
+            raise self._refused(error) or StorageError(
                 f"{self.path} cannot be written now: {error}. Another process has been writing for {BUSY_SECONDS:g} s; "
                 "try again when it is done."
             ) from error
@@ -268,6 +313,11 @@ def _identities(path: Path) -> tuple[FileIdentity, ...]:
         else:
             found.append((state.st_dev, state.st_ino))
     return tuple(found)
+
+
+def _lacks_a_table(error: sqlite3.Error) -> bool:
+    """Say whether a statement found another schema than ours, which is checked at opening by its number alone."""
+    return isinstance(error, sqlite3.OperationalError) and str(error).startswith(("no such table", "no such column"))
 
 
 def as_text(text: str | os.PathLike[str]) -> str | bytes:

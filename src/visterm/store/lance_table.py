@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError
 from visterm.core.object_stores import check_named
 from visterm.core.remote import is_remote
+from visterm.core.writing import storage_error
 
 AT_ONCE = 2**15
 """Rows that are read or written at a time."""
@@ -208,6 +209,9 @@ def _told(what: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError, RuntimeError) as error:
+        full = storage_error(error)
+        if full is not None:
+            raise full from error
         raise StorageError(f"{what}: {_first_line(error)}.") from error
 
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import CorruptFileError, MissingExtraError
 from visterm.core.products import top_k_products
+from visterm.core.writing import whole_file
 
 K = 10
 RECALL = 0.99
@@ -107,11 +108,8 @@ class RowIndex:
 
     def write(self, path: Path) -> None:
         """Write it as a file, on disk when this returns; a kill leaves none, or a whole one."""
-        temporary = path.with_name(f".{path.name}.tmp")
-        _faiss().write_index(self._index, os.fspath(temporary))
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        with whole_file(path) as temporary:
+            _faiss().write_index(self._index, os.fspath(temporary))
 
     @classmethod
     def read(cls, path: Path, settings: Settings) -> Self:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import CorruptFileError
 from visterm.core.types import Matrix
+from visterm.core.writing import check_space, sync, writing
 from visterm.store.any_part import AnyPart
 from visterm.store.parts import Part
 from visterm.store.row_index import LazyIndex, settings_of
@@ -149,11 +150,12 @@ class SegmentFolder(Segment):
 
     def create(self) -> None:
         """Make the folder with empty files; one that a kill left is emptied."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for name in self._names():
-            (self.folder / name).write_bytes(bytes(8) if name == INDPTR else b"")
-        for folder in (self.folder, self.folder.parent):
-            _sync(folder)
+        with writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for name in self._names():
+                (self.folder / name).write_bytes(bytes(8) if name == INDPTR else b"")
+            for folder in (self.folder, self.folder.parent):
+                sync(folder)
 
     def append(self, n_rows: int, ids: NDArray[np.int64], U: Matrix) -> None:
         """Write rows, and wait for the disk."""
@@ -204,7 +206,8 @@ class SegmentFolder(Segment):
 
     def _write(self, name: str, place: int, values: NDArray[Any]) -> None:
         data = memoryview(np.ascontiguousarray(values, TYPES[name])).cast("B")
-        with (self.folder / name).open("r+b") as file:
+        check_space(self.folder, data.nbytes)
+        with writing(self.folder), (self.folder / name).open("r+b") as file:
             file.seek(place * np.dtype(TYPES[name]).itemsize)
             file.write(data)
             file.truncate()
@@ -223,11 +226,3 @@ class SegmentFolder(Segment):
             return np.asarray(np.memmap(path, TYPES[name], "r", shape=count)) if count else np.empty(0, TYPES[name])
         except OSError as error:
             raise CorruptFileError(f"{path} cannot be read: {error}.") from error
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

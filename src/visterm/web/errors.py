@@ -13,14 +13,18 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from visterm.core.errors import (
+    CorruptFileError,
+    DiskError,
     DivergedError,
     ImageError,
     MissingExtraError,
+    OutOfSpaceError,
     ReplacedError,
     StorageError,
     UnknownNameError,
     VistermError,
 )
+from visterm.core.writing import storage_error
 from visterm.web.answers import json_answer
 
 LOG = logging.getLogger("visterm.web")
@@ -39,6 +43,7 @@ CODES = {
     422: "invalid",
     500: "internal",
     503: "busy",
+    507: "disk_full",
 }
 
 
@@ -87,7 +92,8 @@ def error_answer(
 
 
 def answer_to(error: Exception) -> Response:
-    """Give the answer that an error of ours, or of the web framework, means."""
+    """Return the answer that an error of ours, of the disk, or of the web framework, means."""
+    error = storage_error(error) or error
     if isinstance(error, Refused):
         return error_answer(
             error.status_code, str(error.detail), code=error.code, field=error.field, headers=dict(error.headers or {})
@@ -105,6 +111,13 @@ def answer_to(error: Exception) -> Response:
         return error_answer(422, str(error), code="missing_extra")
     if isinstance(error, ReplacedError):
         return error_answer(503, str(error), code="catalogue_replaced")
+    if isinstance(error, DiskError | CorruptFileError):
+        LOG.error("%s", error)  # in one line: its cause is known
+        if isinstance(error, CorruptFileError):
+            return error_answer(500, str(error), code="damaged")
+        if isinstance(error, OutOfSpaceError):
+            return error_answer(507, str(error))
+        return error_answer(503, str(error), code="disk_fails", headers={"retry-after": "60"})
     if isinstance(error, StorageError):
         return error_answer(409, str(error), code="in_use")
     if isinstance(error, VistermError) and not isinstance(error, DivergedError):

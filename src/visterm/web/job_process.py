@@ -9,11 +9,15 @@ import os
 import sys
 import threading
 import time
+from pathlib import Path
 
 from visterm.app.catalogue import Catalogue
 from visterm.app.catalogue_job import CatalogueJob
 from visterm.app.duplicates import find_duplicates
-from visterm.core.errors import VistermError
+from visterm.core.errors import StorageError, VistermError
+from visterm.core.wording import printable
+from visterm.core.writing import storage_error
+from visterm.store.catalogue import StoredCatalogue
 
 NICE = 10
 """Requests come first."""
@@ -23,6 +27,10 @@ CHUNK = 128
 
 SECONDS = 0.5
 """Between two notes of how far it is."""
+
+
+NOT_NOTED = 4
+"""Exit status of a job that failed, and could not write that down."""
 
 
 class Stopped(Exception):  # noqa: N818
@@ -59,17 +67,32 @@ def main() -> int:
     path, number, kind, *rest = sys.argv[1:]
     threading.Thread(target=_end_with_the_service, daemon=True).start()
     os.nice(NICE)
-    job_id = int(number)
-    catalogue = Catalogue.load(path)
     try:
-        if kind == "index":
-            catalogue.index(rest[0], chunk_size=CHUNK, job_id=job_id)
-        elif kind == "fit":
-            catalogue.learn(full="full" in rest, job_id=job_id)
-        else:
-            _look_for_duplicates(catalogue, job_id)
-    except VistermError as error:
-        catalogue.stored.jobs.finish(job_id, error=str(error))
+        _work(Catalogue.load(path), int(number), kind, rest)
+    except Exception as error:
+        ours = error if isinstance(error, VistermError) else storage_error(error)
+        if ours is None:
+            raise
+        return _failed(Path(path), int(number), ours)
+    return 0
+
+
+def _work(catalogue: Catalogue, job_id: int, kind: str, rest: list[str]) -> None:
+    if kind == "index":
+        catalogue.index(rest[0], chunk_size=CHUNK, job_id=job_id)
+    elif kind == "fit":
+        catalogue.learn(full="full" in rest, job_id=job_id)
+    else:
+        _look_for_duplicates(catalogue, job_id)
+
+
+def _failed(path: Path, job_id: int, why: VistermError) -> int:
+    """Write down why a job failed; where that cannot be written either, the service does so once it can."""
+    try:
+        StoredCatalogue.open(path).jobs.finish(job_id, error=str(why))
+    except StorageError:
+        print(f"visterm: job {job_id} failed: {printable(str(why))}", file=sys.stderr)
+        return NOT_NOTED
     return 0
 
 

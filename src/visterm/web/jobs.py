@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from visterm.app.catalogue import Catalogue
 from visterm.app.indexed_folders import indexed_folders
+from visterm.core.errors import StorageError
+from visterm.store.database import now
 from visterm.store.jobs import Job
 from visterm.web.errors import Refused
+from visterm.web.job_process import NOT_NOTED
 from visterm.web.work import Work
 
 MOST_OPEN = 8
@@ -21,6 +26,12 @@ MOST_OPEN = 8
 
 GRACE_SECONDS = 20.0
 """What a job that was told to stop may take to do so, before its process is killed."""
+
+
+AGAIN_SECONDS = 5.0
+"""Between two tries to write down the end of a job, while the disk is full."""
+
+LOG = logging.getLogger("visterm.web")
 
 
 class _Waiting(NamedTuple):
@@ -51,6 +62,8 @@ class JobRunner:
         self._waiting: deque[_Waiting] = deque()
         self._running: tuple[int, asyncio.subprocess.Process] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+        self._not_noted: dict[int, str] = {}
 
     @property
     def n_open(self) -> int:
@@ -74,11 +87,12 @@ class JobRunner:
             if not lists:
                 raise Refused(409, "No photos lie in a folder that is known. Start the service with --images FOLDER.")
         jobs = self._catalogue.stored.jobs
-        started = [await self._work.run(jobs.start, kind, waiting=True) for _ in lists]
-        for job_id, arguments in zip(started, lists, strict=True):
-            self._waiting.append(_Waiting(job_id, kind, arguments))
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._go_on())
+        started = []
+        for arguments in lists:
+            started.append(await self._work.run(jobs.start, kind, waiting=True))
+            self._waiting.append(_Waiting(started[-1], kind, arguments))  # at once: the next may not be written
+            if self._task is None or self._task.done():
+                self._task = asyncio.create_task(self._go_on())
         return await self._work.run(self._get, started[0])
 
     async def cancel(self, job_id: int) -> None:
@@ -88,14 +102,22 @@ class JobRunner:
             process = self._running[1]
             asyncio.get_running_loop().call_later(GRACE_SECONDS, _killer(process))
 
+    def shown(self, job: Job) -> Job:
+        """Return a job as it is: failed, where a disk that takes nothing keeps that out of the catalogue."""
+        error = self._not_noted.get(job.id)
+        return job if error is None or job.ended else replace(job, state="failed", error=error, finished=now())
+
     async def close(self) -> None:
         """Kill what goes on, and let what waits be."""
+        self._closing.set()
         waiting, self._waiting = self._waiting, deque()
-        jobs = self._catalogue.stored.jobs
-        for job in waiting:
-            jobs.cancel(job.job_id)
+        running = [] if self._running is None else [self._running[0]]
+        try:
+            for job_id in [*(job.job_id for job in waiting), *running]:
+                self._catalogue.stored.jobs.cancel(job_id)
+        except StorageError as error:
+            LOG.error("Jobs could not be cancelled: %s They count as lost from the next start on.", error)
         if self._running is not None:
-            jobs.cancel(self._running[0])
             _killer(self._running[1])()
         if self._task is not None:
             await self._task
@@ -117,13 +139,32 @@ class JobRunner:
         self._running = (job.job_id, process)
         status = await process.wait()
         self._running = None
-        await self._work.do(self._end, job.job_id, status)
+        await self._note_end(job.job_id, status)
+
+    async def _note_end(self, job_id: int, status: int) -> None:
+        """Write down the end of a job, again and again while the disk does not take it."""
+        while True:
+            try:
+                await self._work.do(self._end, job_id, status)
+            except StorageError as error:
+                if job_id not in self._not_noted:
+                    LOG.error("The end of job %d cannot be written, and is tried again: %s", job_id, error)
+                self._not_noted[job_id] = f"It could not write to the catalogue: {error}"
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), AGAIN_SECONDS)
+                    return
+            else:
+                self._not_noted.pop(job_id, None)
+                return
 
     def _end(self, job_id: int, status: int) -> None:
         """Write down the end of a job whose process could not, and take over a run that it learned."""
         found = self._get(job_id)
         cancelled = found.state == "cancelling"
-        error = None if status == 0 or cancelled else f"Its process ended with {status}; the service's log may say why."
+        why = self._not_noted.get(job_id) or f"Its process ended with {status}; the service's log may say why."
+        if status == NOT_NOTED and job_id not in self._not_noted:
+            why = "It failed and could not write that down; the service's log says why."
+        error = None if status == 0 or cancelled else why
         self._catalogue.stored.jobs.finish(job_id, error=error)
         self._catalogue.refresh()
 

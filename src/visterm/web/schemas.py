@@ -331,7 +331,7 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": ErrorAnswer, "description": DESCRIPTIONS[status]} for status in (*COMMON, *statuses)}
 
 
-COMMON = (400, 401, 403, 421, 422, 503)
+COMMON = (400, 401, 403, 421, 422, 500, 503, 507)
 DESCRIPTIONS = {
     400: "The request is not understood.",
     401: "The token is missing or wrong.",
@@ -343,5 +343,7 @@ DESCRIPTIONS = {
     415: "The body is of a type that is not taken.",
     421: "The service does not go by that name.",
     422: "A value is not accepted, or a picture cannot be read.",
-    503: "The service is busy; Retry-After says when to ask again.",
+    500: "The service failed, or a file of the catalogue is damaged; its log says more.",
+    503: "The service is busy, or its disk fails; Retry-After says when to ask again.",
+    507: "The disk that the catalogue is on is full: nothing was written.",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from visterm.app.explain import Explanation, check_explains, explain
 from visterm.app.heat_map import heat_overlay
 from visterm.app.tag_map import PlacedTag, tag_map
 from visterm.app.tagger import Tagger
+from visterm.core.errors import DiskError
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Tag
 from visterm.data.images import largest_image
@@ -38,6 +40,7 @@ from visterm.web.security import Access
 from visterm.web.thumbnails import Thumbnails
 from visterm.web.work import Work
 
+LOG = logging.getLogger("visterm.web")
 VERSION: str = visterm.__version__  # looked up once: that takes longer than a small answer
 WRITERS = 4
 """Threads that write: one commits at a time, but while another process does, each waits for it in its own."""
@@ -165,7 +168,10 @@ class Service:
     async def start(self) -> None:
         """Begin, in the loop that requests are answered in."""
         self._blas = threadpool_limits(1)  # many requests share the cores: one more pool would spin against them
-        await self.writing.run(self.catalogue.stored.jobs.mark_lost)
+        try:
+            await self.writing.run(self.catalogue.stored.jobs.mark_lost)
+        except DiskError as error:
+            LOG.error("Searches are answered, but nothing can be written: %s", error)
 
     async def stop(self) -> None:
         """End threads and processes."""

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 from visterm.app.annotating import ChunkTags
 from visterm.app.annotations.folder import AnnotationContents, AnnotationFolder
 from visterm.app.annotations.pieces import Piece, PieceReader
-from visterm.app.features.folder import ShardEntry, write_whole
+from visterm.app.features.folder import ShardEntry
 from visterm.core.errors import CorruptFileError
 from visterm.core.jsonlines import json_text
 from visterm.core.persist import read_json
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.threads import Team
 from visterm.core.types import Skipped
+from visterm.core.writing import write_whole
 
 
 class PartDone(NamedTuple):

@@ -11,7 +11,7 @@ from visterm.app.export.embedded_target import EmbeddedTarget
 from visterm.app.export.items import ExportItem, Parents
 from visterm.app.export.sidecar_target import SidecarTarget
 from visterm.app.export.text_target import TextTarget
-from visterm.core.errors import DataError, StorageError, UserError
+from visterm.core.errors import DataError, DiskError, StorageError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import is_remote
 from visterm.core.types import Skipped
@@ -141,6 +141,8 @@ def _each(
                 sweep_temporaries(image_of(thing).parent)
             try:
                 change = write(thing)
+            except DiskError:  # it would be the same with all the others
+                raise
             except (DataError, StorageError, OSError) as error:
                 yield Skipped(str(image_of(thing)), f"not written: {error}")
             else:

@@ -10,11 +10,9 @@ FEATURES
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import shutil
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -22,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from visterm.app.features.kind import FEATURES, UNFINISHED
-from visterm.core.errors import CorruptFileError, StorageError
+from visterm.core.errors import CorruptFileError, OutOfSpaceError, StorageError
 from visterm.core.jsonlines import json_text, read_skipped, skipped_bytes
 from visterm.core.persist import (
     MANIFEST,
@@ -36,14 +34,13 @@ from visterm.core.persist import (
     save_estimator,
     write_json,
 )
-from visterm.core.remote import as_path, is_remote
+from visterm.core.remote import as_path
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
+from visterm.core.writing import sync, write_whole, writing
 
 FORMAT = 1
 ENCODER, DATA, SKIPPED, ASKED = "encoder", "data", "skipped.jsonl", "asked.json"
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Asked(NamedTuple):
@@ -332,9 +329,9 @@ class FeatureFolder:
                     os.replace(self.unfinished / name, data / name)
             if (self.unfinished / SKIPPED).exists():
                 os.replace(self.unfinished / SKIPPED, self.path / SKIPPED)
-            _sync(data)
+            sync(data)
             os.replace(pending, self.path / MANIFEST)
-            _sync(self.path)
+            sync(self.path)
             shutil.rmtree(self.unfinished)
         if (self.path / MANIFEST).exists():
             self._drop_what_the_manifest_does_not_name()
@@ -353,27 +350,6 @@ class FeatureFolder:
         return list((self.path / name).glob("*"))
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file, on disk when this returns; a kill leaves the old one, or none.
-
-    The temporary name is nobody else's: a worker that was given up may still be writing the same file.
-    """
-    if is_remote(path):
-        path.write_bytes(content)
-        return
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync(path.parent)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
 def _is_whole(file: Path, entry: ShardEntry) -> bool:
     return file.is_file() and file_hash(file) == entry.sha256
 
@@ -382,19 +358,9 @@ def _is_whole(file: Path, entry: ShardEntry) -> bool:
 def told_of_a_full_disk(path: Path) -> Iterator[None]:
     """Turn a disk without space into an error that says what is safe and what to do."""
     try:
-        yield
-    except OSError as error:
-        if error.errno not in _FULL:
-            raise
-        raise StorageError(
-            f"The disk of {path} is full ({os.strerror(error.errno)}). The shards written so far are whole: make space "
-            "and give the same command again, and it goes on from there."
+        with writing(path):
+            yield
+    except OutOfSpaceError as error:
+        raise OutOfSpaceError(
+            f"{error} The shards written so far are whole: give the same command again, and it goes on from there."
         ) from error
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

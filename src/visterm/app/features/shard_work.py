@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.app.features.folder import Contents, FeatureFolder, ShardEntry, write_whole
+from visterm.app.features.folder import Contents, FeatureFolder, ShardEntry
 from visterm.app.features.rows import Place, StoredRows
 from visterm.core.checks import finite_rows
 from visterm.core.errors import CorruptFileError
@@ -21,6 +21,7 @@ from visterm.core.persist import read_json
 from visterm.core.progress import Progress, Steps
 from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
+from visterm.core.writing import write_whole
 from visterm.data.contents import content_hash, stamp_hash, stamps
 from visterm.data.feature_shards import Shard, shard_bytes
 from visterm.store.rows import stack_rows

@@ -9,9 +9,10 @@ from typing import Any
 
 import scipy.sparse as sp
 
-from visterm.app.features.folder import DATA, Asked, Contents, FeatureFolder, ShardEntry, write_whole
+from visterm.app.features.folder import DATA, Asked, Contents, FeatureFolder, ShardEntry
 from visterm.core.packing import json_params
 from visterm.core.tables import ENCODERS
+from visterm.core.writing import write_whole
 from visterm.data.feature_shards import Shard, shard_bytes
 
 

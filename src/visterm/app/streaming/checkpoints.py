@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from visterm.core.writing import check_space, whole_file
 from visterm.models.streamed_fit import Checkpoint
 
 EVERY = 20.0
@@ -69,10 +69,8 @@ class FileCheckpoints:
         """Write one now; a kill leaves the one before."""
         began = time.monotonic()
         made = make()
-        temporary = self._file.with_suffix(".tmp")
-        save_file(made.arrays, temporary, metadata={OF: self._of, FACTS: json.dumps(made.facts)})
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, self._file)
+        check_space(self._file, sum(array.nbytes for array in made.arrays.values()))
+        with whole_file(self._file) as temporary:
+            save_file(made.arrays, temporary, metadata={OF: self._of, FACTS: json.dumps(made.facts)})
         done = time.monotonic()
         self._next = done + max(self._every, 20 * (done - began) if self._every else 0.0)

@@ -14,7 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from visterm.app.rows import splits_not_learned
@@ -27,6 +26,7 @@ from visterm.core.errors import DataError, TagFileError, UnknownNameError
 from visterm.core.remote import as_path
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of
+from visterm.core.writing import new_map
 from visterm.data.bounded_counts import BoundedCounts
 from visterm.data.splits import split_name
 from visterm.data.tag_formats.record import TagRecord
@@ -94,7 +94,7 @@ class JoinedTags(TagRows):
     ) -> None:
         self.shards, n = shards, shards.n_rows
         self.index = index_names(folder, shards)
-        self.bits = open_memmap(folder / BITS, "w+", np.uint8, (n,))
+        self.bits = new_map(folder / BITS, np.uint8, (n,))
         self._pairs = TagPairs(folder, n)
         self.remarks: list[str] = []
         meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from visterm.app.streaming.name_index import index_names
@@ -22,6 +21,7 @@ from visterm.core.remote import as_path
 from visterm.core.types import Skipped
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
+from visterm.core.writing import new_map
 from visterm.data.splits import split_name
 from visterm.data.tag_formats.record import TagRecord
 from visterm.data.tag_formats.tables import stream_table
@@ -78,7 +78,7 @@ class JudgedTags:
     ) -> None:
         self._shards, self._vocabulary = shards, vocabulary
         self._index = index_names(folder, shards)
-        self._bits = open_memmap(folder / "bits.npy", "w+", np.uint8, (shards.n_rows,))
+        self._bits = new_map(folder / "bits.npy", np.uint8, (shards.n_rows,))
         self._pairs = TagPairs(folder, shards.n_rows)
         self._unread = {item.image: item for item in shards.skipped()}
         self._splits: Counter[str] = Counter()

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from visterm.app.learned_images import name_hashes
 from visterm.app.streaming.shards import Shards
 from visterm.core.errors import DataError
+from visterm.core.writing import new_map
 
 BUCKET = 2**20
 """Names sorted at a time, about."""
@@ -31,13 +31,13 @@ class NameIndex:
     """
 
     def __init__(self, folder: Path, names: Iterable[list[str]], n: int) -> None:
-        unsorted = open_memmap(folder / "names.npy", "w+", np.uint64, (n,))
+        unsorted = new_map(folder / "names.npy", np.uint64, (n,))
         start = 0
         for some in names:
             unsorted[start : start + len(some)] = name_hashes(some)
             start += len(some)
-        self.hashes = open_memmap(folder / "hashes.npy", "w+", np.uint64, (n,))
-        self.positions = open_memmap(folder / "positions.npy", "w+", np.int64, (n,))
+        self.hashes = new_map(folder / "hashes.npy", np.uint64, (n,))
+        self.positions = new_map(folder / "positions.npy", np.int64, (n,))
         n_buckets = max(1, -(-n // BUCKET))
         start = 0
         for bucket in range(n_buckets):

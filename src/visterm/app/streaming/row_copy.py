@@ -48,7 +48,7 @@ class RowCopy:
     def add(self, rows: NDArray[np.float32]) -> None:
         """Write the rows that come next."""
         with self._file.open("ab") as file:
-            np.ascontiguousarray(rows, np.float32).tofile(file)
+            file.write(memoryview(np.ascontiguousarray(rows, np.float32)).cast("B"))
 
     def read_into(self, first: int, room: NDArray[np.float32]) -> None:
         """Read rows from position `first` on, as many as there is room for, shape (n, width).

@@ -9,8 +9,9 @@ from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
+
+from visterm.core.writing import new_map
 
 PAIRS = 2**20
 """Pairs sorted at a time."""
@@ -32,7 +33,7 @@ class TagPairs:
 
     def __init__(self, folder: Path, n_images: int) -> None:
         self._folder = folder
-        self._starts = open_memmap(folder / STARTS, "w+", np.int64, (n_images + 1,))
+        self._starts = new_map(folder / STARTS, np.int64, (n_images + 1,))
         self._unsorted = folder / "pairs.bin"
         self._unsorted.write_bytes(b"")
 
@@ -50,11 +51,11 @@ class TagPairs:
         block = np.array(pairs, _PAIR)
         np.add.at(self._starts, block["position"] + 1, 1)
         with self._unsorted.open("ab") as file:
-            block.tofile(file)
+            file.write(block.tobytes())
 
     def sort(self, keys: Sequence[str]) -> None:
         """Bring the pairs into the order of positions, and each tag to its place among the keys, -1 of others."""
-        at = open_memmap(self._folder / "at.npy", "w+", np.int64, self._starts.shape)
+        at = new_map(self._folder / "at.npy", np.int64, self._starts.shape)
         total = 0
         for start in range(0, len(at), PAIRS):
             part = slice(start, start + PAIRS)
@@ -63,7 +64,7 @@ class TagPairs:
         hashes = np.array([tag_hash(key) for key in keys] or [0], np.uint64)
         order = np.argsort(hashes)
         hashes = hashes[order]
-        self._tags = open_memmap(self._folder / TAGS, "w+", np.int32, (max(total, 1),))
+        self._tags = new_map(self._folder / TAGS, np.int32, (max(total, 1),))
         for block in self._blocks():
             block = block[np.argsort(block["position"], kind="stable")]
             positions, first, counts = np.unique(block["position"], return_index=True, return_counts=True)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
 
 from visterm.core.errors import DataError
+from visterm.core.persist import save_arrays
 from visterm.data.tag_formats.text import read_text
 from visterm.data.vector_formats.source import refuse_non_finite
 
@@ -102,7 +102,7 @@ def save_tensor_vectors(path: Path, words: list[str], matrix: NDArray[np.float32
     if broken:
         raise DataError(f"The word {broken[0]!r} has a line feed in it, which a list of words cannot keep.")
     text = np.frombuffer("\n".join(words).encode(), np.uint8)
-    save_file({VECTORS: np.ascontiguousarray(matrix, np.float32), WORDS: text}, path)
+    save_arrays(path, {VECTORS: np.ascontiguousarray(matrix, np.float32), WORDS: text})
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:

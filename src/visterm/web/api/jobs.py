@@ -13,7 +13,7 @@ from visterm.web.body_limit import JsonRoute
 from visterm.web.errors import Refused
 from visterm.web.paging import cursor_at, place_of
 from visterm.web.schemas import JobAnswer, JobGiven, JobsAnswer, errors
-from visterm.web.service import service_of
+from visterm.web.service import Service, service_of
 
 router = APIRouter(tags=["jobs"], route_class=JsonRoute)
 
@@ -33,7 +33,7 @@ async def jobs(
     found = await service.searching.run(service.catalogue.stored.jobs.latest, limit + 1, before=before)
     shown = found[:limit]
     content = {
-        "jobs": [job_as_dict(job) for job in shown],
+        "jobs": [job_as_dict(service.jobs.shown(job)) for job in shown],
         "next": cursor_at("jobs", shown[-1].id) if len(found) > limit else None,
     }
     return json_answer(content, headers={"cache-control": "no-store"})
@@ -50,7 +50,7 @@ async def start(request: Request, given: JobGiven) -> Response:
 async def job(request: Request, job_id: JobId) -> Response:
     """Say how far a job is."""
     service = service_of(request)
-    return _answer(job_id, await service.searching.run(service.catalogue.stored.jobs.get, job_id))
+    return _answer(service, job_id, await service.searching.run(service.catalogue.stored.jobs.get, job_id))
 
 
 @router.post("/jobs/{job_id}/cancel", response_model=JobAnswer, responses=errors(404))
@@ -58,7 +58,7 @@ async def cancel(request: Request, job_id: JobId) -> Response:
     """Ask a job to stop; what it has committed stays. One that has ended stays as it is."""
     service = service_of(request)
     await service.jobs.cancel(job_id)
-    return _answer(job_id, await service.searching.run(service.catalogue.stored.jobs.get, job_id))
+    return _answer(service, job_id, await service.searching.run(service.catalogue.stored.jobs.get, job_id))
 
 
 def job_as_dict(job: Job) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def job_as_dict(job: Job) -> dict[str, Any]:
     return {name: getattr(job, name) for name in _FACTS}
 
 
-def _answer(job_id: int, job: Job | None) -> Response:
+def _answer(service: Service, job_id: int, job: Job | None) -> Response:
     if job is None:
         raise Refused(404, f"There is no job {job_id}.")
-    return json_answer(job_as_dict(job), headers={"cache-control": "no-store"})
+    return json_answer(job_as_dict(service.jobs.shown(job)), headers={"cache-control": "no-store"})

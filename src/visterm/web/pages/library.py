@@ -21,6 +21,7 @@ from visterm.web.errors import Refused
 from visterm.web.pages.render import PageRoute, render, send_on, wants_part
 from visterm.web.pages.search import Shared
 from visterm.web.pages.shelf import LONG, kept_of
+from visterm.web.service import Service
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -71,7 +72,7 @@ class ShownRun(NamedTuple):
 @router.get("/library")
 async def library_page(service: Shared) -> Response:
     """Show what there is."""
-    return render("library.html", **await service.browsing.run(_values, service.catalogue))
+    return render("library.html", **await service.browsing.run(_values, service))
 
 
 @router.post("/library/jobs")
@@ -90,7 +91,7 @@ async def start_job(
 @router.get("/library/jobs/{job_id}")
 async def job_page(job_id: JobId, request: Request, service: Shared) -> Response:
     """Show how far a job is; the script asks again until it has ended."""
-    job = await service.searching.run(_job, service.catalogue, job_id)
+    job = await service.searching.run(_job, service, job_id)
     return render("_job.html" if wants_part(request) else "job.html", job=job, kinds=KINDS)
 
 
@@ -100,7 +101,7 @@ async def cancel_job(job_id: JobId, request: Request, service: Shared) -> Respon
     await service.jobs.cancel(job_id)
     if not wants_part(request):
         return send_on(f"/library/jobs/{job_id}")
-    job = await service.searching.run(_job, service.catalogue, job_id)
+    job = await service.searching.run(_job, service, job_id)
     return render("_job.html", job=job, kinds=KINDS)
 
 
@@ -115,22 +116,22 @@ def curve_of(title: str, values: Sequence[float], best: float | None = None) -> 
     return Curve(title, points, values[0], values[-1], best)
 
 
-def _job(catalogue: Catalogue, job_id: int) -> Job:
-    job = catalogue.stored.jobs.get(job_id)
+def _job(service: Service, job_id: int) -> Job:
+    job = service.catalogue.stored.jobs.get(job_id)
     if job is None:
         raise Refused(404, f"There is no job {job_id}.")
-    return job
+    return service.jobs.shown(job)
 
 
-def _values(catalogue: Catalogue) -> dict[str, Any]:
-    stored = catalogue.stored
+def _values(service: Service) -> dict[str, Any]:
+    catalogue, stored = service.catalogue, service.catalogue.stored
     skipped = stored.skipped.all()
     return {
         "counts": kept_of(catalogue).get("library", lambda: _counts(catalogue), seconds=2),
         "skipped": skipped[:SKIPPED],
         "n_skipped": len(skipped),
         "runs": [_shown_run(catalogue, run) for run in reversed(stored.runs.all())],
-        "jobs": stored.jobs.latest(JOBS),
+        "jobs": [service.jobs.shown(job) for job in stored.jobs.latest(JOBS)],
         "kinds": KINDS,
         "started": STARTED,
         "history": stored.history.latest(JOBS),

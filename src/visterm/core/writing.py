@@ -1,0 +1,244 @@
+"""Writing to a disk that may refuse: files that are whole or as they were, and one error of ours that says what to do.
+
+A full disk reaches us as an `OSError`, as text of a library in Rust or C++, or, of a memory map, as a signal that ends
+the process; `storage_error` reads the first two, `new_map` prevents the third.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import resource
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.format import open_memmap
+from numpy.typing import DTypeLike, NDArray
+
+from visterm.core.errors import DiskError, OutOfSpaceError, VistermError
+from visterm.core.remote import is_remote
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_OTHERS = (errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EIO)
+_IN_RUST = re.compile(r"\(os error (\d+)\)")
+_IN_C = re.compile("|".join(re.escape(os.strerror(code)) for code in (*_FULL, *_OTHERS)))
+_CODES = {os.strerror(code): code for code in (*_FULL, *_OTHERS)}
+
+_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+
+Place = str | os.PathLike[str]
+
+
+def storage_error(error: BaseException, path: Place | None = None) -> DiskError | None:
+    """Return an error of ours that says how the disk or the system refused; None for an error of any other kind.
+
+    Parameters
+    ----------
+    error : BaseException
+        An error of ours is none: it says already what it has to.
+    path : path-like, optional
+        What was being written, unless the error names a file in another folder; None: the file that it names.
+    """
+    if isinstance(error, VistermError):
+        return None
+    named = getattr(error, "filename", None)
+    return disk_error(_code_of(error), named if path is None or _elsewhere(named, path) else path)
+
+
+def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
+    """Return the error of ours that an error number of the system means; None for those that mean something else."""
+    where = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if code == errno.ENOSPC:
+        return OutOfSpaceError(f"{_disk_of(where)} is full{_left(where)}. Make space there and try again.")
+    if code == errno.EDQUOT:
+        return OutOfSpaceError(
+            f"The quota of {_disk_of(where).lower()} is used up. Make space there or get a larger quota, and try again."
+        )
+    if code == errno.EFBIG:
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        most = "" if limit == resource.RLIM_INFINITY else f" ({in_bytes(limit)})"
+        return OutOfSpaceError(
+            f"A file {f'of {where} ' if where else ''}grew beyond the largest size that is allowed{most}. Raise the "
+            "limit (ulimit -f), or write to a disk that takes larger files."
+        )
+    if code == errno.EROFS:
+        return DiskError(f"{_disk_of(where)} is read-only. Write to another, or mount it so that it can be written.")
+    if code in (errno.EMFILE, errno.ENFILE):
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        told = f"{where} cannot be opened: too" if where else "Too"
+        return DiskError(f"{told} many files are open (the limit is {most:,}). Raise the limit (ulimit -n).")
+    if code == errno.EIO:
+        return DiskError(f"{_disk_of(where)} fails (input/output error). Look at the system's log, and save your data.")
+    return None
+
+
+@contextmanager
+def writing(path: Place) -> Iterator[None]:
+    """Turn what the disk of `path` refuses while files are written there into a `DiskError`.
+
+    Raises
+    ------
+    DiskError
+    """
+    try:
+        yield
+    except Exception as error:  # libraries in Rust and C++ tell of a full disk by errors of their own
+        ours = storage_error(error, path)
+        if ours is None:
+            raise
+        raise ours from error
+
+
+def check_space(path: Place, n_bytes: int) -> None:
+    """Refuse to begin writing more bytes than are free, and say how many are missing.
+
+    Raises
+    ------
+    OutOfSpaceError
+    """
+    free = _free(os.fspath(path))
+    if free is not None and n_bytes > free:
+        raise OutOfSpaceError(
+            f"{_disk_of(os.fspath(path))} has too little space: {in_bytes(n_bytes)} needed, {in_bytes(free)} free. "
+            "Make space there and try again."
+        )
+
+
+@contextmanager
+def whole_file(path: Place, *, shared: bool = False) -> Iterator[Path]:
+    """Write a file under a temporary name beside it and put it in place at the end, on disk when this returns.
+
+    Whatever happens inside, the file is afterwards what it was, or whole.
+
+    Parameters
+    ----------
+    path : path-like
+    shared : bool
+        Others may be writing the same file, such as a worker that was given up: the temporary name is nobody else's.
+        False: it is always the same, so that what a kill leaves is written over by the next.
+
+    Yields
+    ------
+    Path
+        The temporary file to write.
+
+    Raises
+    ------
+    DiskError
+    """
+    path = Path(path)
+    own = f".{uuid.uuid4().hex[:8]}" if shared else ""
+    temporary = path.with_name(f".{path.stem}{own}.tmp{path.suffix}")
+    try:
+        with writing(path):
+            yield temporary
+            sync(temporary)
+            os.replace(temporary, path)
+            sync(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file in one step, also in an object store; a kill or a full disk leaves the old one, or none."""
+    if is_remote(path):
+        path.write_bytes(content)
+        return
+    with whole_file(path, shared=True) as temporary:
+        temporary.write_bytes(content)
+
+
+def new_map(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Make a `.npy` file, full of zeros, that is mapped to be written; all its space is taken now.
+
+    Without that a disk that fills up later ends the process with a signal (SIGBUS), and no message.
+
+    Raises
+    ------
+    OutOfSpaceError
+        If there is too little space; no file is left.
+    """
+    n_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    with writing(path):
+        check_space(path, n_bytes)
+        try:
+            made: NDArray[Any] = open_memmap(path, "w+", dtype, shape)
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, max(1, path.stat().st_size))
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+    return made
+
+
+def why_refused(path: Path, n_bytes: int = 2**16) -> DiskError | None:
+    """Find out what SQLite and other programs leave out of their errors, by writing some bytes beside a file."""
+    try:
+        with tempfile.TemporaryFile(dir=path.parent) as probe:
+            probe.write(bytes(n_bytes))
+            probe.flush()
+    except OSError as error:
+        return storage_error(error, path)
+    return None
+
+
+def sync(path: Place) -> None:
+    """Wait until a file, or the list of files of a folder, is on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def in_bytes(n: int) -> str:
+    """Return a size as people read it: ``3.4 MB``."""
+    for unit, size in _UNITS:
+        if n >= size:
+            return f"{n / size:.1f} {unit}"
+    return f"{n} bytes"
+
+
+def _code_of(error: BaseException) -> int | None:
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    told = str(error)
+    in_rust = _IN_RUST.search(told)
+    if in_rust:
+        return int(in_rust[1])
+    in_c = _IN_C.search(told)
+    return _CODES[in_c[0]] if in_c else None
+
+
+def _elsewhere(named: Any, path: Place) -> bool:
+    return isinstance(named, str) and not Path(named).absolute().is_relative_to(Path(path).absolute().parent)
+
+
+def _disk_of(where: str | None) -> str:
+    """Name a disk by a path that its reader knows: not by that of one of our temporary files."""
+    if not where:
+        return "The disk"
+    path = Path(where)
+    hidden = [folder for folder in (path, *path.parents) if folder.name.startswith(".") and ".tmp" in folder.name]
+    return f"The disk of {hidden[-1].parent if hidden else path}"
+
+
+def _left(where: str | None) -> str:
+    free = None if where is None else _free(where)
+    return "" if free is None else f" ({in_bytes(free)} free)"
+
+
+def _free(where: str) -> int | None:
+    """Return the free bytes of the disk that a path is on; None where that cannot be known."""
+    for folder in (Path(where), *Path(where).absolute().parents):
+        with suppress(OSError):
+            return shutil.disk_usage(folder).free
+    return None

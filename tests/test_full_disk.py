@@ -1,0 +1,168 @@
+"""Every command that writes ends clean on a full disk: exit code 2, one line that says so, and nothing half-written."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from command_line import run_command
+from tiny_catalogues import ENCODER, draw_photos, fit_run, write_tags
+from visterm import Catalogue, Tagger
+
+SIZE = 6 * 2**20
+QUICK = "--set dim=4 --set epochs=5 --jobs 1 --encoder visterms " + " ".join(
+    f"--encoder-set {name}={str(value).replace(' ', '')}" for name, value in ENCODER.items()
+)
+
+COMMANDS = {
+    "fit": "fit {photos} --tags {tags} -o {disk}/new --model wsabie {quick}",
+    "fit over a run": "fit {photos} --tags {tags} -o {disk}/run --model wsabie {quick}",
+    "fit a catalogue": "fit --catalogue {disk}/catalogue --full --jobs 1",
+    "tune": "tune {photos} --tags {tags} -o {disk}/new --model wsabie --grid learning_rate=0.1,0.01 {quick}",
+    "encode": "encode {photos} -o {disk}/new --shard-size 8 --jobs 1 --run {run}",
+    "annotate": "annotate {run} {photos} -o {disk}/new --jobs 1",
+    "index": "index {run} {photos} -o {disk}/new --jobs 1",
+    "index again": "index {run} {more} -o {disk}/catalogue --jobs 1",
+    "union": "union {catalogue} {disk}/catalogue -o {disk}/new",
+    "evaluate": "evaluate {run} {photos} --tags {tags} --report {disk}/new --jobs 1",
+    "explain": "explain {run} {photos}/001.png green -o {disk}/new.png",
+    "info": "info {run} --plot {disk}/old.png",
+    "suggestions": "tags {run} {photos} --tags {tags} --suggest --out {disk}/old.csv",
+    "export to xmp": "export {catalogue} --to xmp -k 2",
+    "export to txt": "export {catalogue} --to txt -k 2",
+    "export to embed": "export {catalogue} --to embed -k 2",
+    "export to csv": "export {catalogue} --to csv -k 2 -o {disk}/old.csv",
+    "export to jsonl": "export {catalogue} --to jsonl -k 2 -o {disk}/new.jsonl",
+}
+STAYS = (
+    "tune",
+    "encode",
+    "annotate",
+    "index",
+    "index again",
+    "fit a catalogue",
+    *(f"export to {t}" for t in ("xmp", "txt", "embed")),
+)
+"""What was done before the disk was full is whole and stays: the same command goes on from there."""
+
+
+class Disk:
+    """A small disk in memory, of which all but a few bytes can be taken."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.filler = folder / "filler"
+
+    def used(self):
+        return SIZE - shutil.disk_usage(self.folder).free
+
+    def leave(self, room):
+        with self.filler.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, max(1, shutil.disk_usage(self.folder).free - room))
+
+    def free(self):
+        self.filler.unlink(missing_ok=True)
+
+    def listed(self):
+        """Return the bytes of each file, but of those that a database writes into."""
+        files = [path for path in self.folder.rglob("*") if path.is_file() and path != self.filler]
+        return {path.relative_to(self.folder): path.read_bytes() for path in files if ".sqlite" not in path.name}
+
+    def restore(self, kept):
+        gc.collect()  # files that are still open take space after they are removed
+        for path in self.folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.copytree(kept, self.folder, dirs_exist_ok=True)
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small_disk")
+    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"no disk can be mounted here: {done.stderr.strip()}")
+    yield Disk(folder)
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture(scope="module")
+def places(disk, tmp_path_factory):
+    """Where things lie: photos, a run and a catalogue to be written over on the small disk, others on a large one."""
+    large = tmp_path_factory.mktemp("large_disk")
+    kept = large / "kept"
+    tags = draw_photos(kept / "photos", 12)
+    draw_photos(large / "more", 16, seed=1)
+    run = fit_run(kept / "photos", tags, large / "run")
+    shutil.copytree(run, kept / "run")
+    for name in ("old.csv", "old.png"):
+        (kept / name).write_bytes(b"from before")
+    disk.restore(kept)
+    found = {"disk": disk.folder, "kept": kept, "run": run, "photos": disk.folder / "photos", "more": large / "more"}
+    found |= {"tags": write_tags(large / "tags.csv", tags), "catalogue": large / "catalogue", "quick": QUICK}
+    made = Catalogue.create(large / "catalogue", Tagger.load(run, n_jobs=1))
+    made.index(found["photos"], tags=found["tags"])
+    made.stored.close()
+    shutil.copytree(large / "catalogue", kept / "catalogue")
+    return found
+
+
+def command(name, places):
+    return run_command(COMMANDS[name].format(**places).split(), places["kept"].parent)
+
+
+def check(name, disk, places, share):
+    """Run a command twice: with space for a share of what it takes, and then with space for all."""
+    if name == "export to embed" and shutil.which("exiftool") is None:
+        pytest.skip("exiftool is not installed")
+    disk.restore(places["kept"])
+    start, before = disk.used(), disk.listed()
+    whole = command(name, places)
+    assert whole.returncode == 0, whole.stderr
+    changed = sum(len(content) for path, content in disk.listed().items() if before.get(path) != content)
+    needed = max(disk.used() - start, changed)
+    shutil.rmtree(places["catalogue"])
+    shutil.copytree(places["kept"] / "catalogue", places["catalogue"])
+    disk.restore(places["kept"])
+    disk.leave(int(share * needed))
+    full = command(name, places)
+    try:
+        last = full.stderr.splitlines()[-1]
+        assert full.returncode == 2, full
+        assert last.startswith("visterm: "), full.stderr
+        assert "disk" in last, last
+        assert "full" in last or "space" in last, last
+        after = disk.listed()
+        assert not [path for path in after if ".tmp" in str(path) or "_exiftool_" in str(path)]
+        if name not in STAYS:
+            assert after == before
+    finally:
+        disk.free()
+    again = command(name, places)
+    assert again.returncode == 0, again.stderr
+    if (disk.folder / "catalogue").is_dir():
+        opened = Catalogue.load(disk.folder / "catalogue", n_jobs=1)
+        assert opened.stored.database.check() == []
+        assert all(job.ended for job in opened.stored.jobs.latest())
+        opened.stored.close()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_ends_clean_where_nothing_can_be_written(name, disk, places):
+    check(name, disk, places, 0.0)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_ends_clean_where_the_disk_fills_up_midway(name, disk, places):
+    check(name, disk, places, 0.6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.4, 0.5, 0.75, 0.9])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_ends_clean_wherever_the_disk_fills_up(name, share, disk, places):
+    check(name, disk, places, share)
