@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from small_disks import small_disk
 from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 
@@ -35,7 +36,7 @@ KILLS_AN_HOUR = 50
 PAUSE = 0.2
 """Seconds that a client waits between two requests: 32 then ask at most 160 times a second."""
 
-DISK = "160m"
+DISK = 160 * 2**20
 MEANT = ("200", "202", "409", "503", "507", "0", "reached")
 """How a request may end: 409 where more was said since, 503 of a busy service, 507 of a full disk, or unanswered."""
 
@@ -159,34 +160,6 @@ class Server:
             self.memory[-1].append(int(resident.split()[1]) // 1000)
 
 
-@contextlib.contextmanager
-def small_disk(size: str = DISK) -> Iterator[Path]:
-    """Mount a disk in memory; raises `OSError` where that is not allowed."""
-    folder = Path(tempfile.mkdtemp(prefix="visterm-soak-"))
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True, text=True
-    )
-    if done.returncode != 0:
-        folder.rmdir()
-        raise OSError(f"no disk can be mounted here: {done.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-        folder.rmdir()
-
-
-def fill(folder: Path) -> Path:
-    """Write a file that takes all that is left of a disk."""
-    filler = folder / "filler"
-    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
-        for size in (2**20, 2**12):
-            with contextlib.suppress(OSError):
-                while True:
-                    file.write(bytes(size))
-    return filler
-
-
 def soak(minutes: float, *, seed: int = 0, say: Any = lambda line: None) -> dict[str, Any]:
     """Run the soak, check what must hold, and return its figures.
 
@@ -200,8 +173,8 @@ def soak(minutes: float, *, seed: int = 0, say: Any = lambda line: None) -> dict
     kills = sorted(rng.uniform(0.02, 0.98) * seconds for _ in range(max(2, round(minutes * KILLS_AN_HOUR / 60))))
     full_from, full_to = 0.45 * seconds, 0.55 * seconds
     kills = sorted([*kills[1:], 0.5 * seconds])  # one while the disk is full
-    with small_disk() as disk, tempfile.TemporaryDirectory() as elsewhere:
-        made = make_tiny_catalogue(disk)
+    with small_disk(DISK) as disk, tempfile.TemporaryDirectory() as elsewhere:
+        made = make_tiny_catalogue(disk.folder)
         log = Path(elsewhere) / "server.log"
         server = Server(made.folder, log)
         before = _contents(made.folder)
@@ -211,7 +184,7 @@ def soak(minutes: float, *, seed: int = 0, say: Any = lambda line: None) -> dict
         threads = [threading.Thread(target=client.work, args=(stop, before["images"])) for client in clients]
         for thread in threads:
             thread.start()
-        began, done, filler, jobs = time.monotonic(), 0, None, []
+        began, done, full, jobs = time.monotonic(), 0, False, []
         starter = threading.Thread()
         try:
             while (at := time.monotonic() - began) < seconds:
@@ -221,12 +194,13 @@ def soak(minutes: float, *, seed: int = 0, say: Any = lambda line: None) -> dict
                     starter = threading.Thread(target=server.start)  # it may not come up before the disk is freed
                     starter.start()
                     say(f"{at:.0f} s: kill {done}; {sum(len(client.judged) for client in clients):,} verdicts")
-                if filler is None and full_from <= at < full_to:
-                    filler = fill(disk)
+                if not full and full_from <= at < full_to:
+                    disk.leave(0)
+                    full = True
                     jobs.append(clients[0].ask("POST", "/jobs", {"kind": "index"}))
                     say(f"{at:.0f} s: the disk is full")
-                if filler is not None and filler.exists() and at >= full_to:
-                    filler.unlink()
+                if disk.filler.exists() and at >= full_to:
+                    disk.free()
                     say(f"{at:.0f} s: the disk has space again")
                 if not starter.is_alive():
                     server.measure()
@@ -235,8 +209,7 @@ def soak(minutes: float, *, seed: int = 0, say: Any = lambda line: None) -> dict
             stop.set()
             for thread in threads:
                 thread.join(120)
-            if filler is not None:
-                filler.unlink(missing_ok=True)
+            disk.free()
             if starter.is_alive():
                 starter.join(120)
         ended = server.end()

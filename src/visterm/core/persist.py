@@ -32,7 +32,7 @@ from visterm.core.packing import csr_of_parts, csr_parts, pack, unpack
 from visterm.core.registry import Registry
 from visterm.core.remote import as_path, is_remote
 from visterm.core.times import put_times, without_times
-from visterm.core.writing import check_space, sync, writing
+from visterm.core.writing import check_space, storage_error, sync, writing
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -268,14 +268,19 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(read_regular_text(path, MOST_JSON))
     except (OSError, ValueError, RecursionError) as error:
-        raise CorruptFileError(f"{path} cannot be read as JSON: {str(error).rstrip('.')}. {HOW_TO_MEND}") from error
+        raise storage_error(error, path) or CorruptFileError(
+            f"{path} cannot be read as JSON: {str(error).rstrip('.')}. {HOW_TO_MEND}"
+        ) from error
 
 
 def folder_kind(path: str | os.PathLike[str]) -> str | None:
     """Give the kind of a folder that `new_folder` wrote, or None for anything else."""
     try:
         manifest = json.loads(read_regular_text(as_path(path) / MANIFEST, MOST_JSON))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        refused = storage_error(error, path)
+        if refused is not None:
+            raise refused from error
         return None
     kind = manifest.get("kind") if isinstance(manifest, dict) else None
     return kind if isinstance(kind, str) else None

@@ -63,9 +63,9 @@ def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
         )
     if code == errno.EFBIG:
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-        most = "" if limit == resource.RLIM_INFINITY else f" ({in_bytes(limit)})"
+        largest = "" if limit == resource.RLIM_INFINITY else f" ({in_bytes(limit)})"
         return OutOfSpaceError(
-            f"A file {f'of {where} ' if where else ''}grew beyond the largest size that is allowed{most}. Raise the "
+            f"A file {f'of {where} ' if where else ''}grew beyond the largest size that is allowed{largest}. Raise the "
             "limit (ulimit -f), or write to a disk that takes larger files."
         )
     if code == errno.EROFS:

@@ -263,7 +263,10 @@ class Database:
             ) from error
         except sqlite3.DatabaseError as error:
             connection.close()
-            raise CorruptFileError(f"{self.path} is not a catalogue's database: {error}.") from error
+            raise CorruptFileError(
+                f"{self.path} is not a catalogue's database: {error}. Restore it from a backup, or index the images "
+                "again."
+            ) from error
         with self._opening:
             self._opened.append(connection)
             if self.path is not None and self._identity is None:
