@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from visterm.core.errors import DataError, UserError
-from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS, Vocabulary, clean_tag, tag_key
+from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS, Vocabulary, clean_tag, tag_fault, tag_key
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import ImageRecord
 from visterm.store.tags import GivenTag, Prediction, WrittenTag
@@ -199,7 +198,7 @@ def spelled(vocabulary: Vocabulary, tag: str, stored: StoredCatalogue | None = N
     Raises
     ------
     UserError
-        If it is empty, has a control character, which no file could hold, or has more than `MOST_LETTERS` letters.
+        If it is empty, or `tag_fault` says that it cannot be a tag.
     """
     name = as_known(vocabulary, tag)
     if name not in vocabulary and (stored is None or not stored.tags.ids([name])):
@@ -247,10 +246,7 @@ def all_spelled(
 
 
 def _check_new(name: str) -> None:
-    if len(name) > MOST_LETTERS:
-        raise UserError(
-            f"The tag that begins with {name[:20]!r} has {len(name):,} letters; a tag has at most {MOST_LETTERS}. "
-            "Shorten it."
-        )
-    if any(unicodedata.category(letter) == "Cc" for letter in name):
-        raise UserError(f"{name!r} is no tag: it has a control character. Leave that out.")
+    fault = tag_fault(name)
+    if fault is not None:
+        begins = f"that begins with {name[:20]!r}" if len(name) > MOST_LETTERS else repr(name)
+        raise UserError(f"The tag {begins} {fault}.")

@@ -77,6 +77,14 @@ def export(
             "--keep-originals/--overwrite", help="Of embed: leave each photo as it was beside it (photo.jpg_original)."
         ),
     ] = True,
+    guard: Annotated[
+        bool,
+        typer.Option(
+            "--guard/--no-guard",
+            help="Of csv: put ' before cells that a spreadsheet would compute (=, +, -, @); visterm reads them as they "
+            "were.",
+        ),
+    ] = True,
     json: options.Json = False,
     jobs: options.Jobs = None,
     skipped: options.SkippedFile = Path("skipped.jsonl"),
@@ -103,7 +111,7 @@ def export(
     else:
         items = _readable(opened.items(Limits(k, min_confidence, precision), Bars()), bad)
         if target is None:
-            _put_table(table_of(items, to, run=run), out, dry_run=dry_run)
+            _put_table(table_of(items, to, run=run, guard=guard), out, dry_run=dry_run)
             changes = iter(())
         else:
             parents = Parents.of_run(opened.tagger)

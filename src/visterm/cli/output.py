@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visterm.core.wording import count_of, printable
+from visterm.core.wording import count_of, printable, printable_json
 
 if TYPE_CHECKING:
     from visterm.core.types import Skipped
@@ -28,7 +28,7 @@ def emit(value: dict[str, Any]) -> None:
     """Print one JSON object as one line, in ASCII where standard output is not UTF-8."""
     from visterm.core.jsonlines import json_text
 
-    print(json_text(value, ascii_only=_encoding() != "utf-8"), flush=True)
+    print(printable_json(json_text(value, ascii_only=_encoding() != "utf-8")), flush=True)
 
 
 def show(line: str) -> None:

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 REPLACEMENT = "\ufffd"
 """What stands for a character that cannot be shown."""
+
+_UNSEEN = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff"
+"""What nobody sees although its category is that of letters, marks or signs; without Cc, Cf and white space."""
+
+_JOINING = (
+    "\u0600-\u0dff\u0f00-\u109f\u1780-\u18af\u1900-\u1cff\u20e3\u2190-\u2bff\u3030\u303d\u3297\u3299\ua800-\uabff"
+    "\ufb50-\ufdff\ufe0f\ufe70-\ufefc\U00010a00-\U00011fff\U0001f000-\U0001faff\U000e007f"
+)
+"""What the zero-width joiner and non-joiner may follow: letters of Arabic, Indic and related scripts, and emoji."""
+
+_FLAG = "\U0001f3f4[\U000e0020-\U000e007e]{1,8}\U000e007f"
+"""The flags of England, Scotland and Wales: a black flag, followed by letters that nobody sees."""
+
+_HIDDEN = re.compile(
+    f"({_FLAG})|[\\x00-\\x1f\\x7f-\\x9f\ud800-\udfff\u2028\u2029"  # control characters, odd bytes, line ends
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # what turns round the direction of writing
+    "\u00ad\u115f\u1160\u180e\u200b\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
+    f"|(?<![{_JOINING}])[\u200c\u200d]"
+)
+_SEEN = re.compile(f"[^{_UNSEEN}\\s]")
 
 
 def count_of(n: int, noun: str) -> str:
@@ -19,7 +40,28 @@ def is_utf8(text: str) -> bool:
 
 
 def printable(text: str) -> str:
-    """Replace what would break a line or could not be printed: control characters, line ends, odd bytes of names."""
-    if text.isprintable():
+    """Make visible what would break a line, change the direction of writing, or not be seen, by U+FFFD in its place.
+
+    That is control characters, line ends, odd bytes of names, bidi controls and zero-width letters. The joiners of
+    emoji and of Arabic and Indic words stay.
+    """
+    if text.isascii() and text.isprintable():
         return text
-    return "".join(REPLACEMENT if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") else c for c in text)
+    return _HIDDEN.sub(lambda found: found[1] or REPLACEMENT, text)
+
+
+def printable_json(text: str) -> str:
+    r"""Return JSON in which what `printable` replaces is escaped (``\\u202e``): the same values for programs."""
+    return text if text.isascii() else _HIDDEN.sub(lambda found: found[1] or _escaped(found[0]), text)
+
+
+def has_seen_letters(text: str) -> bool:
+    """Say whether anything in a text can be seen."""
+    if text.isascii():
+        return bool(text.strip())
+    return any(unicodedata.category(found[0]) not in ("Cc", "Cf") for found in _SEEN.finditer(text))
+
+
+def _escaped(letter: str) -> str:
+    units = letter.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

@@ -80,6 +80,7 @@ def _iptc(image: ImageFile.ImageFile) -> list[str]:
 
 def _text(word: bytes, *, utf8: bool) -> str:
     """Read a text that rarely says its encoding: UTF-8 if it can be that, as most programs write, else Latin 1."""
+    word = word.rstrip(b"\0")  # some programs pad with it
     try:
         return word.decode("utf-8")
     except UnicodeDecodeError:

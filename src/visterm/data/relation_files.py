@@ -12,6 +12,7 @@ from typing import NamedTuple
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.core.writing import whole_file
+from visterm.data.guarded_cells import guarded, unguarded
 from visterm.data.tag_formats.text import read_text
 
 
@@ -80,12 +81,15 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[Pair]
 
 
 def write_pairs(path: str | os.PathLike[str], header: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """Write what `read_pairs` reads: a header and a line for each row, with tabs where the file is named .tsv."""
+    """Write what `read_pairs` reads: a header and a line for each row, with tabs where the file is named .tsv.
+
+    Cells that a spreadsheet would compute get an apostrophe before them, which `read_pairs` takes off.
+    """
     path = Path(path)
     with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=_delimiter(path), lineterminator="\n")
         writer.writerow(header)
-        writer.writerows(rows)
+        writer.writerows([guarded(cell) for cell in row] for row in rows)
 
 
 def read_lines(path: str | os.PathLike[str], what: str) -> Iterator[tuple[list[str], str]]:
@@ -95,7 +99,7 @@ def read_lines(path: str | os.PathLike[str], what: str) -> Iterator[tuple[list[s
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(path), strict=True)
     try:
         for fields in reader:
-            cells = [clean_tag(field) for field in fields]
+            cells = [clean_tag(unguarded(field)) for field in fields]
             if any(cells):
                 yield cells, f"{path}, line {reader.line_num}"
     except csv.Error as error:

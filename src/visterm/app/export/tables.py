@@ -11,6 +11,7 @@ from typing import Any
 from visterm.app.export.items import ExportItem, Parents
 from visterm.core.errors import UserError
 from visterm.core.jsonlines import json_text
+from visterm.data.guarded_cells import guarded
 from visterm.data.sidecars import content_of, replace_file
 from visterm.data.xmp.keywords import GIVEN, Mark
 
@@ -19,7 +20,7 @@ TABLES = (CSV, JSONL)
 COLUMNS = ("file_name", "tags", "predicted", "confidence")
 
 
-def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None) -> str:
+def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None, guard: bool = True) -> str:
     """Give the tags of images as a table.
 
     Parameters
@@ -32,6 +33,9 @@ def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None) ->
         run.
     run : str, optional
         Fingerprint of the run that predicted.
+    guard : bool
+        Put an apostrophe before the cells of CSV that a spreadsheet would compute, because they begin with ``=``,
+        ``+``, ``-``, ``@``, a tab or a carriage return. `visterm fit --tags` takes it off again.
 
     Raises
     ------
@@ -49,7 +53,8 @@ def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None) ->
         given, predicted = _parts(item, run)
         confidences = ["" if mark.confidence is None else f"{mark.confidence:.4f}" for mark in predicted]
         tags = [_cell([mark.tag for mark in marks]) for marks in (given, predicted)]
-        writer.writerow([_name(item), *tags, ";".join(confidences)])
+        cells = [_name(item), *tags, ";".join(confidences)]
+        writer.writerow(map(guarded, cells) if guard else cells)
     return text.getvalue()
 
 

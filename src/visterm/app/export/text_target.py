@@ -79,7 +79,7 @@ class TextTarget:
 
 def _tags(path: Path) -> list[str]:
     text = read_text(path, limit=MOST_TEXT)
-    return record("", split_text(text, choose_separator([text], None)), None).tags
+    return record("", split_text(text, choose_separator([text], None)), None, place=str(path)).tags
 
 
 def _appended(content: bytes, tags: Sequence[str]) -> bytes:

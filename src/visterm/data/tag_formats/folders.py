@@ -31,5 +31,5 @@ def read_folder_tags(folder: Path, images: Sequence[Path]) -> list[TagRecord]:
     for name, parts in inside:
         split, tags = (split_name(parts[0]), parts[1:]) if has_splits else (None, parts)
         if tags:
-            records.append(record(name, tags, split))
+            records.append(record(name, tags, split, place=f"the folder of {name}"))
     return records

@@ -41,16 +41,17 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> KeywordTags:
     for image in images:
         try:
             keywords = sidecars.keywords(image)
+            tags = keywords.of_people
+            found = record(image.relative_to(folder).as_posix(), tags, None, place=str(image))
         except DataError as error:
             bad.append(str(error))
             continue
-        tags = keywords.of_people
         n_predicted += len(keywords.tags) - len(tags)
         if tags:
-            records.append(record(image.relative_to(folder).as_posix(), tags, None))
+            records.append(found)
     remarks = []
     if n_predicted:
         remarks.append(f"Left out: {count_of(n_predicted, 'tag')} that visterm wrote there as a prediction.")
     if bad:
-        remarks.append(f"Left out: {count_of(len(bad), 'image')} whose XMP cannot be read, such as: {bad[0]}")
+        remarks.append(f"Left out: {count_of(len(bad), 'image')} whose keywords cannot be read, such as: {bad[0]}")
     return KeywordTags(records, remarks)

@@ -9,7 +9,9 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from visterm.core.errors import TagFileError, UserError
-from visterm.core.vocabulary import clean_tag
+from visterm.core.vocabulary import clean_tag, tag_fault
+
+LINE_END = r"\r\n|\r|\n"
 
 
 class TagRecord(NamedTuple):
@@ -36,9 +38,21 @@ class TagRecord(NamedTuple):
     user: str | None = None
 
 
-def record(image: str, tags: Iterable[str], split: str | None, user: str | None = None) -> TagRecord:
-    """Sort tags into those given and, by their ``-``, those explicitly not; empty ones and repetitions go."""
+def record(
+    image: str, tags: Iterable[str], split: str | None, user: str | None = None, *, place: str = ""
+) -> TagRecord:
+    """Sort tags into those given and, by their ``-``, those explicitly not; empty ones and repetitions go.
+
+    Raises
+    ------
+    TagFileError
+        If a text cannot be a tag, see `tag_fault`; the message begins with `place`: the file, and its line.
+    """
     cleaned = dict.fromkeys(filter(None, map(clean_tag, tags)))
+    for tag in cleaned:
+        fault = tag_fault(tag)
+        if fault is not None:
+            raise TagFileError(f"{place or image}: the tag {tag[:40]!r}{' …' if len(tag) > 40 else ''} {fault}.")
     given = [tag for tag in cleaned if not tag.startswith("-")]
     negatives = dict.fromkeys(tag.lstrip("- ") for tag in cleaned if tag.startswith("-"))
     return TagRecord(image, given, [tag for tag in negatives if tag], split, user)
@@ -94,7 +108,7 @@ def choose_separator(texts: Iterable[str], separator: str | None) -> str:
 
 def split_text(text: str, separator: str) -> list[str]:
     """Split a text into tags at line ends and at `separator`."""
-    return [tag for line in re.split(r"[\r\n]+", text) for tag in line.split(separator)]
+    return [tag for line in re.split(LINE_END, text) for tag in line.split(separator)]
 
 
 def listed(text: str) -> list[Any] | None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from visterm.core.errors import TagFileError
 from visterm.core.files import open_text
+from visterm.data.guarded_cells import unguarded
 from visterm.data.splits import split_name
 from visterm.data.tag_formats.record import TagRecord, choose_separator, listed, record, split_text
 from visterm.data.tag_formats.text import read_text
@@ -79,6 +80,7 @@ def read_table(
             split_text(cell, separator) if isinstance(cell, str) else cell,
             split_name(_text_cell(path, row, split_in_file)) if split_in_file else None,
             _user_of(row.cells.get(user_in_file)) if user_in_file else None,
+            place=f"{path}, line {row.line}",
         )
         for row, cell in zip(rows, cells, strict=True)
     ]
@@ -123,6 +125,7 @@ def stream_table(
             _image_cell(path, row, columns[0] if columns else ""),
             split_text(cell, chosen) if isinstance(cell, str) else cell,
             split_name(_text_cell(path, row, column)) if column else None,
+            place=f"{path}, line {row.line}",
         )
     if columns is None:
         raise TagFileError(f"The tag file {path} has no rows.")
@@ -262,7 +265,7 @@ def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterato
                     f"{path}, line {reader.line_num}: {len(fields)} fields, but the first line names {len(header)} "
                     'columns. Put quotes around cells that hold the delimiter ("sea,sky"), or part tags by ; instead.'
                 )
-            yield Row(reader.line_num, dict(zip(header, fields, strict=False)))
+            yield Row(reader.line_num, dict(zip(header, map(unguarded, fields), strict=False)))
     except csv.Error as error:
         raise TagFileError(f'{path}, line {reader.line_num}: {error}. Check the quotes (") of this row.') from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,9 +12,9 @@ from typing import NamedTuple
 
 from visterm.core.errors import TagFileError
 from visterm.core.files import MB
-from visterm.core.vocabulary import tag_key
+from visterm.core.vocabulary import clean_tag, tag_fault, tag_key
 from visterm.core.wording import count_of
-from visterm.data.tag_formats.record import TagRecord, choose_separator, record, split_text
+from visterm.data.tag_formats.record import LINE_END, TagRecord, choose_separator, record, split_text
 from visterm.data.tag_formats.text import read_text
 from visterm.data.text_notes import TextNotes
 
@@ -111,8 +112,16 @@ def _read(folder: Path, pairs: Iterable[tuple[Path, Path]], separator: str | Non
         predicted = notes[path.parent].predicted(path)
         tags = split_text(text, choose_separator([text], separator))
         own = [tag for tag in tags if tag_key(tag) not in predicted] if predicted else tags
-        records.append(record(image.relative_to(folder).as_posix(), own, None))
+        records.append(record(image.relative_to(folder).as_posix(), own, None, place=_place(path, text, own)))
     return records
+
+
+def _place(path: Path, text: str, tags: Iterable[str]) -> str:
+    """Return the file, and the line of the first tag that cannot be one."""
+    wrong = next((tag for tag in tags if tag_fault(clean_tag(tag)) is not None), None)
+    if wrong is None:
+        return str(path)
+    return f"{path}, line {next(n for n, line in enumerate(re.split(LINE_END, text), 1) if wrong in line)}"
 
 
 def _in_folder(texts: Path) -> list[Path]:
