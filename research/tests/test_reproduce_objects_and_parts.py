@@ -52,7 +52,7 @@ from visterm_research.parts.reproduce import reproduce_parts
 from visterm_research.parts.run import PartsRun
 from visterm_research.parts.shares import place_of_left_out
 from visterm_research.parts.tasks import known_ranks, ranks_of, relation_of_each, task_ranks
-from visterm_research.parts.trials import KNOWN, Choice, Judged, PartTrials
+from visterm_research.parts.trials import KNOWN, Choice, Judged, _fit, _fitted, choose
 
 WHOLES, PARTS = ("car", "bus", "house"), ("wheel", "window", "door")
 
@@ -118,8 +118,8 @@ def planted(seed: int = 0, *, n: int = 120, share: float = 0.0) -> PartsProblem:
     return related(data, np.array([(2, 0), (3, 1)]), share=share, n_valid=60, n_test=50, seed=0)
 
 
-def trials_in(folder: Path) -> PartTrials:
-    return PartTrials(folder, seed=0, n_jobs=1, check_time=lambda: None, progress=SILENT)
+def trials_in(folder: Path) -> Trials:
+    return Trials(folder, n_jobs=1)
 
 
 def small(arm: PartArm) -> PartArm:
@@ -167,10 +167,9 @@ def test_methods_that_differ_in_the_score_share_their_fits_and_are_chosen_by_it(
 ) -> None:
     problem, trials = planted(), trials_in(tmp_path)
     fitted: list[object] = []
-    made = PartTrials._fit
-    monkeypatch.setattr(PartTrials, "_fit", lambda *given: fitted.append(given) or made(*given))
+    monkeypatch.setattr("visterm_research.parts.trials._fit", lambda *given: fitted.append(given) or _fit(*given))
     stage = [{"alpha": alpha} for alpha in (0.1, 2.0)]
-    chosen = [trials.choose(problem, replace(small(arm), stages=[stage])) for arm in (SHARED_IW, SHARED_I)]
+    chosen = [choose(trials, problem, replace(small(arm), stages=[stage])) for arm in (SHARED_IW, SHARED_I)]
     assert len(fitted) == 3
     for choice, by in zip(chosen, ("words", "images"), strict=True):
         assert len(choice.tried) == 3
@@ -183,9 +182,9 @@ def test_a_stage_begins_with_the_best_of_the_one_before(tmp_path: Path, monkeypa
     def validate(_: object, __: object, ___: object, settings: dict[str, float]) -> dict[str, object]:
         return {"mean_rank": {"words": ranks[settings["alpha"], settings["dim"]]}}  # type: ignore[index]
 
-    monkeypatch.setattr(PartTrials, "validate", validate)
+    monkeypatch.setattr("visterm_research.parts.trials.validate", validate)
     arm = PartArm("any", {"alpha": 1.0, "dim": 50}, [[{"alpha": 2.0}, {"alpha": 3.0}], [{"dim": 100}]])
-    choice = trials_in(tmp_path).choose(planted(), arm)
+    choice = choose(trials_in(tmp_path), planted(), arm)
     assert choice.settings == {"alpha": 2.0, "dim": 50}
     assert [settings for settings, _ in choice.tried][-1] == {"alpha": 2.0, "dim": 100}
 
@@ -197,7 +196,7 @@ def test_relations_that_are_left_out_are_neither_learned_nor_chosen_by(tmp_path:
     assert {(int(p), int(o)) for p, o in zip(problem.valid.parts, problem.valid.objects, strict=True)} == {tuple(kept)}
     assert set(problem.tests[LEFT_OUT].parts) == {left[0]}
     assert set(problem.tests[KEPT].parts) == {kept[0]}
-    model = trials_in(tmp_path)._model(problem, SHARED_IW, dict(small(SHARED_IW).start))
+    model = _fitted(trials_in(tmp_path), problem, SHARED_IW, dict(small(SHARED_IW).start))
     np.testing.assert_array_equal(model.part_of_, [kept])
 
 
@@ -318,7 +317,7 @@ def test_a_relation_that_was_left_out_comes_after_the_learned_ones_with_an_offse
 
 def test_a_second_run_has_nothing_left_to_do(quick: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
     before = quick.report.read_text()
-    monkeypatch.setattr(PartTrials, "_fit", lambda *_: pytest.fail("fitted again"))
+    monkeypatch.setattr("visterm_research.parts.trials._fit", lambda *_: pytest.fail("fitted again"))
     again = reproduce_parts(quick.report.parent, quick=True, n_jobs=1, minutes=0)
     assert again.report.read_text() == before
     assert again.unfinished == []
@@ -334,8 +333,8 @@ def test_without_time_nothing_is_drawn_or_fitted_and_all_is_listed(tmp_path: Pat
 
 def test_a_fit_that_there_is_no_time_for_is_noted_and_the_others_are_judged(tmp_path: Path) -> None:
     problem = planted()
-    clock = Trials(tmp_path, n_jobs=1)
-    comparison = Comparison(tmp_path, "any", [], clock, Document(""))
+    trials = Trials(tmp_path, n_jobs=1)
+    comparison = Comparison(tmp_path, "any", [], trials, Document(""))
     left = [1]
 
     def check() -> None:
@@ -343,7 +342,7 @@ def test_a_fit_that_there_is_no_time_for_is_noted_and_the_others_are_judged(tmp_
             raise OutOfTimeError
         left.pop()
 
-    trials = PartTrials(tmp_path, seed=0, n_jobs=1, check_time=check, progress=SILENT)
+    trials.check_time = check  # type: ignore[method-assign]
     run = PartsRun(problem, comparison, trials)
     run.run([small(SHARED_IW), replace(small(SHARED_I), start={**small(SHARED_I).start, "dim": 3})])
     assert list(run.judged) == ["Shared (IW)"]

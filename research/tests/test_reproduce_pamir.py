@@ -37,7 +37,7 @@ from visterm_research.pamir.pictures import shown_queries
 from visterm_research.pamir.reproduce import _for, reproduce_pamir
 from visterm_research.pamir.rows import Encoded, SearchRows
 from visterm_research.pamir.run import SearchRun
-from visterm_research.pamir.trials import PRODUCT, SearchTrials
+from visterm_research.pamir.trials import PRODUCT, judge
 from visterm_research.papers import pamir as paper
 
 PICTURES = 72
@@ -81,8 +81,8 @@ def planted(n_divisions: int = 1) -> tuple[Pictures, Any, Any]:
     return pictures, corpus.X_train, corpus.X_test
 
 
-def trials_of(folder: Path) -> SearchTrials:
-    return SearchTrials(folder, seed=0, n_jobs=1, check_time=lambda: None, progress=SILENT, small={})
+def trials_of(folder: Path) -> Trials:
+    return Trials(folder, n_jobs=1)
 
 
 class Given(Encoded):
@@ -152,7 +152,7 @@ def test_development_pictures_are_divided_eight_to_one_by_each_seed(corel: Path)
 def test_avgp_is_that_of_scikit_learn_for_each_query(tmp_path: Path) -> None:
     pictures, X, X_test = planted()
     rows = SearchRows(pictures, blocks(32), 0, X, X_test)
-    judged = trials_of(tmp_path).judge(rows, "ridge", {"alpha": 1.0}, [3])
+    judged = judge(trials_of(tmp_path), rows, "ridge", {"alpha": 1.0}, [3])
     model = MODELS.create("ridge", alpha=1.0).fit(rows.train.X, rows.train.Y)
     scores = model.decision_function(X_test)
     Y = pictures.words.encode(pictures.test.tags).toarray() > 0
@@ -171,11 +171,11 @@ def test_avgp_is_that_of_scikit_learn_for_each_query(tmp_path: Path) -> None:
 def test_words_are_multiplied_where_a_model_gives_probabilities(tmp_path: Path) -> None:
     pictures, X, X_test = planted()
     rows = SearchRows(pictures, blocks(32), 0, X, X_test)
-    values = trials_of(tmp_path).judge(rows, "mbrm", {}, []).values
+    values = judge(trials_of(tmp_path), rows, "mbrm", {}, []).values
     several = pictures.kinds["several words"]
     assert not np.array_equal(values["AvgP"][several], values[f"{PRODUCT}AvgP"][several])
     np.testing.assert_allclose(values["AvgP"][~several], values[f"{PRODUCT}AvgP"][~several])
-    assert f"{PRODUCT}AvgP" not in trials_of(tmp_path).judge(rows, "ridge", {}, []).values
+    assert f"{PRODUCT}AvgP" not in judge(trials_of(tmp_path), rows, "ridge", {}, []).values
 
 
 def test_nothing_is_chosen_by_test_pictures(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_the_quick_comparison_has_every_table_beside_the_papers_figures(quick: O
 
 def test_a_second_run_has_nothing_left_to_do(quick: Outcome, corel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = quick.report.read_text()
-    monkeypatch.setattr(SearchTrials, "make", lambda *_, **__: pytest.fail("a model made again"))
+    monkeypatch.setattr(Trials, "make", lambda *_, **__: pytest.fail("a model made again"))
     again = reproduce_pamir(quick.report.parent, data=[corel], quick=True, n_jobs=1, minutes=0)
     assert again.unfinished == []
     assert again.report.read_text() == before

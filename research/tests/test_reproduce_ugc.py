@@ -14,7 +14,6 @@ import scipy.sparse as sp
 
 from command_line import run_command
 from visterm.core.errors import StorageError, UserError
-from visterm.core.progress import SILENT
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import tag_key
 from visterm.data.drawn import DrawnLibrary
@@ -43,7 +42,7 @@ from visterm_research.ugc.measures import (
 from visterm_research.ugc.problems import LEARNED, OUTSIDE, SENTENCES, TagProblem, Words, words_of
 from visterm_research.ugc.reproduce import reproduce_ugc
 from visterm_research.ugc.run import TagRun, chosen_settings
-from visterm_research.ugc.trials import Choice, Judged, TagTrials
+from visterm_research.ugc.trials import Choice, Judged, choose, fitted, judge
 
 LABELS = [arm.label for arm in UGC_ARMS]
 
@@ -74,8 +73,8 @@ def planted(n_test: int = 30) -> TagProblem:
     return TagProblem(problem, Words(LEARNED, vectors[:8], vectors[8:], ["x", "y", "z"]))
 
 
-def trials_in(folder: Path) -> TagTrials:
-    return TagTrials(folder, seed=0, n_jobs=1, check_time=lambda: None, progress=SILENT)
+def trials_in(folder: Path) -> Trials:
+    return Trials(folder, n_jobs=1)
 
 
 def run_on(problem: TagProblem, folder: Path) -> TagRun:
@@ -175,13 +174,15 @@ def test_settings_are_chosen_by_f1_averaged_as_the_table_does(tmp_path: Path, mo
         image, tag = by_alpha[model.alpha]
         return {"p@5": image, "r@5": image, "tag_p@5": tag, "tag_r@5": tag}
 
-    monkeypatch.setattr(TagTrials, "_fit", lambda self, problem, arm, settings, task: (Fitted(settings["alpha"]), 0.1))
+    monkeypatch.setattr(
+        "visterm_research.ugc.trials._fit", lambda _, __, ___, settings, ____: (Fitted(settings["alpha"]), 0.1)
+    )
     monkeypatch.setattr("visterm_research.ugc.trials.five_metrics", measured)
     trials = trials_in(tmp_path)
-    choices = trials.choose(planted(), Arm("any", "ridge", {}, {"alpha": (1.0, 2.0, 3.0)}))
+    choices = choose(trials, planted(), Arm("any", "ridge", {}, {"alpha": (1.0, 2.0, 3.0)}))
     assert {choice.kind: choice.settings["alpha"] for choice in choices} == {BY_TAG: 2.0, BY_IMAGE: 1.0}
-    assert trials._model(planted(), choices[0]).alpha == 2.0
-    assert trials._model(planted(), choices[1]).alpha == 1.0
+    assert fitted(trials, planted(), choices[0]).alpha == 2.0
+    assert fitted(trials, planted(), choices[1]).alpha == 1.0
 
 
 def test_a_judgement_is_of_the_test_rows_and_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +196,7 @@ def test_a_judgement_is_of_the_test_rows_and_made_once(tmp_path: Path, monkeypat
     np.testing.assert_array_equal(run.judged["least-squares", BY_TAG].ids, best)
     right = np.take_along_axis(rows.test.Y.toarray(), best, axis=1).mean()
     assert run.judged["least-squares", BY_IMAGE].metrics["p@5"] == pytest.approx(right)
-    monkeypatch.setattr(TagTrials, "_fit", lambda *_: pytest.fail("fitted again"))
+    monkeypatch.setattr("visterm_research.ugc.trials._fit", lambda *_: pytest.fail("fitted again"))
     again = run_on(problem, tmp_path)
     again.run([arm])
     np.testing.assert_array_equal(again.judged["least-squares", BY_TAG].ids, best)
@@ -206,9 +207,9 @@ def test_searches_find_the_images_that_the_model_scores_best(tmp_path: Path) -> 
     problem = planted()
     arm = Arm(PROPOSED, "sampled_tagger", {"hidden": [8], "epochs": 3, "batch_size": 20, "device": "cpu"})
     trials = trials_in(tmp_path)
-    choice = trials.choose(problem, arm)[0]
-    judged = trials.judge(problem, choice)
-    model = trials._model(problem, choice)
+    choice = choose(trials, problem, arm)[0]
+    judged = judge(trials, problem, choice)
+    model = fitted(trials, problem, choice)
     scores = model.decision_function(problem.rows.test.X)
     assert len(judged.found) == 2 + 3  # the eight tags have no twentieth; three words have vectors
     for images, tag in zip(judged.found, problem.searched_tags, strict=False):
@@ -355,7 +356,7 @@ def test_figure_3_is_drawn_and_learned_vectors_know_no_other_words(quick: Outcom
 
 def test_a_second_run_fits_nothing_and_writes_the_same(quick: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
     before = quick.report.read_text()
-    monkeypatch.setattr(TagTrials, "_fit", lambda *_: pytest.fail("fitted again"))
+    monkeypatch.setattr("visterm_research.ugc.trials._fit", lambda *_: pytest.fail("fitted again"))
     monkeypatch.setattr("visterm_research.ugc.zero_shot.zero_shot", lambda *_, **__: pytest.fail("fitted again"))
     monkeypatch.setattr("visterm_research.ugc.across.across_corpora", lambda *_, **__: pytest.fail("fitted again"))
     again = reproduce_ugc(quick.report.parent, quick=True, n_jobs=1)

@@ -12,7 +12,6 @@ import scipy.sparse as sp
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 pytest.importorskip("matplotlib", reason="the extra 'plot' is not installed")
 
-from visterm.core.progress import SILENT
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
 from visterm.metrics import evaluate
@@ -20,7 +19,6 @@ from visterm_research.comparison.markdown import Document
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.run import Comparison
 from visterm_research.comparison.trials import OutOfTimeError, Trials
-from visterm_research.pamir.trials import SearchTrials
 from visterm_research.ugc.times import Network, epoch_time, times_part
 from visterm_research.ugc.times_costs import (
     COST,
@@ -56,8 +54,10 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def trials(tmp_path: Path, clock: Clock) -> SearchTrials:
-    return SearchTrials(tmp_path / "results", seed=0, n_jobs=1, check_time=clock.check, progress=SILENT, small={})
+def trials(tmp_path: Path, clock: Clock) -> Trials:
+    trials = Trials(tmp_path / "results", n_jobs=1)
+    trials.check_time = clock.check  # type: ignore[method-assign]
+    return trials
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def image_problems(source: Source, data: Sequence[Path]) -> Iterator[Problem]:
     if not found:
         yield scene_problem(
             source.cache,
-            240 if source.quick else 3000,
+            QUICK_SCENES if source.quick else SCENES,
             encoder=source.encoder,
             seed=source.seed,
             n_jobs=source.n_jobs,
@@ -87,6 +87,9 @@ def image_problems(source: Source, data: Sequence[Path]) -> Iterator[Problem]:
     else:
         yield dictionary_problem(20_000, 5000, n_features=5000, seed=source.seed)
 
+
+SCENES, QUICK_SCENES, QUICK_PHOTOS = 3000, 240, 160
+"""Drawn scenes; in quick runs, and in those that encode them several times."""
 
 PhotoMaker: TypeAlias = "Callable[[str, Mapping[str, Any]], Problem]"
 """Makes a problem of photos from an encoder's name and settings."""
@@ -127,7 +130,7 @@ def photo_makers(source: Source, data: Sequence[Path], before_work: Callable[[],
     def scenes(encoder: str, params: Mapping[str, Any]) -> Problem:
         return scene_problem(
             source.cache,
-            160 if source.quick else 3000,
+            QUICK_PHOTOS if source.quick else SCENES,
             encoder=encoder,
             params=params,
             seed=source.seed,

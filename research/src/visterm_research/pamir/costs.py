@@ -9,8 +9,9 @@ import numpy as np
 
 from visterm_research.comparison.arms import Settings
 from visterm_research.comparison.record import Record
+from visterm_research.comparison.trials import Trials
 from visterm_research.pamir.rows import SearchRows
-from visterm_research.pamir.trials import SearchTrials, group_of
+from visterm_research.pamir.trials import group_of
 
 QUERIES_TIMED = 500
 ROUNDS = 5
@@ -31,7 +32,7 @@ def frozen(model: str, settings: Settings, record: Record) -> Settings:
     return once
 
 
-def index_time(trials: SearchTrials, rows: SearchRows, model: str, settings: Settings) -> Record:
+def index_time(trials: Trials, rows: SearchRows, model: str, settings: Settings) -> Record:
     """Time training and the mapping of the test pictures to scores of words, on one thread, once; or look it up."""
 
     def work() -> Record:
@@ -47,7 +48,7 @@ def index_time(trials: SearchTrials, rows: SearchRows, model: str, settings: Set
     return trials.once(group_of(rows, "index-time"), of, work, {"model": model, **settings})
 
 
-def retrieval_time(trials: SearchTrials, rows: SearchRows) -> Record:
+def retrieval_time(trials: Trials, rows: SearchRows) -> Record:
     """Time matching a query with the mapped test pictures and ranking them: the median, in seconds; or look it up."""
     words = rows.test_queries.words[:QUERIES_TIMED]
     n_images = rows.X_test.shape[0]

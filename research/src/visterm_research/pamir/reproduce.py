@@ -23,7 +23,6 @@ from visterm_research.pamir.report import report
 from visterm_research.pamir.rows import Encoded
 from visterm_research.pamir.run import SearchRun
 from visterm_research.pamir.sections import finish
-from visterm_research.pamir.trials import SearchTrials
 from visterm_research.papers import pamir as paper
 
 DIVISIONS, QUICK_DIVISIONS = 5, 2
@@ -100,14 +99,21 @@ def reproduce_pamir(
     require_plots()
     folder = _folder(data)
     begin_folder(out, paper.PAPER)
-    clock = Trials(out / "results", seed=seed, until=deadline(minutes))
-    comparison = Comparison(out, paper.PAPER, [], clock, Document(""))
+    trials = Trials(
+        out / "results",
+        seed=seed,
+        n_jobs=n_jobs,
+        until=deadline(minutes),
+        progress=progress,
+        small=QUICK if quick else None,
+    )
+    comparison = Comparison(out, paper.PAPER, [], trials, Document(""))
     tools = _tools(comparison, plan)
     small, extra, large = None, None, None
     if folder is not None:
         pictures = corel_pictures(folder, n_divisions=QUICK_DIVISIONS if quick else DIVISIONS, seed=seed)
         small = _first(pictures, tools, plan, FIGURE_4, LIKE_4)
-    library = comparison.while_time("The drawn library", lambda: _library(out / "data", plan, clock))
+    library = comparison.while_time("The drawn library", lambda: _library(out / "data", plan, trials))
     if library is not None:
         large = _first(library, tools, plan, (), LIKE_4) if small is None else _second(library, tools, plan, small)
     if small is None:
@@ -126,7 +132,6 @@ class Tools:
 
     comparison: Comparison
     encoded: Encoded
-    trials: SearchTrials
 
 
 def _tools(comparison: Comparison, plan: Plan) -> Tools:
@@ -134,18 +139,14 @@ def _tools(comparison: Comparison, plan: Plan) -> Tools:
     encoded = Encoded(
         out / "data", seed=plan.seed, n_jobs=plan.n_jobs, before_work=check, progress=plan.progress, quick=plan.quick
     )
-    trials = SearchTrials(
-        out / "results", seed=plan.seed, n_jobs=plan.n_jobs, check_time=check, progress=plan.progress,
-        small=QUICK if plan.quick else {},
-    )  # fmt: skip
-    return Tools(comparison, encoded, trials)
+    return Tools(comparison, encoded)
 
 
 def _begun(
     pictures: Pictures, tools: Tools, plan: Plan, texts: Sequence[str], like: Sequence[tuple[int, int]]
 ) -> SearchRun:
     shown = shown_queries(pictures, texts, like)
-    return SearchRun(pictures, tools.comparison, tools.encoded, tools.trials, plan.quick, shown)
+    return SearchRun(pictures, tools.comparison, tools.encoded, tools.comparison.trials, plan.quick, shown)
 
 
 def _first(
@@ -203,7 +204,7 @@ def _for(arm: SearchArm, pictures: Pictures) -> SearchArm:
     return replace(arm, fixed={"max_words": pictures.max_words, "max_subsets": pictures.max_subsets})
 
 
-def _library(cache: Path, plan: Plan, clock: Trials) -> Pictures:
+def _library(cache: Path, plan: Plan, trials: Trials) -> Pictures:
     return drawn_pictures(
         cache,
         QUICK_DRAWN if plan.quick else DRAWN,
@@ -211,7 +212,7 @@ def _library(cache: Path, plan: Plan, clock: Trials) -> Pictures:
         n_jobs=plan.n_jobs,
         max_words=MAX_WORDS,
         max_subsets=QUICK_SUBSETS if plan.quick else MAX_SUBSETS,
-        before_work=clock.check_time,
+        before_work=trials.check_time,
         progress=plan.progress,
     )
 

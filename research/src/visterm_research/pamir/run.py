@@ -16,10 +16,11 @@ from visterm_research.comparison.arms import Settings
 from visterm_research.comparison.feature_sets import FeatureSet
 from visterm_research.comparison.record import Record
 from visterm_research.comparison.run import Comparison
+from visterm_research.comparison.trials import Trials
 from visterm_research.pamir.arms import SearchArm
 from visterm_research.pamir.images import Pictures
 from visterm_research.pamir.rows import Encoded, SearchRows
-from visterm_research.pamir.trials import PRODUCT, Judged, SearchTrials
+from visterm_research.pamir.trials import PRODUCT, Judged, judge, validate
 
 Floats = NDArray[np.float64]
 
@@ -76,7 +77,7 @@ class SearchRun:
     pictures : Pictures
     comparison : Comparison
     encoded : Encoded
-    trials : SearchTrials
+    trials : Trials
     quick : bool
     shown : list of int
         Queries of the picture of best pictures.
@@ -92,7 +93,7 @@ class SearchRun:
     pictures: Pictures
     comparison: Comparison
     encoded: Encoded
-    trials: SearchTrials
+    trials: Trials
     quick: bool = False
     shown: list[int] = field(default_factory=list)
     title: str = ""
@@ -179,10 +180,10 @@ class SearchRun:
         return found
 
     def _validated(self, arm: SearchArm, features: FeatureSet, settings: Settings) -> Record:
-        return self.trials.validate(self.rows(features), arm.model, settings)
+        return validate(self.trials, self.rows(features), arm.model, settings)
 
     def _judged(self, choice: Choice, number: int) -> Judged:
-        return self.trials.judge(self.rows(choice.features, number), choice.arm.model, choice.settings, self.shown)
+        return judge(self.trials, self.rows(choice.features, number), choice.arm.model, choice.settings, self.shown)
 
 
 def _avgp(record: Record | None) -> float | None:

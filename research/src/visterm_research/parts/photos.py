@@ -19,6 +19,7 @@ from visterm_research.parts.images import Labelled, corel_images
 from visterm_research.parts.plan import Plan
 from visterm_research.parts.relations import Relations, pascal_relations, wordnet_relations
 from visterm_research.parts.run import PartsRun
+from visterm_research.parts.trials import validate
 
 NONE = "–"
 
@@ -90,7 +91,7 @@ def _validated(plan: Plan, tried: dict[int, PartsProblem]) -> dict[int, float]:
     for depth, problem in tried.items():
         record: Record | None = plan.comparison.while_time(
             f"Relations inherited over {depth} steps, {problem.name}",
-            partial(plan.trials.validate, problem, arm, dict(arm.start)),
+            partial(validate, plan.trials, problem, arm, dict(arm.start)),
         )
         if record is not None and record["mean_rank"] is not None:
             found[depth] = float(record["mean_rank"][arm.by])

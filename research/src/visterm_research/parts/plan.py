@@ -10,12 +10,12 @@ from typing import Any
 from visterm.core.progress import Progress
 from visterm_research.comparison.feature_sets import OUR_VISTERMS
 from visterm_research.comparison.run import Comparison
+from visterm_research.comparison.trials import Trials
 from visterm_research.parts.arms import PartArm
 from visterm_research.parts.data import PartsProblem, related
 from visterm_research.parts.images import Labelled
 from visterm_research.parts.report import report
 from visterm_research.parts.run import PartsRun
-from visterm_research.parts.trials import PartTrials
 
 SCENES, QUICK_SCENES = 2000, 100
 LEARNED_SCENES, QUICK_LEARNED = 0.2, 1.0
@@ -34,7 +34,7 @@ class Plan:
     Attributes
     ----------
     comparison : Comparison
-    trials : PartTrials
+    trials : Trials
     arms : list of PartArm
     seed : int
     n_jobs : int or None
@@ -45,7 +45,7 @@ class Plan:
     """
 
     comparison: Comparison
-    trials: PartTrials
+    trials: Trials
     arms: list[PartArm]
     seed: int
     n_jobs: int | None

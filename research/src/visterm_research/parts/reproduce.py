@@ -34,7 +34,6 @@ from visterm_research.parts.relations import PASCAL_LISTS, pascal_folder
 from visterm_research.parts.report import finish
 from visterm_research.parts.run import PartsRun
 from visterm_research.parts.shares import shares_part
-from visterm_research.parts.trials import PartTrials
 
 
 def reproduce_parts(
@@ -81,11 +80,10 @@ def reproduce_parts(
     corel = _corel(data)
     nouns = None if corel is None else WordNet(wordnet)
     begin_folder(out, paper.PARTS_PAPER)
-    clock = Trials(out / "results", seed=seed, until=deadline(minutes))
-    comparison = Comparison(out, paper.PARTS_PAPER, [], clock, Document(""))
-    trials = PartTrials(out / "results", seed=seed, n_jobs=n_jobs, check_time=clock.check_time, progress=progress)
+    trials = Trials(out / "results", seed=seed, n_jobs=n_jobs, until=deadline(minutes), progress=progress)
+    comparison = Comparison(out, paper.PARTS_PAPER, [], trials, Document(""))
     running = [arm.quick() for arm in arms] if quick else arms
-    plan = Plan(comparison, trials, running, seed, n_jobs, quick, progress, clock.check_time)
+    plan = Plan(comparison, trials, running, seed, n_jobs, quick, progress, trials.check_time)
     runs = []
     for features in _features(encoder, quick):
         run = _drawn(plan, features)

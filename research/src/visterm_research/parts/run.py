@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from visterm_research.comparison.pair_measures import group_means, measure_answers
 from visterm_research.comparison.run import Comparison
+from visterm_research.comparison.trials import Trials
 from visterm_research.parts.arms import PartArm
 from visterm_research.parts.data import KEPT, LEFT_OUT, OWN_KEPT, OWN_LEFT_OUT, PartsProblem
 from visterm_research.parts.shown import shown_parts, shown_wholes
 from visterm_research.parts.tasks import relation_of_each
-from visterm_research.parts.trials import Choice, Judged, PartTrials
+from visterm_research.parts.trials import Choice, Judged, choose, judge
 
 METRICS = ("p@1", "p@10", "MAP", "mean rank")
 
@@ -34,7 +35,7 @@ class PartsRun:
     ----------
     problem : PartsProblem
     comparison : Comparison
-    trials : PartTrials
+    trials : Trials
     choices : dict of str to Choice
         By the method's label.
     judged : dict of str to Judged
@@ -42,7 +43,7 @@ class PartsRun:
 
     problem: PartsProblem
     comparison: Comparison
-    trials: PartTrials
+    trials: Trials
     choices: dict[str, Choice] = field(default_factory=dict)
     judged: dict[str, Judged] = field(default_factory=dict)
 
@@ -55,14 +56,14 @@ class PartsRun:
         """Choose the settings of all methods, then judge them; those without time are noted."""
         for arm in arms:
             choice = self.comparison.while_time(
-                f"{arm.label} on {self.name}", partial(self.trials.choose, self.problem, arm)
+                f"{arm.label} on {self.name}", partial(choose, self.trials, self.problem, arm)
             )
             if choice is not None:
                 self.choices[arm.label] = choice
         shown = [*shown_wholes(self.problem), *shown_parts(self.problem)]
         for label, choice in self.choices.items():
             judged = self.comparison.while_time(
-                f"{label} on the test rows of {self.name}", partial(self.trials.judge, self.problem, choice, shown)
+                f"{label} on the test rows of {self.name}", partial(judge, self.trials, self.problem, choice, shown)
             )
             if judged is not None:
                 self.judged[label] = judged

@@ -12,11 +12,12 @@ from visterm_research.comparison.arms import Settings
 from visterm_research.comparison.claims import percent
 from visterm_research.comparison.pair_measures import measure_answers
 from visterm_research.comparison.record import Record
+from visterm_research.comparison.trials import Trials
 from visterm_research.papers.objects_and_parts import LABELLING, TRIPLET
 from visterm_research.parts.arms import PartArm
 from visterm_research.parts.data import LEFT_OUT, PartsProblem
 from visterm_research.parts.run import PartsRun
-from visterm_research.parts.trials import PartTrials
+from visterm_research.parts.trials import answer_ranks, once
 
 SHARES = (0.1, 0.25, 0.5)
 """Of the relations; the paper leaves out 10 of 781."""
@@ -63,15 +64,15 @@ def shares_part(run: PartsRun, make: Callable[[float], PartsProblem]) -> None:
     )
 
 
-def left_out_again(trials: PartTrials, problem: PartsProblem, arm: PartArm, settings: Settings) -> Record:
+def left_out_again(trials: Trials, problem: PartsProblem, arm: PartArm, settings: Settings) -> Record:
     """Judge one fit on the left-out relations, with words and without, unless that is on record."""
-    return trials.once(problem, arm, settings, "left out again", partial(_measured, trials, problem))
+    return once(trials, problem, arm, settings, "left out again", partial(_measured, trials, problem))
 
 
-def _measured(trials: PartTrials, problem: PartsProblem, model: object) -> Record:
+def _measured(trials: Trials, problem: PartsProblem, model: object) -> Record:
     found: Record = {"place": f"{place_of_left_out(problem, model):.2f}"}
     for by, words in (("I", False), ("IW", True)):
-        for task, ranks in trials.ranks(problem, model, LEFT_OUT, words=words).items():
+        for task, ranks in answer_ranks(problem, model, LEFT_OUT, words=words, n_jobs=trials.n_jobs).items():
             measures = measure_answers(ranks)
             found |= {f"{by}, {task}, {name}": float(values.mean()) for name, values in measures.items()}
     return found

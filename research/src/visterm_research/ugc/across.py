@@ -31,6 +31,7 @@ from visterm_research.papers.ugc import (
 from visterm_research.ugc.measures import K, harmonic
 from visterm_research.ugc.problems import SENTENCES, TagProblem, together
 from visterm_research.ugc.run import TagRun, chosen_settings
+from visterm_research.ugc.trials import once
 from visterm_research.zero_shot.across_corpora import across_corpora
 
 METHODS = (FAST0TAG, FIXED, FULL, SAMPLED_FAST0TAG, SAMPLED_FIXED, PROPOSED)
@@ -119,7 +120,7 @@ def _rows(journey: Journey, arm: Arm) -> list[list[str]]:
     of = [run.problem.fingerprint, journey.target.test_fingerprint, arm.model, settings, NEAR]
     found: dict[str, dict[str, float]] | None = run.comparison.while_time(
         f"Table 2, {arm.label} on {journey.name}",
-        partial(run.trials.once, f"{run.name}/across", of, partial(_work, journey, arm, settings)),
+        partial(once, run.trials, f"{run.name}/across", of, partial(_work, journey, arm, settings)),
     )
     return [
         [

@@ -14,7 +14,6 @@ from visterm_research.comparison.run import Comparison, Outcome, deadline
 from visterm_research.comparison.sections import claims_part, introduction, unfinished_part
 from visterm_research.comparison.sources import COREL, DELICIOUS, Source, check_folders
 from visterm_research.comparison.trials import Trials
-from visterm_research.pamir.trials import SearchTrials
 from visterm_research.papers import ugc as paper
 from visterm_research.ugc.across import across_part
 from visterm_research.ugc.arms import UGC_ARMS, quick_arm
@@ -27,7 +26,6 @@ from visterm_research.ugc.tables import AVERAGED, data_part, examples_part, five
 from visterm_research.ugc.times import times_part
 from visterm_research.ugc.times_costs import costs_part
 from visterm_research.ugc.times_draws import draws_part
-from visterm_research.ugc.trials import TagTrials
 from visterm_research.ugc.zero_shot import zero_shot_part
 
 VISTERMS = "visterms"
@@ -77,12 +75,11 @@ def reproduce_ugc(
     if quick:
         arms = [quick_arm(arm) for arm in arms]
     begin_folder(out, paper.PAPER)
-    clock = Trials(out / "results", seed=seed, until=deadline(minutes))
-    comparison = Comparison(out, paper.PAPER, arms, clock, Document(""))
-    trials = TagTrials(out / "results", seed=seed, n_jobs=n_jobs, check_time=clock.check_time, progress=progress)
+    trials = Trials(out / "results", seed=seed, n_jobs=n_jobs, until=deadline(minutes), progress=progress)
+    comparison = Comparison(out, paper.PAPER, arms, trials, Document(""))
     source = Source(out / "data", encoder=encoder, seed=seed, n_jobs=n_jobs, quick=quick, progress=progress)
     runs = []
-    for name, make in tag_problems(source, data, clock.check_time):
+    for name, make in tag_problems(source, data, trials.check_time):
         problem: TagProblem | None = comparison.while_time(f"The data {name}", make)
         if problem is not None:
             run = TagRun(problem, comparison, trials)
@@ -95,14 +92,11 @@ def reproduce_ugc(
         comparison.document.section(f"Words that no training image of {run.name} has")
         zero_shot_part(run, by_label, quick=quick)
     across_part(runs, by_label, same_features=encoder != VISTERMS and not quick)
-    timed = SearchTrials(
-        out / "results", seed=seed, n_jobs=n_jobs, check_time=clock.check_time, progress=progress, small={}
-    )
     comparison.document.section("Time and cost")
-    times_part(comparison, timed, quick=quick)
-    costs_part(comparison, timed, quick=quick)
+    times_part(comparison, trials, quick=quick)
+    costs_part(comparison, trials, quick=quick)
     for run in photos:
-        draws_part(comparison, timed, run.problem.rows, quick=quick)
+        draws_part(comparison, trials, run.problem.rows, quick=quick)
     settings_part(runs)
     return finish(comparison, runs, quick=quick, left_out=left_out)
 

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from visterm_research.comparison.arms import Arm, Settings
 from visterm_research.comparison.claims import Claim
 from visterm_research.comparison.run import Comparison
+from visterm_research.comparison.trials import Trials
 from visterm_research.papers.ugc import Five
 from visterm_research.ugc.measures import BY_IMAGE, KINDS, five_of, resampled_fives
 from visterm_research.ugc.problems import TagProblem
-from visterm_research.ugc.trials import Choice, Judged, TagTrials
+from visterm_research.ugc.trials import Choice, Judged, choose, judge
 
 Floats = NDArray[np.float64]
 
@@ -29,7 +30,7 @@ class TagRun:
     ----------
     problem : TagProblem
     comparison : Comparison
-    trials : TagTrials
+    trials : Trials
     choices : dict of (str, str) to Choice
         By the method's label, and how precision and recall are averaged.
     judged : dict of (str, str) to Judged
@@ -39,7 +40,7 @@ class TagRun:
 
     problem: TagProblem
     comparison: Comparison
-    trials: TagTrials
+    trials: Trials
     choices: dict[tuple[str, str], Choice] = field(default_factory=dict)
     judged: dict[tuple[str, str], Judged] = field(default_factory=dict)
     aims: list[Claim] = field(default_factory=list)
@@ -54,14 +55,14 @@ class TagRun:
         """Choose and judge every method; those without time are noted."""
         for arm in arms:
             choices: list[Choice] | None = self.comparison.while_time(
-                f"{arm.label} on {self.name}", partial(self.trials.choose, self.problem, arm)
+                f"{arm.label} on {self.name}", partial(choose, self.trials, self.problem, arm)
             )
             for choice in choices or []:
                 place = arm.label, choice.kind
                 self.choices[place] = choice
                 judged: Judged | None = self.comparison.while_time(
                     f"{arm.label} on the test rows of {self.name}, {choice.kind}",
-                    partial(self.trials.judge, self.problem, choice),
+                    partial(judge, self.trials, self.problem, choice),
                 )
                 if judged is not None:
                     self.judged[place] = judged

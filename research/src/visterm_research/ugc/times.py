@@ -11,7 +11,7 @@ from visterm.core.errors import TooLargeError
 from visterm_research.comparison.claims import least_claim
 from visterm_research.comparison.record import Record
 from visterm_research.comparison.run import Comparison
-from visterm_research.pamir.trials import SearchTrials
+from visterm_research.comparison.trials import Trials
 from visterm_research.ugc.times_data import QUICK_SHAPES, SHAPES, Shape, drawn_features, drawn_tags
 
 FULL, SAMPLED = "full", "sampled"
@@ -75,14 +75,14 @@ NETWORKS = (
 QUICK_NETWORKS = (Network("16", (16,), (128, 512)),)
 
 
-def times_part(comparison: Comparison, trials: SearchTrials, *, quick: bool) -> None:
+def times_part(comparison: Comparison, trials: Trials, *, quick: bool) -> None:
     """Table 1: time epochs on drawn data of the paper's shapes, and write the table, its notes and claims.
 
     Parameters
     ----------
     comparison : Comparison
         Its document and claims grow; what there is no time for is noted.
-    trials : SearchTrials
+    trials : Trials
         Its record, seed, threads and clock are used.
     quick : bool
         Small shapes: it says that everything runs.
@@ -106,7 +106,7 @@ def times_part(comparison: Comparison, trials: SearchTrials, *, quick: bool) -> 
 
 
 def epoch_time(
-    trials: SearchTrials, shape: Shape, network: Network, model: str, settings: Mapping[str, Any], epochs: int = EPOCHS
+    trials: Trials, shape: Shape, network: Network, model: str, settings: Mapping[str, Any], epochs: int = EPOCHS
 ) -> Record:
     """Time a model's epochs on drawn data, or look it up.
 
@@ -136,7 +136,7 @@ def epoch_time(
 
 
 def _fastest(
-    trials: SearchTrials,
+    trials: Trials,
     n_images: int,
     n_tags: int,
     network: Network,

@@ -13,7 +13,7 @@ from visterm_research.comparison.claims import least_claim
 from visterm_research.comparison.figures import Line, draw_lines
 from visterm_research.comparison.record import Record
 from visterm_research.comparison.run import Comparison
-from visterm_research.pamir.trials import SearchTrials
+from visterm_research.comparison.trials import Trials
 from visterm_research.ugc.times_data import drawn_tags
 
 CROSS_ENTROPY, RELATED, RANKS = "cross-entropy, α = 0", "cross-entropy, α = 0.01", "sampled Fast0Tag"
@@ -54,7 +54,7 @@ GRID = Grid((4, 8, 16, 32, 64, 128), ((5, 10), (5, 100), (50, 10), (50, 100)), 1
 QUICK_GRID = Grid((2, 4, 8), ((2, 8),), 300, 16, 16, 2)
 
 
-def costs_part(comparison: Comparison, trials: SearchTrials, *, quick: bool) -> None:
+def costs_part(comparison: Comparison, trials: Trials, *, quick: bool) -> None:
     """Section 2.2: time the output layer alone over a grid of P and N, and write a table, a figure and claims.
 
     Parameters are those of `times_part`.
@@ -89,7 +89,7 @@ def costs_part(comparison: Comparison, trials: SearchTrials, *, quick: bool) -> 
     _claim(comparison, grid, found)
 
 
-def step_times(trials: SearchTrials, grid: Grid, p: int, n: int) -> Record:
+def step_times(trials: Trials, grid: Grid, p: int, n: int) -> Record:
     """Time a step with P and N, the costs in turn, or look it up.
 
     Returns

@@ -10,7 +10,7 @@ from visterm_research.comparison.figures import Line, draw_lines
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.record import Record
 from visterm_research.comparison.run import Comparison
-from visterm_research.pamir.trials import SearchTrials
+from visterm_research.comparison.trials import Trials
 from visterm_research.ugc.measures import BY_IMAGE, BY_TAG, K, five_metrics, five_of
 
 TAGGER, FULL = "sampled_tagger", "cross_entropy_tagger"
@@ -30,7 +30,7 @@ PAPER = (
 )
 
 
-def draws_part(comparison: Comparison, trials: SearchTrials, problem: Problem, *, quick: bool) -> None:
+def draws_part(comparison: Comparison, trials: Trials, problem: Problem, *, quick: bool) -> None:
     """Figure 2: train with several P, then several N, and with all tags; judge validation rows after each epoch.
 
     Test rows are not used.
@@ -61,7 +61,7 @@ def draws_part(comparison: Comparison, trials: SearchTrials, problem: Problem, *
     _write(comparison, problem, {title: records for title, records in found.items() if records}, settings)
 
 
-def curve(trials: SearchTrials, problem: Problem, model: str, settings: Mapping[str, Any]) -> Record:
+def curve(trials: Trials, problem: Problem, model: str, settings: Mapping[str, Any]) -> Record:
     """Train on the training rows, and judge the validation rows after each epoch; or look it up.
 
     Returns

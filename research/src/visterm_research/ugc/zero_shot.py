@@ -30,6 +30,7 @@ from visterm_research.ugc.arms import QUICK_NETWORK
 from visterm_research.ugc.measures import K, harmonic
 from visterm_research.ugc.problems import LEARNED, QUICK_DIM, SENTENCES
 from visterm_research.ugc.run import TagRun
+from visterm_research.ugc.trials import once
 from visterm_research.zero_shot.arms import ZeroShotArm, zero_shot
 from visterm_research.zero_shot.split import SHARE
 from visterm_research.zero_shot.vectors import DIM, prepared, tag_list_vectors, word_sources
@@ -127,7 +128,7 @@ def _tested(run: TagRun, arm: Arm, settings: Settings, sources: Vectors, source:
     rows = run.problem.rows
     of = [rows.fingerprint, rows.test_fingerprint, arm.model, settings, given, digest_of([sources[given]]), len(ways)]
     parts = [
-        run.trials.once(f"{run.name}/zero-shot", [*of, seed], partial(_work, run, sources, ways, seed))
+        once(run.trials, f"{run.name}/zero-shot", [*of, seed], partial(_work, run, sources, ways, seed))
         for seed in seeds
     ]
     return {
