@@ -261,8 +261,9 @@ def test_the_quick_vse_ens_comparison_writes_a_report(tmp_path: Path) -> None:
     assert (tmp_path / "figures" / "draws-zipf.png").stat().st_size > 5000
 
 
-def test_the_quick_wsabie_comparison_says_which_orders_hold(tmp_path: Path) -> None:
+def test_the_quick_wsabie_comparison_says_which_orders_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
+    monkeypatch.setattr("visterm_research.comparison.sources.QUICK_SCENES", 80)
     models = ["wsabie", "knn", "ridge", "prior"]
     outcome = reproduce_wsabie(tmp_path, models=models, quick=True, n_jobs=1)
     report = outcome.report.read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -46,8 +47,16 @@ from visterm_research.papers import objects_and_parts as paper
 NEIGHBOURS = EXACT_KNN.with_fixed(EXACT_KNN.label, n_neighbors=10, power=1.0)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_scenes() -> Iterator[None]:
+    """Draw few photos: each is encoded for four kinds of features."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("visterm_research.comparison.sources.QUICK_PHOTOS", 60)
+        yield
+
+
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def quick(few_scenes: None, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     pytest.importorskip("matplotlib")
     return reproduce_features(tmp_path_factory.mktemp("features"), quick=True, n_jobs=1)
 
