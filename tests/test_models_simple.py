@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.linear_model import Ridge as SklearnRidge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
-from visterm.core.errors import TooLargeError, UserError
+from visterm.core.errors import DataError, TooLargeError, UserError
 from visterm.data.planted import plant_corpus
 from visterm.models import least_squares, linear
 from visterm.models.knn import Knn
@@ -201,3 +201,13 @@ def test_ridge_refuses_more_weights_than_memory_should_take(monkeypatch, planted
     monkeypatch.setattr(linear, "MAX_WEIGHT_BYTES", 1000)
     with pytest.raises(TooLargeError, match=r"40 features × 12 tags.*wsabie"):
         Ridge().fit(planted.X_train, planted.Y_train)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"), [(np.ones((1, 3)), "X has 3 features, but Prior is expecting 2"), ([1, 2], "2D")]
+)
+def test_features_of_another_shape_are_refused_in_one_line(X, message):
+    model = Prior().fit(np.ones((4, 2)), np.ones((4, 1)))
+    with pytest.raises(DataError, match=message) as refused:
+        model.annotate(X)
+    assert "\n" not in str(refused.value)

@@ -244,7 +244,10 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
             X = self._own_images()
         if sp.issparse(X) and X.format != "csr":
             X = X.tocsr()
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float32, order="C")
+        try:
+            X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float32, order="C")
+        except ValueError as error:  # in scikit-learn's words, but on one line, as those of a command's errors are
+            raise DataError(" ".join(str(error).split())) from error
         X = as_csr(X) if sp.issparse(X) else X
         check_magnitude(X.data if sp.issparse(X) else X, MAX_FEATURE, "X")
         return X
