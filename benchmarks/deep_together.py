@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from harness.runs import machine, options, parse, ratios, say, spread, write
 
-from visterm.app.cluster.deep_fit import Machines, fit_on_machines
-from visterm.app.cluster.engine import engine
+from visterm.app.deep_fit_together import fit_on_machines
 from visterm.app.rows import TrainingRows
+from visterm.cluster import RayExecutor
+from visterm.cluster.engine import engine
 from visterm.core.progress import SILENT
 from visterm.core.vocabulary import Vocabulary
 from visterm.models.sampled_tagger import SampledTagger
@@ -43,7 +44,7 @@ def run(rows: TrainingRows, settings: dict[str, Any], n_workers: int, folder: Pa
     """Fit, and give images a second, and the seconds of the whole that were no epoch."""
     model = SampledTagger(**settings)
     start = time.perf_counter()
-    fit_on_machines(model, rows, Machines("local", n_workers, folder), SILENT)
+    fit_on_machines(model, rows, RayExecutor("local", n_workers), folder, SILENT)
     seconds = [entry["seconds"] for entry in model.history_]
     return rows.X.shape[0] * len(seconds[1:]) / sum(seconds[1:]), time.perf_counter() - start - sum(seconds)
 

@@ -26,13 +26,14 @@ from harness.runs import machine, options, parse, say, spread, write
 from harness.turns import in_turns
 from harness.watched import watched
 
+from visterm.core.executor import LocalShards
 from visterm.store import segment_indexes
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.current_rows import CurrentRows
 from visterm.store.lance_rows import LancePart
 from visterm.store.records import Record
 from visterm.store.searched import SearchedCatalogue
-from visterm.store.shards import LocalShards, ShardedRows
+from visterm.store.shards import ShardedRows
 
 SHARDS = 5
 SHARES = (0.01, 0.001)

@@ -35,13 +35,15 @@ from larger_than_memory import SHARD as PER_SHARD
 from visterms import photos
 
 from visterm import Tagger
-from visterm.app.cluster.engine import engine
-from visterm.app.cluster.train_group import Group, work_together
-from visterm.app.cluster.training import SharedFit
 from visterm.app.features.job import encode_folder
+from visterm.app.streaming.fit_together import SharedFit
 from visterm.app.streaming.fitting import fit_streamed
 from visterm.app.streaming.handed_over import HandedOver, take_part
 from visterm.app.streaming.memory import Plan
+from visterm.cluster import RayExecutor
+from visterm.cluster.engine import engine
+from visterm.cluster.train_group import run_group
+from visterm.core.executor import Group
 from visterm.core.progress import SILENT, Progress
 from visterm.models.meetings import Exchange
 from visterm.models.training_together import MEETINGS
@@ -133,8 +135,7 @@ def encoding(folder: Path, chosen: Any) -> Way:
             encoder=name,
             encoder_params=settings,
             shard_size=SHARD,
-            n_jobs=n_workers,
-            ray="local",
+            executor=RayExecutor("local", n_workers),
             progress=clock,
         )
         return clock.after(n_workers)
@@ -181,7 +182,7 @@ class Timed:
         """Train, and leave."""
         unfitted = type(model)(**{**model.get_params(deep=False), "n_jobs": 1})
         group = Group(self.n_workers, 1)
-        self.history = work_together(SharedFit(unfitted, handed, self.n_workers), group, handed.folder, progress)
+        self.history = run_group(SharedFit(unfitted, handed, self.n_workers), group, handed.folder, progress)
         raise Trained
 
 
@@ -206,7 +207,7 @@ def training(folder: Path, chosen: Any) -> Way:
     def calibrate() -> dict[str, Any]:
         shapes = ((WIDTH, Wsabie().dim), (N_TAGS, Wsabie().dim))
         with tempfile.TemporaryDirectory(dir=folder) as told:
-            meeting = work_together(OnlyMeetings(MEETINGS, shapes), Group(max(WORKERS), 1), Path(told), SILENT)
+            meeting = run_group(OnlyMeetings(MEETINGS, shapes), Group(max(WORKERS), 1), Path(told), SILENT)
         places = [(folder, memory, epochs)] * max(WORKERS)
         slower, pieces = crowd(trained_alone, places, chosen.runs)
         rounds = len(pieces)

@@ -8,12 +8,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm import Tagger
-from visterm.app.cluster.train_group import Together
-from visterm.app.cluster.training import RayWorkers, SharedFit
 from visterm.app.features.writing import write_features
 from visterm.app.parts import make_encoder
+from visterm.app.streaming.fit_together import ExecutorWorkers
 from visterm.app.streaming.fitting import fit_streamed
 from visterm.app.streaming.memory import Plan
+from visterm.core.executor import LOCAL
 from visterm.data.feature_shards import Shard
 from visterm.data.planted import plant_corpus
 
@@ -43,12 +43,9 @@ def draw_features(folder):
     (folder / "tags.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
-class InThreads(RayWorkers):
-    """The same workers, all in this process."""
-
-    def train(self, model, handed, progress):
-        """Train them as one process does that is alone left."""
-        SharedFit(model, handed, self.n_workers)(Together(0, 1, 1), progress)
+def in_this_process(n_workers):
+    """Return workers as they go on when only one process is left: all in it."""
+    return ExecutorWorkers(LOCAL, n_workers)
 
 
 def tagger_of(model="wsabie", **params):
@@ -58,7 +55,7 @@ def tagger_of(model="wsabie", **params):
 
 def in_threads(drawn, work, n_workers, **params):
     """Learn in windows of one shard."""
-    tagger, workers = tagger_of(**params), InThreads(n_workers)
+    tagger, workers = tagger_of(**params), in_this_process(n_workers)
     fit_streamed(tagger, drawn / "features", drawn / "tags.jsonl", HALF, work=work, workers=workers, every=0)
     return tagger
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from visterm.app.cluster.tuning import try_by_ray
+from visterm.app.trying import TrialJob
 from visterm.app.validation import Parts
+from visterm.cluster import RayExecutor
 from visterm.core.checks import check_tags
 
 
@@ -35,5 +36,5 @@ def trials_of(tasks, address="local"):
         assert number not in told
         told[number] = trial
 
-    try_by_ray(address, None, tasks, parts(), "map", finished)
+    RayExecutor(address).run_as_done(TrialJob(parts(), "map"), tasks, finished)
     return told

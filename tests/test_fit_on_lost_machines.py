@@ -10,9 +10,10 @@ import pytest
 pytest.importorskip("ray", reason="wants the package ray (extra ray)")
 pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
-from visterm.app.cluster import engine as engines
-from visterm.app.cluster.deep_fit import Machines, fit_on_machines
+from visterm.app.deep_fit_together import fit_on_machines
 from visterm.app.rows import TrainingRows
+from visterm.cluster import RayExecutor
+from visterm.cluster import engine as engines
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.planted import plant_corpus
 from visterm.models.sampled_tagger import SampledTagger
@@ -56,7 +57,7 @@ def test_a_machine_that_is_lost_changes_nothing_but_the_rounding(tmp_path):
         progress = Losing(5, lambda: cluster.remove_node(lost, allow_graceful=False))
         model = SampledTagger(**settings)
         with engines.engine(cluster.address):
-            assert fit_on_machines(model, rows, Machines(cluster.address, None, tmp_path / "work"), progress) == 2
+            assert fit_on_machines(model, rows, RayExecutor(cluster.address), tmp_path / "work", progress) == 2
         progress.losing.join()
     finally:
         cluster.shutdown()

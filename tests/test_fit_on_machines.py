@@ -16,14 +16,15 @@ pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 from command_line import run_command
 from planted_features import fitted_encoder, plant
 from visterm import Tagger
-from visterm.app.cluster import engine as engines
-from visterm.app.cluster import train_group
-from visterm.app.cluster.deep_fit import Machines, _sweep, check_fits_together
-from visterm.app.cluster.engine import Engine
-from visterm.app.cluster.mapped_rows import read_matrix, write_matrix
-from visterm.app.cluster.told_progress import ToldProgress, retold
-from visterm.app.cluster.train_group import Group, group_of
+from visterm.app.deep_fit_together import _sweep, check_fits_together
+from visterm.app.streaming.mapped_rows import read_matrix, write_matrix
+from visterm.cluster import RayExecutor, train_group
+from visterm.cluster import engine as engines
+from visterm.cluster.engine import Engine
+from visterm.cluster.told_progress import ToldProgress, retold
+from visterm.cluster.train_group import group_of
 from visterm.core.errors import UserError
+from visterm.core.executor import Group
 from visterm.core.tables import MODELS
 
 SETTINGS = {"hidden": (16,), "dim": 8, "epochs": 3, "batch_size": 64, "learning_rate": 0.005}
@@ -46,7 +47,7 @@ def no_engine(monkeypatch):
     def refused(*_):
         pytest.fail("an engine was asked for")
 
-    monkeypatch.setattr("visterm.app.cluster.deep_fit.engine", refused)
+    monkeypatch.setattr("visterm.cluster.executor.engine", refused)
 
 
 def fit(drawn, out, *options, model="sampled_tagger", **changed):
@@ -124,10 +125,14 @@ def test_a_catalogue_is_learned_from_in_one_process(no_engine):
 def test_a_gpu_and_images_known_by_number_are_refused(no_engine, tmp_path):
     with pytest.raises(UserError, match=r"Workers compute on processors, and device is 'cuda'"):
         check_fits_together(MODELS.create("sampled_tagger", device="cuda"))
-    machines = Machines("local", 2, tmp_path)
     tagger = Tagger(encoder="ids", model="sampled_tagger", model_params=SETTINGS)
     with pytest.raises(UserError, match="Images known by number"):
-        tagger.fit([f"image {i}" for i in range(60)], [["a", "b"][: 1 + i % 2] for i in range(60)], machines=machines)
+        tagger.fit(
+            [f"image {i}" for i in range(60)],
+            [["a", "b"][: 1 + i % 2] for i in range(60)],
+            executor=RayExecutor("local", 2),
+            work=tmp_path,
+        )
 
 
 def test_a_folder_is_swept_of_what_trainings_left_and_of_nothing_else(tmp_path):

@@ -11,7 +11,7 @@ from multiprocessing.connection import Client
 import numpy as np
 import pytest
 
-from visterm.app.cluster.meeting_line import Caller, open_line
+from visterm.app.streaming.meeting_line import Caller, open_line
 from visterm.models.meetings import Exchange, LeftAloneError, MeetingPlace
 from visterm.models.shared_moves import Moves
 

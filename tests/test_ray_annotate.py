@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,12 @@ from remote_photos import content, picture
 from tiny_networks import colour_network
 from visterm.app.annotating import TagsWanted
 from visterm.app.annotations import pieces
-from visterm.app.cluster.annotating import AnnotateJob
-from visterm.app.cluster.engine import engine
+from visterm.app.annotations.job import AnnotateJob
 from visterm.app.tagger import Tagger
+from visterm.cluster.engine import engine
 from visterm.core.errors import StorageError
+from visterm.core.progress import SILENT
+from visterm.core.threads import Team
 
 pytest.importorskip("ray", reason="wants the extra ray")
 
@@ -84,16 +87,16 @@ def test_the_folder_that_is_written_has_the_bytes_of_one_process_and_is_gone_on_
 
 def test_a_worker_that_does_not_see_the_photos_or_the_run_says_so(library, tmp_path):
     first = pieces.Piece(["photos/00.png"], [], 1)
-    job = AnnotateJob(str(library / "run"), TagsWanted(), None, str(library), [], first)
-    assert len(job.begin()(first)) == 1
+    job = AnnotateJob(None, str(library / "run"), TagsWanted(), None, str(library), [], first)
+    assert len(job.begin(Team(1), SILENT)(first)) == 1
     with pytest.raises(StorageError, match=r"finds nothing at .*/photos/00.png.*share"):
-        job._replace(here=str(tmp_path)).begin()
+        replace(job, here=str(tmp_path)).begin(Team(1), SILENT)
     with pytest.raises(StorageError, match="finds nothing at /nowhere"):
-        job._replace(run="/nowhere").begin()
+        replace(job, run="/nowhere").begin(Team(1), SILENT)
 
 
 def test_one_piece_is_done_here_without_an_engine(library, monkeypatch):
-    monkeypatch.setattr("visterm.app.cluster.engine.load_ray", lambda: pytest.fail("Ray was loaded"))
+    monkeypatch.setattr("visterm.cluster.engine.load_ray", lambda: pytest.fail("Ray was loaded"))
     done = run_command(["annotate", library / "run", Path("photos", "01.png"), "--ray", "local"], library)
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
     assert "Ray was not asked" in done.stderr

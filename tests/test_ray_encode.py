@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,15 @@ from PIL import Image
 
 from command_line import run_command
 from remote_photos import content, picture
-from visterm.app.cluster import pipeline
-from visterm.app.cluster.encoding import EncodeJob
-from visterm.app.cluster.engine import engine
-from visterm.app.cluster.pipeline import shared_out
 from visterm.app.features.folder import FeatureFolder
 from visterm.app.features.job import encode_folder
 from visterm.app.features.kind import UNFINISHED
-from visterm.app.features.shard_work import KnownRows, ShardWork
+from visterm.app.features.shard_work import EncodeJob, KnownRows
+from visterm.cluster import RayExecutor, ordered
+from visterm.cluster.engine import engine
+from visterm.cluster.ordered import in_order
 from visterm.core.errors import CorruptFileError, StorageError, UserError
+from visterm.core.executor import LocalExecutor
 from visterm.core.progress import SILENT
 from visterm.core.threads import Team
 
@@ -56,7 +57,7 @@ def photos(painted, tmp_path):
 @pytest.fixture
 def encode(photos, network):
     def encoded(out, **changed):
-        settings = {"encoder": f"onnx:{network}", "shard_size": 4, "n_jobs": 2, "ray": "local", **changed}
+        settings = {"encoder": f"onnx:{network}", "shard_size": 4, "executor": RayExecutor("local", 2), **changed}
         return encode_folder(photos, out, **settings)
 
     return encoded
@@ -68,14 +69,14 @@ class Failing:
     def __init__(self, place, how):
         self.place, self.how = place, how
 
-    def begin(self):
+    def begin(self, team, progress):
         def work(piece):
             self.how.get(piece, lambda place: None)(self.place)
             return piece * piece
 
         return work
 
-    def called(self, piece):
+    def name_of(self, piece):
         return f"number {piece}"
 
 
@@ -103,7 +104,7 @@ def fail_oddly(place):
 
 
 def test_the_folder_has_the_same_bytes_as_without_ray(reached, encode, tmp_path):
-    alone = encode(tmp_path / "alone", ray=None)
+    alone = encode(tmp_path / "alone", executor=LocalExecutor(2))
     shared = encode(tmp_path / "shared")
     assert (alone.shared, shared.shared) == (False, True)
     assert (shared.images, shared.rows, shared.skipped) == (N + 1, N, 1)
@@ -116,7 +117,7 @@ def test_what_a_killed_job_and_an_earlier_one_have_done_is_taken_over(reached, e
     words = {
         "encoder": "visterms",
         "encoder_params": {"codebook": 20, "colours": 8, "sample_blocks": 1000},
-        "ray": None,
+        "executor": LocalExecutor(2),
     }
     encode(tmp_path / "F", **words)
     shutil.copytree(tmp_path / "F", tmp_path / "undisturbed")
@@ -138,7 +139,7 @@ def test_what_a_killed_job_and_an_earlier_one_have_done_is_taken_over(reached, e
 
 @pytest.mark.slow
 def test_a_worker_that_dies_is_replaced_and_its_pieces_are_done_again_but_not_for_ever(reached, tmp_path):
-    made = shared_out(Failing(tmp_path / "died", {3: die_once, 6: die}), range(8), reached, tries=2)
+    made = in_order(Failing(tmp_path / "died", {3: die_once, 6: die}), range(8), reached, tries=2)
     assert [next(made) for _ in range(6)] == [0, 1, 4, 9, 16, 25]
     assert (tmp_path / "died").exists()
     with pytest.raises(StorageError, match="Workers died 2 times while they were at number 6"):
@@ -147,36 +148,36 @@ def test_a_worker_that_dies_is_replaced_and_its_pieces_are_done_again_but_not_fo
 
 def test_an_error_of_a_worker_is_raised_here_with_what_it_was_doing(reached, tmp_path):
     with pytest.raises(CorruptFileError, match=r"x was changed") as told:
-        list(shared_out(Failing(tmp_path / "x", {3: fail}), range(8), reached))
+        list(in_order(Failing(tmp_path / "x", {3: fail}), range(8), reached))
     assert "in fail" in told.value.__notes__[0]
 
 
 def test_an_error_that_cannot_be_sent_is_sent_as_what_it_says():
-    arrived = ray.cloudpickle.loads(pipeline._sent(pipeline._Failed(UnpicklableError("one", "two")), ray.cloudpickle))
+    arrived = ray.cloudpickle.loads(ordered._sent(ordered._Failed(UnpicklableError("one", "two")), ray.cloudpickle))
     assert str(arrived.error) == "UnpicklableError: one and two"
 
 
 def test_a_worker_that_does_not_find_the_photos_says_so_instead_of_skipping_them_all(encode, photos, tmp_path):
-    encode(tmp_path / "F", ray=None)
-    job = EncodeJob(FeatureFolder(tmp_path / "F"), {}, photos, KnownRows(FeatureFolder(tmp_path / "F"), None))
-    assert job.begin()
+    encode(tmp_path / "F", executor=LocalExecutor(2))
+    job = EncodeJob(FeatureFolder(tmp_path / "F"), None, {}, photos, KnownRows(FeatureFolder(tmp_path / "F"), None))
+    assert job.begin(Team(1), SILENT)
     with pytest.raises(StorageError, match=r"finds nothing at /nowhere/photos.*share"):
-        job._replace(images=Path("/nowhere/photos")).begin()
+        replace(job, images=Path("/nowhere/photos")).begin(Team(1), SILENT)
 
 
 def test_images_that_a_worker_left_out_are_an_error(encode, tmp_path, monkeypatch):
-    def forgetful(folder, encoder, images, known, parts, *_):
-        work = ShardWork(folder, encoder, images, known, Team(1))
-        yield from (work.do(names[:-1], SILENT) for names in parts)
+    def forgetful(job, parts, engine):
+        work = job.begin(Team(1), SILENT)
+        yield from (work(names[:-1]) for names in parts)
 
-    monkeypatch.setattr("visterm.app.cluster.encoding.encoded_shards", forgetful)
+    monkeypatch.setattr("visterm.cluster.executor.in_order", forgetful)
     with pytest.raises(StorageError, match=r"gave \d images? of the \d from '00.png'"):
         encode(tmp_path / "F")
     assert not (tmp_path / "F" / "manifest.json").exists()
 
 
 def test_one_shard_is_made_here_without_an_engine(encode, photos, network, tmp_path, monkeypatch):
-    monkeypatch.setattr("visterm.app.cluster.engine.load_ray", lambda: pytest.fail("Ray was loaded"))
+    monkeypatch.setattr("visterm.cluster.engine.load_ray", lambda: pytest.fail("Ray was loaded"))
     assert not encode(tmp_path / "F", shard_size=100).shared
     said = run_command(["encode", photos, "--encoder", f"onnx:{network}", "-o", tmp_path / "G", "--ray", "local"])
     assert "Ray was not asked" in said.stderr
@@ -185,4 +186,4 @@ def test_one_shard_is_made_here_without_an_engine(encode, photos, network, tmp_p
 def test_an_address_without_an_engine_is_told_of(encode, tmp_path, monkeypatch):
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     with pytest.raises(UserError, match=r"no Ray engine at '127\.0\.0\.1:1'"):
-        encode(tmp_path / "F", ray="127.0.0.1:1")
+        encode(tmp_path / "F", executor=RayExecutor("127.0.0.1:1"))

@@ -14,11 +14,11 @@ from PIL import Image
 from remote_photos import content
 from visterm.app.annotating import Annotated, TagsWanted
 from visterm.app.annotations import pieces
-from visterm.app.annotations.job import annotate_into
+from visterm.app.annotations.job import annotate_into, annotate_pieces
 from visterm.app.annotations.pieces import find, pieces_of
-from visterm.app.cluster.annotating import annotated
 from visterm.app.features.job import encode_folder
 from visterm.app.tagger import Tagger
+from visterm.cluster import RayExecutor
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")
 
@@ -88,7 +88,7 @@ def several_in(folder):
 def test_encoding_ends_with_the_same_bytes(photos, run, lossy, tmp_path):
     alone = encode_folder(photos, tmp_path / "alone", run=run, shard_size=4)
     lossy.losing(lambda: several_in(tmp_path / "F" / ".unfinished"))
-    done = encode_folder(photos, tmp_path / "F", run=run, shard_size=4, ray=lossy.address)
+    done = encode_folder(photos, tmp_path / "F", run=run, shard_size=4, executor=RayExecutor(lossy.address))
     assert 4 <= lossy.lost_at < done.shards
     assert (done.images, done.rows, done.skipped, done.shared) == (N + 1, N, 1, True)
     assert done.fingerprint == alone.fingerprint
@@ -118,7 +118,7 @@ def test_tags_that_are_written_have_the_same_bytes(photos, run, lossy, tmp_path,
     found = find(tagger.encoder, [str(photos)])
     annotate_into(tmp_path / "alone", tagger, found, TagsWanted(3))
     lossy.losing(lambda: several_in(tmp_path / "T" / ".annotating"))
-    done = annotate_into(tmp_path / "T", tagger, found, TagsWanted(3), ray=lossy.address)
+    done = annotate_into(tmp_path / "T", tagger, found, TagsWanted(3), executor=RayExecutor(lossy.address))
     assert 4 <= lossy.lost_at < done.parts
     assert (done.images, done.annotated, done.skipped, done.shared) == (N + 1, N, 1, True)
     assert content(tmp_path / "T") == content(tmp_path / "alone")
@@ -135,7 +135,7 @@ def test_tags_that_come_back_are_those_of_one_process_in_order_and_nothing_else_
     every = pieces_of(tagger.encoder, find(tagger.encoder, [str(photos)]), stable=False)
     told = []
     lossy.losing(lambda: len(told))
-    for item in annotated(str(run), TagsWanted(3), None, every, lossy.address, None):
+    for item in annotate_pieces(tagger, TagsWanted(3), None, every, RayExecutor(lossy.address)):
         told += [item]
     assert 0 < lossy.lost_at < N / 2
     assert told == alone

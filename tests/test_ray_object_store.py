@@ -11,8 +11,9 @@ from command_line import run_command
 from object_stores import new_bucket, s3_server
 from remote_photos import N, content, paint
 from visterm import Tagger
-from visterm.app.cluster.engine import engine
 from visterm.app.features.job import encode_folder
+from visterm.cluster import RayExecutor
+from visterm.cluster.engine import engine
 from visterm.core.remote import as_path
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")
@@ -33,7 +34,7 @@ def bucket():
 
 def test_workers_encode_from_a_store_into_a_store_to_the_bytes_of_one_process(bucket, network, tmp_path):
     settings = {"encoder": f"onnx:{network}", "shard_size": 3}
-    done = encode_folder(bucket / "photos", bucket / "F", **settings, n_jobs=2, ray="local")
+    done = encode_folder(bucket / "photos", bucket / "F", **settings, executor=RayExecutor("local", 2))
     assert (done.shared, done.rows, done.skipped) == (True, N, 1)
     encode_folder(bucket / "photos", tmp_path / "alone", **settings, n_jobs=2)
     assert content(bucket / "F") == content(tmp_path / "alone")

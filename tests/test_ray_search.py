@@ -9,8 +9,9 @@ import pytest
 from command_line import visterm
 from tiny_catalogues import draw_photos, fit_run
 from visterm import Catalogue, Tagger
-from visterm.app.cluster.engine import engine
 from visterm.app.union import CatalogueUnion
+from visterm.cluster import RayExecutor
+from visterm.cluster.engine import engine
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError
 from visterm.store.filters import Filter
 
@@ -40,7 +41,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def there(reached, folder):
-    with CatalogueUnion.load(folder / "both", ray="local") as there:
+    with CatalogueUnion.load(folder / "both", executor=RayExecutor("local")) as there:
         yield there
 
 
@@ -62,9 +63,9 @@ def test_errors_are_those_of_one_process(there, folder, tmp_path):
     other.give(1, ["red"])
     other.learn(full=True)
     with pytest.raises(EncoderMismatchError, match="other has another run"):
-        CatalogueUnion([folder / "one", tmp_path / "other"], ray="local")
+        CatalogueUnion([folder / "one", tmp_path / "other"], executor=RayExecutor("local"))
     with pytest.raises(StorageError, match="finds nothing at"):
-        CatalogueUnion([folder / "one", tmp_path / "none"], ray="local")
+        CatalogueUnion([folder / "one", tmp_path / "none"], executor=RayExecutor("local"))
 
 
 def test_an_actor_that_dies_is_started_again_and_its_question_asked_anew(there):
@@ -81,7 +82,7 @@ def test_the_command_prints_what_it_prints_without_ray(folder):
 
 
 def test_a_single_catalogue_starts_no_engine(folder, monkeypatch):
-    monkeypatch.setattr("visterm.app.cluster.engine.load_ray", lambda: pytest.fail("Ray was loaded"))
+    monkeypatch.setattr("visterm.cluster.engine.load_ray", lambda: pytest.fail("Ray was loaded"))
     code, out, told = visterm("search one red --ray local", folder)
     assert (code, out.count("\n")) == (0, 10)
     assert "One catalogue is searched here, without an engine." in told

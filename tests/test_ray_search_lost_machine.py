@@ -10,6 +10,7 @@ import pytest
 from tiny_catalogues import draw_photos, fit_run
 from visterm import Catalogue, Tagger
 from visterm.app.union import CatalogueUnion
+from visterm.cluster import RayExecutor
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")
 
@@ -42,7 +43,7 @@ def test_searches_find_the_same_before_and_after(cluster, tmp_path):
         Catalogue.create(part, tagger).add(paths[6 * i : 6 * i + 6])
     with CatalogueUnion(parts) as here:
         expected = here.search("red -blue", 0)
-    with CatalogueUnion(parts, ray=cluster.address) as there:
+    with CatalogueUnion(parts, executor=RayExecutor(cluster.address)) as there:
         actors = there._shards._actors
         assert _count(actors) == 2
         assert there.search("red -blue", 0) == expected

@@ -10,10 +10,11 @@ import pytest
 from command_line import run_command
 from drawn_training import HALF, SMALL, InThreads, assert_same_model, draw_features, in_threads, tagger_of
 from visterm import Tagger
-from visterm.app.cluster.engine import engine
-from visterm.app.cluster.training import stream_on_machines
+from visterm.app.streaming.fit_together import stream_on_machines
 from visterm.app.streaming.fitting import fit_streamed
 from visterm.app.streaming.handed_over import take_part
+from visterm.cluster import RayExecutor
+from visterm.cluster.engine import engine
 from visterm.core.errors import UserError
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")
@@ -28,7 +29,7 @@ def drawn(tmp_path_factory):
 
 def on_machines(drawn, work, *, tagger=None, features="features", **how):
     tagger = tagger or tagger_of()
-    how = {"address": "local", "n_jobs": 2, "work": work, **how}
+    how = {"executor": RayExecutor("local", 2), "work": work, **how}
     tagger.told = stream_on_machines(tagger, drawn / features, drawn / "tags.jsonl", SMALL, **how)
     return tagger
 
@@ -155,8 +156,8 @@ def test_a_machine_that_is_lost_changes_no_byte(drawn, tmp_path, which):
         progress = Losing(12, lambda: cluster.remove_node(lost, allow_graceful=False))
         tagger = tagger_of(**settings)
         tagger.told = stream_on_machines(
-            tagger, drawn / "features", drawn / "tags.jsonl", HALF, address=cluster.address, work=tmp_path / "work",
-            every=0, progress=progress,
+            tagger, drawn / "features", drawn / "tags.jsonl", HALF, executor=RayExecutor(cluster.address),
+            work=tmp_path / "work", every=0, progress=progress,
         )  # fmt: skip
         progress.losing.join()
     finally:

@@ -10,9 +10,10 @@ import pytest
 
 pytest.importorskip("ray", reason="wants the package ray (extra ray)")
 
-from visterm.app.cluster import engine as engines
-from visterm.app.cluster.train_group import Group, work_together
+from visterm.cluster import engine as engines
+from visterm.cluster.train_group import run_group
 from visterm.core.errors import DivergedError
+from visterm.core.executor import Group
 from visterm.core.progress import SILENT
 
 pytestmark = pytest.mark.slow
@@ -36,7 +37,7 @@ def test_when_a_worker_is_lost_all_begin_again_and_go_on(session, tmp_path):
         barrier()
         return together
 
-    assert work_together(work, Group(2, 1), tmp_path, SILENT) == (0, 2, 1)
+    assert run_group(work, Group(2, 1), tmp_path, SILENT) == (0, 2, 1)
     assert [len(list(tmp_path.glob(f"begun.{rank}.*"))) for rank in range(2)] == [2, 2]
 
 
@@ -49,5 +50,5 @@ def test_an_error_of_one_worker_ends_the_job_and_those_that_wait_for_it(session,
         barrier()
 
     with pytest.raises(DivergedError, match=r"It went to infinity\.") as caught:
-        work_together(work, Group(2, 1), tmp_path, SILENT)
+        run_group(work, Group(2, 1), tmp_path, SILENT)
     assert "In a worker:" in caught.value.__notes__[0]

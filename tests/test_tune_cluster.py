@@ -8,8 +8,7 @@ import time
 import pytest
 
 from ray_trials import model_that, parts, trials_of
-from visterm.app.cluster.tuning import Task
-from visterm.app.trying import try_settings
+from visterm.app.trying import Candidate, try_settings
 from visterm.core.progress import SILENT
 
 ray = pytest.importorskip("ray", reason="wants the package ray (extra ray)")
@@ -34,7 +33,7 @@ def test_a_machine_that_is_lost_has_its_trial_done_again(tmp_path):
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     try:
         kept, lost = (cluster.add_node(num_cpus=1) for _ in range(2))
-        tasks = [Task(model_that(begin_and_wait), {"a": a}) for a in range(3)]
+        tasks = [Candidate(model_that(begin_and_wait), {"a": a}) for a in range(3)]
 
         def lose():
             wait_for(lambda: begun(kept) and begun(lost))

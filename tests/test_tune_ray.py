@@ -10,12 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from ray_trials import model_that, parts, trials_of
-from visterm.app import tune as tuning
-from visterm.app.cluster import engine as engines
-from visterm.app.cluster.tuning import Task
-from visterm.app.trying import try_settings
+from visterm.app.trying import Candidate, try_settings
 from visterm.app.tune import trials_file, tune
 from visterm.cli.commands import app
+from visterm.cluster import RayExecutor
+from visterm.cluster import engine as engines
 from visterm.core.errors import DataError, DivergedError, UserError
 from visterm.core.progress import SILENT
 
@@ -43,7 +42,7 @@ def no_engine(monkeypatch):
         pytest.fail("an engine was started")
         yield
 
-    monkeypatch.setattr("visterm.app.cluster.tuning.engine", refused)
+    monkeypatch.setattr("visterm.cluster.executor.engine", refused)
 
 
 def search(out, **changed):
@@ -60,7 +59,7 @@ def test_trials_and_run_are_those_of_one_process_and_finished_trials_stay(sessio
     alone = search(tmp_path / "alone")
     search(tmp_path / "shared", grid={"dim": [6], "learning_rate": [0.1]})
     kept = trials_file(tmp_path / "shared").read_text()
-    shared = search(tmp_path / "shared", ray="local", n_jobs=2)
+    shared = search(tmp_path / "shared", executor=RayExecutor("local", 2))
     assert list(map(without_times, shared.trials)) == list(map(without_times, alone.trials))
     assert shared.remarks == []
     file = trials_file(tmp_path / "shared")
@@ -81,7 +80,13 @@ def test_a_worker_that_dies_has_its_trial_done_again_and_what_diverges_is_a_tria
         raise DivergedError("W became infinite")
 
     whole = model_that(lambda: None)
-    told = trials_of([Task(model_that(die_once), {"a": 1}), Task(model_that(diverge), {"a": 2}), Task(whole, {"a": 3})])
+    told = trials_of(
+        [
+            Candidate(model_that(die_once), {"a": 1}),
+            Candidate(model_that(diverge), {"a": 2}),
+            Candidate(whole, {"a": 3}),
+        ]
+    )
     expected = try_settings(whole, {}, parts(), "map", SILENT).value
     assert (tmp_path / "starts").read_text() == "xx"
     assert {number: (trial.settings, trial.value, trial.error) for number, trial in told.items()} == {
@@ -99,24 +104,21 @@ def test_an_error_of_one_trial_ends_the_search_and_is_not_tried_again(session, t
         raise DataError("a row too few")
 
     with pytest.raises(DataError, match="a row too few"):
-        trials_of([Task(model_that(fail), {"a": 1})])
+        trials_of([Candidate(model_that(fail), {"a": 1})])
     assert (tmp_path / "starts").read_text() == "x"
 
 
 def test_one_setting_left_starts_no_engine_and_is_told_of(no_engine, tmp_path):
     search(tmp_path / "run", grid={"dim": [2]})
-    tuned = search(tmp_path / "run", grid={"dim": [2, 3]}, ray="local")
+    tuned = search(tmp_path / "run", grid={"dim": [2, 3]}, executor=RayExecutor("local"))
     assert tuned.remarks == ["With 1 setting to try no Ray engine was asked: it was done here."]
     assert len(tuned.trials) == 2
 
 
 def test_without_the_package_it_is_refused_before_any_work(monkeypatch, tmp_path):
-    def missing():
-        raise UserError("needs the package 'ray'")
-
-    monkeypatch.setattr(tuning, "load_ray", missing)
+    monkeypatch.setattr("visterm.cluster.executor.find_spec", lambda name: None)
     with pytest.raises(UserError, match="package 'ray'"):
-        search(tmp_path / "run", ray="local")
+        search(tmp_path / "run", executor=RayExecutor("local"))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -15,9 +15,10 @@ from tiny_catalogues import draw_photo, draw_photos
 from visterm import Catalogue, Tagger
 from visterm.app.union import CatalogueUnion
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
+from visterm.core.executor import LocalShards
 from visterm.store.exact import ExactStore
 from visterm.store.filters import Filter
-from visterm.store.shards import LocalShards, ShardedRows
+from visterm.store.shards import ShardedRows
 
 N = 28
 CUTS = (0, 11, 11, N)

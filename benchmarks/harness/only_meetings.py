@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.app.cluster.train_group import Together
-from visterm.app.cluster.training import _meeting_place
+from visterm.app.streaming.fit_together import _meeting_place
+from visterm.core.executor import Member
 from visterm.models import training_together
 from visterm.models.meetings import Exchange
 from visterm.models.pair_training import EpochSums
@@ -30,7 +30,7 @@ class OnlyMeetings(NamedTuple):
     n: int
     shapes: tuple[tuple[int, int], ...]
 
-    def __call__(self, together: Together, progress: Any) -> float:
+    def __call__(self, together: Member, progress: Any) -> float:
         meet, _ = _meeting_place(together, together.size)
         weights = tuple(np.zeros(shape, np.float32) for shape in self.shapes)
         exchange = Exchange(together.rank, together.size, meet)

@@ -7,13 +7,14 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.core.errors import DataError, ShapeError, UserError
+from visterm.core.executor import LocalShards
 from visterm.store import lance_rows, parts
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.exact import ExactStore
 from visterm.store.faiss_store import FaissStore
 from visterm.store.lance_store import LanceStore
 from visterm.store.records import Record
-from visterm.store.shards import LocalShards, ShardedRows
+from visterm.store.shards import ShardedRows
 
 ORIGIN = Origin("/runs/one", "f00d")
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from visterm.app.annotating import CHUNK as CHUNK
 from visterm.app.annotating import Annotated, Annotations, TagsWanted, annotate_each
 from visterm.app.by_number import learn_by_number
-from visterm.app.cluster.deep_fit import Machines, fit_on_machines
+from visterm.app.deep_fit_together import fit_on_machines
 from visterm.app.learned_images import LearnedImages
 from visterm.app.neighbours import Neighbour, nearest_tags
 from visterm.app.parts import make_encoder, make_model, tell_blocks, tell_part_of
@@ -28,6 +28,7 @@ from visterm.app.start_words import SETTING, StartWords
 from visterm.app.typed_queries import typed_query
 from visterm.app.word_places import Added, WordPlaces
 from visterm.core.errors import EncoderMismatchError, UserError
+from visterm.core.executor import LOCAL, Executor
 from visterm.core.packing import learned_hash
 from visterm.core.persist import new_folder, open_folder
 from visterm.core.progress import SILENT, Progress
@@ -148,7 +149,8 @@ class Tagger:
         relations: WordRelations | None = None,
         aliases: Mapping[str, str] | None = None,
         word_vectors: str | os.PathLike[str] | WordVectors | None = None,
-        machines: Machines | None = None,
+        executor: Executor = LOCAL,
+        work: str | os.PathLike[str] = "",
         calibrate: bool = True,
         progress: Progress = SILENT,
     ) -> Self:
@@ -182,9 +184,11 @@ class Tagger:
             Where models with the setting `word_vectors` start from: a file, the tags' own company in the tag lists, a
             sentence network (extra ``text``), or what is given, which the run then keeps. But for learned ones, words
             that are no tags then have a place, too: in searches, and by `add_words`.
-        machines : Machines, optional
-            Where models with `fit_together` learn: by the workers of a Ray engine (extra ``ray``). The photos are
-            encoded here; give features to have that done by workers, too.
+        executor : Executor
+            With one of several machines, a model with `fit_together` learns there. The photos are encoded here; pass
+            features to have that done by workers, too.
+        work : path-like
+            For such an executor: a folder on a disk that all machines share, for rows and checkpoints on the way.
         progress : Progress
             Told of each step.
 
@@ -211,7 +215,7 @@ class Tagger:
         self._relate(relations, rows.vocabulary)
         if starts is not None:
             self.words = starts.tell(self.model, rows)
-        return self.learn(rows, machines=machines, calibrate=calibrate, progress=progress)
+        return self.learn(rows, executor=executor, work=work, calibrate=calibrate, progress=progress)
 
     def fit_queries(
         self,
@@ -316,15 +320,16 @@ class Tagger:
         self,
         rows: TrainingRows,
         *,
-        machines: Machines | None = None,
+        executor: Executor = LOCAL,
+        work: str | os.PathLike[str] = "",
         calibrate: bool = False,
         progress: Progress = SILENT,
     ) -> Self:
         """Learn from rows that are encoded already: the second half of `fit`, to compare models on the same rows."""
         tell_blocks(self.model, self.encoder)
         n_workers = 0
-        if machines is not None:
-            n_workers = fit_on_machines(self.model, rows, machines, progress)
+        if executor.remote:
+            n_workers = fit_on_machines(self.model, rows, executor, Path(work), progress)
         elif rows.by_number:
             self.model = learn_by_number(self.model, rows, progress)
         elif self.reference is not None:

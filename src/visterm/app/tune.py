@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from visterm.app.cluster.engine import load_ray
 from visterm.app.parts import make_model
 from visterm.app.rows import Photos, TrainingRows, as_corpus, named_corpus, training_rows
 from visterm.app.search_space import Choices, settings_to_try
 from visterm.app.tagger import Tagger
 from visterm.app.trial_log import Trial, TrialLog
-from visterm.app.trying import try_settings
+from visterm.app.trying import Candidate, TrialJob, try_settings
 from visterm.app.validation import Parts, all_rows, fit_on_all, part_rows
 from visterm.core.checks import check_number
 from visterm.core.digests import digest_of, key_of
 from visterm.core.errors import DivergedError, UserError
+from visterm.core.executor import Executor, LocalExecutor
 from visterm.core.persist import check_target
 from visterm.core.progress import SILENT, OneTask, Progress, Titled
 from visterm.core.wording import count_of
@@ -65,7 +65,7 @@ def tune(
     aliases: Mapping[str, str] | None = None,
     seed: int = 0,
     n_jobs: int | None = None,
-    ray: str | None = None,
+    executor: Executor | None = None,
     progress: Progress = SILENT,
 ) -> Tuned:
     """Try settings of a model on validation rows, fit the best on all rows, and write the run.
@@ -94,12 +94,12 @@ def tune(
         As `Tagger` takes them; `model_params` holds for all trials.
     aliases : mapping of str to str, optional
         As `Tagger.fit` takes them.
-    ray : str, optional
-        Address of a Ray engine whose workers try the settings, one a worker, on one thread ("local": one that is
-        started here). `n_jobs` is then how many at once, at most. Trials that were finished before are not made again,
-        and where one is left it is done here.
+    executor : Executor, optional
+        Tries the settings, with its own `n_jobs`; None: this process. With one of several machines a worker tries one
+        setting at a time, on one thread. Trials that were finished before are not made again, and a single one is
+        done here.
     progress : Progress
-        Told of each step; each trial is a task, and with `ray` a step of one.
+        Told of each step; each trial is a task, and on several machines a step of one.
 
     Returns
     -------
@@ -128,7 +128,7 @@ def tune(
         min_count=min_count,
         seed=seed,
         n_jobs=n_jobs,
-        ray=ray,
+        executor=executor,
     )
     corpus = named_corpus(search.encoder, tags) if images is None else as_corpus(images, tags)
     return search.run(corpus, aliases=aliases, progress=progress)
@@ -155,8 +155,9 @@ class Tuning:
         min_count: int = 1,
         seed: int = 0,
         n_jobs: int | None = None,
-        ray: str | None = None,
+        executor: Executor | None = None,
     ) -> None:
+        self._executor = executor = LocalExecutor(n_jobs) if executor is None else executor
         check_target(out, "run")
         check_metrics([metric], siblings=False)
         check_number(valid, "valid", above=0, below=1)
@@ -169,16 +170,15 @@ class Tuning:
             model_params=self._fixed,
             min_count=min_count,
             seed=seed,
-            n_jobs=n_jobs,
+            n_jobs=executor.n_jobs,
         )
         self._tagger.encoder.check_settings()
         self._out, self._model, self._metric, self._valid, self._seed = out, model, metric, valid, seed
-        self._ray, self._n_jobs = ray, n_jobs
         self._remarks: list[str] = []
-        if ray is not None:
-            load_ray()
-        self._shared = {"random_state": seed, "n_jobs": n_jobs}
-        self._candidates = [(settings, self._make(settings)) for settings in settings_to_try(grid, n_random, seed)]
+        self._shared = {"random_state": seed, "n_jobs": executor.n_jobs}
+        self._candidates = [
+            Candidate(self._make(settings), settings) for settings in settings_to_try(grid, n_random, seed)
+        ]
         self._log = TrialLog(trials_file(out))
 
     @property
@@ -230,37 +230,35 @@ class Tuning:
         data = key_of(
             FORMAT, digest_of(list(parts[:5])), self._tagger.encoder.fingerprint, self._model, self._metric, self._seed
         )
-        keyed = [(_key(data, candidate), settings, candidate) for settings, candidate in self._candidates]
-        new = [(key, settings, candidate) for key, settings, candidate in keyed if self._log.get(key) is None]
-        if self._ray is not None and len(new) > 1:
-            self._try_by_ray(new, parts, progress)
+        keyed = [(_key(data, candidate.model), candidate) for candidate in self._candidates]
+        new = [(key, candidate) for key, candidate in keyed if self._log.get(key) is None]
+        if self._executor.remote and len(new) > 1:
+            self._try_elsewhere(new, parts, progress)
         else:
-            if self._ray is not None:
+            if self._executor.remote:
                 left = f"{count_of(len(new), 'setting')} to try"
                 self._remarks.append(f"With {left} no Ray engine was asked: it was done here.")
-            for number, (key, settings, candidate) in enumerate(keyed, start=1):
+            for number, (key, candidate) in enumerate(keyed, start=1):
                 if self._log.get(key) is None:
-                    title = f"{number} of {len(keyed)}: {_told(settings)}"
-                    with OneTask(progress, title) as task:
-                        trial = try_settings(candidate, settings, parts, self._metric, task)
+                    with OneTask(progress, f"{number} of {len(keyed)}: {candidate}") as task:
+                        trial = try_settings(candidate.model, candidate.settings, parts, self._metric, task)
                         task.came_out(self._outcome(trial))
                     self._log.put(key, trial)
-        tried = [(self._log[key], settings) for key, settings, _ in keyed]
+        tried = [(self._log[key], candidate.settings) for key, candidate in keyed]
         return sorted(tried, key=lambda pair: -math.inf if pair[0].value is None else pair[0].value, reverse=True)
 
-    def _try_by_ray(self, new: Sequence[tuple[str, Mapping[str, Any], Any]], parts: Parts, progress: Progress) -> None:
-        """Try settings on the workers of an engine; each trial is kept as soon as it ends."""
-        from visterm.app.cluster.tuning import Task, try_by_ray
+    def _try_elsewhere(self, new: Sequence[tuple[str, Candidate]], parts: Parts, progress: Progress) -> None:
+        """Try settings on the workers of the executor; each trial is kept as soon as it ends."""
 
         def finished(number: int, trial: Trial) -> None:
-            key, settings, _ = new[number]
+            key, candidate = new[number]
             self._log.put(key, trial)
-            progress.advance(1, f"{_told(settings)}: {self._outcome(trial)}")
+            progress.advance(1, f"{candidate}: {self._outcome(trial)}")
 
-        tasks = [Task(candidate, settings) for _, settings, candidate in new]
-        progress.start("settings", len(tasks))
+        progress.start("settings", len(new))
         try:
-            try_by_ray(str(self._ray), self._n_jobs, tasks, parts, self._metric, finished)
+            job = TrialJob(parts, self._metric)
+            self._executor.run_as_done(job, [candidate for _, candidate in new], finished)
         finally:
             progress.finish()
 
@@ -282,10 +280,6 @@ def trials_file(out: str | os.PathLike[str]) -> Path:
 def _key(data: str, model: Any) -> str:
     """Name a trial by all that it depends on."""
     return key_of(data, {k: v for k, v in model.get_params(deep=False).items() if k != "n_jobs"})
-
-
-def _told(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def _refuse_twice(fixed: Mapping[str, Any], grid: Mapping[str, Choices]) -> None:

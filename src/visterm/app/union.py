@@ -13,12 +13,12 @@ from visterm.app.catalogue_search import Found, How, Search
 from visterm.app.expansion import Group, expand
 from visterm.app.tagger import Tagger
 from visterm.core.errors import EncoderMismatchError, UserError
+from visterm.core.executor import LOCAL, Executor, Shards, for_parts
 from visterm.core.persist import new_folder, open_folder, read_json, write_json
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import Filter
 from visterm.store.searched import SearchedCatalogue
 from visterm.store.searched_union import SearchedUnion
-from visterm.store.shards import LocalShards, Shards
 
 UNION = "union"
 """The kind of the folder, and the name of the list in it."""
@@ -35,9 +35,9 @@ class CatalogueUnion:
     ----------
     catalogues : sequence of path-like
         At least one, none twice.
-    ray : str, optional
-        Address of a Ray engine, on whose machines the catalogues are opened and asked at the same time; they must lie
-        where all machines find them. None, and where there is but one: they are asked here, one after another.
+    executor : Executor
+        Opens the catalogues. With one of several machines they are asked at the same time, and must lie where all
+        machines find them; a single catalogue is opened here all the same.
     n_jobs : int, optional
         Threads of the tagger.
 
@@ -58,12 +58,12 @@ class CatalogueUnion:
     """
 
     def __init__(
-        self, catalogues: Sequence[str | os.PathLike[str]], *, ray: str | None = None, n_jobs: int | None = None
+        self, catalogues: Sequence[str | os.PathLike[str]], *, executor: Executor = LOCAL, n_jobs: int | None = None
     ) -> None:
         self.paths = _checked(catalogues)
         self._opened = ExitStack()
         try:
-            self._shards = self._open(ray)
+            self._shards = self._open(executor)
             first = StoredCatalogue.open(self.paths[0])
             self._opened.callback(first.close)
             self.tagger = Tagger.read_from(open_folder(first.run_folder, "run"), n_jobs=n_jobs)
@@ -75,7 +75,7 @@ class CatalogueUnion:
         self._search = Search(self.tagger, SearchedUnion(self._shards, self.paths))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, ray: str | None = None, n_jobs: int | None = None) -> Self:
+    def load(cls, path: str | os.PathLike[str], *, executor: Executor = LOCAL, n_jobs: int | None = None) -> Self:
         """Open what `save` wrote.
 
         Raises
@@ -84,7 +84,9 @@ class CatalogueUnion:
             If there is no union at `path`.
         """
         listed = read_json(open_folder(path, UNION) / f"{UNION}.json")
-        return cls([os.path.join(os.path.abspath(path), one) for one in listed["catalogues"]], ray=ray, n_jobs=n_jobs)
+        return cls(
+            [os.path.join(os.path.abspath(path), one) for one in listed["catalogues"]], executor=executor, n_jobs=n_jobs
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the list of catalogues as a small folder, by their full paths, in place of a union that is there.
@@ -147,17 +149,8 @@ class CatalogueUnion:
         """Find photos of the parts of what a search is for, or of its siblings; see `expansion.expand`."""
         return expand(self, words, how, k, n_groups=n_groups, **limits)
 
-    def _open(self, ray: str | None) -> Shards:
-        if ray is not None and len(self.paths) > 1:
-            from visterm.app.cluster.searching import remote_shards
-
-            return self._opened.enter_context(remote_shards(self.paths, ray))
-        opened = []
-        for path in self.paths:
-            stored = StoredCatalogue.open(path)
-            self._opened.callback(stored.close)
-            opened.append(SearchedCatalogue(stored))
-        return LocalShards(opened)
+    def _open(self, executor: Executor) -> Shards:
+        return self._opened.enter_context(for_parts(executor, self.paths).open_each(SearchedCatalogue.open, self.paths))
 
     def _check_runs(self) -> None:
         """Refuse catalogues of another run: one may have learned since."""

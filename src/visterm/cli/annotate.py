@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from visterm.app.annotating import TagsWanted
     from visterm.app.annotations.pieces import Found
     from visterm.app.tagger import Tagger
+    from visterm.core.executor import Executor
     from visterm.core.types import Skipped, Tag
 
 TOO_SMALL = "All images are of one part, which was done here: Ray was not asked."
@@ -119,9 +120,9 @@ def annotate(
     found = find(tagger.encoder, images)
     wanted = TagsWanted(k, new_only, added, precision, best_f1, min_confidence)
     if out is not None:
-        _write(out, tagger, found, wanted, {"device": device, "n_jobs": jobs, "ray": ray}, json)
+        _write(out, tagger, found, wanted, {"device": device, "executor": options.executor_of(ray, jobs)}, json)
     bad: list[Skipped] = []
-    for item in _each(tagger, found, wanted, device, jobs, ray):
+    for item in _each(tagger, found, wanted, device, options.executor_of(ray, jobs)):
         if isinstance(item, Skipped):
             bad.append(item)
         elif json:
@@ -134,21 +135,20 @@ def annotate(
 
 
 def _each(
-    tagger: Tagger, found: Found, wanted: TagsWanted, device: str | None, jobs: int | None, ray: str | None
+    tagger: Tagger, found: Found, wanted: TagsWanted, device: str | None, executor: Executor
 ) -> Iterator[Tagged | Skipped]:
     """Tag images one after another: here, or on the workers of an engine if there is more than one piece."""
     from visterm.app.annotating import ChunkTags, annotate_each
     from visterm.core.progress import SILENT
 
-    if ray is not None:
+    if executor.remote:
+        from visterm.app.annotations.job import annotate_pieces
         from visterm.app.annotations.pieces import pieces_of
 
-        ChunkTags(tagger, wanted)  # what the run cannot give is refused before an engine is asked for
+        ChunkTags(tagger, wanted)  # what the run cannot give is refused before the other machines are reached
         every = pieces_of(tagger.encoder, found, stable=False)
         if len(every.pieces) > 1:
-            from visterm.app.cluster.annotating import annotated
-
-            return annotated(tagger.path, wanted, device, every, ray, jobs, Bars())
+            return annotate_pieces(tagger, wanted, device, every, executor, Bars())
         say(TOO_SMALL)
     some = bool(found.features) or len(found.images) > 1
     photos: Any = found.features or found.images
@@ -166,7 +166,7 @@ def _write(out: Path, tagger: Tagger, found: Found, wanted: TagsWanted, how: dic
     seconds = time.monotonic() - began
     if json:
         emit({"annotations": str(out), **done.as_dict(), "seconds": seconds, "images_per_second": done.new / seconds})
-    if how["ray"] is not None and not done.shared:
+    if how["executor"].remote and not done.shared:
         say(TOO_SMALL)
     say(
         f"{count_of(done.annotated, 'image')} in {count_of(done.parts, 'file')} of {out / DATA}: {done.new:,} tagged, "

@@ -75,8 +75,7 @@ def encode(
         run=run,
         shard_size=shard_size,
         seed=seed,
-        n_jobs=jobs,
-        ray=ray,
+        executor=options.executor_of(ray, jobs),
         progress=Bars(),
     )
     seconds = time.monotonic() - began

@@ -11,7 +11,7 @@ import typer
 from visterm.cli import cleaning, options
 from visterm.cli.asked import queries_learned, queries_left_out
 from visterm.cli.fit_catalogue import CatalogueToLearn, Full, fit_catalogue
-from visterm.cli.fit_ray import machines_of, tell_of_workers
+from visterm.cli.fit_ray import learns_elsewhere, say_if_learned_here
 from visterm.cli.fit_relations import relations_to_learn, tell_where_senses_are
 from visterm.cli.fit_streamed import Memory, fit_and_save, leave_with, one_or_features, planned
 from visterm.cli.output import say
@@ -188,7 +188,8 @@ def fit(
         n_jobs=jobs,
     )
     tagger.check_settings(valid)
-    machines = machines_of(ray, tagger.model, jobs, out, {"--queries": queries})
+    executor = options.executor_of(ray, jobs)
+    elsewhere = learns_elsewhere(executor, tagger.model, {"--queries": queries})
     if "word_vectors" in model_params:
         raise UserError("Word vectors are given by --word-vectors FILE, sentences or learned, and not by --set.")
     if word_vectors is not None:
@@ -207,7 +208,7 @@ def fit(
         "image_column": image_column, "tags_column": tags_column, "user_column": user_column, "separator": separator
     }  # fmt: skip
     photos: Any = one_or_features(images)
-    plan = planned(photos, memory, shared=ray is not None and machines is None, learner=tagger.model)
+    plan = planned(photos, memory, shared=executor.remote and not elsewhere, learner=tagger.model)
     if plan is not None:
         unusable = {
             "--queries": queries, "--part-of": part_of, "--isa": isa, "--word-vectors": word_vectors,
@@ -215,7 +216,8 @@ def fit(
         }  # fmt: skip
         fit_and_save(
             tagger, photos, tags, out, plan, unusable, seed=seed, valid=valid, split=split, idf=idf, aliases=meant,
-            calibration=calibration, image_column=image_column, tags_column=tags_column, separator=separator, ray=ray,
+            calibration=calibration, image_column=image_column, tags_column=tags_column, separator=separator,
+            executor=executor,
             json=json,
         )  # fmt: skip
     of_tags = queries is None or tags != "auto"
@@ -247,12 +249,16 @@ def fit(
         "valid": valid, "idf": idf, "relations": relations, "aliases": meant, "calibrate": calibration
     }  # fmt: skip
     if queries is None:
-        tagger.fit(corpus, **how, word_vectors=word_vectors, machines=machines, progress=Bars())
+        there: dict[str, Any] = {}
+        if elsewhere:
+            there = {"executor": executor, "work": out.absolute().with_name(f".{out.name}.workers")}
+        tagger.fit(corpus, **how, word_vectors=word_vectors, **there, progress=Bars())
     else:
         tagger.fit_queries(corpus, lines, tags if of_tags else None, **how, progress=Bars())
     tagger.facts |= pruned
     tagger.save(out)
-    tell_of_workers(machines, tagger.facts)
+    if elsewhere:
+        say_if_learned_here(tagger.facts)
     tell_where_senses_are(relations, out)
     facts = tagger.facts
     measures = [entry.get(name) for entry in getattr(tagger.model, "history_", []) for name in ("map", "mean_rank")]

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from visterm.cli.output import say
 from visterm.core.errors import UserError
-
-if TYPE_CHECKING:
-    from visterm.app.cluster.deep_fit import Machines
+from visterm.core.executor import Executor
 
 
-def machines_of(
-    address: str | None, model: Any, jobs: int | None, out: Path, unusable: Mapping[str, Any]
-) -> Machines | None:
-    """Give the machines that a model shall learn on; None where none are asked for, and for one that streams.
+def learns_elsewhere(executor: Executor, model: Any, unusable: Mapping[str, Any]) -> bool:
+    """Check that a model can learn on the executor's machines; False where there are none, or it streams features.
 
     A model of the ranking family learns there from features in shards, see `fit_and_save`. `unusable` are options and
     their values that cannot be used there: any that is given is an error.
     """
-    if address is None or getattr(model, "learns_together", False):
-        return None
-    from visterm.app.cluster.deep_fit import Machines, check_fits_together
+    if not executor.remote or getattr(model, "learns_together", False):
+        return False
+    from visterm.app.deep_fit_together import check_fits_together
 
     check_fits_together(model)
     if given := [option for option, value in unusable.items() if value is not None]:
         raise UserError(f"{given[0]} is learned from in one process. Leave {given[0]} or --ray out.")
-    return Machines(address, jobs, out.absolute().with_name(f".{out.name}.workers"))
+    return True
 
 
-def tell_of_workers(machines: Machines | None, facts: Mapping[str, Any]) -> None:
-    """Say so where machines were asked for, and one process has done it all."""
-    if machines is not None and "workers" not in facts:
+def say_if_learned_here(facts: Mapping[str, Any]) -> None:
+    """Say so where other machines were there to learn, and one process has done it all."""
+    if "workers" not in facts:
         say("All images are in one batch, so that one process learned from them: no engine was started.")

@@ -11,6 +11,7 @@ import typer
 from visterm.cli.output import emit, exit_code, say
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
+from visterm.core.executor import LOCAL, Executor
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
@@ -103,31 +104,30 @@ def fit_and_save(
     plan: Plan,
     unusable: Mapping[str, Any],
     *,
-    ray: str | None = None,
+    executor: Executor = LOCAL,
     json: bool = False,
     **how: Any,
 ) -> NoReturn:
     """Learn from streamed features, write the run, and leave with the exit code of `visterm fit`.
 
-    `unusable` are options and their values that streams do not take: any that is given is an error. `ray` is where the
-    workers are that learn, if not this process.
+    `unusable` are options and their values that streams do not take: any that is given is an error. `executor` has the
+    workers that learn, if not this process.
     """
-    from visterm.app.cluster.training import stream_on_machines
+    from visterm.app.streaming.fit_together import stream_on_machines
     from visterm.app.streaming.fitting import fit_streamed
 
     given = [option for option, value in unusable.items() if value not in (None, ())]
     if given:
         raise UserError(
             f"{given[0]} needs the tags of all images in memory, and these features are streamed. Leave it out, or "
-            f"{'allow more memory (--memory)' if ray is None else 'leave --ray out'}."
+            f"{'allow more memory (--memory)' if not executor.remote else 'leave --ray out'}."
         )
     work = out.with_name(f".{out.name}.streaming")
     how |= {"work": work, "progress": Bars()}
-    if ray is None:
+    if not executor.remote:
         lines = fit_streamed(tagger, features, tags, plan, **how)
     else:
-        n_jobs = tagger.model.get_params(deep=False)["n_jobs"]
-        lines = stream_on_machines(tagger, features, tags, plan, address=ray, n_jobs=n_jobs, **how)
+        lines = stream_on_machines(tagger, features, tags, plan, executor=executor, **how)
     for line in lines:
         say(line)
     tagger.save(out)

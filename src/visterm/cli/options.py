@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path
+
+if TYPE_CHECKING:
+    from visterm.core.executor import Executor
 
 
 def check_jobs(value: int | None) -> int | None:
@@ -155,3 +158,14 @@ def value_of(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
+
+
+def executor_of(ray: str | None, jobs: int | None) -> Executor:
+    """Return what runs the parts of a job: this process, or the machines behind ``--ray``."""
+    from visterm.core.executor import LocalExecutor
+
+    if ray is None:
+        return LocalExecutor(jobs)
+    from visterm.cluster import RayExecutor
+
+    return RayExecutor(ray, jobs)

@@ -128,7 +128,7 @@ def _opened(path: Path, ray: str | None) -> Iterator[Catalogue | CatalogueUnion]
         _say_if_here(ray)
         yield Catalogue.load(path)
         return
-    with CatalogueUnion.load(path, ray=ray) as opened:
+    with CatalogueUnion.load(path, executor=options.executor_of(ray, None)) as opened:
         _say_if_here(ray if len(opened.paths) == 1 else None)
         yield opened
 

@@ -99,8 +99,7 @@ def tune(
         model_params=model_params,
         min_count=min_count,
         seed=seed,
-        n_jobs=jobs,
-        ray=ray,
+        executor=options.executor_of(ray, jobs),
     )
     cleaned = cleaning.read_cleaning(aliases, stop_tags, max_share, per_user, user_column)
     corpus = read_corpus(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +90,15 @@ class SearchedCatalogue:
     def __init__(self, stored: StoredCatalogue) -> None:
         self._stored = stored
         self._lengths: tuple[str, Ids, NDArray[np.float32]] | None = None
+
+    @classmethod
+    def open(cls, path: str) -> Self:
+        """Open the catalogue at a path, to search it; `close` lets go of it."""
+        return cls(StoredCatalogue.open(path))
+
+    def close(self) -> None:
+        """Close the catalogue."""
+        self._stored.close()
 
     def __len__(self) -> int:
         return len(self._stored)

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.core.executor import Shards
 from visterm.core.types import Matrix, Ranking
 from visterm.store.base import as_queries
 from visterm.store.filters import Filter
 from visterm.store.rows import stack_rows
 from visterm.store.searched import Ids, Where
-from visterm.store.shards import ShardedRows, Shards
+from visterm.store.shards import ShardedRows
 
 APART = 2**40
 """Ids that each catalogue has room for: images come while others search, and the ids of no other move."""

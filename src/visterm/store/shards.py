@@ -3,43 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.core.executor import Shards
 from visterm.core.types import Matrix, Ranking
 from visterm.store.any_part import merged
 from visterm.store.base import SearchedRows
-
-
-class Shards(Protocol):
-    """Things of one kind that are asked together, here or on other machines."""
-
-    def __len__(self) -> int:
-        """Give how many they are."""
-
-    def ask(self, what: str, arguments: Sequence[dict[str, Any]]) -> list[Any]:
-        """Call a method of each, with arguments of its own; give what each answers, in their order."""
-
-
-class LocalShards:
-    """Shards in this process, asked one after another.
-
-    Parameters
-    ----------
-    shards : sequence
-    """
-
-    def __init__(self, shards: Sequence[Any]) -> None:
-        self._shards = list(shards)
-
-    def __len__(self) -> int:
-        return len(self._shards)
-
-    def ask(self, what: str, arguments: Sequence[dict[str, Any]]) -> list[Any]:
-        """Call a method of each, with arguments of its own; give what each answers, in their order."""
-        return [getattr(shard, what)(**given) for shard, given in zip(self._shards, arguments, strict=True)]
 
 
 class ShardedRows(SearchedRows):

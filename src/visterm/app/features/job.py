@@ -11,16 +11,16 @@ from typing import Any
 from visterm.app.features.cut import cut
 from visterm.app.features.folder import Asked, Contents, FeatureFolder, told_of_a_full_disk
 from visterm.app.features.remote_folder import feature_folder
-from visterm.app.features.shard_work import KnownRows, ShardDone, ShardWork
+from visterm.app.features.shard_work import EncodeJob, KnownRows, ShardDone
 from visterm.app.parts import make_encoder
 from visterm.app.tagger import Tagger
 from visterm.core.checks import check_count
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
+from visterm.core.executor import Executor, LocalExecutor, for_parts
 from visterm.core.packing import json_params
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import in_full
 from visterm.core.tables import ENCODERS
-from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.data.image_folders import image_names
@@ -53,7 +53,7 @@ class EncodeSummary:
         "dense" or "sparse".
     encoder, fingerprint : str
     shared : bool
-        Whether the workers of a Ray engine made the shards.
+        Whether workers of other processes made the shards.
     """
 
     images: int
@@ -84,7 +84,7 @@ def encode_folder(
     shard_size: int | None = None,
     seed: int = 0,
     n_jobs: int | None = None,
-    ray: str | None = None,
+    executor: Executor | None = None,
     progress: Progress = SILENT,
 ) -> EncodeSummary:
     """Write the feature rows of all images of a folder, with the encoder that made them.
@@ -112,10 +112,10 @@ def encode_folder(
     seed : int
         Same seed, same photos: same bytes.
     n_jobs : int, optional
-        Threads, or workers of Ray; None is all cores.
-    ray : str, optional
-        Address of a Ray engine whose workers make the shards, if there are several: "local", "auto" or "HOST:PORT".
-        `images` and `out` must lie where all its machines find them.
+        Threads; None is all cores. An executor that is passed has its own.
+    executor : Executor, optional
+        Makes the shards; None: this process. With one of several machines, `images` and `out` must lie where all
+        of them find them; a single shard is made here all the same.
     progress : Progress
         Told of each image.
 
@@ -138,6 +138,8 @@ def encode_folder(
         check_count(shard_size, "shard_size")
     folder = feature_folder(out)
     folder.check_place()
+    executor = LocalExecutor(n_jobs) if executor is None else executor
+    n_jobs = executor.n_jobs
     wanted = _wanted(folder, encoder, encoder_params or {}, run, seed, n_jobs)
     root = in_full(images)
     names = image_names(images)
@@ -155,20 +157,15 @@ def encode_folder(
         known = KnownRows(folder, before)
         size = shard_size or (before.shard_size if before else asked.shard_size)
         parts = [[names[i] for i in part] for part in cut(names, size)]
-        shared = ray is not None and len(parts) > 1
-        if ray is not None and shared:
-            from visterm.app.cluster.encoding import encoded_shards  # which loads Ray
-
-            done = _counted(encoded_shards(folder, fitted, root, known, parts, ray, n_jobs), parts, progress)
-        else:
-            with Team(resolve_jobs(n_jobs)) as team:
-                done = _do_all(ShardWork(folder, fitted, root, known, team), parts, progress)
+        chosen = for_parts(executor, parts)
+        job = EncodeJob(folder, fitted, fitted.get_params(deep=False), root, known)
+        done = _all_done(chosen.run(job, parts, progress), parts, progress)
         _refuse_two_kinds(done)
         contents = _contents(done, root, len(names), fitted, asked.fingerprint, size)
         skipped = [item for shard in done for item in shard.skipped]
         folder.commit(contents, skipped)
     gone = len(known.names.keys() - set(names)) if known.names else 0
-    return _summary(contents, done, skipped, gone=gone, shared=shared)
+    return _summary(contents, done, skipped, gone=gone, shared=chosen.remote)
 
 
 def _wanted(
@@ -240,16 +237,8 @@ def _encoder_of(folder: FeatureFolder, wanted: Any | None, n_jobs: int | None) -
     return own, asked
 
 
-def _do_all(work: ShardWork, parts: Sequence[list[str]], progress: Progress) -> list[ShardDone]:
-    progress.start("encode", sum(map(len, parts)))
-    try:
-        return [work.do(names, progress) for names in parts]
-    finally:
-        progress.finish()
-
-
-def _counted(shards: Iterator[ShardDone], parts: Sequence[list[str]], progress: Progress) -> list[ShardDone]:
-    """Collect shards that others made, and see that each image is in one of them, or among its skipped."""
+def _all_done(shards: Iterator[ShardDone], parts: Sequence[list[str]], progress: Progress) -> list[ShardDone]:
+    """Collect the shards, and see that each image is in one of them, or among its skipped."""
     done = []
     progress.start("encode", sum(map(len, parts)))
     try:
@@ -261,7 +250,6 @@ def _counted(shards: Iterator[ShardDone], parts: Sequence[list[str]], progress: 
                     ". Give the same command again."
                 )
             done.append(shard)
-            progress.advance(len(names))
     finally:
         progress.finish()
     return done

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from visterm.app.features.folder import Contents, FeatureFolder, ShardEntry
 from visterm.app.features.rows import Place, StoredRows
 from visterm.core.checks import finite_rows
 from visterm.core.errors import CorruptFileError
+from visterm.core.executor import must_see
 from visterm.core.jsonlines import json_text
 from visterm.core.persist import read_json
 from visterm.core.progress import Progress, Steps
@@ -81,6 +82,55 @@ class KnownRows:
     def take(self, sha256: Sequence[str]) -> Matrix:
         """Give the rows of images with these contents."""
         return self._rows.take([self._places[digest] for digest in sha256])
+
+
+@dataclass(frozen=True)
+class EncodeJob:
+    """The making of a folder's shards: `Job`. A part is the names of the images of one shard.
+
+    Parameters
+    ----------
+    folder : FeatureFolder
+        Has the fitted encoder, and takes the shards; whoever hands out the parts holds its lock.
+    encoder : AnyEncoder or None
+        Fitted. Other processes load it from the folder.
+    settings : dict
+        Of the encoder: those of its speed, and where a network lies, may be others than when it was saved.
+    images : Path
+        The image folder.
+    known : KnownRows
+        The rows that were there before.
+    """
+
+    folder: FeatureFolder
+    encoder: Any
+    settings: dict[str, Any]
+    images: Path
+    known: KnownRows
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "encoder": None}
+
+    def begin(self, team: Team, progress: Progress) -> Callable[[Sequence[str]], ShardDone]:
+        """Load the encoder, unless it is there."""
+        must_see(self.folder.path)
+        must_see(self.images)
+        encoder = self.encoder
+        if encoder is None:
+            encoder, _ = self.folder.load_encoder(None)
+            encoder.set_params(**self.settings)
+            if "n_jobs" in self.settings:
+                encoder.set_params(n_jobs=team.size)
+        work = ShardWork(self.folder, encoder, self.images, self.known, team)
+        return lambda names: work.do(names, progress)
+
+    def name_of(self, part: Sequence[str]) -> str:
+        """Name a shard by its images."""
+        return f"the images from '{part[0]}' to '{part[-1]}'"
+
+    def size_of(self, part: Sequence[str]) -> int:
+        """Count the images of a shard."""
+        return len(part)
 
 
 class ShardWork:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from visterm.app.cluster.mapped_rows import read_matrix, write_matrix
 from visterm.app.streaming.checkpoints import FileCheckpoints
 from visterm.app.streaming.joining import JoinedTags
+from visterm.app.streaming.mapped_rows import read_matrix, write_matrix
 from visterm.app.streaming.row_copy import RowCopy
 from visterm.app.streaming.shards import Shards
 from visterm.app.streaming.survey import Survey

@@ -1,4 +1,4 @@
-"""A deep tagger learns on several machines: Ray Train's workers each compute their part of every batch."""
+"""A deep tagger learns in several processes: each computes its part of every batch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from visterm.app.cluster.engine import engine, load_ray
-from visterm.app.cluster.mapped_rows import read_matrix, write_matrix
-from visterm.app.cluster.train_group import TOLD, Together, group_of, work_together
 from visterm.app.rows import TrainingRows
+from visterm.app.streaming.mapped_rows import read_matrix, write_matrix
 from visterm.core.errors import UserError
+from visterm.core.executor import Executor, Member
 from visterm.core.packing import json_params
 from visterm.core.progress import Progress
 from visterm.core.tables import MODELS
@@ -26,24 +25,6 @@ MATRICES = ("X", "Y", "valid_X", "valid_Y", "words")
 
 OF_SPEED = ("checkpoint", "checkpoint_batches", "device", "n_jobs")
 """Settings that a checkpoint may be gone on with whatever they are."""
-
-
-class Machines(NamedTuple):
-    """Where a model learns.
-
-    Attributes
-    ----------
-    address : str
-        Of a Ray engine, see `visterm.app.cluster.engine`.
-    n_jobs : int or None
-        Workers, at most.
-    folder : Path
-        For rows and checkpoints on the way, on a disk that all machines share; it is removed in the end.
-    """
-
-    address: str
-    n_jobs: int | None
-    folder: Path
 
 
 class DeepFit(NamedTuple):
@@ -60,15 +41,15 @@ class DeepFit(NamedTuple):
     model: Any
     folder: Path
 
-    def run(self, together: Together, progress: Progress) -> dict[str, Any] | None:
+    def run(self, member: Member, progress: Progress) -> dict[str, Any] | None:
         """Fit in step with the others; the first gives what the model has learned."""
         import torch.distributed as dist
 
         from visterm.models.torch_data_parallel import TorchDataParallel
 
         model = self.model
-        model.set_params(n_jobs=together.n_threads)
-        _join(together)
+        model.set_params(n_jobs=member.n_threads)
+        _join(member)
         try:
             X, Y, X_valid, Y_valid, words = (read_matrix(self.folder, name) for name in MATRICES)
             if words is not None:
@@ -77,7 +58,7 @@ class DeepFit(NamedTuple):
             model.fit_together(X, Y, TorchDataParallel(), valid=valid, monitor=progress)
         finally:
             dist.destroy_process_group()
-        return _learned(model) if together.rank == 0 else None
+        return _learned(model) if member.rank == 0 else None
 
 
 def check_fits_together(model: Any) -> None:
@@ -102,29 +83,31 @@ def check_fits_together(model: Any) -> None:
         raise UserError(f"Workers compute on processors, and device is '{device}'. Leave --ray out to train on a GPU.")
 
 
-def fit_on_machines(model: Any, rows: TrainingRows, on: Machines, progress: Progress) -> int:
-    """Fit a model as its `fit` does, to the same weights but for rounding, by the workers of a Ray engine.
+def fit_on_machines(model: Any, rows: TrainingRows, executor: Executor, folder: Path, progress: Progress) -> int:
+    """Fit a model as its `fit` does, to the same weights but for rounding, in the processes of an executor.
 
-    All rows are written to the folder once, and are mapped into the workers' memory from there. The state is kept in it
-    every `checkpoint_batches` batches: from there a job goes on after a worker, a machine or the command is lost.
+    All rows are written to the folder once, and are mapped into the processes' memory from there. The state is kept in
+    it every `checkpoint_batches` batches: from there a job goes on after a worker, a machine or the command is lost.
 
     Parameters
     ----------
     model : Annotator
         One that fits together (`check_fits_together`).
     rows : TrainingRows
-    on : Machines
+    executor : Executor
+    folder : Path
+        For rows and checkpoints on the way, on a disk that all machines share; it is removed in the end.
     progress : Progress
 
     Returns
     -------
     int
-        Workers that began; 0 if all was learned here, as there is one batch an epoch.
+        Processes that began; 0 if all was learned here, as there is one batch an epoch.
 
     Raises
     ------
     UserError
-        If the model cannot, the images are known by number, or there is no engine.
+        If the model cannot, the images are known by number, or the executor has no machines.
     StorageError
         If workers were lost again and again, or do not see the folder.
     """
@@ -134,40 +117,38 @@ def fit_on_machines(model: Any, rows: TrainingRows, on: Machines, progress: Prog
     if rows.X.shape[0] <= model.batch_size:
         model.fit(rows.X, rows.Y, valid=rows.valid, monitor=progress)
         return 0
-    folder = Path(on.folder).absolute()
+    folder = folder.absolute()
     given = _matrices(model, rows)
     of = _named(model, given)
-    with engine(on.address, on.n_jobs) as reached:
-        group = group_of(reached)
+    with executor.connect() as there:
+        group = there.group
         group = group._replace(n_workers=max(1, min(group.n_workers, model.batch_size // 2)))  # the least of a batch
         _sweep(folder, kept=of)
         try:
             _write_rows(folder / ROWS, given)
             sent = _unfitted(model, folder / f"{STATE}.{of}")
-            found = work_together(DeepFit(sent, folder / ROWS).run, group, folder, progress)
+            found = executor.run_together(DeepFit(sent, folder / ROWS).run, group, folder, progress)
         finally:
             _sweep(folder, kept=of)
     for name in _learned(model):
         delattr(model, name)
-    for name, value in found.items():
+    for name, value in (found or {}).items():
         setattr(model, name, value)
     _sweep(folder, kept="")
     return group.n_workers
 
 
-def _join(together: Together) -> None:
+def _join(member: Member) -> None:
     """Meet the other processes: torch's own way to talk among them, by gloo."""
     import torch.distributed as dist
-    from ray.train.collective import broadcast_from_rank_zero
 
     store, place = None, ("", 0)
-    if together.rank == 0:
-        host = load_ray().util.get_node_ip_address()
-        store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)  # at a port that is free
-        place = host, store.port
-    place = broadcast_from_rank_zero(place)
+    if member.rank == 0:
+        store = dist.TCPStore(member.host, 0, is_master=True, wait_for_workers=False)  # at a port that is free
+        place = member.host, store.port
+    place = member.broadcast(place)
     store = store or dist.TCPStore(*place, is_master=False)
-    dist.init_process_group("gloo", store=store, rank=together.rank, world_size=together.size)
+    dist.init_process_group("gloo", store=store, rank=member.rank, world_size=member.size)
 
 
 def _learned(model: Any) -> dict[str, Any]:
@@ -208,7 +189,7 @@ def _write_rows(folder: Path, given: Mapping[str, Any]) -> None:
 
 def _sweep(folder: Path, *, kept: str) -> None:
     """Remove what trainings put into the folder, but for checkpoints of one; and the folder, if nothing is left."""
-    for pattern in (f"{STATE}.*", f".{STATE}.*", ROWS, f"{TOLD}.*"):
+    for pattern in (f"{STATE}.*", f".{STATE}.*", ROWS):
         for old in folder.glob(pattern):
             if not (kept and kept in old.name):
                 shutil.rmtree(old, ignore_errors=True)

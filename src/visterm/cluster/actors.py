@@ -1,46 +1,43 @@
-"""Catalogues on the machines of a Ray engine: each is opened by an actor, and all are asked at the same time."""
+"""Things such as catalogues on the machines of an engine: an actor opens each, and all are asked at the same time."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from visterm.app.cluster.engine import engine, load_ray
-from visterm.app.cluster.pipeline import must_see
+from visterm.cluster.engine import load_ray
 from visterm.core.errors import StorageError
-from visterm.store.catalogue import StoredCatalogue
-from visterm.store.searched import SearchedCatalogue
-from visterm.store.shards import Shards
+from visterm.core.executor import Shards, must_see
 
 FRACTIONS = 10_000
-"""Parts of a processor that Ray can count. All catalogues together ask for one: so they find room on any machine that
+"""Parts of a processor that Ray can count. All actors together ask for one: so they find room on any machine that
 is left, while between searches they take nothing.
 """
 
 PATIENCE = 60.0
-"""Seconds that a lost catalogue may take to be opened on another machine. Ray notices a lost one after about ten."""
+"""Seconds that a lost actor may take to be opened on another machine. Ray notices a lost one after about ten."""
 
 ASKED_AGAIN = 0.5
 
 
 class _Opened:
-    """What an actor runs. It opens its catalogue for the first question, so that what is wrong with it comes back."""
+    """What an actor runs. It opens its path for the first question, so that what is wrong with it comes back."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._searched: SearchedCatalogue | None = None
+    def __init__(self, opened: Callable[[str], Any], path: str) -> None:
+        self._open, self._path = opened, path
+        self._opened: Any = None
 
     def ask(self, what: str, given: dict[str, Any]) -> Any:
-        if self._searched is None:
+        if self._opened is None:
             must_see(self._path)
-            self._searched = SearchedCatalogue(StoredCatalogue.open(self._path))
-        return getattr(self._searched, what)(**given)
+            self._opened = self._open(self._path)
+        return getattr(self._opened, what)(**given)
 
 
 class RemoteShards:
-    """Catalogues behind actors: `Shards`.
+    """What actors have opened: `Shards`.
 
     Parameters
     ----------
@@ -82,36 +79,30 @@ class RemoteShards:
 
 
 @contextmanager
-def remote_shards(paths: Sequence[str], address: str) -> Iterator[Shards]:
-    """Open catalogues on the machines of an engine, spread evenly.
+def opened_shards(opened: Callable[[str], Any], paths: Sequence[str]) -> Iterator[Shards]:
+    """Open something at each path on the machines of the engine that this process is connected to, spread evenly.
 
     Parameters
     ----------
+    opened : callable
+        Takes a path.
     paths : sequence of str
-        Of catalogues, where all machines find them.
-    address : str
-        Of the engine.
+        Where all machines find them.
 
     Yields
     ------
     Shards
-        Of `SearchedCatalogue`. Their questions raise `StorageError` if a machine does not find a catalogue.
-
-    Raises
-    ------
-    UserError
-        If there is no engine at the address.
+        Asking them raises `StorageError` if a machine does not find its path.
     """
-    with engine(address):
-        ray = load_ray()
-        settings = {
-            "num_cpus": max(1, FRACTIONS // len(paths)) / FRACTIONS,
-            "scheduling_strategy": "SPREAD",
-            "max_restarts": -1,
-        }
-        actors = [ray.remote(_Opened).options(**settings).remote(path) for path in paths]
-        try:
-            yield RemoteShards(actors, paths)
-        finally:
-            for actor in actors:
-                ray.kill(actor)
+    ray = load_ray()
+    settings = {
+        "num_cpus": max(1, FRACTIONS // len(paths)) / FRACTIONS,
+        "scheduling_strategy": "SPREAD",
+        "max_restarts": -1,
+    }
+    actors = [ray.remote(_Opened).options(**settings).remote(opened, path) for path in paths]
+    try:
+        yield RemoteShards(actors, paths)
+    finally:
+        for actor in actors:
+            ray.kill(actor)

@@ -86,10 +86,15 @@ def load_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise MissingExtraError(
-            "Jobs on several machines need the package 'ray'. Install it with: pip install 'visterm[ray]'"
-        ) from error
+        raise missing_ray() from error
     return ray
+
+
+def missing_ray() -> MissingExtraError:
+    """Return the error that says how to install Ray."""
+    return MissingExtraError(
+        "Jobs on several machines need the package 'ray'. Install it with: pip install 'visterm[ray]'"
+    )
 
 
 @contextmanager

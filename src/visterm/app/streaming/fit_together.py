@@ -1,4 +1,4 @@
-"""Ranking models learn on several machines: Ray Train's workers train the same weights, each on shards of its own."""
+"""Ranking models learn in several processes: all train the same weights, each on shards of its own."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
-from visterm.app.cluster.engine import engine, load_ray
-from visterm.app.cluster.meeting_line import Caller, Line, open_line
-from visterm.app.cluster.train_group import Group, Together, work_together
 from visterm.app.streaming.fitting import fit_streamed
 from visterm.app.streaming.handed_over import HandedOver, take_part
+from visterm.app.streaming.meeting_line import Caller, Line, open_line
 from visterm.app.streaming.memory import Plan
 from visterm.app.streaming.shards import Shards
 from visterm.core.errors import UserError
+from visterm.core.executor import Executor, Group, Member
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.core.threads import one_blas_thread
@@ -46,11 +45,10 @@ def stream_on_machines(
     tags: str | os.PathLike[str],
     plan: Plan,
     *,
-    address: str,
-    n_jobs: int | None = None,
+    executor: Executor,
     **how: Any,
 ) -> list[str]:
-    """Let a tagger learn from features on disk by the workers of a Ray engine, one a processor.
+    """Let a tagger learn from features on disk by the workers of an executor, one a processor.
 
     Each worker has shards of its own. The weights are those of one training, `visterm.models.training_together` says
     how. Where a worker or a machine is lost, all begin again from the last checkpoint and end with the same bytes, on
@@ -63,10 +61,7 @@ def stream_on_machines(
     features, tags, plan, how
         See `fit_streamed`. The features, the tags and the folder for files on the way lie where all machines see them.
         The memory is that of a machine, which its workers share.
-    address : str
-        See `engine`.
-    n_jobs : int, optional
-        Workers, at most.
+    executor : Executor
 
     Returns
     -------
@@ -76,42 +71,44 @@ def stream_on_machines(
     Raises
     ------
     UserError
-        If the model cannot, or there is no engine.
+        If the model cannot, or the executor has no machines.
     StorageError
         If workers were lost again and again, or do not see the files.
     """
     check_learns_together(tagger.model)
     n_shards = len(Shards(features))
-    if n_shards < 2 or n_jobs == 1:
+    if n_shards < 2 or executor.n_jobs == 1:
         why = "The features are one shard" if n_shards < 2 else "One worker was asked for"
         return [*fit_streamed(tagger, features, tags, plan, **how), f"{why}: learned here, without Ray."]
-    with engine(address, n_jobs) as reached:
-        n_workers = min(reached.n_workers, n_shards)
-        on_one = -(-n_workers // reached.n_nodes)
+    with executor.connect() as there:
+        n_workers = min(there.n_workers, n_shards)
+        on_one = -(-n_workers // there.n_machines)
         plan = plan._replace(memory=plan.memory // on_one)
         if n_workers < 2:
             lines = fit_streamed(tagger, features, tags, plan, **how)
             return [*lines, "The engine has one processor: learned here, without its workers."]
-        return fit_streamed(tagger, features, tags, plan, workers=RayWorkers(n_workers), **how)
+        return fit_streamed(tagger, features, tags, plan, workers=ExecutorWorkers(executor, n_workers), **how)
 
 
 @dataclass(frozen=True)
-class RayWorkers:
-    """Workers of the engine that is reached.
+class ExecutorWorkers:
+    """Workers of an executor that is connected.
 
     Attributes
     ----------
+    executor : Executor
     n_workers : int
         Parts that the shards are dealt into; as many processes, while there is room for them.
     """
 
+    executor: Executor
     n_workers: int
 
     def train(self, model: Any, handed: HandedOver, progress: Progress) -> None:
         """Train a model, see `fit_streamed`."""
         unfitted = type(model)(**{**model.get_params(deep=False), "n_jobs": 1})
         work = SharedFit(unfitted, handed._replace(folder=handed.folder.absolute()), self.n_workers)
-        work_together(work, Group(self.n_workers, 1), handed.folder.absolute(), progress)
+        self.executor.run_together(work, Group(self.n_workers, 1), handed.folder.absolute(), progress)
 
 
 @dataclass(frozen=True)
@@ -131,10 +128,10 @@ class SharedFit:
     handed: HandedOver
     n_workers: int
 
-    def __call__(self, together: Together, progress: Progress) -> list[dict[str, Any]]:
+    def __call__(self, member: Member, progress: Progress) -> list[dict[str, Any]]:
         """Train for the workers that this process stands for, each in a thread; give the history of the training."""
-        own = range(together.rank, self.n_workers, together.size)
-        meet, close = _meeting_place(together, self.n_workers)
+        own = range(member.rank, self.n_workers, member.size)
+        meet, close = _meeting_place(member, self.n_workers)
 
         def train(rank: int) -> list[dict[str, Any]]:
             windows, valid, checkpoints = take_part(self.handed, rank, self.n_workers)
@@ -172,17 +169,13 @@ class _ToGoOnFrom:
     keep = offer
 
 
-def _meeting_place(together: Together, n_workers: int) -> tuple[Callable[[int, str, Any], Any], Callable[[], None]]:
+def _meeting_place(member: Member, n_workers: int) -> tuple[Callable[[int, str, Any], Any], Callable[[], None]]:
     """Give what meets, and what ends all meetings: in this process if it is its place, else by a line to the first."""
     place = MeetingPlace(n_workers)
-    if together.size == 1:
+    if member.size == 1:
         return place.meet, place.close
-    load_ray()
-    from ray.train.collective import broadcast_from_rank_zero
-    from ray.util import get_node_ip_address
-
-    line = broadcast_from_rank_zero(open_line(place, get_node_ip_address()) if together.rank == 0 else None)
-    if together.rank == 0:
+    line = member.broadcast(open_line(place, member.host) if member.rank == 0 else None)
+    if member.rank == 0:
         return place.meet, place.close
     caller = Caller(Line(*line))
     return caller.meet, caller.close

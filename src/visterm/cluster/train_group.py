@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import traceback
 import uuid
 import warnings
@@ -12,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from visterm.app.cluster.engine import Engine, held_settings, load_ray
-from visterm.app.cluster.pipeline import must_see
-from visterm.app.cluster.told_progress import ToldProgress, retold
+from visterm.cluster.engine import Engine, held_settings, load_ray
+from visterm.cluster.told_progress import ToldProgress, retold
 from visterm.core import errors
 from visterm.core.errors import StorageError, VistermError
+from visterm.core.executor import Group, Member, must_see
 from visterm.core.jsonlines import json_text
 from visterm.core.progress import Progress
 
@@ -37,39 +38,23 @@ _SETTINGS = {
 }
 
 
-class Group(NamedTuple):
-    """Processes that shall work together.
-
-    Attributes
-    ----------
-    n_workers : int
-        At most; after a loss they are as many as there is room for.
-    n_threads : int
-        Processors that each may take.
-    """
-
-    n_workers: int
-    n_threads: int
-
-
-class Together(NamedTuple):
-    """What one of them knows of the others.
-
-    Attributes
-    ----------
-    rank : int
-        Of this process, from 0.
-    size : int
-    n_threads : int
-        That it may use.
-    """
+class RayMember(NamedTuple):
+    """One process of a group: `Member`."""
 
     rank: int
     size: int
     n_threads: int
 
+    @property
+    def host(self) -> str:
+        """Address at which the other processes reach this machine."""
+        return str(load_ray().util.get_node_ip_address())
 
-Work = Callable[[Together, Progress], Any]
+    def broadcast(self, value: Any) -> Any:
+        """Return what the process of rank 0 passed; every process has to call this."""
+        from ray.train.collective import broadcast_from_rank_zero
+
+        return broadcast_from_rank_zero(value)
 
 
 def group_of(engine: Engine) -> Group:
@@ -86,7 +71,7 @@ def group_of(engine: Engine) -> Group:
     return Group(min(machines, engine.n_workers), n_threads)
 
 
-def work_together(work: Work, group: Group, folder: Path, progress: Progress) -> Any:
+def run_group(work: Callable[[Member, Progress], Any], group: Group, folder: Path, progress: Progress) -> Any:
     """Run a function in several processes at once, and give what the first of them returns.
 
     Where one is lost all begin again, on as many processors as there are then: what they have done so far is for the
@@ -95,7 +80,7 @@ def work_together(work: Work, group: Group, folder: Path, progress: Progress) ->
     Parameters
     ----------
     work : callable
-        Sent to each; takes `Together` and a `Progress`, and may use ``ray.train.collective``.
+        Sent to each; takes a `Member` and a `Progress`.
     group : Group
     folder : Path
         On a disk that all machines share.
@@ -110,6 +95,8 @@ def work_together(work: Work, group: Group, folder: Path, progress: Progress) ->
         If workers were lost again and again, or do not see the folder.
     """
     load_ray()
+    for left in folder.glob(f"{TOLD}.*"):  # by a command that was killed
+        shutil.rmtree(left, ignore_errors=True)
     told = folder / f"{TOLD}.{uuid.uuid4().hex[:8]}"
     told.mkdir(parents=True)
     with _settings_of_train(), retold(told / "progress.jsonl", progress, "start the workers"):
@@ -136,8 +123,10 @@ def work_together(work: Work, group: Group, folder: Path, progress: Progress) ->
                 f"The workers were lost {MOST_LOSSES} times: a machine may have too little memory. The same command "
                 f"goes on from the last checkpoint. Ray says: {str(error).strip().splitlines()[-1]}"
             ) from error
-    if (told / ERROR).exists():
-        raise _read_error(told / ERROR)
+    raised = _read_error(told / ERROR) if (told / ERROR).exists() else None
+    shutil.rmtree(told, ignore_errors=True)
+    if raised is not None:
+        raise raised
     return found
 
 
@@ -153,9 +142,9 @@ def _one(config: dict[str, Any]) -> Any:
     must_see(told)
     if (told / ERROR).exists():
         return None
-    together = Together(context.get_world_rank(), context.get_world_size(), config["n_threads"])
+    member = RayMember(context.get_world_rank(), context.get_world_size(), config["n_threads"])
     try:
-        return config["work"](together, ToldProgress(told / "progress.jsonl"))
+        return config["work"](member, ToldProgress(told / "progress.jsonl"))
     except Exception as error:
         # A lost connection is a RuntimeError of torch, or an OSError: all begin again.
         if isinstance(error, VistermError) or not isinstance(error, RuntimeError | OSError):

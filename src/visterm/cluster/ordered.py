@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from visterm.app.cluster.engine import Engine, load_ray
+from visterm.cluster.engine import Engine, load_ray
 from visterm.core.errors import StorageError
-from visterm.core.remote import as_path
+from visterm.core.executor import Job
+from visterm.core.progress import SILENT
+from visterm.core.threads import Team
 from visterm.core.wording import count_of
 
-P_contra = TypeVar("P_contra", contravariant=True)
 P = TypeVar("P")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 MOST_BLOCKS = 20_000
 """Tasks that a job is given out in, at most: more pieces than that go several together, as each takes Ray a moment."""
@@ -32,19 +30,6 @@ AHEAD = 2
 
 TRIES = 5
 """How often a piece is begun: one that kills its workers would be tried for ever."""
-
-
-class Job(Protocol[P_contra, R_co]):
-    """What workers have to do; it is sent to each once, so that everything large lies on the disk that all share."""
-
-    def begin(self) -> Callable[[P_contra], R_co]:
-        """Load, in a worker, what all pieces need; gives the function that does one.
-
-        What that gives depends on the piece alone, and doing a piece again does no harm: a worker may die at any time.
-        """
-
-    def called(self, piece: P_contra) -> str:
-        """Name a piece in a message."""
 
 
 class _Failed:
@@ -78,11 +63,11 @@ class _Worker:
             piece = ray.cloudpickle.loads(pickled)
             if ray.get(self._begun.begin.remote(number)) > self._tries:
                 raise StorageError(
-                    f"Workers died {self._tries} times while they were at {self._job.called(piece)}. They may have run "
-                    "out of memory (--jobs starts fewer), or a file breaks the program: without --ray it is seen which."
+                    f"Workers died {self._tries} times while they were at {self._job.name_of(piece)}. They may have "
+                    "run out of memory (--jobs starts fewer), or a file breaks the program: leave out --ray to see."
                 )
             if self._work is None:
-                self._work = self._job.begin()
+                self._work = self._job.begin(Team(1), SILENT)
             return self._work(piece)
         except Exception as error:
             return _Failed(error)
@@ -100,7 +85,7 @@ class _Begun:
         return self._times[number]
 
 
-def shared_out(job: Job[P, R], pieces: Sequence[P], engine: Engine, *, tries: int = TRIES) -> Iterator[R]:
+def in_order(job: Job[P, R], pieces: Sequence[P], engine: Engine, *, tries: int = TRIES) -> Iterator[R]:
     """Do pieces of a job on the workers of an engine, and yield what comes of them, in the order of the pieces.
 
     An actor a processor is started, each of one thread. One that dies with its worker or its machine is started
@@ -154,21 +139,6 @@ def shared_out(job: Job[P, R], pieces: Sequence[P], engine: Engine, *, tries: in
     if (n_done := next(wanted)) != len(pieces):
         raise StorageError(
             f"Of {count_of(len(pieces), 'piece')} of the job, {n_done:,} were done. Give the same command again."
-        )
-
-
-def must_see(path: str | os.PathLike[str]) -> None:
-    """Refuse to work where a file or folder of the job is not: all its images would count as unreadable.
-
-    Raises
-    ------
-    StorageError
-        If it is not there.
-    """
-    if not as_path(path).exists():
-        raise StorageError(
-            f"The worker on {socket.gethostname()} finds nothing at {os.fspath(path)}. Photos, features and runs must "
-            "lie on a disk that all machines share, at the same path, or in an object store."
         )
 
 

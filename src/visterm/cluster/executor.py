@@ -1,0 +1,86 @@
+"""The executor that runs the parts of a job on the machines of a Ray engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+from visterm.cluster.actors import opened_shards
+from visterm.cluster.engine import engine, missing_ray
+from visterm.cluster.ordered import in_order
+from visterm.cluster.train_group import group_of, run_group
+from visterm.cluster.unordered import as_done
+from visterm.core.executor import Group, Job, Member, Resources, Shards
+from visterm.core.progress import Progress
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class RayExecutor:
+    """Runs parts on the workers of a Ray engine; see `visterm.core.executor.Executor`.
+
+    The engine is reached, or started, when there is work, and Ray is imported no earlier.
+
+    Parameters
+    ----------
+    address : str
+        "local" starts an engine on this machine, which ends with the job; "auto" and "HOST:PORT" reach one that was
+        started with ``ray start``.
+    n_jobs : int, optional
+        Workers, at most; None: one for each processor.
+
+    Raises
+    ------
+    MissingExtraError
+        If Ray is not installed.
+    """
+
+    address: str
+    n_jobs: int | None = None
+    remote: bool = field(default=True, init=False)
+
+    def __post_init__(self) -> None:
+        if find_spec("ray") is None:
+            raise missing_ray()
+
+    @contextmanager
+    def connect(self) -> Iterator[Resources]:
+        """Reach the engine, and let go of it at the end.
+
+        Raises
+        ------
+        UserError
+            If there is no engine at the address.
+        """
+        with engine(self.address, self.n_jobs) as reached:
+            yield Resources(reached.n_workers, reached.n_nodes, group_of(reached))
+
+    def run(self, job: Job[P, R], parts: Sequence[P], progress: Progress) -> Iterator[R]:
+        """Do all parts of a job by Ray Data, and yield the results in the order of the parts."""
+        with engine(self.address, self.n_jobs) as reached:
+            for part, result in zip(parts, in_order(job, parts, reached), strict=True):
+                progress.advance(job.size_of(part))
+                yield result
+
+    def run_as_done(self, job: Job[P, R], parts: Sequence[P], finished: Callable[[int, R], None]) -> None:
+        """Do all parts of a job by Ray Tune, and call `finished` as each ends."""
+        with engine(self.address, self.n_jobs) as reached:
+            as_done(job, parts, reached, finished)
+
+    def run_together(self, work: Callable[[Member, Progress], R], group: Group, folder: Path, progress: Progress) -> R:
+        """Run one function in several processes at once by Ray Train, and return what rank 0 returns."""
+        with engine(self.address, self.n_jobs):
+            result: R = run_group(work, group, folder, progress)
+        return result
+
+    @contextmanager
+    def open_each(self, opened: Callable[[str], Any], paths: Sequence[str]) -> Iterator[Shards]:
+        """Open something at each path in an actor of its own, to ask all of them at the same time."""
+        with engine(self.address, self.n_jobs), opened_shards(opened, paths) as shards:
+            yield shards

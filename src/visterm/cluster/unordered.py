@@ -1,0 +1,125 @@
+"""Parts of a job by Ray Tune: one a worker on one thread, each result as soon as it is there, a lost part repeated."""
+
+from __future__ import annotations
+
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from visterm.cluster.engine import Engine, held_settings, load_ray
+from visterm.core.errors import DataError, ShapeError, StorageError, TooLargeError, UserError
+from visterm.core.executor import Job
+from visterm.core.progress import SILENT
+from visterm.core.threads import Team
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+MOST_LOSSES = 3
+"""Workers or machines that one part may lose before it is given up."""
+
+_QUIET = {
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # settings may name files by relative paths
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # an interruption ends the command, as without Ray
+}
+
+
+def as_done(job: Job[P, R], parts: Sequence[P], engine: Engine, finished: Callable[[int, R], None]) -> None:
+    """Do the parts of a job on the workers of an engine, and report each as it ends.
+
+    A part whose worker is lost is done again elsewhere, with the same result. Each is reported once.
+
+    Parameters
+    ----------
+    job : Job
+        Handed to the engine once; the workers of a machine share it.
+    parts : sequence
+    engine : Engine
+        Connected to.
+    finished : callable
+        Called here with the number of the part and its result, in the order in which they end.
+
+    Raises
+    ------
+    StorageError
+        If a part lost its worker again and again.
+    Exception
+        What a part raised; the others are stopped.
+    """
+    pickler = load_ray().cloudpickle
+    with held_settings(_QUIET, "ray.tune"), tempfile.TemporaryDirectory() as folder:
+        from ray import tune
+
+        ends = _ends(len(parts), finished, pickler)
+        trainable = tune.with_parameters(_one_part, parts=list(parts), job=job)
+        results = tune.Tuner(
+            tune.with_resources(trainable, {"cpu": 1}),
+            param_space={"number": tune.grid_search(list(range(len(parts))))},
+            tune_config=tune.TuneConfig(max_concurrent_trials=engine.n_workers, reuse_actors=True),
+            run_config=tune.RunConfig(
+                storage_path=folder,
+                failure_config=tune.FailureConfig(max_failures=MOST_LOSSES),
+                callbacks=[ends],
+                stop=ends,
+                verbose=0,
+            ),
+        ).fit()
+    if ends.error is not None:
+        raise ends.error
+    if lost := sorted(ends.waited_for):
+        raise StorageError(
+            f"{job.name_of(parts[lost[0]])} failed {MOST_LOSSES + 1} times, with its worker ({_why(results)}): its "
+            "machine may have too little memory. What ended is kept; the same command goes on, also without --ray."
+        )
+
+
+def _why(results: Any) -> str:
+    """Return the last line of the first error that Tune reports."""
+    found = [str(error).strip().splitlines()[-1] for error in results.errors if str(error).strip()]
+    return found[0].strip() if found else "Ray does not say why"
+
+
+def _one_part(config: Mapping[str, int], parts: Sequence[Any], job: Job[Any, Any]) -> dict[str, Any]:
+    """Do one part on a worker; an error is a result too, as Tune would only try it again."""
+    try:
+        result = job.begin(Team(1), SILENT)(parts[config["number"]])
+    except Exception as error:
+        return {"error": [type(error).__name__, str(error), traceback.format_exc()]}
+    return {"pickled": load_ray().cloudpickle.dumps(result).hex()}
+
+
+def _raised(name: str, message: str, trace: str) -> Exception:
+    """Return the error of a worker: one of ours as it was, another with the lines that led to it."""
+    kind = {kind.__name__: kind for kind in (UserError, DataError, ShapeError, TooLargeError)}.get(name)
+    return RuntimeError(trace) if kind is None else kind(message)
+
+
+def _ends(n_parts: int, finished: Callable[[int, Any], None], pickler: Any) -> Any:
+    """Make what Tune calls with results and asks whether to stop; made here, as its bases are known only with Ray."""
+    from ray.tune import Callback, Stopper
+
+    class Ends(Callback, Stopper):  # type: ignore[misc]  # Ray is Any to the checker
+        def __init__(self) -> None:
+            self.waited_for = set(range(n_parts))
+            self.error: Exception | None = None
+
+        def on_trial_result(
+            self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+        ) -> None:
+            number = trial.config["number"]
+            if "error" in result:
+                self.error = self.error or _raised(*result["error"])
+            elif number in self.waited_for:
+                self.waited_for.remove(number)
+                finished(number, pickler.loads(bytes.fromhex(result["pickled"])))
+
+        def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+            return False
+
+        def stop_all(self) -> bool:
+            return self.error is not None
+
+    return Ends()

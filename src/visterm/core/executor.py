@@ -1,0 +1,249 @@
+"""Where the parts of a long job run: in this process, or wherever the executor that was handed in takes them."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from visterm.core.errors import StorageError
+from visterm.core.progress import SILENT, Progress, Steps
+from visterm.core.remote import as_path
+from visterm.core.threads import Team, resolve_jobs
+
+P = TypeVar("P")
+P_contra = TypeVar("P_contra", contravariant=True)
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Job(Protocol[P_contra, R_co]):
+    """Work that comes in parts.
+
+    It may be sent to processes on other machines, so everything large lies on a disk that all of them share.
+    """
+
+    def begin(self, team: Team, progress: Progress) -> Callable[[P_contra], R_co]:
+        """Load what all parts need, and return the function that does one.
+
+        The result depends on the part alone, and doing a part again does no harm: a worker may die at any time.
+
+        Parameters
+        ----------
+        team : Team
+            The threads to use.
+        progress : Progress
+            Takes the steps of each part, as many as `size_of` says.
+        """
+
+    def name_of(self, part: P_contra) -> str:
+        """Return a part's name for messages."""
+
+    def size_of(self, part: P_contra) -> int:
+        """Return how many steps of progress a part is."""
+
+
+def must_see(path: str | os.PathLike[str]) -> None:
+    """Refuse to work where a file or folder of the job is not: all its images would count as unreadable.
+
+    Raises
+    ------
+    StorageError
+        If it is not there.
+    """
+    if not as_path(path).exists():
+        raise StorageError(
+            f"The worker on {socket.gethostname()} finds nothing at {os.fspath(path)}. Photos, features and runs must "
+            "lie on a disk that all machines share, at the same path, or in an object store."
+        )
+
+
+class Group(NamedTuple):
+    """Processes that run one function together.
+
+    Attributes
+    ----------
+    n_workers : int
+        At most; after a loss there are as many as there is room for.
+    n_threads : int
+        Processors that each may take.
+    """
+
+    n_workers: int
+    n_threads: int
+
+
+class Member(Protocol):
+    """One process of a group, as the function that it runs sees it."""
+
+    @property
+    def rank(self) -> int:
+        """Number of this process, from 0."""
+
+    @property
+    def size(self) -> int:
+        """How many processes there are."""
+
+    @property
+    def n_threads(self) -> int:
+        """Threads that this process may use."""
+
+    @property
+    def host(self) -> str:
+        """Address at which the other processes reach this machine."""
+
+    def broadcast(self, value: Any) -> Any:
+        """Return what the process of rank 0 passed; every process has to call this."""
+
+
+class Resources(NamedTuple):
+    """What an executor has.
+
+    Attributes
+    ----------
+    n_workers : int
+        Parts that are worked on at the same time.
+    n_machines : int
+    group : Group
+        How a training in several processes is best laid out.
+    """
+
+    n_workers: int
+    n_machines: int
+    group: Group
+
+
+class Shards(Protocol):
+    """Things of one kind that are asked together, here or on other machines."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+
+    def ask(self, what: str, arguments: Sequence[dict[str, Any]]) -> list[Any]:
+        """Call a method of each, with arguments of its own, and return the answers in order."""
+
+
+class LocalShards:
+    """Shards in this process, asked one after another.
+
+    Parameters
+    ----------
+    shards : sequence
+    """
+
+    def __init__(self, shards: Sequence[Any]) -> None:
+        self._shards = list(shards)
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    def ask(self, what: str, arguments: Sequence[dict[str, Any]]) -> list[Any]:
+        """Call a method of each, with arguments of its own, and return the answers in order."""
+        return [getattr(shard, what)(**given) for shard, given in zip(self._shards, arguments, strict=True)]
+
+
+class Executor(Protocol):
+    """Runs the parts of jobs.
+
+    `LocalExecutor` runs them in this process. An executor of several machines has the same methods, so that whoever
+    has work in parts never asks where it is done.
+    """
+
+    @property
+    def n_jobs(self) -> int | None:
+        """Threads, or workers at most; None is all there are."""
+
+    @property
+    def remote(self) -> bool:
+        """Whether other processes do the work, which takes a while to start: not worth it for a single part."""
+
+    def connect(self) -> AbstractContextManager[Resources]:
+        """Hold on to the workers for as long as the block takes."""
+
+    def run(self, job: Job[P, R], parts: Sequence[P], progress: Progress) -> Iterator[R]:
+        """Do all parts of a job, and yield the results in the order of the parts.
+
+        Raises
+        ------
+        StorageError
+            If workers do not find the files of the job, or are lost again and again.
+        """
+
+    def run_as_done(self, job: Job[P, R], parts: Sequence[P], finished: Callable[[int, R], None]) -> None:
+        """Do all parts of a job, and call `finished` with the number and the result of each as it ends."""
+
+    def run_together(self, work: Callable[[Member, Progress], R], group: Group, folder: Path, progress: Progress) -> R:
+        """Run one function in several processes at once, and return what the process of rank 0 returns.
+
+        Where a process is lost all begin again. What they have done so far is for the function to keep, in `folder`,
+        and to find there.
+        """
+
+    def open_each(self, opened: Callable[[str], Any], paths: Sequence[str]) -> AbstractContextManager[Shards]:
+        """Open something at each path, such as a catalogue, to ask all of them together; close them at the end."""
+
+
+@dataclass(frozen=True)
+class LocalExecutor:
+    """Runs everything in this process, with its threads.
+
+    Parameters
+    ----------
+    n_jobs : int, optional
+        Threads; None is all cores.
+    """
+
+    n_jobs: int | None = None
+    remote: bool = field(default=False, init=False)
+
+    @contextmanager
+    def connect(self) -> Iterator[Resources]:
+        """Yield what this process has: one worker."""
+        yield Resources(1, 1, Group(1, resolve_jobs(self.n_jobs)))
+
+    def run(self, job: Job[P, R], parts: Sequence[P], progress: Progress) -> Iterator[R]:
+        """Do one part after the other."""
+        with Team(resolve_jobs(self.n_jobs)) as team:
+            work = job.begin(team, Steps(progress))
+            for part in parts:
+                yield work(part)
+
+    def run_as_done(self, job: Job[P, R], parts: Sequence[P], finished: Callable[[int, R], None]) -> None:
+        """Do one part after the other."""
+        with Team(resolve_jobs(self.n_jobs)) as team:
+            work = job.begin(team, SILENT)
+            for number, part in enumerate(parts):
+                finished(number, work(part))
+
+    def run_together(self, work: Callable[[Member, Progress], R], group: Group, folder: Path, progress: Progress) -> R:
+        """Run the function once, here."""
+        return work(_OnlyMember(n_threads=resolve_jobs(self.n_jobs)), progress)
+
+    @contextmanager
+    def open_each(self, opened: Callable[[str], Any], paths: Sequence[str]) -> Iterator[Shards]:
+        """Open all in this process."""
+        with ExitStack() as stack:
+            yield LocalShards([stack.enter_context(closing(opened(path))) for path in paths])
+
+
+LOCAL = LocalExecutor()
+
+
+def for_parts(executor: Executor, parts: Sequence[Any]) -> Executor:
+    """Return the executor for some parts: this process where there is a single one, as starting others takes longer."""
+    return executor if executor.remote and len(parts) > 1 else LocalExecutor(executor.n_jobs)
+
+
+@dataclass(frozen=True)
+class _OnlyMember:
+    n_threads: int
+    rank: int = 0
+    size: int = 1
+    host: str = "127.0.0.1"
+
+    def broadcast(self, value: Any) -> Any:
+        return value

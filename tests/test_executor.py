@@ -1,0 +1,88 @@
+"""The executor of this process: what every part of the program that works in parts relies on."""
+
+from visterm.core.executor import LOCAL, Group, LocalExecutor, for_parts
+from visterm.core.progress import SILENT
+
+
+class Squares:
+    """Squares numbers, a step of progress each."""
+
+    def begin(self, team, progress):
+        def work(part):
+            progress.advance(self.size_of(part))
+            return part * part
+
+        return work
+
+    def name_of(self, part):
+        return str(part)
+
+    def size_of(self, part):
+        return 1
+
+
+class Counting:
+    def __init__(self):
+        self.steps = 0
+
+    def start(self, task, total=None):
+        raise AssertionError("the caller begins and ends the task")
+
+    finish = start
+
+    def advance(self, steps=1, note=""):
+        self.steps += steps
+
+
+def test_results_come_in_the_order_of_the_parts_and_steps_are_counted():
+    progress = Counting()
+    assert list(LocalExecutor(1).run(Squares(), [3, 1, 2], progress)) == [9, 1, 4]
+    assert progress.steps == 3
+
+
+def test_a_part_is_done_when_its_result_is_asked_for():
+    progress = Counting()
+    results = LocalExecutor(2).run(Squares(), [3, 1], progress)
+    assert (next(results), progress.steps) == (9, 1)
+
+
+def test_results_can_be_taken_as_they_end():
+    found = {}
+    LOCAL.run_as_done(Squares(), [3, 1], found.__setitem__)
+    assert found == {0: 9, 1: 1}
+
+
+def test_a_function_for_a_group_runs_once_as_its_only_member(tmp_path):
+    def work(member, progress):
+        return member.rank, member.size, member.n_threads, member.broadcast("said")
+
+    assert LocalExecutor(3).run_together(work, Group(8, 1), tmp_path, SILENT) == (0, 1, 3, "said")
+
+
+def test_what_is_opened_is_asked_together_and_closed_in_the_end():
+    closed = []
+
+    class Opened:
+        def __init__(self, path):
+            self.path = path
+
+        def longer(self, by):
+            return self.path * by
+
+        def close(self):
+            closed.append(self.path)
+
+    with LOCAL.open_each(Opened, ["a", "b"]) as shards:
+        assert len(shards) == 2
+        assert shards.ask("longer", [{"by": 2}, {"by": 3}]) == ["aa", "bbb"]
+        assert closed == []
+    assert sorted(closed) == ["a", "b"]
+
+
+def test_a_single_part_is_never_worth_other_machines():
+    elsewhere = LocalExecutor(2)
+
+    object.__setattr__(elsewhere, "remote", True)
+    assert for_parts(elsewhere, [1, 2]) is elsewhere
+    assert for_parts(elsewhere, [1]) == LocalExecutor(2)
+    assert not for_parts(LOCAL, [1, 2]).remote
