@@ -137,7 +137,7 @@ def test_a_gpu_and_images_known_by_number_are_refused(no_engine, tmp_path):
 
 def test_a_folder_is_swept_of_what_trainings_left_and_of_nothing_else(tmp_path):
     work = tmp_path / "work"
-    for name in ("state.aa", "state.bb", ".state.bb.1-2.tmp", "rows", "told.1", "mine"):
+    for name in ("state.aa", "state.bb", ".state.bb.1-2.tmp", "rows", "mine"):
         (work / name).mkdir(parents=True)
     _sweep(work, kept="aa")
     assert sorted(path.name for path in work.iterdir()) == ["mine", "state.aa"]

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from command_line import run_command
-from drawn_training import HALF, SMALL, InThreads, assert_same_model, draw_features, in_threads, tagger_of
+from drawn_training import HALF, SMALL, assert_same_model, draw_features, in_threads, tagger_of
 from visterm import Tagger
-from visterm.app.streaming.fit_together import stream_on_machines
+from visterm.app.streaming.fit_together import ExecutorWorkers, stream_on_machines
 from visterm.app.streaming.fitting import fit_streamed
 from visterm.app.streaming.handed_over import take_part
 from visterm.cluster import RayExecutor
 from visterm.cluster.engine import engine
 from visterm.core.errors import UserError
+from visterm.core.executor import LOCAL
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")
 
@@ -58,7 +59,7 @@ def test_workers_find_features_that_were_named_from_here(drawn, tmp_path, monkey
     monkeypatch.chdir(drawn)
     images = []
 
-    class Elsewhere(InThreads):
+    class Elsewhere(ExecutorWorkers):
         def train(self, model, handed, progress):
             with monkeypatch.context() as patch:
                 patch.chdir(tmp_path)
@@ -68,7 +69,7 @@ def test_workers_find_features_that_were_named_from_here(drawn, tmp_path, monkey
                 super().train(model, handed, progress)
 
     tagger = tagger_of(epochs=1)
-    fit_streamed(tagger, "features", drawn / "tags.jsonl", HALF, work=tmp_path / "w", workers=Elsewhere(2))
+    fit_streamed(tagger, "features", drawn / "tags.jsonl", HALF, work=tmp_path / "w", workers=Elsewhere(LOCAL, 2))
     assert sum(images) == tagger.facts["images"]
     assert min(images) > 200  # of 550
 
@@ -77,7 +78,7 @@ def test_workers_find_features_that_were_named_from_here(drawn, tmp_path, monkey
 def test_each_image_is_seen_by_one_worker_and_all_see_as_many_windows(drawn, tmp_path, features):
     seen = []
 
-    class Counted(InThreads):
+    class Counted(ExecutorWorkers):
         def train(self, model, handed, progress):
             for rank in range(self.n_workers):
                 windows = take_part(handed, rank, self.n_workers).windows
@@ -85,7 +86,7 @@ def test_each_image_is_seen_by_one_worker_and_all_see_as_many_windows(drawn, tmp
             super().train(model, handed, progress)
 
     tagger = tagger_of(epochs=1)
-    fit_streamed(tagger, drawn / features, drawn / "tags.jsonl", HALF, work=tmp_path / "w", workers=Counted(5))
+    fit_streamed(tagger, drawn / features, drawn / "tags.jsonl", HALF, work=tmp_path / "w", workers=Counted(LOCAL, 5))
     assert {len(epoch) for worker in seen for epoch in worker} == {3}  # of 12 shards
     assert sum(epoch.count(0) for worker in seen for epoch in worker) == 6
     for number in range(2):
@@ -95,7 +96,7 @@ def test_each_image_is_seen_by_one_worker_and_all_see_as_many_windows(drawn, tmp
 
 def test_features_of_one_shard_are_learned_here(drawn, tmp_path):
     before = ray.is_initialized()
-    tagger = on_machines(drawn, tmp_path / "work", features="one", address="nowhere:1")
+    tagger = on_machines(drawn, tmp_path / "work", features="one", executor=RayExecutor("nowhere:1"))
     assert tagger.told[-1] == "The features are one shard: learned here, without Ray."
     assert ray.is_initialized() == before
     alone = tagger_of()

@@ -52,3 +52,9 @@ def test_an_error_of_one_worker_ends_the_job_and_those_that_wait_for_it(session,
     with pytest.raises(DivergedError, match=r"It went to infinity\.") as caught:
         run_group(work, Group(2, 1), tmp_path, SILENT)
     assert "In a worker:" in caught.value.__notes__[0]
+
+
+def test_what_a_killed_command_left_is_swept_and_nothing_stays(session, tmp_path):
+    (tmp_path / "told.1").mkdir()
+    assert run_group(lambda member, progress: member.broadcast("said"), Group(1, 1), tmp_path, SILENT) == "said"
+    assert list(tmp_path.iterdir()) == []
