@@ -33,7 +33,7 @@ from visterm.store.current_rows import CurrentRows
 from visterm.store.lance_rows import LancePart
 from visterm.store.records import Record
 from visterm.store.searched import SearchedCatalogue
-from visterm.store.shards import ShardedRows
+from visterm.store.searched_union import ShardedRows
 
 SHARDS = 5
 SHARES = (0.01, 0.001)

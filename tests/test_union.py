@@ -18,7 +18,7 @@ from visterm.core.errors import DataError, EncoderMismatchError, StorageError, U
 from visterm.core.executor import LocalShards
 from visterm.store.exact import ExactStore
 from visterm.store.filters import Filter
-from visterm.store.shards import ShardedRows
+from visterm.store.searched_union import ShardedRows
 
 N = 28
 CUTS = (0, 11, 11, N)

@@ -14,7 +14,7 @@ from visterm.store.exact import ExactStore
 from visterm.store.faiss_store import FaissStore
 from visterm.store.lance_store import LanceStore
 from visterm.store.records import Record
-from visterm.store.shards import ShardedRows
+from visterm.store.searched_union import ShardedRows
 
 ORIGIN = Origin("/runs/one", "f00d")
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from visterm.cli import cleaning, options
 from visterm.cli.asked import queries_learned, queries_left_out
 from visterm.cli.fit_catalogue import CatalogueToLearn, Full, fit_catalogue
-from visterm.cli.fit_ray import learns_elsewhere, say_if_learned_here
 from visterm.cli.fit_relations import relations_to_learn, tell_where_senses_are
 from visterm.cli.fit_streamed import Memory, fit_and_save, leave_with, one_or_features, planned
 from visterm.cli.output import say
@@ -28,6 +28,9 @@ from visterm.cli.seconds import seconds_of
 from visterm.cli.tried import show_tried
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
+
+if TYPE_CHECKING:
+    from visterm.core.executor import Executor
 
 EXAMPLES = (
     "Examples:  visterm fit photos --tags tags.csv -o run   ·   visterm fit photos -o run --min-count 3   ·   "
@@ -189,7 +192,7 @@ def fit(
     )
     tagger.check_settings(valid)
     executor = options.executor_of(ray, jobs)
-    elsewhere = learns_elsewhere(executor, tagger.model, {"--queries": queries})
+    elsewhere = _learns_elsewhere(executor, tagger.model, {"--queries": queries})
     if "word_vectors" in model_params:
         raise UserError("Word vectors are given by --word-vectors FILE, sentences or learned, and not by --set.")
     if word_vectors is not None:
@@ -258,7 +261,7 @@ def fit(
     tagger.facts |= pruned
     tagger.save(out)
     if elsewhere:
-        say_if_learned_here(tagger.facts)
+        _say_if_learned_here(tagger.facts)
     tell_where_senses_are(relations, out)
     facts = tagger.facts
     measures = [entry.get(name) for entry in getattr(tagger.model, "history_", []) for name in ("map", "mean_rank")]
@@ -285,3 +288,25 @@ def _with_budget(params: dict[str, Any], model: str, budget: str) -> dict[str, A
     if "budget" in params:
         raise UserError("The budget is given twice: by --budget and by --set budget. Leave one out.")
     return {**params, "budget": seconds_of(budget, "--budget")}
+
+
+def _learns_elsewhere(executor: Executor, model: Any, unusable: Mapping[str, Any]) -> bool:
+    """Check that a model can learn on the executor's machines; False where there are none, or it streams features.
+
+    A model of the ranking family learns there from features in shards, see `fit_and_save`. `unusable` are options and
+    their values that cannot be used there: any that is given is an error.
+    """
+    if not executor.remote or getattr(model, "learns_together", False):
+        return False
+    from visterm.app.deep_fit_together import check_fits_together
+
+    check_fits_together(model)
+    if given := [option for option, value in unusable.items() if value is not None]:
+        raise UserError(f"{given[0]} is learned from in one process. Leave {given[0]} or --ray out.")
+    return True
+
+
+def _say_if_learned_here(facts: Mapping[str, Any]) -> None:
+    """Say so where other machines were there to learn, and one process has done it all."""
+    if "workers" not in facts:
+        say("All images are in one batch, so that one process learned from them: no engine was started.")
