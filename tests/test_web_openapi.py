@@ -1,25 +1,35 @@
-"""The API against its own description: whatever is sent, no answer is an error of ours, and none is undescribed."""
+"""The API against its own description, and all addresses against made-up requests: no answer is an error of ours."""
 
 from __future__ import annotations
 
+import http.client
+import logging
 import threading
-from contextlib import suppress
+from collections import Counter
+from contextlib import contextmanager, suppress
+from urllib.parse import urlsplit
 
 import pytest
 import requests
 import schemathesis
 import uvicorn
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS
 
+from hostile_requests import ROUTES
+from hostile_requests import requests as made_up
 from tiny_catalogue import make_tiny_catalogue
 from visterm.web.app import create_app
 from visterm.web.jobs import JobRunner
 
-CASES = 8
+CASES, MANY_CASES = 8, 400
 """Of each address, method, and kind: those that the description allows, and those that it does not."""
+
+MADE_UP, MANY_MADE_UP = 700, 1600
+SEEDS = range(1, 51)
+"""26 · 2 · 400 + 50 · 1,600 = 100,800 requests are sent by the slow tests, and 1,116 by the others."""
 
 HELD = (
     "not_a_server_error",
@@ -29,13 +39,15 @@ HELD = (
     "response_headers_conformance",
 )
 ADDRESSES = 26
+DECLARED = (503, 507)
+"""Errors of the service that say what is amiss: it is busy, or its disk is full."""
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     """Give the address of a service, and what its description lists."""
     app = create_app(make_tiny_catalogue(tmp_path_factory.mktemp("openapi")).folder)
-    config = uvicorn.Config(app, port=0, log_level="critical", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(app, port=0, log_level="critical", timeout_graceful_shutdown=1, timeout_keep_alive=3600)
     server, listening = uvicorn.Server(config), config.bind_socket()
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
@@ -58,29 +70,100 @@ def no_processes(monkeypatch):
     monkeypatch.setattr(JobRunner, "_go_on", begin_none)
 
 
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
-@pytest.mark.parametrize("number", range(ADDRESSES))
-def test_every_answer_is_described_and_none_is_an_error_of_ours(service, number, mode):
-    address, session, operations = service
-    operation = operations[number]
+@contextmanager
+def nothing_logged():
+    """Check that no traceback is logged: it is a fault of ours, whatever was answered."""
+    tracebacks = []
 
-    @settings(
-        max_examples=CASES,
+    class Note(logging.Handler):
+        def emit(self, record):
+            if record.exc_info:
+                tracebacks.append(self.format(record))
+
+    note = Note(logging.WARNING)
+    logging.getLogger().addHandler(note)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(note)
+    assert not tracebacks, tracebacks[0]
+
+
+def hold(found, n_cases, number=None):
+    """Run a property on some cases: the same ones each time."""
+    found = settings(
+        max_examples=n_cases,
         deadline=None,
-        derandomize=True,
+        derandomize=number is None,
         database=None,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
-    )
-    @given(case=operation.as_strategy(generation_mode=mode))
-    def hold(case):
+    )(found)
+    with suppress(Unsatisfiable), nothing_logged():  # nothing that is sent to some addresses can be wrong
+        found() if number is None else seed(number)(found)()
+
+
+def hold_description(service, number, mode, n_cases, seeded=None):
+    address, session, operations = service
+
+    @given(case=operations[number].as_strategy(generation_mode=mode))
+    def is_described(case):
         case.call_and_validate(address, session, checks=CHECKS.get_by_names(HELD))
 
-    with suppress(Unsatisfiable):  # nothing that is sent to some addresses can be wrong
-        hold()
+    hold(is_described, n_cases, seeded)
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize("number", range(ADDRESSES))
+def test_every_answer_is_described_and_none_is_an_error_of_ours(service, number, mode):
+    hold_description(service, number, mode, CASES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize("number", range(ADDRESSES))
+def test_every_answer_to_many_requests_is_described(service, number, mode):
+    hold_description(service, number, mode, MANY_CASES, seeded=number)
+
+
+def hold_made_up(service, n_cases, number=None):
+    """Send requests that are made up; return how many were answered with which status."""
+    found = Counter()
+    client = http.client.HTTPConnection(urlsplit(service[0]).netloc, timeout=120)
+
+    @given(asked=made_up())
+    def is_answered(asked):
+        try:
+            client.request(asked.method, asked.address, asked.body or None, asked.headers)
+            answer = client.getresponse()
+            told = answer.read()
+        except (OSError, http.client.HTTPException):
+            client.close()  # else the next request fails too
+            raise
+        assert answer.status < 500 or answer.status in DECLARED, (asked, told)
+        found[answer.status] += 1
+
+    try:
+        hold(is_answered, n_cases, number)
+    finally:
+        client.close()
+    return found
+
+
+def test_requests_that_are_made_up_are_answered_or_refused(service):
+    found = hold_made_up(service, MADE_UP)
+    assert {200, 303, 404, 405, 422} <= set(found), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", SEEDS)
+def test_many_requests_that_are_made_up_are_answered_or_refused(service, number):
+    assert sum(hold_made_up(service, MANY_MADE_UP, number).values()) >= MANY_MADE_UP
 
 
 def test_all_addresses_are_tried(service):
     operations = service[2]
     assert len(operations) == ADDRESSES
-    assert {"/api/v1/search", "/api/v1/annotate", "/label-studio/predict"} <= {each.path for each in operations}
+    described = {(each.method.upper(), each.path) for each in operations}
+    assert described <= {(method, path) for method, path, *_ in ROUTES}
+    assert {"/review", "/library/jobs/{job_id}/cancel", "/login"} <= {path for _, path, *_ in ROUTES}

@@ -28,7 +28,7 @@ END_SECONDS = 5
 """What requests may still take when the service is told to end."""
 
 
-LOGGERS = ("asyncio", "uvicorn.error")
+LOGGERS = ("asyncio", "uvicorn.error", "python_multipart.multipart")
 LOG_SECONDS = 60.0
 MOST_ALIKE = 3
 """Messages of one text that are logged within that time: clients must not be able to fill a disk with them."""
