@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import sqlite3
+import tempfile
 import threading
 from contextlib import closing
 from types import SimpleNamespace
@@ -162,6 +163,14 @@ def test_bodies_that_are_held_open_share_one_budget(tiny):
     assert (status, error["code"]) == (503, "busy")
     assert (b"retry-after", b"1") in found[0]["headers"]
     assert app.state.service.bodies.held == 0
+
+
+def test_pictures_that_are_sent_in_a_form_are_never_on_a_disk(service, monkeypatch):
+    monkeypatch.setattr(tempfile.SpooledTemporaryFile, "rollover", lambda file: pytest.fail("it was written to a disk"))
+    sent = [("image", ("large.png", bytes(2 * MEDIUM)))]
+    assert "not an image" in refusal(service.post(f"{API}/annotate", files=sent), 422)["message"]
+    answer = service.post(f"{API}/annotate", content=b"--x", headers={"content-type": "multipart/form-data"})
+    assert "form cannot be read" in refusal(answer, 400)["message"]
 
 
 @pytest.mark.parametrize("path", ["/login", f"{API}/annotate", "/like", "/review"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 from fastapi import Request
 from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 
 from visterm.web.errors import Refused
 
@@ -61,7 +63,13 @@ async def read_uploads(request: Request, most: int) -> list[Upload]:
 
 
 async def _of_form(request: Request, most: int) -> list[Upload]:
-    async with request.form(max_files=most + 1, max_fields=most + 1) as form:
+    parser = MultiPartParser(request.headers, request.stream(), max_files=most + 1, max_fields=most + 1)
+    parser.spool_max_size = sys.maxsize  # in memory, which is bounded, and never on a disk
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise Refused(400, f"The form cannot be read: {error.message}") from error
+    try:
         parts = [part for name, part in form.multi_items() if name == FIELD]
         if len(parts) > most:
             raise Refused(422, f"There are {len(parts)} pictures; {most} may be sent at once.", field=FIELD)
@@ -72,4 +80,6 @@ async def _of_form(request: Request, most: int) -> list[Upload]:
             if not isinstance(part, UploadFile):
                 raise Refused(422, f"'{FIELD}' is a text; expected a file.", field=FIELD)
             found.append(Upload(part.filename or FIELD, await part.read()))
-    return found
+        return found
+    finally:
+        await form.close()
