@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import safe_open
 
+from visterm.core.errors import DataError
 from visterm.core.persist import save_arrays
 
 KEY = "names"
@@ -53,6 +55,9 @@ class LearnedImages:
         """Open what `save` wrote, as a memory map; an older run has no such file, and knows none of its images."""
         if not path.exists():
             return cls()
+        with safe_open(path, framework="numpy") as whole:  # which checks what the header says
+            if list(whole.keys()) != [KEY] or whole.get_slice(KEY).get_dtype() != "U64":
+                raise DataError(f"{path} holds no hashes of names")
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             start, stop = json.loads(file.read(length))[KEY]["data_offsets"]

@@ -7,15 +7,24 @@ from typing import Any
 
 from visterm.app.learned_images import LearnedImages
 from visterm.app.relations import WordRelations
+from visterm.app.run_checks import (
+    FACTS,
+    REFERENCE_KIND,
+    VOCABULARY,
+    check_added_rows,
+    check_encoder,
+    read_calibration,
+    read_given,
+    read_part,
+    read_skips,
+)
 from visterm.app.word_places import WordPlaces
 from visterm.core.errors import CorruptFileError
-from visterm.core.jsonlines import read_skipped, write_skipped
+from visterm.core.jsonlines import write_skipped
 from visterm.core.persist import (
     HOW_TO_MEND,
-    load_arrays,
-    load_csr,
     load_estimator,
-    read_json,
+    refusing,
     save_arrays,
     save_csr,
     save_estimator,
@@ -54,12 +63,12 @@ def write_run(tagger: Any, folder: Path) -> None:
 
 def read_run(kind: Any, folder: Path, n_jobs: int | None) -> Any:
     """Make a tagger of the class `kind` from a folder whose checksums hold, to use it with `n_jobs` threads."""
-    tagger = kind.from_parts(
-        load_estimator(ENCODERS, folder, "encoder"),
-        load_estimator(MODELS, folder, "model"),
-        Vocabulary.from_json(read_json(folder / "vocabulary.json")),
-        read_json(folder / "facts.json"),
-    )
+    encoder, model = load_estimator(ENCODERS, folder, "encoder"), load_estimator(MODELS, folder, "model")
+    with refusing(folder / "model.json"):
+        check_encoder(encoder, model)
+    vocabulary = read_part(folder / "vocabulary.json", Vocabulary.from_json, VOCABULARY)
+    facts = read_part(folder / "facts.json", dict, FACTS)
+    tagger = kind.from_parts(encoder, model, vocabulary, facts)
     n_known = getattr(tagger.model, "n_tags_", None)
     if n_known != len(tagger.vocabulary):
         raise CorruptFileError(
@@ -69,14 +78,17 @@ def read_run(kind: Any, folder: Path, n_jobs: int | None) -> Any:
     for part in (tagger.encoder, tagger.model):
         if "n_jobs" in part.get_params(deep=False):
             part.set_params(n_jobs=n_jobs)
-    tagger.skipped = read_skipped(folder / "skipped.jsonl")
-    tagger.learned_images = LearnedImages.load(folder / LEARNED_IMAGES)
-    tagger.relations = WordRelations.load(folder)
-    tagger.words = WordPlaces.load(folder)
+    tagger.skipped = read_part(folder / "skipped.jsonl", read_skips)
+    tagger.learned_images = read_part(folder / LEARNED_IMAGES, LearnedImages.load)
+    with refusing(folder):
+        tagger.relations = WordRelations.load(folder)
+        tagger.words = WordPlaces.load(folder)
+        check_added_rows(tagger.words, model)
     if (folder / GIVEN).exists():
-        tagger.given = load_csr(folder / GIVEN)
+        tagger.given = read_part(folder / GIVEN, lambda file: read_given(file, model, encoder))
     if (folder / REFERENCE).exists():
-        tagger.reference = Reference.from_json(read_json(folder / REFERENCE))
+        tagger.reference = read_part(folder / REFERENCE, Reference.from_json, REFERENCE_KIND, model)
     if (folder / CALIBRATION).exists():
-        tagger.calibration = Calibration.of_arrays(load_arrays(folder / CALIBRATION))
+        arrays = read_part(folder / CALIBRATION, lambda file: read_calibration(file, model))
+        tagger.calibration = Calibration.of_arrays(arrays)
     return tagger

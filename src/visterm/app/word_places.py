@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from visterm.app.word_sources import SENTENCES, WordSource
 from visterm.core.errors import UserError
+from visterm.core.learned import FILE_NAME, Listed, Record, Sizes, Text, Whole
 from visterm.core.persist import load_arrays, read_json, save_arrays, write_json
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
@@ -26,6 +27,22 @@ WORDS, ADDED_ROWS = "words.json", "added_words.safetensors"
 
 MOST_LOOKED_UP = 10_000
 """Words of searches whose rows are kept in memory: to place one takes longer than to search."""
+
+FORM = Record(
+    {
+        "source": Record(
+            {
+                "kind": Text(),
+                "method": Text(required=False),
+                "path": Text(pattern=FILE_NAME, required=False),
+                "sha256": Text(required=False),
+            }
+        ),
+        "width": Whole(most=2**24),
+        "added": Listed(Text()),
+    }
+)
+"""What the file of a run holds."""
 
 
 class Placed(NamedTuple):
@@ -224,6 +241,7 @@ class WordPlaces:
         if not (folder / WORDS).exists():
             return cls()
         saved = read_json(folder / WORDS)
+        FORM.check(saved, Sizes(None))
         rows = load_arrays(folder / ADDED_ROWS)["rows"] if saved["added"] else None
         return cls(WordSource.load(folder, saved["source"]), width=saved["width"], added=saved["added"], rows=rows)
 

@@ -36,6 +36,9 @@ MOST = 2**53
 """Largest whole number that is taken where nothing smaller is declared."""
 
 ANY_TEXT = "(?s).*"
+HASH = "[0-9a-f]{64}"
+FILE_NAME = r"[^\x00]*"
+"""Forms of texts."""
 
 BOUNDS = {
     "least": ("at least", operator.ge),

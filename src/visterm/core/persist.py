@@ -44,6 +44,20 @@ HOW_TO_MEND = "Restore it from a backup or make it anew."
 TIMES = ".times.json"
 """The end of files that say how long things took: the manifest has no checksums of them."""
 
+MALFORMED = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    SafetensorError,
+    TypeError,
+    ValueError,
+)
+"""What Python and its libraries raise where a file's content has another form than the code that reads it expects."""
+
+LONGEST_REASON = 200
+
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 
 
@@ -204,15 +218,19 @@ def refusing(file: Path) -> Iterator[None]:
     Raises
     ------
     CorruptFileError
-        In place of a `DataError`, and of a `UserError` of settings that the file holds.
+        In place of a `DataError`, of a `UserError` of settings that the file holds, and of whatever Python raises where
+        a value is not of the form that the code expects.
     """
     try:
         yield
-    except (UnknownNameError, MissingExtraError):
+    except (UnknownNameError, MissingExtraError, StorageError):
         raise
     except (DataError, UserError) as error:
         said = str(error).rstrip(".")
         raise CorruptFileError(f"{file}: {said}. {HOW_TO_MEND}") from error
+    except MALFORMED as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_REASON]
+        raise CorruptFileError(f"{file} is not as visterm writes it ({said}). {HOW_TO_MEND}") from error
 
 
 def save_csr(path: Path, matrix: sp.csr_array) -> None:

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr, as_generator, check_count, check_number, check_size
 from visterm.core.errors import DataError, UnknownNameError
+from visterm.core.learned import Array, Csr, Fitted, Kind, Listed, Number, Whole
 from visterm.core.progress import Progress
 from visterm.core.registry import unknown
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import RandomState
-from visterm.encoders.bags import Bags, Doubles, Floats, mark_of
+from visterm.encoders.bags import MARK_BYTES, Bags, Doubles, Floats, mark_of
 from visterm.encoders.base import Encoder, Images, Pixels
 from visterm.encoders.best_matches import MINORS, BestMatches
 from visterm.encoders.blocks import BlockCutter, cells_of_overlap, pixel_codes
@@ -28,9 +29,10 @@ from visterm.encoders.gaussian_mixtures import (
     log_likelihoods_among,
     log_own_likelihoods,
 )
-from visterm.encoders.palette import learn_palette
+from visterm.encoders.palette import LARGEST, check_palette, learn_palette
 from visterm.encoders.visterms import COLOUR_IMAGES, OVERLAP, Visterms
 from visterm.kernels.colour import colour_table
+from visterm.kernels.texture import N_PATTERNS
 
 BAG_KERNELS = ("match", "expected_likelihood", "visterm")
 
@@ -43,6 +45,18 @@ NARROW = 3.0
 
 BLOCK_PARAMS = ("block", "scales", "overlap", "colours", "colour_space", "root", "texture_weight", "max_side")
 WORD_PARAMS = ("codebook", "neighbours", "root_terms", "sample_blocks", "random_state", "batch_size", "n_jobs")
+
+
+DESCRIPTORS = f"n_colours + {N_PATTERNS}"
+"""Columns of points: texture, then colours."""
+
+OF_ALL_BAGS = {"kernel_", "marks_", "own_", "colours_", "start_"}
+LEARNED = {
+    "match": {*OF_ALL_BAGS, "points_", "gamma_"},
+    "expected_likelihood": {*OF_ALL_BAGS, "weights_", "means_", "spreads_", "floor_", "seed_"},
+    "visterm": {"parts_", "rows_"},
+}
+"""What each kernel learns."""
 
 
 class BagKernel(Encoder):
@@ -127,6 +141,23 @@ class BagKernel(Encoder):
 
     test_params: ClassVar[dict[str, Any]] = {"colours": 8}
 
+    learned: ClassVar[dict[str, Kind]] = {
+        "kernel_": Array("float32", ("n_images", "n_images"), required=False),
+        "marks_": Array("uint8", ("n_images", MARK_BYTES), required=False),
+        "own_": Array("float64", ("n_images",), required=False),
+        "colours_": Array("float32", ("n_colours", 3), least=-LARGEST, most=LARGEST, required=False),
+        "points_": Array("float32", ("n_points", DESCRIPTORS), least=0, most=LARGEST, required=False),
+        "start_": Array("int64", ("n_images + 1",), least=0, ascending=True, required=False),
+        "gamma_": Number(above=0, required=False),
+        "weights_": Array("float64", ("n_components",), required=False),
+        "means_": Array("float64", ("n_components", DESCRIPTORS), least=-LARGEST, most=LARGEST, required=False),
+        "spreads_": Array("float64", ("n_components", DESCRIPTORS, None), required=False),
+        "floor_": Number(above=0, required=False),
+        "seed_": Whole(most=2**32 - 1, required=False),
+        "parts_": Listed(Fitted(base=Visterms), 1, required=False),
+        "rows_": Csr("float32", ("n_images", "n_words"), required=False),
+    }
+
     kernel_: Floats
     marks_: NDArray[np.uint8]
     own_: Doubles
@@ -205,6 +236,11 @@ class BagKernel(Encoder):
     @property
     def _max_side(self) -> int:
         return self.max_side
+
+    @property
+    def width(self) -> int | None:
+        """One column a training photo."""
+        return self.rows_.shape[0] if self.kernel == "visterm" else len(self.own_)
 
     def _learns(self) -> bool:
         return True
@@ -338,6 +374,33 @@ class BagKernel(Encoder):
 
     def _visterms(self) -> Visterms:
         return Visterms(**{name: getattr(self, name) for name in BLOCK_PARAMS + WORD_PARAMS})
+
+    def _check_learned(self) -> None:
+        """Refuse what another kernel learns, and bags or mixtures whose parts do not fit onto each other."""
+        found = {name for name in self.learned if hasattr(self, name)}
+        if found != LEARNED[self.kernel]:
+            raise DataError(
+                f"The kernel '{self.kernel}' learns {', '.join(sorted(LEARNED[self.kernel]))}, but there are "
+                f"{', '.join(sorted(found))}"
+            )
+        if self.kernel == "visterm":
+            if self.parts_[0].width != self.rows_.shape[1]:
+                raise DataError(f"rows_ has {self.rows_.shape[1]} columns; expected {self.parts_[0].width}")
+            return
+        check_palette(self.colours_)
+        n = len(self.points_ if self.kernel == "match" else self.means_)
+        if self.start_[0] != 0 or self.start_[-1] != n or (np.diff(self.start_) < 1).any():
+            raise DataError(f"start_ has a bag without a point, or does not go from 0 to {n}")
+        if self.kernel == "match":
+            if (self.own_ < 0).any() or (self.normalise and (self.own_ == 0).any()):
+                raise DataError("own_ has numbers that are not above 0")
+            return
+        n_features, n_spreads = self.spreads_.shape[1:]
+        if n_spreads != (1 if self.covariance == "diagonal" else n_features):
+            raise DataError(f"spreads_ has the shape {self.spreads_.shape}, which is not that of {self.covariance}")
+        variances = self.spreads_[:, :, 0] if n_spreads == 1 else np.einsum("ijj->ij", self.spreads_)
+        if (variances <= 0).any():
+            raise DataError("spreads_ has variances that are not above 0")
 
     def _check_params(self) -> None:
         for name, value, known in (

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.checks import as_csr, check_count
-from visterm.core.errors import UserError
+from visterm.core.errors import DataError, UserError
+from visterm.core.learned import Array, Fitted, Flag, Kind, Listed
 from visterm.core.progress import Progress
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, RandomState
@@ -25,6 +26,9 @@ from visterm.encoders.places import HasPlaces, Places, side_by_side
 
 DENSE_FROM = 0.5
 """Share of values that are not 0 from which on an array is smaller than CSR, whose values have an index beside them."""
+
+
+MOST_COLUMNS = 2**40
 
 
 class Chain(NestedEncoder):
@@ -74,6 +78,13 @@ class Chain(NestedEncoder):
         ],
     }
 
+    learned: ClassVar[dict[str, Kind]] = {
+        "parts_": Listed(Fitted(base=AnyEncoder), "n_encoders"),
+        "factors_": Array("float64", ("n_encoders",), above=0, most=1e30),
+        "widths_": Array("int64", ("n_blocks",), least=1, most=MOST_COLUMNS),
+        "dense_": Flag(),
+    }
+
     factors_: NDArray[np.float64]
     widths_: NDArray[np.int64]
     dense_: bool
@@ -92,6 +103,11 @@ class Chain(NestedEncoder):
         self.random_state = random_state
         self.batch_size = batch_size
         self.n_jobs = n_jobs
+
+    @property
+    def width(self) -> int | None:
+        """The columns of all encoders."""
+        return int(self.widths_.sum())
 
     @property
     def blocks(self) -> list[int]:
@@ -123,6 +139,12 @@ class Chain(NestedEncoder):
         widths = [found.blocks or [part.shape[1]] for found, part in zip(self.parts_, rows, strict=True)]
         self.widths_ = np.concatenate([np.array(of_part, np.int64) for of_part in widths])
         self.dense_ = not any(sp.issparse(part) for part in rows) or _filled(rows) > DENSE_FROM
+
+    def _check_learned(self) -> None:
+        """Refuse widths that are not those of the encoders inside."""
+        widths = [part.width for part in self.parts_]
+        if None not in widths and sum(width or 0 for width in widths) != self.width:
+            raise DataError(f"widths_ is {self.widths_.tolist()}; the encoders inside give rows of {widths}")
 
     def _check_params(self) -> None:
         check_count(self.batch_size, "batch_size")

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from visterm.core.checks import all_finite
 from visterm.core.errors import DataError, ImageError
+from visterm.core.learned import Flag, Kind
 from visterm.core.packing import json_params
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import ENCODERS
@@ -63,6 +65,14 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     location_attributes: tuple[str, ...] = ()
     """Learned attributes that say where something lies and not what it is: saved, but not part of the fingerprint."""
+
+    learned: ClassVar[dict[str, Kind]] = {"fitted_": Flag()}
+    """What it learns, declared, so that files of a run can be checked; those of the base classes are added."""
+
+    @property
+    def width(self) -> int | None:
+        """Columns of its rows, of a fitted encoder that knows without encoding; else None."""
+        return None
 
     @property
     def blocks(self) -> Sequence[int] | None:
@@ -153,10 +163,10 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         try:
             unknown = self.unknown_images(images)
             if not unknown:
-                return self._encode_images(images, progress)
+                return self._finite(self._encode_images(images, progress))
             known = np.array([i for i in range(len(images)) if i not in unknown], np.int64)
             progress.advance(len(unknown))
-            rows, kept, skipped = self._encode_images([images[i] for i in known], progress)
+            rows, kept, skipped = self._finite(self._encode_images([images[i] for i in known], progress))
             left_out = [Skipped(name_of(images[i]), reason) for i, reason in unknown.items()]
             return Encoded(rows, known[kept], left_out + skipped)
         finally:
@@ -196,6 +206,14 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 digest.update(key.encode())
                 digest.update(_content(value))
         return digest.hexdigest()[:16]
+
+    def _finite(self, encoded: Encoded) -> Encoded:
+        rows = encoded.rows.data if sp.issparse(encoded.rows) else encoded.rows
+        if not all_finite(rows):
+            raise DataError(
+                f"{type(self).__name__} gives numbers that are infinite or NaN. Check its settings, or fit it again."
+            )
+        return encoded
 
     @abstractmethod
     def _fit_images(self, images: Sequence[Any], skip_unreadable: bool, progress: Progress) -> None:

@@ -42,6 +42,14 @@ class FilterBank(NamedTuple):
         """Say how many responses a pixel has."""
         return len(self.sigmas) * (2 * self.orientations + 2)
 
+    @property
+    def _pad(self) -> int:
+        return int(np.ceil(REACH * ELONGATION * max(self.sigmas)))
+
+    def bytes_for(self, side: int) -> int:
+        """Estimate the memory that `respond` takes for a square picture."""
+        return 3 * 4 * self.n_filters * (side + 2 * self._pad) ** 2
+
     def respond(self, gray: NDArray[Any]) -> NDArray[np.float32]:
         """Filter a picture.
 
@@ -56,7 +64,7 @@ class FilterBank(NamedTuple):
             For each width: edges by orientation, bars by orientation, Laplacian, Gaussian.
         """
         height, width = gray.shape
-        pad = int(np.ceil(REACH * ELONGATION * max(self.sigmas)))
+        pad = self._pad
         shape = tuple(scipy.fft.next_fast_len(side + 2 * pad, real=True) for side in gray.shape)
         rest = [(pad, total - side - pad) for total, side in zip(shape, gray.shape, strict=True)]
         padded = np.pad(gray.astype(np.float32), rest, mode="symmetric")

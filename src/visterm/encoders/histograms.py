@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from visterm.core.checks import check_count, check_number
-from visterm.core.errors import UserError
+from visterm.core.errors import DataError, UserError
+from visterm.core.learned import Array, Kind
 from visterm.core.progress import Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import RandomState
@@ -19,12 +20,17 @@ from visterm.data.pixels import resized
 from visterm.encoders.base import Encoder, Pixels
 from visterm.encoders.filters import FilterBank
 from visterm.encoders.levels import check_levels, check_numbers, weights_of_levels
-from visterm.encoders.palette import SPACES, learn_palette
+from visterm.encoders.palette import LARGEST, SPACES, check_palette, learn_palette
 from visterm.encoders.textons import TextonFinder, learn_textons
 from visterm.kernels.colour import colour_codes, colour_table, gray_levels
 from visterm.kernels.pyramid import pyramid_histograms
 
 MOST_TEXTONS = 65_536
+MOST_SCALES = 32
+MOST_COLUMNS = 2**24
+SMALL_SIDE = 256
+MAX_FILTER_BYTES = 2**29
+"""What filtering a photo of `SMALL_SIDE` pixels a side may take."""
 
 
 class Histograms(Encoder):
@@ -110,6 +116,13 @@ class Histograms(Encoder):
         "sample_pixels": 600,
     }
 
+    learned: ClassVar[dict[str, Kind]] = {
+        "colours_": Array("float32", ("n_colours", 3), least=-LARGEST, most=LARGEST, empty=True),
+        "textons_": Array("float32", ("n_textons", "n_filters"), least=-LARGEST, most=LARGEST, empty=True),
+        "scale_textons_": Array("int64", ("n_texton_scales",), least=1, most=MOST_TEXTONS, empty=True),
+        "spread_": Array("float32", ("n_texton_scales", "n_filters"), above=1e-12, empty=True),
+    }
+
     colours_: NDArray[np.float32]
     textons_: NDArray[np.float32]
     scale_textons_: NDArray[np.int64]
@@ -147,6 +160,11 @@ class Histograms(Encoder):
         self.random_state = random_state
         self.batch_size = batch_size
         self.n_jobs = n_jobs
+
+    @property
+    def width(self) -> int | None:
+        """All levels of colours and textons at each scale."""
+        return sum(self.blocks)
 
     @property
     def blocks(self) -> list[int]:
@@ -219,6 +237,20 @@ class Histograms(Encoder):
             self._finders_of = self.textons_
         return self._kept_finders
 
+    def _check_learned(self) -> None:
+        """Refuse colours and textons that are not those of the settings."""
+        check_palette(self.colours_)
+        n_scales, n_filters = (len(self.scales) if self.textons else 0), self._bank().n_filters
+        found, counts = self.textons_.shape, self.scale_textons_
+        fitting = found == (counts.sum(), n_filters) and len(counts) == n_scales
+        if not fitting or bool(len(self.colours_)) != bool(self.colours):
+            raise DataError(
+                f"There are {len(self.colours_)} colours and textons of the shape {found}, {counts.tolist()} a scale; "
+                f"settings: colours={self.colours}, textons={self.textons}, {n_filters} filters, {n_scales} scales"
+            )
+        if sum(self.blocks) > MOST_COLUMNS:
+            raise DataError(f"Rows would have {sum(self.blocks):,} columns; expected at most {MOST_COLUMNS:,}")
+
     def _check_params(self) -> None:
         """Refuse parameters that no histograms can be made with."""
         for name, most in (("colours", 256), ("textons", MOST_TEXTONS)):
@@ -230,10 +262,15 @@ class Histograms(Encoder):
             raise UserError("colours and textons are both 0, so that nothing is counted. Set one of them above 0.")
         for name in ("orientations", "max_side", "sample_pixels", "batch_size"):
             check_count(getattr(self, name), name)
-        check_number(self.texton_weight, "texton_weight", above=0)
+        check_number(self.texton_weight, "texton_weight", above=0, most=LARGEST)
         check_numbers(self.sigmas, "sigmas", "widths in pixels above 0, such as (1, 2)")
         check_numbers(self.scales, "scales", "sizes above 0 and at most 1, such as (1, 0.5)", most=1)
         check_levels(self.levels, self.level_weights)
+        if len(self.scales) > MOST_SCALES or self._bank().bytes_for(SMALL_SIDE) > MAX_FILTER_BYTES:
+            raise UserError(
+                f"{len(self.scales)} scales and {self._bank().n_filters} filters, the widest of {max(self.sigmas):g} "
+                f"pixels, are too many for a small photo. Choose fewer or smaller ones, {MOST_SCALES} scales at most."
+            )
         if self.colour_space not in SPACES:
             raise UserError(f"colour_space is {self.colour_space!r}; expected one of {', '.join(SPACES)}.")
 

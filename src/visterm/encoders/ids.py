@@ -8,6 +8,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
+from visterm.core.errors import DataError
+from visterm.core.learned import Kind, Listed, Text
 from visterm.core.progress import Progress
 from visterm.encoders.contract import AnyEncoder, Encoded
 from visterm.encoders.names import name_of
@@ -33,7 +35,19 @@ class Ids(AnyEncoder):
     reads: ClassVar[Literal["pixels", "names"]] = "names"
     by_number = True
 
+    learned: ClassVar[dict[str, Kind]] = {"names_": Listed(Text())}
+
     names_: list[str]
+
+    @property
+    def width(self) -> int | None:
+        """One column an image."""
+        return len(self.names_)
+
+    def _check_learned(self) -> None:
+        """Refuse a name that two images have."""
+        if len(set(self.names_)) < len(self.names_):
+            raise DataError("names_ has a name twice")
 
     def _fit_images(self, images: Sequence[Any], skip_unreadable: bool, progress: Progress) -> None:
         self._numbers = {name: number for number, name in enumerate(dict.fromkeys(map(name_of, images)))}

@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr, check_count, check_number
-from visterm.core.errors import UnknownNameError
+from visterm.core.errors import DataError, UnknownNameError
+from visterm.core.learned import Array, Fitted, Kind, Listed, Number
+from visterm.core.learned import Matrix as LearnedMatrix
 from visterm.core.progress import Progress
 from visterm.core.registry import unknown
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix, RandomState
 from visterm.encoders.base import Images
+from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.kernel_components import kernel_components
 from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
 from visterm.encoders.nested import NestedEncoder, stack_rows
@@ -91,6 +94,15 @@ class KernelPca(NestedEncoder):
         "encoder": ["histograms", {"colours": 6, "textons": 4, "orientations": 2, "levels": 2, "sample_pixels": 300}],
         "dim": 4,
         "landmarks": 5,
+    }
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "parts_": Listed(Fitted(base=AnyEncoder), 1),
+        "landmarks_": LearnedMatrix("float32", ("n_features", "n_landmarks")),
+        "centre_": Array("float32", ("n_landmarks",)),
+        "components_": Array("float32", ("n_landmarks", "n_components")),
+        "variances_": Array("float64", ("n_components",), least=0),
+        "gamma_": Number(least=0),
     }
 
     landmarks_: Matrix
@@ -191,8 +203,21 @@ class KernelPca(NestedEncoder):
         others = distances.sum() - np.trace(distances)
         return float(len(distances) * (len(distances) - 1) / others) if others > 0 else 1.0
 
+    @property
+    def width(self) -> int | None:
+        """One column a component."""
+        return int(self.components_.shape[1])
+
     def _listed(self) -> Sequence[Any]:
         return [self.encoder]
+
+    def _check_learned(self) -> None:
+        """Refuse landmarks that are no rows of the encoder inside."""
+        found = self.parts_[0].width
+        if found not in (None, self.landmarks_.shape[0]):
+            raise DataError(
+                f"landmarks_ has {self.landmarks_.shape[0]} features; the encoder inside gives rows of {found}"
+            )
 
     def _check_params(self) -> None:
         for name in ("dim", "landmarks", "batch_size"):

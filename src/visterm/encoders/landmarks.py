@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
-from visterm.core.errors import DataError
+from visterm.core.errors import DataError, ShapeError
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix
 from visterm.kernels.overlaps import Overlap, add_dense_overlaps, add_sparse_overlaps
@@ -86,6 +86,10 @@ class Landmarks:
         return np.maximum(together - self._kernel.common * self._common(prepared, n_jobs).astype(np.float64), 0)
 
     def _prepared(self, rows: Matrix) -> sp.csr_array:
+        if rows.shape[1] != self._columns.shape[0]:
+            raise ShapeError(
+                f"There are rows of {rows.shape[1]} features; the landmarks have {self._columns.shape[0]}."
+            )
         return prepared_rows(self._name, rows)
 
     def _measure(self, rows: sp.csr_array) -> NDArray[np.float64]:

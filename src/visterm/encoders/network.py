@@ -8,12 +8,14 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.errors import UserError
+from visterm.core.checks import check_count
+from visterm.core.errors import ShapeError, UserError
+from visterm.core.learned import FILE_NAME, HASH, Array, Flag, Kind, Text
 from visterm.core.packing import json_params
 from visterm.core.progress import Progress
 from visterm.core.threads import Team, resolve_jobs
@@ -85,12 +87,24 @@ class NetworkEncoder(Encoder):
     batch_size: int
     n_jobs: int | None
 
+    learned: ClassVar[dict[str, Kind]] = {
+        "centre_": Array("float32", ("n_features",)),
+        "rooted_": Flag(),
+        "network_sha256_": Text(pattern=HASH),
+        "network_path_": Text(pattern=FILE_NAME),
+    }
+
     centre_: NDArray[np.float32]
     rooted_: bool
     network_sha256_: str
     network_path_: str
 
     _kept_outputs: KeptOutputs | None = None
+
+    @property
+    def width(self) -> int | None:
+        """One column a feature of the network's output."""
+        return len(self.centre_)
 
     @abstractmethod
     def _place(self) -> str | None:
@@ -119,6 +133,7 @@ class NetworkEncoder(Encoder):
     def check_stored_settings(self) -> None:
         """Refuse settings of another kind; the network is opened when it is first used."""
         check_views(self.views)
+        check_count(self.batch_size, "batch_size")
 
     def _fit_sample(self, sample: Iterator[Pixels], rng: np.random.Generator, progress: Progress) -> None:
         self._check_params()
@@ -146,6 +161,10 @@ class NetworkEncoder(Encoder):
 
     def _encode_batch(self, batch: list[Pixels]) -> NDArray[np.float32]:
         rows = self._outputs(batch)
+        if rows.shape[1] != len(self.centre_):
+            raise ShapeError(
+                f"The network gives {rows.shape[1]} features, but this encoder was fitted to {len(self.centre_)}."
+            )
         if self.rooted_:
             rows = np.sign(rows) * np.sqrt(np.abs(rows))
         rows -= self.centre_

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.errors import UserError
+from visterm.core.learned import Kind, Record
 from visterm.core.types import RandomState
 from visterm.data.images import read_image
 from visterm.encoders.base import Pixels
@@ -17,7 +18,7 @@ from visterm.encoders.network import NetworkEncoder
 from visterm.encoders.onnx_files import onnx_hash
 from visterm.encoders.onnx_maps import OnnxMaps
 from visterm.encoders.onnx_network import OnnxNetwork
-from visterm.encoders.onnx_settings import settings_beside
+from visterm.encoders.onnx_settings import check_settings, settings_beside
 from visterm.encoders.places import Places
 
 SETTINGS = ("output", "size", "mean", "std", "scale", "colours", "layout", "interpolation", "crop")
@@ -97,6 +98,8 @@ class Onnx(NetworkEncoder):
 
     argument = "path"
 
+    learned: ClassVar[dict[str, Kind]] = {"settings_": Record()}
+
     settings_: dict[str, Any]
 
     def __init__(
@@ -152,6 +155,15 @@ class Onnx(NetworkEncoder):
         network = self._open_file(self._found())
         photo = read_image(image, max_side=self._max_side)
         return map_places(self, photo, network.preparation, OnnxMaps(network))
+
+    def check_stored_settings(self) -> None:
+        """Refuse settings of another kind; the network is opened when it is first used."""
+        super().check_stored_settings()
+        check_settings({name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None})
+
+    def _check_learned(self) -> None:
+        """Refuse settings that no file beside a network could have held."""
+        check_settings(self.settings_)
 
     def _place(self) -> str | None:
         return None if self.path is None else os.fspath(self.path)

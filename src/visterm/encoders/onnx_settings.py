@@ -50,14 +50,25 @@ def settings_beside(path: str | os.PathLike[str]) -> dict[str, Any]:
         ) from error
     if not isinstance(settings, dict):
         raise DataError(f"{file} holds a {type(settings).__name__}; expected a JSON object: {_EXAMPLE}.")
+    try:
+        check_settings(settings)
+    except UserError as error:
+        raise DataError(f"{file}: {error}") from error
+    return settings
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Refuse settings of a network that are not known, or have a value that cannot be.
+
+    Raises
+    ------
+    UserError
+        If there is one.
+    """
     for key, value in settings.items():
         if key not in _READERS:
-            raise DataError(f"{file}: {unknown('key', key, list(_READERS))}")
-        try:
-            _READERS[key](value)
-        except UserError as error:
-            raise DataError(f"{file}: {error}") from error
-    return settings
+            raise UserError(unknown("key", key, list(_READERS)))
+        _READERS[key](value)
 
 
 def settings_inside(metadata: Mapping[str, str]) -> dict[str, Any]:

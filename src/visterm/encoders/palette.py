@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.core.errors import DataError
 from visterm.core.progress import SILENT, Progress
 from visterm.encoders.codebook import learn_codebook
 from visterm.kernels.colour import lab_from_rgb
@@ -14,6 +15,12 @@ from visterm.kernels.colour import lab_from_rgb
 SPACES = ("lab", "rgb")
 PIXELS_AN_IMAGE = 100
 STEPS = 20
+
+MOST_COLOURS = 256
+"""A pixel's colour is kept in a byte."""
+
+LARGEST = 1e6
+"""Of colours and words that are read from files: beyond it float32 would not hold what is made of them."""
 
 
 def learn_palette(
@@ -60,3 +67,9 @@ def learn_palette(
         progress=progress,
         task="learn colours",
     )
+
+
+def check_palette(colours: NDArray[np.float32]) -> None:
+    """Refuse more colours than a byte can name."""
+    if len(colours) > MOST_COLOURS:
+        raise DataError(f"colours_ has {len(colours)} colours; expected at most {MOST_COLOURS}")

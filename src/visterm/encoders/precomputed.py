@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr, finite_rows
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
+from visterm.core.learned import FILE_NAME, HASH, Kind, Listed, Text
 from visterm.core.progress import Progress
 from visterm.core.types import Matrix
 from visterm.core.wording import count_of
@@ -78,6 +79,13 @@ class Precomputed(AnyEncoder):
     reads: ClassVar[Literal["pixels", "names"]] = "names"
     argument = "path"
     location_attributes = ("features_path_", "names_path_")
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "names_": Listed(Text()),
+        "rows_sha256_": Text(pattern=HASH),
+        "features_path_": Text(pattern=FILE_NAME),
+        "names_path_": Text(pattern=FILE_NAME),
+    }
 
     names_: list[str]
     rows_sha256_: str

@@ -13,7 +13,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from visterm.core.errors import UserError
+from visterm.core.errors import DataError, UserError
+from visterm.core.learned import Array, Kind
 from visterm.core.progress import Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import RandomState
@@ -21,14 +22,15 @@ from visterm.data.images import read_image
 from visterm.encoders.base import Encoder, Pixels
 from visterm.encoders.blocks import BlockCutter, Codes, cells_of_overlap, pixel_codes
 from visterm.encoders.codebook import assign_words, learn_codebook
-from visterm.encoders.levels import check_levels, weights_of_levels
-from visterm.encoders.palette import SPACES, learn_palette
+from visterm.encoders.levels import check_levels, check_numbers, weights_of_levels
+from visterm.encoders.palette import LARGEST, SPACES, check_palette, learn_palette
 from visterm.encoders.places import Places
 from visterm.encoders.visterm_places import block_places
 from visterm.encoders.visterm_pyramid import VistermPyramid
 from visterm.encoders.words import WordFinder
 from visterm.kernels.colour import colour_table
 from visterm.kernels.nearest import prepare_codebook
+from visterm.kernels.texture import N_PATTERNS
 
 COLOUR_IMAGES = 500
 """The colours are learned from pixels of so many images at most."""
@@ -37,6 +39,7 @@ BLOCKS_A_WORD = 10
 """The least number of sampled blocks for each word of the codebook."""
 OVERLAP = 0.5
 """The overlap of the papers."""
+MOST_SCALES = 32
 LATER_PARAMS = {"overlap": OVERLAP, "levels": 1, "level_weights": None}
 """Settings that there were not always, and the values that stand for what was done then."""
 
@@ -131,6 +134,14 @@ class Visterms(Encoder):
 
     test_params: ClassVar[dict[str, Any]] = {"colours": 8, "codebook": 40, "sample_blocks": 2000}
 
+    learned: ClassVar[dict[str, Kind]] = {
+        "colours_": Array("float32", ("n_colours", 3), least=-LARGEST, most=LARGEST),
+        "codebook_": Array("float32", ("n_words", f"n_colours + {N_PATTERNS}"), least=-LARGEST, most=LARGEST),
+        "scale_words_": Array("int64", ("n_scales",), least=1, most="n_words"),
+        "spread_": Array("float32", ("n_scales",), least=0),
+        "idf_": Array("float32", ("n_features",), least=0, most=LARGEST),
+    }
+
     colours_: NDArray[np.float32]
     codebook_: NDArray[np.float32]
     scale_words_: NDArray[np.int64]
@@ -177,6 +188,11 @@ class Visterms(Encoder):
         self.random_state = random_state
         self.batch_size = batch_size
         self.n_jobs = n_jobs
+
+    @property
+    def width(self) -> int | None:
+        """One column a word, or a word and cell."""
+        return len(self.idf_)
 
     def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
         """Take the row of one image apart by the blocks that it comes from.
@@ -334,6 +350,17 @@ class Visterms(Encoder):
             self._finder_of, self._finder_way = self.codebook_, way
         return self._kept_finder
 
+    def _check_learned(self) -> None:
+        """Refuse words that are not those of the scales, or weights that are not one a word and cell."""
+        check_palette(self.colours_)
+        if len(self.scale_words_) != len(self.scales) or self.scale_words_.sum() != len(self.codebook_):
+            raise DataError(
+                f"scale_words_ is {self.scale_words_.tolist()}; expected the words of {len(self.scales)} scales, "
+                f"{len(self.codebook_)} in all"
+            )
+        if len(self.idf_) != self._pyramid().n_columns:
+            raise DataError(f"idf_ has {len(self.idf_)} numbers; expected {self._pyramid().n_columns}, one a column")
+
     def _check_params(self) -> None:
         """Refuse parameters that no blocks or words can be made with."""
         limits = {
@@ -351,11 +378,14 @@ class Visterms(Encoder):
                 span = f"of {low} or more" if high is None else f"from {low} to {high}"
                 raise UserError(f"{name} is {value!r}; expected a whole number {span}.")
         for name in ("block", "texture_weight", "softness"):
-            if not _positive(getattr(self, name)):
-                raise UserError(f"{name} is {getattr(self, name)!r}; expected a number above 0.")
-        sides = [scale for scale in self.scales if _positive(scale)]
-        if not sides or len(sides) != len(self.scales):
-            raise UserError(f"scales is {self.scales!r}; expected one number above 0, or more, such as (0.5, 1, 2).")
+            if not _positive(getattr(self, name)) or getattr(self, name) > LARGEST:
+                raise UserError(
+                    f"{name} is {getattr(self, name)!r}; expected a number above 0 and at most {LARGEST:g}."
+                )
+        check_numbers(self.scales, "scales", f"1 to {MOST_SCALES} numbers above 0, such as (0.5, 1, 2)")
+        sides = list(self.scales)
+        if len(sides) > MOST_SCALES:
+            raise UserError(f"scales has {len(sides)} numbers; expected at most {MOST_SCALES}.")
         if self.block * max(sides) > 1:
             raise UserError(
                 f"The largest block would be {self.block * max(sides):g} of the image's long side (block × scales); "

@@ -37,7 +37,7 @@ class WordFinder:
         softness: float,
     ) -> None:
         self.cutter = cutter
-        self.neighbours = neighbours
+        self.neighbours = min(neighbours, int(scale_words.max()))
         self.softness = softness
         self._first = np.cumsum(scale_words) - scale_words
         self._n_words = scale_words
@@ -70,7 +70,7 @@ class WordFinder:
         words, scores = nearest_words(points, self._prepared[scale], n)
         ids[:, :n] = words + np.int32(self._first[scale])
         spread: float = max(float(self._spread[scale]), float(np.finfo(np.float32).tiny))
-        width = self.softness * spread
+        width = max(self.softness * spread, float(np.finfo(np.float32).tiny))
         further = 2 * (scores[:, :1].astype(np.float64) - scores)
         weights = np.exp(-further / width)
         shares[:, :n] = weights / weights.sum(axis=1, keepdims=True)
