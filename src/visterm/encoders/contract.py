@@ -208,7 +208,7 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return digest.hexdigest()[:16]
 
     def _finite(self, encoded: Encoded) -> Encoded:
-        rows = encoded.rows.data if sp.issparse(encoded.rows) else encoded.rows
+        rows: Any = encoded.rows.data if sp.issparse(encoded.rows) else encoded.rows
         if not all_finite(rows):
             raise DataError(
                 f"{type(self).__name__} gives numbers that are infinite or NaN. Check its settings, or fit it again."

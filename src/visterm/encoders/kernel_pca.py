@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr, check_count, check_number
 from visterm.core.errors import DataError, UnknownNameError
-from visterm.core.learned import Array, Fitted, Kind, Listed, Number
-from visterm.core.learned import Matrix as LearnedMatrix
+from visterm.core.learned import Array, DenseOrCsr, Fitted, Kind, Listed, Number
 from visterm.core.progress import Progress
 from visterm.core.registry import unknown
 from visterm.core.threads import Team, resolve_jobs
@@ -98,7 +97,7 @@ class KernelPca(NestedEncoder):
 
     learned: ClassVar[dict[str, Kind]] = {
         "parts_": Listed(Fitted(base=AnyEncoder), 1),
-        "landmarks_": LearnedMatrix("float32", ("n_features", "n_landmarks")),
+        "landmarks_": DenseOrCsr("float32", ("n_features", "n_landmarks")),
         "centre_": Array("float32", ("n_landmarks",)),
         "components_": Array("float32", ("n_landmarks", "n_components")),
         "variances_": Array("float64", ("n_components",), least=0),
