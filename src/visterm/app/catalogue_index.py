@@ -105,6 +105,7 @@ class Indexing:
             done = replace(done, rows=filled.rows, encoded=done.encoded + filled.encoded, cancelled=job.cancelled)
             if not job.cancelled:
                 self._stored.compact()
+                self._stored.add_checksums()
                 speed_up(self._tagger, self._stored)
             counts = {name: value for name, value in done.as_dict().items() if value}
             self._stored.history.note("index", folder=photos.root or "", **counts)

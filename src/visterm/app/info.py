@@ -52,6 +52,33 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     return {"kind": kind} | catalogue_facts(stored) | {"run": run}
 
 
+def check(path: str | os.PathLike[str]) -> str:
+    """Compare all that lies in a run or a catalogue with its checksums, and say what was checked.
+
+    Raises
+    ------
+    CorruptFileError
+        If something is damaged.
+    UserError
+        If neither is at `path`.
+    """
+    kind = folder_kind(path)
+    if kind == "run":
+        open_folder(path, kind)
+        return "all files are what was written"
+    if kind != "catalogue":
+        raise UserError(f"--check is for runs and catalogues, and {path} is neither. Leave it out.")
+    stored = StoredCatalogue.open(path)
+    n_missing = stored.check()
+    open_folder(stored.run_folder, "run")
+    if n_missing == 0:
+        return "the database, all rows and the run are what was written"
+    return (
+        f"the database and the run are what was written, but {n_missing:,} rows have no checksum, as an earlier "
+        f"visterm wrote them. They get one with the next visterm index {path} PHOTOS"
+    )
+
+
 def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """Give what the model of a run or a catalogue kept of each epoch.
 

@@ -35,12 +35,19 @@ def info(
             show_default=False,
         ),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Compare all files of a run or a catalogue with their checksums, rows included."),
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Show what a run, a catalogue or a features folder holds: counts, encoder, model, settings, figures."""
+    from visterm.app import info as information
     from visterm.app.info import TRIED, describe, training_history
 
     facts = describe(run)
+    if check:
+        facts["checked"] = information.check(run)
     if plot is not None:
         from visterm.app.plot import plot_history
 

@@ -133,7 +133,36 @@ class StoredCatalogue:
         if catalogue.runs.current() is None:
             raise CorruptFileError(f"{path / DATABASE} names no current run. Index the images again.")
         catalogue._rows.current()
+        catalogue._rows.check_sample()
         return catalogue
+
+    def check(self) -> int:
+        """Check the database, and all rows in files by their checksums.
+
+        Returns
+        -------
+        int
+            Rows without a checksum, which an earlier visterm wrote; see `add_checksums`.
+
+        Raises
+        ------
+        CorruptFileError
+            If something is damaged.
+        """
+        if found := self.database.check():
+            raise CorruptFileError(
+                f"{self.database.path} is damaged: {found[0]} ({len(found)} such). Restore it from a backup, or index "
+                "the images again."
+            )
+        segments = self._rows.segments()
+        for segment in segments:
+            self._rows.sums.check(segment)
+        return self._rows.sums.n_missing(segments)
+
+    def add_checksums(self) -> None:
+        """Keep checksums of the rows that have none, as they are now."""
+        with self.transaction():
+            self._rows.sums.add_missing(self._rows.segments())
 
     def _begin(self, database: Database, folder: Path | None) -> None:
         self.folder = folder

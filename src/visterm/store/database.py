@@ -16,7 +16,7 @@ from typing import Any
 from visterm.core.errors import CorruptFileError, DiskError, ReplacedError, StorageError
 from visterm.core.writing import disk_error, why_refused
 
-FORMAT = 2
+FORMAT = 3
 """Version of the tables, kept in ``meta``."""
 
 
@@ -24,7 +24,15 @@ def _add_table_versions(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE segments ADD COLUMN table_version INTEGER")
 
 
-MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _add_table_versions}
+def _add_row_sums(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS row_sums (segment_id INTEGER NOT NULL REFERENCES segments (id) ON DELETE CASCADE, "
+        "first INTEGER NOT NULL, n_rows INTEGER NOT NULL, ids_sum INTEGER NOT NULL, rows_sum INTEGER NOT NULL, "
+        "PRIMARY KEY (segment_id, first)) STRICT, WITHOUT ROWID"
+    )
+
+
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _add_table_versions, 2: _add_row_sums}
 """From version n to n + 1, each run in one transaction with the change of the number."""
 
 BUSY_SECONDS = 30.0

@@ -1,4 +1,4 @@
--- The tables of a catalogue, version 2. Times are UTC in ISO 8601, so that they sort as text.
+-- The tables of a catalogue, version 3. Times are UTC in ISO 8601, so that they sort as text.
 
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
@@ -99,6 +99,15 @@ CREATE TABLE dead_rows (                   -- replaced by a later row of the sam
   segment_id INTEGER NOT NULL REFERENCES segments (id) ON DELETE CASCADE,
   row INTEGER NOT NULL,
   PRIMARY KEY (segment_id, row)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE row_sums (                    -- checksums of rows in files; rows of an earlier visterm may have none
+  segment_id INTEGER NOT NULL REFERENCES segments (id) ON DELETE CASCADE,
+  first INTEGER NOT NULL,                  -- row of the segment
+  n_rows INTEGER NOT NULL,
+  ids_sum INTEGER NOT NULL,                -- CRC-32 of these rows' ids, and of their values
+  rows_sum INTEGER NOT NULL,
+  PRIMARY KEY (segment_id, first)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE indexes (                     -- for approximate search of the first n_rows of a segment

@@ -90,6 +90,10 @@ class Segment(ABC):
             If there are not so many.
         """
 
+    def where(self, name: str) -> str:
+        """Return what a part of the rows is called in messages: the path of a file, where there is one."""
+        return name
+
     @abstractmethod
     def cut(self, n_rows: int) -> None:
         """Drop what lies after the first `n_rows`."""
@@ -148,6 +152,10 @@ class SegmentFolder(Segment):
         super().__init__(kind, width)
         self.folder = folder
 
+    def where(self, name: str) -> str:
+        """Return the path of a file."""
+        return str(self.folder / name)
+
     def create(self) -> None:
         """Make the folder with empty files; one that a kill left is emptied."""
         with writing(self.folder):
@@ -175,8 +183,13 @@ class SegmentFolder(Segment):
             return ids, self._map(DENSE, n_rows * self.width).reshape(n_rows, self.width)
         indptr = self._map(INDPTR, n_rows + 1)
         data, indices = self._map(DATA, int(indptr[-1])), self._map(INDICES, int(indptr[-1]))
-        rows = sp.csr_array((data, indices, indptr), shape=(n_rows, self.width), copy=False)
-        return ids, rows
+        try:
+            return ids, sp.csr_array((data, indices, indptr), shape=(n_rows, self.width), copy=False)
+        except ValueError as error:
+            raise CorruptFileError(
+                f"{self.folder / INDPTR} is damaged, so that its numbers place no rows: {error}. Restore it from a "
+                "backup, or index the images again."
+            ) from error
 
     def cut(self, n_rows: int) -> None:
         """Shorten the files."""
@@ -218,7 +231,7 @@ class SegmentFolder(Segment):
         path = self.folder / name
         try:
             there = path.stat().st_size // np.dtype(TYPES[name]).itemsize
-            if there < count:
+            if not 0 <= count <= there:
                 raise CorruptFileError(
                     f"{path} holds {there} numbers where {count} are committed: it was cut off or replaced. "
                     "Restore it from a backup, or index the images again."

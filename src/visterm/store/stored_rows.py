@@ -19,6 +19,7 @@ from visterm.store.images import as_list
 from visterm.store.lance_segment import LancePlace, LanceSegment
 from visterm.store.lance_store import DENSE_ONLY
 from visterm.store.lance_table import table_names
+from visterm.store.row_sums import RowSums
 from visterm.store.segments import Segment, SegmentFolder, SegmentInMemory, StoredSegment
 
 ROWS = "rows"
@@ -40,6 +41,7 @@ class StoredRows:
     def __init__(self, database: Database, folder: Path | None) -> None:
         self.database = database
         self.folder = folder
+        self.sums = RowSums(database, self.files)
         self._in_memory: dict[int, SegmentInMemory] = {}
         self._current: CurrentRows | None = None
 
@@ -111,6 +113,8 @@ class StoredRows:
         segment_id, n_rows = segment.id, segment.n_rows
         files = self.files(segment)
         files.append(n_rows, ids, U)
+        if segment.table_version is None:
+            self.sums.note(segment_id, n_rows, ids, U)
         among = "image_id IN (SELECT value FROM json_each(?))"
         self.database.write(
             f"INSERT INTO dead_rows SELECT segment_id, row FROM rows WHERE run_id = ? AND {among}",
@@ -123,6 +127,23 @@ class StoredRows:
         )
         self._commit(segment_id, n_rows + len(ids), files)
         self.have_changed()
+
+    def check_sample(self) -> None:
+        """Compare a few blocks of the current run's rows with their checksums.
+
+        Raises
+        ------
+        CorruptFileError
+            If some differ.
+        """
+        version = self._version()
+        try:
+            run_id = self.database.value("SELECT coalesce(rows_of, id) FROM runs WHERE current = 1")
+            for segment in segments_of(self.database, "WHERE run_id = ?", run_id):
+                self.sums.check(segment, sampled=True)
+        except CorruptFileError:
+            if version == self._version():  # else another process compacted just now, and removed what was old
+                raise
 
     def compact(self, least: float) -> bool:
         """Write segments anew without their dead rows, where these are at least that share; say whether any was."""
@@ -236,6 +257,8 @@ class StoredRows:
         files = self.files(new)
         _copy(part, order, files)
         self._commit(new.id, len(order), files)
+        if new.table_version is None:
+            self.sums.add_missing([new._replace(n_rows=len(order))])
         self.database.write_many(
             "UPDATE rows SET segment_id = ?, row = ? WHERE run_id = ? AND image_id = ?",
             ((new.id, row, old.run_id, image_id) for row, image_id in enumerate(ids[order].tolist())),

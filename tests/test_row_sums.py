@@ -1,0 +1,116 @@
+"""Rows whose bytes flipped are noticed: all by `visterm info --check`, some when a catalogue is opened."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from command_line import run_command
+from tiny_catalogue import make_tiny_catalogue
+from visterm.core.errors import CorruptFileError
+from visterm.store import row_sums
+from visterm.store.catalogue import Origin, StoredCatalogue
+from visterm.store.records import Record
+
+ORIGIN = Origin("", "f00d")
+DENSE = np.random.default_rng(3).random((40, 4)).astype(np.float32)
+SPARSE = sp.csr_array(np.where(DENSE > 0.5, DENSE, 0))
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(row_sums, "BLOCK_BYTES", 64)  # four dense rows
+
+
+def catalogue(folder, U):
+    made = StoredCatalogue.create(folder / "catalogue", ORIGIN)
+    for start in (0, 25):  # in two transactions
+        part = U[start : start + 25]
+        names = [f"{start + i}.jpg" for i in range(part.shape[0])]
+        made.add([Record(name, f"/photos/{name}", 10, 4, 3, "ab") for name in names], part)
+    return made
+
+
+def flip(path, at):
+    content = bytearray(path.read_bytes())
+    content[at] ^= 4
+    path.write_bytes(content)
+
+
+def segment(stored):
+    (folder,) = (stored.folder / "rows").iterdir()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("U", "name"),
+    [(DENSE, "rows.f32"), (DENSE, "ids.i64")]
+    + [(SPARSE, name) for name in ("data.f32", "indices.i32", "indptr.i64", "ids.i64")],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_flipped_bit_anywhere_in_the_rows_is_found_by_a_check(U, name, tmp_path, small_blocks):
+    stored = catalogue(tmp_path, U)
+    assert stored.check() == 0
+    path = segment(stored) / name
+    for at in (0, path.stat().st_size // 2, path.stat().st_size - 8):
+        flip(path, at)
+        with pytest.raises(CorruptFileError, match=r"rows|numbers|damaged"):
+            StoredCatalogue.open(stored.folder).check()
+        flip(path, at)
+    assert stored.check() == 0
+    stored.close()
+
+
+def test_opening_samples_some_blocks(tmp_path, small_blocks, monkeypatch):
+    stored = catalogue(tmp_path, DENSE)
+    stored.close()
+    path = segment(stored) / "rows.f32"
+    path.write_bytes(bytes(path.stat().st_size))
+    with pytest.raises(CorruptFileError, match=r"rows.f32: rows .* Restore"):
+        StoredCatalogue.open(stored.folder)
+    monkeypatch.setattr(row_sums, "SAMPLED", 0)
+    StoredCatalogue.open(stored.folder).close()
+
+
+def test_rows_that_are_compacted_or_saved_or_written_over_keep_checksums(tmp_path, small_blocks):
+    stored = catalogue(tmp_path, DENSE)
+    stored.set_rows(list(range(30)), -DENSE[:30])
+    assert stored.check() == 0
+    assert stored.compact()
+    assert stored.check() == 0
+    (tmp_path / "copy").mkdir()
+    stored.write_into(tmp_path / "copy")
+    stored.close()
+
+
+def test_rows_of_an_earlier_version_open_without_checksums_and_can_be_given_them(tmp_path):
+    stored = catalogue(tmp_path, DENSE)
+    stored.database.write("DROP TABLE row_sums")
+    stored.database.write("UPDATE meta SET value = '2' WHERE key = 'format'")
+    stored.close()
+    old = StoredCatalogue.open(stored.folder)
+    assert old.search(DENSE[7], 0).ids.shape == (1, 40)
+    assert old.check() == 40
+    old.add([Record("new.jpg", "/photos/new.jpg", 10, 4, 3, "ab")], DENSE[:1])
+    assert old.check() == 40
+    old.add_checksums()
+    assert old.check() == 0
+    old.close()
+
+
+def test_the_command_checks_says_what_has_no_checksum_and_names_what_is_damaged(tmp_path):
+    tiny = make_tiny_catalogue(tmp_path)
+    done = run_command(["info", tiny.folder, "--check"])
+    assert "checked: the database, all rows and the run are what was written" in done.stdout
+    stored = StoredCatalogue.open(tiny.folder)
+    stored.database.write("DELETE FROM row_sums")
+    path = segment(stored) / "rows.f32"
+    stored.close()
+    assert "24 rows have no checksum" in run_command(["info", tiny.folder, "--check"]).stdout
+    assert run_command(["index", tiny.folder, tiny.photos]).returncode == 0
+    assert "all rows" in run_command(["info", tiny.folder, "--check"]).stdout
+    flip(path, 5)
+    done = run_command(["info", tiny.folder, "--check"])
+    assert done.returncode == 2
+    assert "rows.f32: rows 0 to 23 are not what was written" in done.stderr
