@@ -150,6 +150,7 @@ class Catalogue:
         tags: str | os.PathLike[str] | Sequence[Sequence[str]] | None = None,
         *,
         folder: str | os.PathLike[str] | None = None,
+        follow_links: bool = False,
         chunk_size: int = CHUNK,
         job_id: int | None = None,
         progress: Progress = SILENT,
@@ -170,6 +171,8 @@ class Catalogue:
         folder : path-like, optional
             Images of the catalogue in this folder whose files are not there any more are gone. None: `images`, where it
             is a folder.
+        follow_links : bool
+            Take links to photos outside of the folder, too; the folder itself may be a link either way.
         chunk_size : int
             Images between two commits.
         job_id : int, optional
@@ -192,6 +195,8 @@ class Catalogue:
         """
         self.refresh()
         listed = photos_of(self.tagger.encoder, images, tags, folder)
+        if not follow_links:
+            listed = listed.inside()
         work = Indexing(self.tagger, self._stored)
         return work.run(listed, chunk_size=chunk_size, job_id=job_id, progress=progress)
 

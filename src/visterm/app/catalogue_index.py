@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from visterm.app.catalogue_files import Comparison, compare, full_paths
 from visterm.app.catalogue_job import CatalogueJob
-from visterm.app.catalogue_photos import Listed
+from visterm.app.catalogue_photos import LEADS_OUT, Listed
 from visterm.app.catalogue_rows import RowWriter
 from visterm.app.catalogue_runs import speed_up
 from visterm.core.jsonlines import write_skipped
@@ -93,7 +95,8 @@ class Indexing:
             found = compare(self._stored, photos.items, root=photos.root, n_jobs=self._n_jobs)
             self._commit_what_is_known(photos, found)
             self._writer.features.sweep()
-            done = Indexed(moved=len(found.moved), gone=len(found.gone))
+            self._list_links(photos)
+            done = Indexed(moved=len(found.moved), gone=len(found.gone), skipped=list(photos.left_out))
             done = replace(done, kept=len(photos.items) - len(found.moved) - len(found.new) - len(found.changed))
             work = sorted([*found.new, *found.changed])
             progress.start("index", len(work))
@@ -132,6 +135,14 @@ class Indexing:
             stored.skipped.remove(forgotten)
         if photos.tags is not None:
             self._take_tags({image_id: photos.tags[place] for place, image_id in there.items()})
+
+    def _list_links(self, photos: Listed) -> None:
+        """List the links that are left out, and no longer those that are taken now."""
+        skipped = self._stored.skipped
+        listed = {item.image for item in skipped.all() if item.reason == LEADS_OUT}
+        if listed:
+            skipped.remove(listed.intersection(str(item) for item in photos.items if not isinstance(item, np.ndarray)))
+        skipped.add(photos.left_out)
 
     def _take_tags(self, given: dict[int, Sequence[str]]) -> None:
         """Put the tags of files in place of those that they gave before, where they differ."""

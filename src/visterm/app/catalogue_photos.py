@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from visterm.app.catalogue_files import full_paths, is_inside
 from visterm.app.features.kind import is_features
 from visterm.app.rows import Photos, as_corpus, as_images, source_of_rows
 from visterm.core.errors import DataError, UserError
-from visterm.core.remote import as_path, real_path
+from visterm.core.remote import as_path, is_remote, real_path
 from visterm.core.tables import ENCODERS
+from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.data.contents import is_there
 from visterm.data.corpus import Corpus
+
+LEADS_OUT = "a link that leads out of the folder; --follow-links takes it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,8 @@ class Listed:
         Of features: the content that the row of an image was made of.
     root : str or None
         The folder that was looked through, in full; None of single images.
+    left_out : tuple of Skipped
+        Links that lead out of that folder.
     """
 
     items: Sequence[Any]
@@ -41,6 +47,28 @@ class Listed:
     source: Any
     sha256_of: Callable[[Any], str] | None
     root: str | None
+    left_out: tuple[Skipped, ...] = ()
+
+    def inside(self) -> Listed:
+        """Return what lies in the folder that was looked through, without links that lead out of it."""
+        if self.root is None or is_remote(self.root):
+            return self
+        outside = [
+            path is not None and not is_remote(path) and not is_inside(path, self.root)
+            for path in full_paths(self.items)
+        ]
+        if not any(outside):
+            return self
+        kept = [place for place, out in enumerate(outside) if not out]
+        return replace(
+            self,
+            items=[self.items[place] for place in kept],
+            names=[self.names[place] for place in kept],
+            tags=None if self.tags is None else [self.tags[place] for place in kept],
+            left_out=tuple(
+                Skipped(os.fspath(self.items[place]), LEADS_OUT) for place, out in enumerate(outside) if out
+            ),
+        )
 
 
 def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.PathLike[str] | None = None) -> Listed:

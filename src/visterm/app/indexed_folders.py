@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from visterm.core.remote import is_remote
 from visterm.store.catalogue import StoredCatalogue
 
 LOOKED_AT = 1000
@@ -18,6 +21,17 @@ def indexed_folders(stored: StoredCatalogue) -> list[str]:
         )
         folders = [folder for (folder,) in found]
     return [folder for folder in folders if not any(_inside(folder, other) for other in folders)]
+
+
+def stays_inside(stored: StoredCatalogue, path: str) -> bool:
+    """Say whether the file at a path of the catalogue is no link, or one that stays in the folders that were indexed.
+
+    Paths are kept with links followed, so that one that is a link now was put there since.
+    """
+    if is_remote(path):
+        return True
+    real = os.path.realpath(path)
+    return real == path or any(_inside(real, os.path.realpath(folder)) for folder in indexed_folders(stored))
 
 
 def _inside(folder: str, other: str) -> bool:

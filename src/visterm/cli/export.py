@@ -77,6 +77,7 @@ def export(
             "--keep-originals/--overwrite", help="Of embed: leave each photo as it was beside it (photo.jpg_original)."
         ),
     ] = True,
+<<<<<<< HEAD
     guard: Annotated[
         bool,
         typer.Option(
@@ -85,6 +86,12 @@ def export(
             "were.",
         ),
     ] = True,
+=======
+    follow_links: Annotated[
+        bool,
+        typer.Option("--follow-links", help="Of xmp and txt: write through links that lead out of a photo's folder."),
+    ] = False,
+>>>>>>> 4e9aa83 (Links that lead out of a photo folder are not indexed, served or written through, unless asked for)
     json: options.Json = False,
     jobs: options.Jobs = None,
     skipped: options.SkippedFile = Path("skipped.jsonl"),
@@ -101,7 +108,7 @@ def export(
     from visterm.core.jsonlines import write_skipped
 
     _check(to, TARGETS, TABLES, out, undo=undo, dry_run=dry_run)
-    target = None if to in TABLES else make_target(to, keep_originals=keep_originals)
+    target = None if to in TABLES else make_target(to, keep_originals=keep_originals, follow_links=follow_links)
     opened = open_source(source, images, jobs)
     run = opened.tagger.fingerprint
     bad: list[Skipped] = []

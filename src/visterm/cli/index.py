@@ -59,6 +59,13 @@ def index(
             show_default=False,
         ),
     ] = None,
+    follow_links: Annotated[
+        bool,
+        typer.Option(
+            "--follow-links",
+            help="Take links to photos outside of IMAGES, too; otherwise they are listed as skipped.",
+        ),
+    ] = False,
     device: options.Device = None,
     jobs: options.Jobs = None,
     image_column: options.ImageColumn = None,
@@ -79,7 +86,7 @@ def index(
         move_encoder(catalogue.tagger.encoder, device)
     try:
         if tags is None:
-            done = catalogue.index(images, progress=Bars())
+            done = catalogue.index(images, follow_links=follow_links, progress=Bars())
         else:
             corpus = read_corpus(
                 catalogue.tagger.encoder, images, tags,
@@ -87,7 +94,7 @@ def index(
             )  # fmt: skip
             for warning in corpus.warnings():
                 say(warning)
-            done = catalogue.index(corpus, folder=images, progress=Bars())
+            done = catalogue.index(corpus, folder=images, follow_links=follow_links, progress=Bars())
     except Exception:
         if is_new and catalogue.stored.images.count() == 0:
             shutil.rmtree(path)

@@ -117,21 +117,26 @@ def content_of(path: Path) -> bytes | None:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
-def replace_file(path: Path, old: bytes | None, new: bytes | None) -> None:
+def replace_file(path: Path, old: bytes | None, new: bytes | None, *, follow_links: bool = False) -> None:
     """Write a file in one step, or remove it, if it still is what it was when it was read.
 
     Parameters
     ----------
     path : Path
-        A link is followed.
+        A link is followed inside its folder.
     old, new : bytes or None
-        What is in it now, and what shall be; None: no file.
+        What is in it now, and what is to be; None: no file.
+    follow_links : bool
+        Follow links that lead out of the folder, too.
 
     Raises
     ------
     StorageError
-        If another program has changed it since, or it cannot be written. It is then as it was.
+        If another program has changed it since, it cannot be written, or it is a link that leads out of its folder. It
+        is then as it was.
     """
+    if not follow_links:
+        check_stays_inside(path)
     path = Path(os.path.realpath(path))
     if content_of(path) != old:
         raise StorageError(f"{path} was changed by another program just now; it is left as it is. Export again.")
@@ -152,6 +157,21 @@ def replace_file(path: Path, old: bytes | None, new: bytes | None) -> None:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror or error}. It is left as it was.") from error
+
+
+def check_stays_inside(path: Path) -> None:
+    """Refuse a file that is a link out of its folder: what is written there would be made or changed elsewhere.
+
+    Raises
+    ------
+    StorageError
+        If so.
+    """
+    if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(path.parent)):
+        raise StorageError(
+            f"{path} is a link to {os.path.realpath(path)}, out of its folder, and is not followed. Put a file in its "
+            "place, or ask for it: --follow-links."
+        )
 
 
 def sweep_temporaries(folder: Path) -> None:

@@ -11,8 +11,12 @@ from typing import NamedTuple
 from visterm.core.errors import DataError, StorageError
 from visterm.core.jsonlines import json_text
 from visterm.core.vocabulary import tag_key
+<<<<<<< HEAD
 from visterm.core.writing import writing
 from visterm.data.sidecars import content_of
+=======
+from visterm.data.sidecars import check_stays_inside, content_of
+>>>>>>> 4e9aa83 (Links that lead out of a photo folder are not indexed, served or written through, unless asked for)
 
 NOTES = ".visterm_texts.jsonl"
 
@@ -105,6 +109,7 @@ class TextNotes:
         fields = note._asdict()
         if note.done:
             del fields["done"]  # as all visterms read it
+        check_stays_inside(self._path)
         try:
             if self._cut is not None:
                 os.truncate(self._path, self._cut)

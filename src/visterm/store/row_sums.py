@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import CorruptFileError
@@ -122,7 +121,7 @@ def _sums(ids: NDArray[np.int64], U: Matrix, first: int, n_rows: int) -> tuple[i
     """Return the checksums of the ids and of the values of some rows, as files hold them."""
     end = first + n_rows
     ids_sum = zlib.crc32(_bytes(ids[first:end], np.int64))
-    if not sp.issparse(U):
+    if isinstance(U, np.ndarray):
         return ids_sum, zlib.crc32(_bytes(U[first:end], np.float32))
     pointers = np.asarray(U.indptr[first : end + 1], np.int64)
     start, stop = int(pointers[0]), int(pointers[-1])

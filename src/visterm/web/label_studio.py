@@ -211,14 +211,11 @@ async def _picture(service: Service, told: Any) -> bytes | str:
     if image_id is None:
         raise DataError(NOT_OURS)
     try:
-        record = await service.searching.run(service.known, image_id)
+        return await service.searching.run(service.file_of, image_id)
     except Refused as error:
         if error.status_code != 404:
             raise
         raise DataError(str(error.detail)) from error
-    if record.path is None or record.state == "gone":
-        raise DataError(f"the file of image {image_id} is gone")
-    return record.path
 
 
 def _told_of(task: dict[str, Any], value: str) -> Any:

@@ -22,6 +22,7 @@ from visterm.app.catalogue_feedback import ImageView
 from visterm.app.completion import Completion, Completions
 from visterm.app.explain import Explanation, check_explains, explain
 from visterm.app.heat_map import heat_overlay
+from visterm.app.indexed_folders import stays_inside
 from visterm.app.tag_map import PlacedTag, tag_map
 from visterm.app.tagger import Tagger
 from visterm.core.errors import DiskError
@@ -196,6 +197,26 @@ class Service:
             raise Refused(404, f"The catalogue has no image {image_id}. Searches give the ids of images.")
         return record
 
+    def file_of(self, image_id: int) -> str:
+        """Return the path of an image's file, or its address.
+
+        Raises
+        ------
+        Refused
+            404, if there is no such image or file, or where the file was a link now leads elsewhere.
+        """
+        record = self.known(image_id)
+        if record.path is None or record.state == "gone":
+            raise Refused(404, f"The file of image {image_id} is gone.", code="gone")
+        if not stays_inside(self.catalogue.stored, record.path):
+            raise Refused(
+                404,
+                f"The file of image {image_id} is a link now that leads out of the folders that were indexed; index "
+                "them again.",
+                code="gone",
+            )
+        return record.path
+
     def view(self, image_id: int) -> ImageView:
         """Give an image with its tags; errors are those of `known`."""
         self.known(image_id)
@@ -236,10 +257,7 @@ class Service:
             If the run's scores cannot be taken apart, or the tag is not known.
         """
         check_explains(self.catalogue.tagger)
-        record = await self.searching.run(self.known, image_id)
-        if record.path is None or record.state == "gone":
-            raise Refused(404, f"The file of image {image_id} is gone.", code="gone")
-        pixels = await self.pixels(record.path)
+        pixels = await self.pixels(await self.searching.run(self.file_of, image_id))
         return await self.encoding.run(explain, self.catalogue.tagger, pixels, tag)
 
     async def heat(self, image_id: int, tag: str, side: int) -> bytes:

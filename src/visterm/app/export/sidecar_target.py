@@ -19,11 +19,17 @@ class SidecarTarget:
 
     A new file has the tags of people too, as some programs read either the file or the image; but where the image has
     all tags in itself, no file is made.
+
+    Parameters
+    ----------
+    follow_links : bool
+        Write through links that lead out of a photo's folder.
     """
 
     name = "xmp"
 
-    def __init__(self) -> None:
+    def __init__(self, *, follow_links: bool = False) -> None:
+        self._follow_links = follow_links
         self._sidecars = Sidecars()
 
     def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change | None:
@@ -34,7 +40,9 @@ class SidecarTarget:
             there = {tag_key(tag) for tag in self._sidecars.keywords(item.path).tags}
             if all(tag_key(mark.tag) in there for mark in wanted):
                 return None
-        change = _put(item.path, path, old, revise(old or SIDECAR, wanted, item.rejected, str(path)), dry_run=dry_run)
+        change = self._put(
+            item.path, path, old, revise(old or SIDECAR, wanted, item.rejected, str(path)), dry_run=dry_run
+        )
         others = (read_sidecar(other) for other in self._sidecars.of(item.path) if other != path)
         elsewhere = tuple(mark.tag for other in others for mark in other.marks)
         if not elsewhere:
@@ -46,7 +54,7 @@ class SidecarTarget:
         """Take back what visterm wrote; a file that holds nothing else is removed."""
         there = [(path, content_of(path)) for path in [*self._sidecars.of(image), self._sidecars.target(image)]]
         changes = [
-            _put(image, path, old, taken_back(old, str(path)), dry_run=dry_run)
+            self._put(image, path, old, taken_back(old, str(path)), dry_run=dry_run)
             for path, old in dict(there).items()
             if old is not None
         ]
@@ -57,10 +65,9 @@ class SidecarTarget:
     def close(self) -> None:
         """Nothing is open."""
 
-
-def _put(image: Path, path: Path, old: bytes | None, new: Revised, *, dry_run: bool) -> Change | None:
-    empty = old is None and not new.added
-    if not dry_run and not empty and new.content != old:
-        replace_file(path, old, new.content)
-    changed = Change(str(image), str(path), new.added, new.removed, new.left_out, new.found)
-    return changed if changed.is_one or changed.found else None
+    def _put(self, image: Path, path: Path, old: bytes | None, new: Revised, *, dry_run: bool) -> Change | None:
+        empty = old is None and not new.added
+        if not dry_run and not empty and new.content != old:
+            replace_file(path, old, new.content, follow_links=self._follow_links)
+        changed = Change(str(image), str(path), new.added, new.removed, new.left_out, new.found)
+        return changed if changed.is_one or changed.found else None

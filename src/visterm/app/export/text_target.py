@@ -9,7 +9,7 @@ from pathlib import Path
 from visterm.app.export.changes import Change
 from visterm.app.export.items import ExportItem
 from visterm.core.vocabulary import tag_key
-from visterm.data.sidecars import Sidecars, content_of, replace_file
+from visterm.data.sidecars import Sidecars, check_stays_inside, content_of, replace_file
 from visterm.data.tag_formats.record import choose_separator, record, split_text
 from visterm.data.tag_formats.text import read_text
 from visterm.data.tag_formats.texts import MOST_TEXT, SUFFIX, sidecar
@@ -20,11 +20,18 @@ _PARTING = frozenset(";,\n\r")
 
 
 class TextTarget:
-    """Writes ``photo.txt``, or ``photo.jpg.txt`` where two images share the name; lines that are there stay."""
+    """Writes ``photo.txt``, or ``photo.jpg.txt`` where two images share the name; lines that are there stay.
+
+    Parameters
+    ----------
+    follow_links : bool
+        Write through links that lead out of a photo's folder.
+    """
 
     name = "txt"
 
-    def __init__(self) -> None:
+    def __init__(self, *, follow_links: bool = False) -> None:
+        self._follow_links = follow_links
         self._sidecars = Sidecars()
         self._notes: dict[Path, TextNotes] = {}
 
@@ -42,8 +49,10 @@ class TextTarget:
         removed = tuple(tag for tag in (note.tags if note else ()) if tag_key(tag) in rejected)
         if (added or removed) and not dry_run:
             new = _appended(_without(old or b"", rejected), [mark.tag for mark in added])
+            if not self._follow_links:
+                check_stays_inside(path)  # before it is noted
             notes.put(_noted(path, note, old, new, added, rejected))
-            replace_file(path, old, new)
+            replace_file(path, old, new, follow_links=self._follow_links)
             notes.is_done(path)
         ours = [*(tag for tag in (note.tags if note else ()) if tag not in removed), *(mark.tag for mark in added)]
         changed = Change(str(item.path), str(path), added, removed, left_out, tuple(ours))
@@ -56,7 +65,7 @@ class TextTarget:
         note = notes.of(path, old)
         if not dry_run:
             if note is not None and old is not None:
-                replace_file(path, old, _restored(old, note))
+                replace_file(path, old, _restored(old, note), follow_links=self._follow_links)
             notes.forget(path)
         if note is None or old is None:
             return None

@@ -35,7 +35,7 @@ class WrittenNotes(Protocol):
         """Keep what was taken."""
 
 
-def make_target(name: str, *, keep_originals: bool = True) -> Target:
+def make_target(name: str, *, keep_originals: bool = True, follow_links: bool = False) -> Target:
     """Make the target of a name.
 
     Parameters
@@ -43,6 +43,8 @@ def make_target(name: str, *, keep_originals: bool = True) -> Target:
     name : {"xmp", "embed", "txt"}
     keep_originals : bool
         Of "embed": leave each image as it was beside it.
+    follow_links : bool
+        Of "xmp" and "txt": write through links that lead out of a photo's folder.
 
     Raises
     ------
@@ -52,11 +54,11 @@ def make_target(name: str, *, keep_originals: bool = True) -> Target:
         If it takes a program that is not installed.
     """
     if name == XMP:
-        return SidecarTarget()
+        return SidecarTarget(follow_links=follow_links)
     if name == EMBED:
         return EmbeddedTarget(keep_originals=keep_originals)
     if name == TXT:
-        return TextTarget()
+        return TextTarget(follow_links=follow_links)
     raise UserError(f"'{name}' is nothing that tags are written to image by image; expected {', '.join(TARGETS)}.")
 
 

@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from visterm.app.catalogue_feedback import ImageView
 from visterm.web.answers import json_answer
-from visterm.web.errors import Refused
 from visterm.web.schemas import ExplanationAnswer, ImageAnswer, ImageFacts, TagName, errors
 from visterm.web.service import service_of
 from visterm.web.thumbnails import name_of
@@ -66,9 +65,8 @@ async def thumbnail(
     headers = {"etag": name, "cache-control": KEPT}
     if name in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    if record.path is None or record.state == "gone":
-        raise Refused(404, f"The file of image {image_id} is gone.", code="gone")
-    content = await service.thumbnails.get(record.path, name, size)
+    path = await service.searching.run(service.file_of, image_id)
+    content = await service.thumbnails.get(path, name, size)
     return Response(content, headers=headers, media_type="image/jpeg")
 
 
