@@ -89,7 +89,7 @@ def export(
 =======
     follow_links: Annotated[
         bool,
-        typer.Option("--follow-links", help="Of xmp and txt: write through links that lead out of a photo's folder."),
+        typer.Option("--follow-links", help="Write through links that lead out of a photo's folder."),
     ] = False,
 >>>>>>> 4e9aa83 (Links that lead out of a photo folder are not indexed, served or written through, unless asked for)
     json: options.Json = False,

@@ -11,6 +11,7 @@ from visterm.core.errors import DataError
 from visterm.core.vocabulary import tag_key
 from visterm.data.embedded import embedded_keywords
 from visterm.data.exiftool import ExifTool
+from visterm.data.sidecars import check_stays_inside
 from visterm.data.xmp.keywords import GIVEN, Mark
 from visterm.data.xmp.writing import PACKET
 
@@ -24,11 +25,14 @@ class EmbeddedTarget:
     ----------
     keep_originals : bool
         Leave each image as it was beside it (``photo.jpg_original``).
+    follow_links : bool
+        Write into images that are links out of their folder.
     """
 
     name = "embed"
 
-    def __init__(self, *, keep_originals: bool = True) -> None:
+    def __init__(self, *, keep_originals: bool = True, follow_links: bool = False) -> None:
+        self._follow_links = follow_links
         self._exiftool = ExifTool()
         self._keep = keep_originals
 
@@ -59,6 +63,8 @@ class EmbeddedTarget:
 
     def _put(self, image: Path, old: bytes | None, new: Revised, *, dry_run: bool) -> Change | None:
         if (new.added or new.removed) and not dry_run:
+            if not self._follow_links:
+                check_stays_inside(image)
             self._exiftool.write_packet(image, new.content, keep_original=self._keep)
         changed = Change(str(image), str(image), new.added, new.removed, new.left_out, new.found)
         return changed if changed.is_one or changed.found else None

@@ -44,7 +44,7 @@ def make_target(name: str, *, keep_originals: bool = True, follow_links: bool = 
     keep_originals : bool
         Of "embed": leave each image as it was beside it.
     follow_links : bool
-        Of "xmp" and "txt": write through links that lead out of a photo's folder.
+        Write through links that lead out of a photo's folder.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def make_target(name: str, *, keep_originals: bool = True, follow_links: bool = 
     if name == XMP:
         return SidecarTarget(follow_links=follow_links)
     if name == EMBED:
-        return EmbeddedTarget(keep_originals=keep_originals)
+        return EmbeddedTarget(keep_originals=keep_originals, follow_links=follow_links)
     if name == TXT:
         return TextTarget(follow_links=follow_links)
     raise UserError(f"'{name}' is nothing that tags are written to image by image; expected {', '.join(TARGETS)}.")
