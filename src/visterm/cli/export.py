@@ -77,7 +77,6 @@ def export(
             "--keep-originals/--overwrite", help="Of embed: leave each photo as it was beside it (photo.jpg_original)."
         ),
     ] = True,
-<<<<<<< HEAD
     guard: Annotated[
         bool,
         typer.Option(
@@ -86,12 +85,10 @@ def export(
             "were.",
         ),
     ] = True,
-=======
     follow_links: Annotated[
         bool,
         typer.Option("--follow-links", help="Write through links that lead out of a photo's folder."),
     ] = False,
->>>>>>> 4e9aa83 (Links that lead out of a photo folder are not indexed, served or written through, unless asked for)
     json: options.Json = False,
     jobs: options.Jobs = None,
     skipped: options.SkippedFile = Path("skipped.jsonl"),

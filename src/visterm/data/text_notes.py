@@ -11,12 +11,8 @@ from typing import NamedTuple
 from visterm.core.errors import DataError, StorageError
 from visterm.core.jsonlines import json_text
 from visterm.core.vocabulary import tag_key
-<<<<<<< HEAD
 from visterm.core.writing import writing
-from visterm.data.sidecars import content_of
-=======
 from visterm.data.sidecars import check_stays_inside, content_of
->>>>>>> 4e9aa83 (Links that lead out of a photo folder are not indexed, served or written through, unless asked for)
 
 NOTES = ".visterm_texts.jsonl"
 
