@@ -31,6 +31,9 @@ _IN_RUST = re.compile(r"\(os error (\d+)\)")
 _IN_C = re.compile("|".join(re.escape(os.strerror(code)) for code in (*_FULL, *_OTHERS)))
 _CODES = {os.strerror(code): code for code in (*_FULL, *_OTHERS)}
 
+_OURS = re.compile(r"^\..*\.tmp|^\.unfinished$")
+"""Files and folders that only we know of: what is being written, and is put in place at the end."""
+
 _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 Place = str | os.PathLike[str]
@@ -135,7 +138,7 @@ def whole_file(path: Place, *, shared: bool = False) -> Iterator[Path]:
     """
     path = Path(path)
     own = f".{uuid.uuid4().hex[:8]}" if shared else ""
-    temporary = path.with_name(f".{path.stem}{own}.tmp{path.suffix}")
+    temporary = path.with_name(f".{path.name}{own}.tmp")
     try:
         with writing(path):
             yield temporary
@@ -227,7 +230,7 @@ def _disk_of(where: str | None) -> str:
     if not where:
         return "The disk"
     path = Path(where)
-    hidden = [folder for folder in (path, *path.parents) if folder.name.startswith(".") and ".tmp" in folder.name]
+    hidden = [folder for folder in (path, *path.parents) if _OURS.match(folder.name)]
     return f"The disk of {hidden[-1].parent if hidden else path}"
 
 

@@ -168,9 +168,11 @@ class FeatureFolder:
             self.unfinished.mkdir(exist_ok=True)
             yield
         finally:
-            with suppress(OSError):  # nothing was begun: leave no empty folders
-                self.unfinished.rmdir()
-                self.path.rmdir()
+            begun = {file.name for file in self.path.iterdir()} - {self.unfinished.name}
+            if not begun or MANIFEST in begun:  # else the empty folder says whose the rest is, and the job goes on
+                with suppress(OSError):  # nothing was begun: leave no empty folders
+                    self.unfinished.rmdir()
+                    self.path.rmdir()
             os.close(descriptor)
 
     def begin(self) -> None:
