@@ -16,7 +16,7 @@ from tiny_catalogues import draw_photo, draw_photos, fit_run, touch, write_tags
 from visterm import Catalogue, Tagger
 from visterm.app.catalogue_features import CatalogueFeatures
 from visterm.cli.commands import app
-from visterm.core.errors import DataError, StorageError, UserError
+from visterm.core.errors import DataError, StorageError, TagFileError, UserError
 from visterm.data.taken import taken_of
 from visterm.store.filters import Filter
 
@@ -274,7 +274,7 @@ def test_tags_of_a_file_keep_to_the_bounds_of_all_tags_and_nothing_is_written_be
     catalogue, photos, tags, reason
 ):
     paths = sorted(photos.iterdir())
-    with pytest.raises(UserError, match=reason):
+    with pytest.raises((UserError, TagFileError), match=reason):
         catalogue.index(paths, tags=[["red"]] * 11 + [tags])
     assert catalogue.image(0).tags == []
 
