@@ -28,12 +28,12 @@ from harness.watched import watched
 from visterm import Tagger
 from visterm.app.annotating import Chunk, ChunkTags, TagsWanted
 from visterm.app.features.writing import write_features
-from visterm.app.parts import make_encoder
 from visterm.app.streaming.evaluating import evaluate_streamed
 from visterm.app.streaming.fitting import fit_streamed
 from visterm.app.streaming.memory import Plan, read_size
 from visterm.app.streaming.shards import Shards
 from visterm.data.feature_shards import Shard
+from visterm.encoders.named import make_encoder
 
 WIDTH, N_TAGS, TAGS_AN_IMAGE = 1024, 1000, 5
 SHARD = 512

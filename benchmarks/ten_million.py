@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 
 from visterm import Tagger
 from visterm.app.features.writing import write_features
-from visterm.app.parts import make_encoder
 from visterm.app.streaming.fitting import fit_streamed
 from visterm.app.streaming.memory import Plan, read_size
 from visterm.core.progress import Silent
 from visterm.data.feature_shards import Shard
+from visterm.encoders.named import make_encoder
 from visterm_research.data.drawn_tags import draw_dictionary
 
 N_FEATURES, OF_A_TAG, NOISE = 50_000, 8, 6

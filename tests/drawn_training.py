@@ -9,13 +9,13 @@ import scipy.sparse as sp
 
 from visterm import Tagger
 from visterm.app.features.writing import write_features
-from visterm.app.parts import make_encoder
 from visterm.app.streaming.fit_together import ExecutorWorkers
 from visterm.app.streaming.fitting import fit_streamed
 from visterm.app.streaming.memory import Plan
 from visterm.core.executor import LOCAL
 from visterm.data.feature_shards import Shard
 from visterm.data.planted import plant_corpus
+from visterm.encoders.named import make_encoder
 
 N, SHARD, N_TAGS = 600, 50, 12
 SMALL = Plan(2, 8 * 160 * 50 * 2)

@@ -7,9 +7,9 @@ import json
 import numpy as np
 
 from visterm.app.features.writing import write_features
-from visterm.app.parts import make_encoder
 from visterm.data.feature_shards import Shard
 from visterm.data.planted import plant_corpus
+from visterm.encoders.named import make_encoder
 
 N, SHARD, N_TAGS = 600, 50, 12
 

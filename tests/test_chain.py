@@ -9,7 +9,6 @@ from PIL import Image
 
 from tiny_networks import colour_network
 from tiny_scenes import scene
-from visterm.app.parts import make_encoder
 from visterm.app.tagger import Tagger
 from visterm.core.errors import DataError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator
@@ -19,7 +18,7 @@ from visterm.encoders import kept_outputs
 from visterm.encoders.chain import Chain
 from visterm.encoders.histograms import Histograms
 from visterm.encoders.kernel_pca import KernelPca
-from visterm.encoders.named import split_specs
+from visterm.encoders.named import make_encoder, split_specs
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.onnx_network import OnnxNetwork
 from visterm.encoders.visterms import Visterms

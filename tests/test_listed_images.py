@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from visterm.app.parts import make_encoder
 from visterm.data.image_folders import find_images, image_names, images_in
 from visterm.data.listed_images import ListedImages
+from visterm.encoders.named import make_encoder
 
 
 def test_names_are_those_of_the_images_found_sorted_and_nothing_hidden(tmp_path, monkeypatch):

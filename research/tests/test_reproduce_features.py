@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from command_line import run_command
-from visterm.app.parts import make_encoder
 from visterm.core.errors import DataError, UserError
 from visterm.core.progress import SILENT
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.planted import plant_corpus
+from visterm.encoders.named import make_encoder
 from visterm.encoders.visterms import Visterms
 from visterm_research.comparison.arms import EXACT_KNN, FEATURE_ARMS, LOSS_ARMS, WSABIE
 from visterm_research.comparison.claims import Claim

@@ -97,7 +97,7 @@ def reproduce(
     json: options.Json = False,
 ) -> None:
     """Run a paper's comparison again: settings chosen on validation rows, test rows touched once."""
-    from visterm.app.parts import DEFAULT_ENCODER, make_encoder
+    from visterm.encoders.named import DEFAULT_ENCODER, make_encoder
     from visterm_research.comparison.run import Outcome
     from visterm_research.features.reproduce import reproduce_features
     from visterm_research.pamir.reproduce import reproduce_pamir

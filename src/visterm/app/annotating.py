@@ -16,7 +16,7 @@ from visterm.app.word_places import rank_with_added
 from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.tables import ENCODERS
-from visterm.core.types import Matrix, Skipped, Tag
+from visterm.core.types import Chunk, Matrix, Skipped, Tag
 from visterm.models.cutoffs import Cutoff
 
 if TYPE_CHECKING:
@@ -36,14 +36,6 @@ class Annotated(NamedTuple):
     def as_dict(self) -> dict[str, Any]:
         """Give the image and its tags as they stand in JSON."""
         return {"image": self.image, "tags": [tag.as_dict() for tag in self.tags]}
-
-
-class Chunk(NamedTuple):
-    """Some images: the names of those with a row, their rows, and those that could not be read."""
-
-    names: list[str]
-    rows: Matrix
-    skipped: list[Skipped]
 
 
 class Annotations(NamedTuple):

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
-from visterm.app.parts import DEFAULT_ENCODER, DEFAULT_MODEL
+from visterm.app.parts import DEFAULT_MODEL
 from visterm.core.errors import UserError
 from visterm.core.tables import ENCODERS, MODELS
+from visterm.encoders.named import DEFAULT_ENCODER
 
 SETTING = "device"
 

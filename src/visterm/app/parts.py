@@ -1,4 +1,4 @@
-"""Encoders and models made from what users type: names, arguments and settings; and which of them can do what."""
+"""Models made from what users type: names and settings; and which of them can do what."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from visterm.core.combining import COMBINATIONS
 from visterm.core.errors import MissingExtraError, UserError
 from visterm.core.registry import Registry
 from visterm.core.tables import MODELS
-from visterm.encoders.named import named_encoder
 from visterm.models.abilities import GivesProbabilities
-
-DEFAULT_ENCODER = "visterms"
 
 DEFAULT_MODEL, DEFAULT_BY_NUMBER = "auto", "wsabie"
 """On three data sets and five seeds `auto` was at most 0.008 below the best single model in MAP over images, and better
@@ -62,11 +59,6 @@ def tell_part_of(model: Any, pairs: NDArray[np.int64]) -> None:
     """Tell a model the columns of (part, whole), shape (n_pairs, 2), if it can be told; see `takes_part_of`."""
     if takes_part_of(model):
         model.set_params(part_of=pairs.tolist())  # lists, as the settings of a run are kept as JSON
-
-
-def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
-    """Make an encoder from what users type, a name or ``name:argument`` (None: "visterms"), with its settings."""
-    return named_encoder(spec or DEFAULT_ENCODER, params, shared)
 
 
 def names_with(table: Registry, ability: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ from visterm.app.by_number import learn_by_number
 from visterm.app.deep_fit_together import fit_on_machines
 from visterm.app.learned_images import LearnedImages
 from visterm.app.neighbours import Neighbour, nearest_tags
-from visterm.app.parts import make_encoder, make_model, tell_blocks, tell_part_of
+from visterm.app.parts import make_model, tell_blocks, tell_part_of
 from visterm.app.query_corpus import query_corpus
 from visterm.app.query_rows import check_learns_queries, fit_weighed, query_rows
 from visterm.app.relations import WordRelations, check_word_relations, tags_to_learn
@@ -41,6 +41,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow
 from visterm.data.reference_texts import Reference, count_texts
 from visterm.data.word_vectors import WordVectors
+from visterm.encoders.named import make_encoder
 from visterm.models.calibration import Calibration
 
 

@@ -115,3 +115,11 @@ class Skipped:
     def as_dict(self) -> dict[str, Any]:
         """Give the entry as it stands in ``skipped.jsonl``."""
         return {"image": self.image, "reason": self.reason}
+
+
+class Chunk(NamedTuple):
+    """Some images: the names of those with a row, their rows, and those that could not be read."""
+
+    names: list[str]
+    rows: Matrix
+    skipped: list[Skipped]

@@ -9,17 +9,19 @@ from typing import Any
 from visterm.core.errors import UserError
 from visterm.core.tables import ENCODERS
 
+DEFAULT_ENCODER = "visterms"
+
 JOIN = "+"
 """Stands between the encoders of a chain."""
 
 
-def named_encoder(spec: str, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
+def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
     """Make an encoder from ``name`` or ``name:argument``.
 
     Parameters
     ----------
-    spec : str
-        What stands after the colon fills the parameter that the encoder's class names `argument`.
+    spec : str or None
+        None is the default encoder. What stands after the colon fills the parameter that its class names `argument`.
     params : mapping
         Its settings; they win over `shared`.
     shared : mapping
@@ -32,7 +34,7 @@ def named_encoder(spec: str, params: Mapping[str, Any], shared: Mapping[str, Any
     UserError
         If it takes no argument.
     """
-    name, colon, argument = spec.partition(":")
+    name, colon, argument = (spec or DEFAULT_ENCODER).partition(":")
     cls = ENCODERS.load(name)
     known = signature(cls).parameters
     filled = {key: shared[key] for key in shared if key in known}

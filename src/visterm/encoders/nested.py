@@ -17,7 +17,7 @@ from visterm.core.types import Matrix, Skipped
 from visterm.data.images import read_image
 from visterm.encoders.base import Encoder, Images, Pixels
 from visterm.encoders.contract import AnyEncoder, Encoded
-from visterm.encoders.named import named_encoder
+from visterm.encoders.named import make_encoder
 
 
 class NestedEncoder(Encoder):
@@ -178,11 +178,11 @@ def _made(given: Any, shared: dict[str, Any]) -> AnyEncoder:
     if isinstance(given, AnyEncoder):
         made = clone(given)
     elif isinstance(given, str):
-        made = named_encoder(given, {}, shared)
+        made = make_encoder(given, {}, shared)
     elif (
         isinstance(given, list | tuple) and len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], dict)
     ):
-        made = named_encoder(given[0], given[1], shared)
+        made = make_encoder(given[0], given[1], shared)
     else:
         raise UserError(
             f"An encoder inside another is {given!r}; expected a name such as 'visterms', a name with its argument, "

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from visterm.app.parts import make_encoder
 from visterm.core.digests import key_of
 from visterm.core.query_weights import inverse_frequencies, weigh_words
 from visterm.data.tag_queries import Queries
+from visterm.encoders.named import make_encoder
 from visterm_research.comparison.claims import percent
 from visterm_research.comparison.record import Record
 from visterm_research.pamir.arms import PAMIR

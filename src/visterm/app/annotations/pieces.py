@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.app.annotating import CHUNK, Chunk
+from visterm.app.annotating import CHUNK
 from visterm.app.features.cut import cut
 from visterm.app.features.kind import is_features
 from visterm.app.rows import is_name
@@ -15,7 +15,7 @@ from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import as_path, in_full, is_remote
 from visterm.core.threads import Team
-from visterm.core.types import Skipped
+from visterm.core.types import Chunk, Skipped
 from visterm.data.contents import content_hash, stamp_hash, stamps
 from visterm.data.image_folders import find_images, no_images
 

@@ -12,12 +12,11 @@ from visterm.app.features.cut import cut
 from visterm.app.features.folder import Asked, Contents, FeatureFolder, told_of_a_full_disk
 from visterm.app.features.remote_folder import feature_folder
 from visterm.app.features.shard_work import EncodeJob, KnownRows, ShardDone
-from visterm.app.parts import make_encoder
-from visterm.app.tagger import Tagger
 from visterm.core.checks import check_count
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
 from visterm.core.executor import Executor, LocalExecutor, for_parts
 from visterm.core.packing import json_params
+from visterm.core.persist import load_estimator, open_folder
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import in_full
 from visterm.core.tables import ENCODERS
@@ -25,6 +24,7 @@ from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.data.image_folders import image_names
 from visterm.data.listed_images import ListedImages
+from visterm.encoders.named import make_encoder
 
 SHARD_SIZE = 512
 """Images in a shard, about: what a kill loses, and what is held in memory at a time."""
@@ -180,7 +180,9 @@ def _wanted(
     if run is not None:
         if encoder is not None or params:
             raise UserError("Both an encoder (--encoder, --encoder-set) and a run (--run) are given. Leave one out.")
-        wanted = Tagger.load(run, n_jobs=n_jobs).encoder
+        wanted = load_estimator(ENCODERS, open_folder(run, "run"), "encoder")
+        if "n_jobs" in wanted.get_params(deep=False):
+            wanted.set_params(n_jobs=n_jobs)
     elif encoder is None and (params or seed) and folder.has_encoder():
         wanted = _own_with(folder, params, seed, n_jobs)
     elif encoder is not None or params or seed:

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from visterm.app.annotating import Chunk
 from visterm.app.streaming.name_index import index_names
 from visterm.app.streaming.reading_ahead import read_ahead
 from visterm.app.streaming.shards import Shards
 from visterm.core.errors import EncoderMismatchError
 from visterm.core.progress import Progress
 from visterm.core.tables import ENCODERS
-from visterm.core.types import Matrix
+from visterm.core.types import Chunk, Matrix
 from visterm.store.rows import stack_rows
 
 ROWS = 4096
