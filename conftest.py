@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from visterm.core.errors import DataError
-from visterm.data.drawn import DrawnLibrary, draw_library
+from visterm.demo.drawn import DrawnLibrary, draw_library
 from visterm.data.wordnet_files import find_wordnet, read_database
 
 

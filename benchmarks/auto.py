@@ -22,11 +22,11 @@ import numpy as np
 import scipy.sparse as sp
 from harness.runs import machine, options, parse, say, write
 
-from visterm.app.rows import encode_corpus, read_corpus
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.planted import plant_corpus
 from visterm.encoders.named import make_encoder
+from visterm.features.training_rows import encode_corpus, read_corpus
 from visterm.metrics import average_precisions, evaluate
 from visterm.metrics.significance import paired_bootstrap
 from visterm.models.auto import Auto

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.app.rows import encode_corpus
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.encoders.named import make_encoder
+from visterm.features.training_rows import encode_corpus
 from visterm.metrics import average_precisions, paired_bootstrap
 
 MODEL_NAMES = ("ridge", "knn")

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-from visterm.app.rows import encode_corpus
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.encoders.named import make_encoder
+from visterm.features.training_rows import encode_corpus
 from visterm.metrics import average_precisions, evaluate, paired_bootstrap
 
 GRIDS = {

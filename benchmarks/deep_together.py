@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from harness.runs import machine, options, parse, ratios, say, spread, write
 
-from visterm.app.deep_fit_together import fit_on_machines
-from visterm.app.rows import TrainingRows
 from visterm.cluster import RayExecutor
 from visterm.cluster.engine import engine
 from visterm.core.progress import SILENT
 from visterm.core.vocabulary import Vocabulary
+from visterm.features.training_rows import TrainingRows
 from visterm.models.sampled_tagger import SampledTagger
+from visterm.tagging.deep_fit_together import fit_on_machines
 from visterm_research.ugc.times_data import drawn_tags
 
 WORKERS = (1, 2)

@@ -28,10 +28,10 @@ from harness.runs import machine, options, parse, ratios, say, spread, write
 from PIL import Image
 from visterms import Libraries, parts, photos
 
-from visterm.app.tagger import Tagger
 from visterm.core.threads import one_blas_thread
 from visterm.data.images import decode_images, read_image
 from visterm.encoders.visterms import Visterms
+from visterm.tagging.tagger import Tagger
 
 QUESTIONS = ("features", "together", "memory", "threads")
 CODEBOOKS = (10_000, 1_000)

@@ -35,9 +35,9 @@ SMALL_FILE = 60
 """Lines below which a file with one importer counts as small."""
 
 LIMITS = {
-    "small files with one importer": 53,
+    "small files with one importer": 52,
     "imports upwards": 0,
-    "files in circles": 7,
+    "files in circles": 6,
     "heavy packages loaded": 0,
 }
 """What ``--check`` allows: today's figures, to be lowered as the work goes on. Where it ends: 8, 0, 0, 0."""

@@ -26,14 +26,14 @@ from harness.runs import machine, options, parse, ratios, say, spread, write
 from harness.watched import watched
 
 from visterm import Tagger
-from visterm.app.annotating import Chunk, ChunkTags, TagsWanted
-from visterm.app.features.writing import write_features
-from visterm.app.streaming.evaluating import evaluate_streamed
-from visterm.app.streaming.fitting import fit_streamed
-from visterm.app.streaming.memory import Plan, read_size
-from visterm.app.streaming.shards import Shards
 from visterm.data.feature_shards import Shard
 from visterm.encoders.named import make_encoder
+from visterm.evaluation.streamed import evaluate_streamed
+from visterm.features.streaming.memory import Plan, read_size
+from visterm.features.streaming.shards import Shards
+from visterm.features.writing import write_features
+from visterm.tagging.annotating import Chunk, ChunkTags, TagsWanted
+from visterm.tagging.streamed_fit import fit_streamed
 
 WIDTH, N_TAGS, TAGS_AN_IMAGE = 1024, 1000, 5
 SHARD = 512

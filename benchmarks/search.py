@@ -23,17 +23,17 @@ from harness.turns import in_turns
 from numba import njit
 from threadpoolctl import threadpool_limits
 
-from visterm.app.catalogue import Catalogue
-from visterm.app.tagger import Tagger
 from visterm.core.threads import resolve_jobs, standing_team
 from visterm.core.vocabulary import Vocabulary
 from visterm.encoders.visterms import Visterms
+from visterm.library.catalogue import Catalogue
 from visterm.models.calibration import Calibration
 from visterm.models.pamir import Pamir
 from visterm.models.wsabie import Wsabie
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.exact import ExactStore
 from visterm.store.records import Record
+from visterm.tagging.tagger import Tagger
 
 QUERY = "snow tree"
 K = 10

@@ -30,11 +30,11 @@ from urllib.parse import quote
 import numpy as np
 from harness.runs import machine, options, parse, say, write
 
-from visterm.app.catalogue import Catalogue
-from visterm.app.tagger import Tagger
-from visterm.data.drawn import draw_library
+from visterm.demo.drawn import draw_library
+from visterm.library.catalogue import Catalogue
 from visterm.store.records import Record, read_records
 from visterm.store.tags import Prediction
+from visterm.tagging.tagger import Tagger
 
 KINDS = (("search", 0.80), ("thumbnail", 0.15), ("annotate", 0.05))
 PICTURES = 400

@@ -20,8 +20,8 @@ from harness.played import Setting, ends, play, play_rounds
 from harness.runs import say, write
 from harness.stages import TAGS_AN_IMAGE, Rates, crowd, limits, meeting_seconds, rate_rows, rates, stages
 
-from visterm.app.features.job import SHARD_SIZE
 from visterm.cluster.ordered import MOST_BLOCKS
+from visterm.features.job import SHARD_SIZE
 from visterm.models.training_together import MEETINGS, MOST_PAIRS
 
 SIZES = {"100 million": 10**8, "a billion": 10**9}

@@ -24,14 +24,14 @@ import numpy as np
 from harness.runs import machine, options, parse, say, write
 
 from visterm import Catalogue, Tagger
-from visterm.data.drawn import draw_library
+from visterm.demo.drawn import draw_library
 from visterm.models.shared_moves import moves, sum_of_moves, take_moves
 
 WIDTH = 100
 NAMES = """
 from pathlib import Path
-from visterm.app.features.cut import cut
-from visterm.app.features.job import encode_folder
+from visterm.features.cut import cut
+from visterm.features.job import encode_folder
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 before = resident()

@@ -26,12 +26,12 @@ from harness.watched import watched
 from numpy.typing import NDArray
 
 from visterm import Tagger
-from visterm.app.features.writing import write_features
-from visterm.app.streaming.fitting import fit_streamed
-from visterm.app.streaming.memory import Plan, read_size
 from visterm.core.progress import Silent
 from visterm.data.feature_shards import Shard
 from visterm.encoders.named import make_encoder
+from visterm.features.streaming.memory import Plan, read_size
+from visterm.features.writing import write_features
+from visterm.tagging.streamed_fit import fit_streamed
 from visterm_research.data.drawn_tags import draw_dictionary
 
 N_FEATURES, OF_A_TAG, NOISE = 50_000, 8, 6

@@ -23,11 +23,11 @@ from harness.race import Limits, as_json, explore, race
 from harness.runs import machine, options, parse, say, write
 from harness.sides import Judged, Ours, Settings, Side, Theirs, hand_over
 
-from visterm.app.rows import encode_corpus
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.encoders.onnx import Onnx
+from visterm.features.training_rows import encode_corpus
 
 DIM = 100
 HELD_OUT = 500

@@ -35,19 +35,19 @@ from larger_than_memory import SHARD as PER_SHARD
 from visterms import photos
 
 from visterm import Tagger
-from visterm.app.features.job import encode_folder
-from visterm.app.streaming.fit_together import SharedFit
-from visterm.app.streaming.fitting import fit_streamed
-from visterm.app.streaming.handed_over import HandedOver, take_part
-from visterm.app.streaming.memory import Plan
 from visterm.cluster import RayExecutor
 from visterm.cluster.engine import engine
 from visterm.cluster.train_group import run_group
 from visterm.core.executor import Group
 from visterm.core.progress import SILENT, Progress
+from visterm.features.job import encode_folder
+from visterm.features.streaming.handed_over import HandedOver, take_part
+from visterm.features.streaming.memory import Plan
 from visterm.models.meetings import Exchange
 from visterm.models.training_together import MEETINGS
 from visterm.models.wsabie import Wsabie
+from visterm.tagging.streamed_fit import fit_streamed
+from visterm.tagging.streamed_fit_together import SharedFit
 
 NETWORK = Path(__file__).resolve().parents[2] / "shared" / "models" / "mobilenet_v2.onnx"
 SHARD = 16

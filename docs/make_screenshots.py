@@ -22,7 +22,7 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from visterm import Catalogue, Tagger
-from visterm.app.demo import run_demo
+from visterm.demo.run import run_demo
 from visterm.web.app import create_app
 
 DOCS = Path(__file__).parent

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tiny_catalogues import COLOURS, draw_photo
 from visterm import Catalogue
-from visterm.app.catalogue_rows import RowWriter
 from visterm.core.persist import file_hash
+from visterm.library.rows import RowWriter
 
 
 def say(**told: object) -> None:

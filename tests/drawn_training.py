@@ -8,14 +8,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm import Tagger
-from visterm.app.features.writing import write_features
-from visterm.app.streaming.fit_together import ExecutorWorkers
-from visterm.app.streaming.fitting import fit_streamed
-from visterm.app.streaming.memory import Plan
 from visterm.core.executor import LOCAL
 from visterm.data.feature_shards import Shard
 from visterm.data.planted import plant_corpus
 from visterm.encoders.named import make_encoder
+from visterm.features.streaming.memory import Plan
+from visterm.features.writing import write_features
+from visterm.tagging.streamed_fit import fit_streamed
+from visterm.tagging.streamed_fit_together import ExecutorWorkers
 
 N, SHARD, N_TAGS = 600, 50, 12
 SMALL = Plan(2, 8 * 160 * 50 * 2)

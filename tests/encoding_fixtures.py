@@ -10,9 +10,9 @@ import pytest
 from object_stores import new_bucket, new_memory_store, s3_server
 from remote_photos import paint
 from tiny_networks import colour_network
-from visterm.app.features import remote_folder
-from visterm.app.features.shard_cache import ShardCache
 from visterm.core.remote import as_path
+from visterm.features import remote_folder
+from visterm.features.shard_cache import ShardCache
 
 
 @pytest.fixture(scope="module")

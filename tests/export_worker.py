@@ -8,10 +8,10 @@ import signal
 import sys
 from pathlib import Path
 
-from visterm.app.export.items import ExportItem, Predicted
-from visterm.app.export.of_catalogue import CatalogueNotes
-from visterm.app.export.writing import export_tags, make_target, undo_tags
 from visterm.core.vocabulary import Vocabulary
+from visterm.library.export.items import ExportItem, Predicted
+from visterm.library.export.of_catalogue import CatalogueNotes
+from visterm.library.export.writing import export_tags, make_target, undo_tags
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.tags import Tags
 

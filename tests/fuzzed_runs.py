@@ -21,12 +21,12 @@ import numpy as np
 import scipy.sparse as sp
 from safetensors.numpy import load_file, save_file
 
-from visterm.app.tagger import Tagger
 from visterm.core.errors import VistermError
 from visterm.core.persist import MANIFEST, file_hash
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.encoders.visterms import Visterms
+from visterm.tagging.tagger import Tagger
 
 SEED = 20_261_122
 MEMORY = 2**30

@@ -6,10 +6,10 @@ import json
 
 import numpy as np
 
-from visterm.app.features.writing import write_features
 from visterm.data.feature_shards import Shard
 from visterm.data.planted import plant_corpus
 from visterm.encoders.named import make_encoder
+from visterm.features.writing import write_features
 
 N, SHARD, N_TAGS = 600, 50, 12
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from visterm.app.trying import TrialJob
-from visterm.app.validation import Parts
 from visterm.cluster import RayExecutor
 from visterm.core.checks import check_tags
+from visterm.tagging.tuning.trial import TrialJob
+from visterm.tagging.tuning.validation import Parts
 
 
 def parts():

@@ -12,9 +12,9 @@ import uvicorn
 from PIL import Image
 
 from visterm import Catalogue, Tagger
-from visterm.app.relations import WordRelations
 from visterm.data.corpus import Corpus
-from visterm.data.drawn import draw_library
+from visterm.demo.drawn import draw_library
+from visterm.tagging.relations import WordRelations
 from visterm.web.app import create_app
 
 ENCODER = {"codebook": 60, "colours": 8, "scales": [1.0], "sample_blocks": 4000, "max_side": 96}

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from visterm import Tagger
-from visterm.app.asked_queries import queries_from_tags
-from visterm.app.relations import WordRelations
-from visterm.app.shared_rows import shared_vocabulary
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.aliases import Alias, read_aliases, write_aliases
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow
+from visterm.tagging.relations import WordRelations
+from visterm.tagging.shared_rows import shared_vocabulary
+from visterm.tagging.typed_lines import queries_from_tags
 
 LISTS = [["Segull", "sea"], ["gull"], ["gull", "seagull"], ["Sea", "meer"], ["Meer"]]
 ALIASES = {"segull": "Gull", "Seagull": "Gull", "meer": "sea", "baot": "boat"}

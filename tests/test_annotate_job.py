@@ -12,16 +12,16 @@ import pytest
 from command_line import run_command
 from remote_photos import content, picture
 from tiny_networks import colour_network
-from visterm.app.annotating import TagsWanted
-from visterm.app.annotations import pieces
-from visterm.app.annotations.folder import annotation_folder
-from visterm.app.annotations.job import annotate_into
-from visterm.app.annotations.pieces import find
-from visterm.app.features.job import encode_folder
-from visterm.app.info import describe
-from visterm.app.tagger import Tagger
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.persist import file_hash
+from visterm.features.job import encode_folder
+from visterm.library.info import describe
+from visterm.tagging.annotating import TagsWanted
+from visterm.tagging.annotations import pieces
+from visterm.tagging.annotations.folder import annotation_folder
+from visterm.tagging.annotations.job import annotate_into
+from visterm.tagging.annotations.pieces import find
+from visterm.tagging.tagger import Tagger
 
 N = 40
 TAGS = [["sea", "sky"], ["tree"], ["tree", "sky"], ["sand"]]
@@ -104,7 +104,7 @@ def test_the_lines_are_those_that_are_printed_in_their_order(run, annotate, phot
 def test_a_killed_job_goes_on_to_the_same_bytes(annotate, tmp_path, monkeypatch):
     annotate(tmp_path / "undisturbed")
     with monkeypatch.context() as patched:
-        patched.setattr("visterm.app.features.folder.FeatureFolder.commit", lambda *_: 1 / 0)
+        patched.setattr("visterm.features.folder.FeatureFolder.commit", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             annotate(tmp_path / "T")
     assert not (tmp_path / "T" / "manifest.json").exists()
@@ -153,7 +153,7 @@ def test_what_cannot_be_read_is_listed_tried_again_and_tagged_once_it_is_mended(
 def test_other_wishes_tag_all_anew_and_until_then_the_folder_holds_what_it_held(annotate, tmp_path, monkeypatch):
     annotate(tmp_path / "T")
     with monkeypatch.context() as patched:
-        patched.setattr("visterm.app.features.folder.FeatureFolder.commit", lambda *_: 1 / 0)
+        patched.setattr("visterm.features.folder.FeatureFolder.commit", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             annotate(tmp_path / "T", wanted=TagsWanted(1))
     assert {len(json.loads(line)["tags"]) for line in _lines_in(tmp_path / "T")} == {2}

@@ -7,7 +7,6 @@ import pytest
 
 from reference import bags as slow
 from tiny_scenes import scene
-from visterm.app.tagger import Tagger
 from visterm.core.errors import DataError, TooLargeError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.progress import SILENT
@@ -20,6 +19,7 @@ from visterm.encoders.gaussian_mixtures import Mixtures, fit_mixtures, log_likel
 from visterm.encoders.visterms import Visterms
 from visterm.models.pamir import Pamir
 from visterm.models.svm import Svm
+from visterm.tagging.tagger import Tagger
 
 SMALL = {"colours": 8, "max_side": 48, "n_jobs": 1}
 KINDS = [

@@ -14,23 +14,23 @@ from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
 from reference.calibration import confidence, expected_f1
-from visterm.app.calibrating import calibrate
-from visterm.app.catalogue import Catalogue
-from visterm.app.query_evaluation import evaluate_queries
-from visterm.app.rows import TrainingRows
-from visterm.app.run_files import CALIBRATION
-from visterm.app.tagger import Tagger
 from visterm.cli.commands import app
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.planted import plant_corpus
+from visterm.evaluation.query_evaluation import evaluate_queries
+from visterm.features.training_rows import TrainingRows
+from visterm.library.catalogue import Catalogue
 from visterm.metrics.cutoff import expected_f1_cutoff
 from visterm.models import fit_calibration as fitting
 from visterm.models.calibration import Calibration
 from visterm.models.fit_calibration import fit_calibration
 from visterm.models.held_out import HeldOutFit
+from visterm.tagging.calibrating import calibrate
+from visterm.tagging.run_files import CALIBRATION
+from visterm.tagging.tagger import Tagger
 
 THREE = Calibration(np.array([2.0, 0.5, 1.0]), np.array([-1.0, 0.0, 1.0]), 0.4, 100)
 

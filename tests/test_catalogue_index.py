@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from tiny_catalogues import draw_photo, draw_photos, fit_run, touch, write_tags
 from visterm import Catalogue, Tagger
-from visterm.app.catalogue_features import CatalogueFeatures
 from visterm.cli.commands import app
 from visterm.core.errors import DataError, StorageError, TagFileError, UserError
 from visterm.data.taken import taken_of
+from visterm.library.encoded_features import CatalogueFeatures
 from visterm.store.filters import Filter
 
 
@@ -57,7 +57,7 @@ def rows_are_those_of(catalogue):
 
 
 def test_what_has_not_changed_is_not_read_again(catalogue, photos, monkeypatch):
-    monkeypatch.setattr("visterm.app.catalogue_files.content_hash", lambda path: pytest.fail(f"{path} was read"))
+    monkeypatch.setattr("visterm.library.files.content_hash", lambda path: pytest.fail(f"{path} was read"))
     monkeypatch.setattr(type(catalogue.tagger.encoder), "encode", lambda *_, **__: pytest.fail("encoded"))
     assert counts(catalogue.index(photos)) == {"kept": 12}
 

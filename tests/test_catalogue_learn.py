@@ -9,13 +9,13 @@ from typer.testing import CliRunner
 
 from tiny_catalogues import draw_photo, draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
-from visterm.app.catalogue_features import CatalogueFeatures
-from visterm.app.catalogue_job import JobCancelledError
-from visterm.app.catalogue_learn import in_words
-from visterm.app.catalogue_training import is_held_out
-from visterm.app.info import describe
 from visterm.cli.commands import app
 from visterm.core.errors import DataError, StorageError, UserError
+from visterm.library.encoded_features import CatalogueFeatures
+from visterm.library.info import describe
+from visterm.library.job import JobCancelledError
+from visterm.library.learn import in_words
+from visterm.library.training import is_held_out
 from visterm.metrics import average_precisions
 
 
@@ -132,7 +132,7 @@ def test_a_fit_that_is_stopped_changes_nothing(runs, tmp_path, monkeypatch):
         raise JobCancelledError
 
     with monkeypatch.context() as patch:
-        patch.setattr("visterm.app.catalogue_learn.RowWriter.predict", stop)
+        patch.setattr("visterm.library.learn.RowWriter.predict", stop)
         done = catalogue.learn()
     assert (done.cancelled, done.run) == (True, old)
     assert in_words(done) == "Stopped; nothing has changed."

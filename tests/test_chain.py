@@ -9,7 +9,6 @@ from PIL import Image
 
 from tiny_networks import colour_network
 from tiny_scenes import scene
-from visterm.app.tagger import Tagger
 from visterm.core.errors import DataError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
@@ -22,6 +21,7 @@ from visterm.encoders.named import make_encoder, split_specs
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.onnx_network import OnnxNetwork
 from visterm.encoders.visterms import Visterms
+from visterm.tagging.tagger import Tagger
 
 WORDS = ("visterms", {"colours": 8, "codebook": 60, "sample_blocks": 2000})
 COLOURS = ("histograms", {"colours": 8, "textons": 0, "scales": (1.0,), "levels": 1})

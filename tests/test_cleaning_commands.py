@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from visterm import Tagger
-from visterm.app.device import move_encoder, with_device
 from visterm.cli.commands import app
 from visterm.core.errors import UserError
 from visterm.core.tables import ENCODERS
+from visterm.tagging.device import move_encoder, with_device
 
 ROWS = [
     *(f"{i},sea;photo,bob" for i in range(6)),

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from visterm.app.catalogue import Catalogue
-from visterm.app.tagger import Tagger
 from visterm.cli.commands import app
 from visterm.core.combining import log_probabilities, part_signs
 from visterm.core.errors import UserError
+from visterm.library.catalogue import Catalogue
 from visterm.metrics.queries import rank_queries
+from visterm.tagging.tagger import Tagger
 
 VISTERMS = {"colours": 8, "codebook": 60, "sample_blocks": 4000}
 

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from visterm.app.tagger import Tagger
 from visterm.core.errors import CorruptFileError
 from visterm.core.persist import MANIFEST, file_hash
+from visterm.tagging.tagger import Tagger
 
 
 @pytest.fixture(scope="module")

@@ -6,14 +6,14 @@ import re
 import numpy as np
 import pytest
 
-from visterm.app.demo import HEADER, run_demo
-from visterm.app.demo_examples import FEWEST, Search, meaning_of, shown_searches, shown_tags
-from visterm.app.report import Report
-from visterm.app.tagger import Tagger
 from visterm.core.errors import StorageError
 from visterm.core.types import Tag
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.drawn import queries_of, read_drawn_library
+from visterm.demo.drawn import queries_of, read_drawn_library
+from visterm.demo.examples import FEWEST, Search, meaning_of, shown_searches, shown_tags
+from visterm.demo.run import HEADER, run_demo
+from visterm.evaluation.html_report import Report
+from visterm.tagging.tagger import Tagger
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from visterm.core.errors import StorageError, UserError
-from visterm.data.drawn import (
+from visterm.demo.drawn import (
     GROUPS,
     IS_A,
     PART_OF,
@@ -30,7 +30,7 @@ from visterm.data.drawn import (
     queries_of,
     read_drawn_library,
 )
-from visterm.data.drawn.places import PLACES
+from visterm.demo.drawn.places import PLACES
 
 
 @pytest.fixture(scope="module")
@@ -338,7 +338,7 @@ def test_an_error_while_drawing_leaves_the_old_library(tmp_path):
 
 def test_a_kill_leaves_no_library_and_the_next_writing_cleans_up(tmp_path):
     target = tmp_path / "library"
-    script = f"from visterm.data.drawn import draw_library\ndraw_library({str(target)!r}, n_scenes=100000, n_jobs=1)\n"
+    script = f"from visterm.demo.drawn import draw_library\ndraw_library({str(target)!r}, n_scenes=100000, n_jobs=1)\n"
     process = subprocess.Popen([sys.executable, "-c", script], env=os.environ)
     deadline = time.monotonic() + 30
     while not list(tmp_path.glob(".library.*/images/*")) and time.monotonic() < deadline:
@@ -352,7 +352,7 @@ def test_a_kill_leaves_no_library_and_the_next_writing_cleans_up(tmp_path):
 
 
 def test_importing_the_package_needs_neither_numba_nor_scikit_learn():
-    script = "import sys, visterm.data.drawn\nassert not {'numba', 'sklearn', 'torch'} & set(sys.modules)"
+    script = "import sys, visterm.demo.drawn\nassert not {'numba', 'sklearn', 'torch'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
 
 

@@ -11,10 +11,10 @@ from PIL import Image
 from visterm.core.errors import StorageError, UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.drawn import IS_A, PART_OF, draw_crops, draw_scene, read_drawn_crops
-from visterm.data.drawn.crops import SIZE
 from visterm.data.part_of import part_pairs, read_part_of
 from visterm.data.quadruplets import Quadruplets
+from visterm.demo.drawn import IS_A, PART_OF, draw_crops, draw_scene, read_drawn_crops
+from visterm.demo.drawn.crops import SIZE
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from visterm.app.duplicates import find_duplicates
 from visterm.cli import main
 from visterm.core.errors import UserError
 from visterm.data.perceptual_hash import FLAT, near_pairs, perceptual_hash
+from visterm.library.duplicates import find_duplicates
 from visterm.store.catalogue import Origin, StoredCatalogue, save_catalogue
 from visterm.store.records import read_records
 

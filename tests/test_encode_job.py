@@ -25,16 +25,6 @@ from typer.testing import CliRunner
 from remote_photos import content, picture
 from test_cli import lines, visterm
 from visterm import Catalogue, Tagger
-from visterm.app.evaluate import evaluate_tagger
-from visterm.app.features import folder as folder_module
-from visterm.app.features import shard_work
-from visterm.app.features.cut import cut
-from visterm.app.features.folder import FeatureFolder
-from visterm.app.features.job import encode_folder
-from visterm.app.features.kind import UNFINISHED
-from visterm.app.features.stored import Features
-from visterm.app.info import describe
-from visterm.app.rows import as_corpus
 from visterm.cli.commands import app
 from visterm.cli.progress import Bars
 from visterm.core.errors import (
@@ -51,6 +41,16 @@ from visterm.core.tables import MODELS
 from visterm.core.types import Skipped
 from visterm.data.corpus import Corpus
 from visterm.data.feature_shards import Shard, read_shard, shard_bytes
+from visterm.evaluation.evaluate import evaluate_tagger
+from visterm.features import folder as folder_module
+from visterm.features import shard_work
+from visterm.features.cut import cut
+from visterm.features.folder import FeatureFolder
+from visterm.features.job import encode_folder
+from visterm.features.kind import UNFINISHED
+from visterm.features.stored import Features
+from visterm.features.training_rows import as_corpus
+from visterm.library.info import describe
 
 pytest_plugins = ["encoding_fixtures"]
 

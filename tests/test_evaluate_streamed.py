@@ -11,10 +11,10 @@ import scipy.sparse as sp
 from command_line import run_command
 from planted_features import N, fitted_encoder, name_of, plant, write, write_table
 from visterm import Tagger
-from visterm.app.evaluate import DEFAULT_METRICS, evaluate_tagger
-from visterm.app.rows import as_corpus
-from visterm.app.streaming.evaluating import evaluate_streamed
 from visterm.core.errors import DataError, EncoderMismatchError, TagFileError, UnknownNameError
+from visterm.evaluation.evaluate import DEFAULT_METRICS, evaluate_tagger
+from visterm.evaluation.streamed import evaluate_streamed
+from visterm.features.training_rows import as_corpus
 from visterm.metrics import evaluate
 from visterm.metrics.in_parts import PartMeasures
 from visterm.metrics.moments import Moments

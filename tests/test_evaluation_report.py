@@ -13,25 +13,25 @@ from PIL import Image
 from test_cli import visterm
 from tiny_scenes import scene
 from visterm import Tagger
-from visterm.app.evaluate import evaluate_tagger, evaluate_taggers
-from visterm.app.evaluation_report.annotation import N_PICTURES, annotation_page
-from visterm.app.evaluation_report.charts import Series, bar_chart, line_chart
-from visterm.app.evaluation_report.folder import write_report
-from visterm.app.evaluation_report.pictures import THUMBNAIL
-from visterm.app.evaluation_report.queries import N_FOUND, N_ROWS, best_and_worst, query_page
-from visterm.app.evaluation_report.results import (
+from visterm.core.errors import DataError, StorageError, UserError
+from visterm.data.corpus import Corpus
+from visterm.evaluation.evaluate import evaluate_tagger, evaluate_taggers
+from visterm.evaluation.html_report import Report
+from visterm.evaluation.query_evaluation import evaluate_queries
+from visterm.evaluation.report.annotation import N_PICTURES, annotation_page
+from visterm.evaluation.report.charts import Series, bar_chart, line_chart
+from visterm.evaluation.report.folder import write_report
+from visterm.evaluation.report.pictures import THUMBNAIL
+from visterm.evaluation.report.queries import N_FOUND, N_ROWS, best_and_worst, query_page
+from visterm.evaluation.report.results import (
     PAGE_METRICS,
     annotation_results,
     annotation_summary,
     query_results,
     query_summary,
 )
-from visterm.app.picture import data_uri
-from visterm.app.query_evaluation import evaluate_queries
-from visterm.app.report import Report
-from visterm.core.errors import DataError, StorageError, UserError
-from visterm.data.corpus import Corpus
 from visterm.metrics import average_precisions
+from visterm.tagging.picture import data_uri
 
 VOID = {"meta", "img", "link", "br"}
 METRICS = ("map", "p@2", "tag_f1@2", "n_plus@2", "word_map")

@@ -10,9 +10,6 @@ import scipy.sparse as sp
 from PIL import Image
 
 from command_line import run_command
-from visterm.app.explain import Explanation, Place, explain
-from visterm.app.heat_map import draw_heat, heat
-from visterm.app.tagger import Tagger
 from visterm.core.errors import ImageError, ShapeError, UnknownNameError, UserError
 from visterm.core.tables import MODELS
 from visterm.data.images import read_image
@@ -23,6 +20,9 @@ from visterm.models.abilities import Explains
 from visterm.models.ensemble import Ensemble
 from visterm.models.knn import Knn
 from visterm.models.ridge import Ridge
+from visterm.tagging.explain import Explanation, Place, explain
+from visterm.tagging.heat_map import draw_heat, heat
+from visterm.tagging.tagger import Tagger
 
 EXPLAINING = [name for name in MODELS.names() if hasattr(MODELS.load(name), "explain")]
 SMALL = {"colours": 8, "codebook": 60, "sample_blocks": 3000, "n_jobs": 1}

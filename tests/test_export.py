@@ -15,13 +15,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from visterm.app.catalogue import Catalogue
-from visterm.app.export.changes import Change
-from visterm.app.export.items import ExportItem, Parents, Predicted
-from visterm.app.export.tables import table_of
-from visterm.app.export.writing import export_tags, make_target, undo_tags
-from visterm.app.relations import WordRelations
-from visterm.app.tagger import Tagger
 from visterm.cli import main
 from visterm.core.errors import MissingExtraError, StorageError
 from visterm.core.types import Skipped
@@ -30,6 +23,13 @@ from visterm.data.tag_files import find_tags
 from visterm.data.text_notes import NOTES
 from visterm.data.xmp.keywords import Keywords, read_keywords
 from visterm.data.xmp.writing import SIDECAR
+from visterm.library.catalogue import Catalogue
+from visterm.library.export.changes import Change
+from visterm.library.export.items import ExportItem, Parents, Predicted
+from visterm.library.export.tables import table_of
+from visterm.library.export.writing import export_tags, make_target, undo_tags
+from visterm.tagging.relations import WordRelations
+from visterm.tagging.tagger import Tagger
 
 SEA, DOG = Predicted("sea", 0.9), Predicted("dog", 0.6)
 

@@ -16,8 +16,6 @@ pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 from command_line import run_command
 from planted_features import fitted_encoder, plant
 from visterm import Tagger
-from visterm.app.deep_fit_together import _sweep, check_fits_together
-from visterm.app.streaming.mapped_rows import read_matrix, write_matrix
 from visterm.cluster import RayExecutor, train_group
 from visterm.cluster import engine as engines
 from visterm.cluster.engine import Engine
@@ -26,6 +24,8 @@ from visterm.cluster.train_group import group_of
 from visterm.core.errors import UserError
 from visterm.core.executor import Group
 from visterm.core.tables import MODELS
+from visterm.features.streaming.mapped_rows import read_matrix, write_matrix
+from visterm.tagging.deep_fit_together import _sweep, check_fits_together
 
 SETTINGS = {"hidden": (16,), "dim": 8, "epochs": 3, "batch_size": 64, "learning_rate": 0.005}
 

@@ -11,8 +11,6 @@ from PIL import Image
 
 from test_cli import visterm
 from visterm import Catalogue, Tagger
-from visterm.app.query_corpus import query_corpus
-from visterm.app.query_rows import query_rows
 from visterm.core.errors import DataError, TagFileError, UserError
 from visterm.core.query_weights import inverse_frequencies, weigh_words
 from visterm.core.vocabulary import Vocabulary
@@ -22,6 +20,8 @@ from visterm.data.query_files import QueryRow
 from visterm.data.reference_texts import count_texts
 from visterm.data.tag_queries import queries_of_tags
 from visterm.models.pamir import Pamir
+from visterm.tagging.query_corpus import query_corpus
+from visterm.tagging.query_rows import query_rows
 
 WORDS = [f"word{letter}" for letter in "abcdefghijkl"]
 

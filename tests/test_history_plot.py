@@ -11,10 +11,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from visterm import Tagger
-from visterm.app.info import describe, training_history
-from visterm.app.plot import history_panels, plot_history
 from visterm.cli.commands import app
 from visterm.core.errors import MissingExtraError, UserError
+from visterm.library.info import describe, training_history
+from visterm.tagging.plot import history_panels, plot_history
 
 HISTORY = [
     {"epoch": 1, "loss": 2.0, "map": 0.2, "draws": 1.5, "violated": 0.9, "seconds": 0.1},

@@ -10,17 +10,17 @@ import scipy.sparse as sp
 
 from test_cli import lines, visterm
 from visterm import Catalogue, Tagger
-from visterm.app.by_number import learn_by_number, new_tags
-from visterm.app.evaluate import evaluate_tagger
-from visterm.app.rows import TrainingRows
 from visterm.core.errors import DataError, UserError
 from visterm.core.identity import identity_rows, is_identity
 from visterm.core.progress import SILENT
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
+from visterm.evaluation.evaluate import evaluate_tagger
+from visterm.features.training_rows import TrainingRows
 from visterm.metrics import average_precisions
 from visterm.models.base import Annotator
+from visterm.tagging.by_number import learn_by_number, new_tags
 
 FAST = {"dim": 8}
 

@@ -8,7 +8,6 @@ import os
 
 import pytest
 
-from visterm.app.rows import not_learned
 from visterm.cli.output import emit, exit_code, show, table
 from visterm.core.jsonlines import json_text, read_skipped, write_skipped
 from visterm.core.persist import read_json, write_json
@@ -16,6 +15,7 @@ from visterm.core.types import Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of, printable
 from visterm.data.corpus import Corpus
+from visterm.features.training_rows import not_learned
 
 ODD = os.fsdecode(b"caf\xe9/\xff\n.jpg") if os.name == "posix" else "caf\udce9/\udcff\n.jpg"
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from visterm.app.calibrating import calibrate
-from visterm.app.rows import TrainingRows
-from visterm.app.tune import tune
 from visterm.cli.commands import app
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.planted import plant_corpus
+from visterm.features.training_rows import TrainingRows
 from visterm.models import trials
 from visterm.models.kernel_columns import own_columns
+from visterm.tagging.calibrating import calibrate
+from visterm.tagging.tuning.tune import tune
 
 NAMED, MADE = "intersection", "precomputed"
 

@@ -18,15 +18,6 @@ from typer.testing import CliRunner
 
 from planted_features import N_TAGS, N, fitted_encoder, name_of, plant, write, write_table
 from visterm import Tagger
-from visterm.app.rows import NONE_HELD_OUT, as_corpus
-from visterm.app.streaming import checkpoints
-from visterm.app.streaming.fitting import fit_streamed
-from visterm.app.streaming.joining import JoinedTags
-from visterm.app.streaming.memory import Plan, machine_memory, plan_memory, read_size
-from visterm.app.streaming.name_index import NameIndex
-from visterm.app.streaming.row_copy import RowCopy
-from visterm.app.streaming.shards import Shards
-from visterm.app.streaming.windows import ShardWindows
 from visterm.cli.commands import app
 from visterm.core.errors import CorruptFileError, DataError, TagFileError, UnknownNameError, UserError, VistermError
 from visterm.data.bounded_counts import BoundedCounts
@@ -34,7 +25,16 @@ from visterm.data.planted import plant_corpus
 from visterm.data.reservoir import Reservoir
 from visterm.data.tag_files import read_tag_table
 from visterm.data.tag_formats.tables import stream_table
+from visterm.features.streaming import checkpoints
+from visterm.features.streaming.joining import JoinedTags
+from visterm.features.streaming.memory import Plan, machine_memory, plan_memory, read_size
+from visterm.features.streaming.name_index import NameIndex
+from visterm.features.streaming.row_copy import RowCopy
+from visterm.features.streaming.shards import Shards
+from visterm.features.streaming.windows import ShardWindows
+from visterm.features.training_rows import NONE_HELD_OUT, as_corpus
 from visterm.models.warp_linear import WarpLinear
+from visterm.tagging.streamed_fit import fit_streamed
 
 SMALL = Plan(2, 8 * 160 * 50 * 2)
 """Memory for windows of two shards."""
@@ -107,7 +107,7 @@ def test_counts_are_exact_while_words_fit_and_bounded_by_the_error_after():
 
 
 def test_names_are_found_where_they_lie(tmp_path, monkeypatch):
-    monkeypatch.setattr("visterm.app.streaming.name_index.BUCKET", 7)
+    monkeypatch.setattr("visterm.features.streaming.name_index.BUCKET", 7)
     names = [name_of(i) for i in range(40)]
     index = NameIndex(tmp_path, [names[:15], [], names[15:]], 40)
     assert index.find([name_of(39), "none.jpg", name_of(0), name_of(17)]).tolist() == [39, -1, 0, 17]
@@ -277,7 +277,7 @@ def test_a_streamed_fit_learns_as_well_as_one_in_memory_and_the_same_for_any_num
 
 def test_rows_unpacked_once_or_in_each_epoch_give_the_same_bytes(tmp_path, drawn, monkeypatch):
     copied = fit(drawn, tmp_path / "work")
-    monkeypatch.setattr("visterm.app.streaming.row_copy.SPARE", 2**60)  # as if the disk had no room for a copy
+    monkeypatch.setattr("visterm.features.streaming.row_copy.SPARE", 2**60)  # as if the disk had no room for a copy
     assert_same_model(copied, fit(drawn, tmp_path / "work"))
 
 
@@ -349,7 +349,7 @@ def test_a_checkpoint_of_other_settings_is_passed_over(tmp_path, drawn, monkeypa
     def refuse(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("visterm.app.streaming.fitting._take_over", refuse)
+    monkeypatch.setattr("visterm.tagging.streamed_fit._take_over", refuse)
     with pytest.raises(KeyboardInterrupt):
         fit(drawn, tmp_path / "work", epochs=2, every=0)
     monkeypatch.undo()

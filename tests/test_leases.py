@@ -10,12 +10,12 @@ import time
 import pytest
 
 from remote_photos import N, content, picture
-from visterm.app.features import lease as lease_module
-from visterm.app.features.job import encode_folder
-from visterm.app.features.kind import UNFINISHED
-from visterm.app.features.lease import Lease
 from visterm.core.errors import StorageError
 from visterm.core.remote import RemotePath
+from visterm.features import lease as lease_module
+from visterm.features.job import encode_folder
+from visterm.features.kind import UNFINISHED
+from visterm.features.lease import Lease
 
 pytest_plugins = ["encoding_fixtures"]
 

@@ -6,11 +6,11 @@ import pytest
 
 from tiny_catalogues import draw_photo, draw_photos, fit_run
 from visterm import Catalogue, Tagger
-from visterm.app.catalogue_photos import LEADS_OUT
-from visterm.app.export.items import ExportItem, Predicted
-from visterm.app.export.writing import export_tags, make_target, undo_tags
-from visterm.app.indexed_folders import stays_inside
 from visterm.core.types import Skipped
+from visterm.library.export.items import ExportItem, Predicted
+from visterm.library.export.writing import export_tags, make_target, undo_tags
+from visterm.library.indexed_folders import stays_inside
+from visterm.library.photos import LEADS_OUT
 
 SEA = (Predicted("sea", 0.9),)
 

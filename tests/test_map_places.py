@@ -10,13 +10,13 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from tiny_networks import WEIGHTS, colour_network
-from visterm.app.explain import explain
-from visterm.app.heat_map import heat
-from visterm.app.tagger import Tagger
 from visterm.core.errors import StorageError, UserError
 from visterm.encoders.chain import Chain
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.onnx_graph import averaged_into, giving_out, nodes
+from visterm.tagging.explain import explain
+from visterm.tagging.heat_map import heat
+from visterm.tagging.tagger import Tagger
 
 LINEAR = {"root": False}
 

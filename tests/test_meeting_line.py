@@ -11,9 +11,9 @@ from multiprocessing.connection import Client
 import numpy as np
 import pytest
 
-from visterm.app.streaming.meeting_line import Caller, open_line
 from visterm.models.meetings import Exchange, LeftAloneError, MeetingPlace
 from visterm.models.shared_moves import Moves
+from visterm.tagging.meeting_line import Caller, open_line
 
 
 def moved(rows, change):

@@ -7,7 +7,6 @@ import signal
 
 import pytest
 
-from visterm.app.trial_log import TrialLog
 from visterm.cli.serve import _read_token
 from visterm.core.errors import VistermError
 from visterm.core.persist import read_json
@@ -30,6 +29,7 @@ from visterm.data.word_vectors import read_word_vectors
 from visterm.data.wordnet_files import read_database
 from visterm.encoders.network_file import network_hash, read_network
 from visterm.encoders.onnx_settings import settings_beside
+from visterm.tagging.tuning.trial_log import TrialLog
 
 
 @pytest.fixture(autouse=True)

@@ -16,10 +16,10 @@ from PIL import Image
 
 from served_library import MARKED_NAME, MARKUP, WITH_TAGS, make_catalogue, served
 from visterm import Catalogue
-from visterm.app.merge_tags import merge_tags
-from visterm.app.search_shares import search_shares
-from visterm.app.tag_map import PlacedTag
 from visterm.core.errors import UserError
+from visterm.library.merge_tags import merge_tags
+from visterm.library.search_shares import search_shares
+from visterm.tagging.tag_map import PlacedTag
 from visterm.web.pages.map_drawing import LETTER, ROOMS, draw_map
 
 PAGES = ["/", "/?q=sky", "/?like=1", "/?tag=sky&unreviewed=1", "/image/0", "/review", "/tags", "/tags?order=precision",

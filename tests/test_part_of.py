@@ -8,7 +8,6 @@ import pytest
 from tiny_wordnet import write_wordnet
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.drawn import PART_OF, DrawnLibrary
 from visterm.data.part_of import (
     PartOf,
     part_pairs,
@@ -21,6 +20,7 @@ from visterm.data.part_of import (
 from visterm.data.relations import sibling_sets
 from visterm.data.tag_senses import match_tags
 from visterm.data.wordnet import WordNet, is_a_relations
+from visterm.demo.drawn import PART_OF, DrawnLibrary
 
 SYNSETS = [
     ("entity", [], "that which exists"),

@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 
 from test_cli import lines
 from visterm import Catalogue, Tagger
-from visterm.app.tune import tune
 from visterm.cli.commands import app
 from visterm.core.errors import (
     DataError,
@@ -32,6 +31,7 @@ from visterm.core.jsonlines import read_skipped
 from visterm.data.feature_files import read_features
 from visterm.encoders.chain import Chain
 from visterm.encoders.precomputed import Precomputed
+from visterm.tagging.tuning.tune import tune
 
 NAMES = ["sea/1.jpg", "sea/2.jpg", "3.jpg", "Île.jpg"]
 ROWS = np.array([[1, 0, 0.5], [0, 2, 0], [0, 0, 0], [-1, 0.25, 3]], np.float32)
@@ -341,7 +341,7 @@ def test_tune_and_lists_of_names_take_precomputed_features_too(library):
 
 
 def test_a_features_folder_of_visterm_is_a_file_of_features_like_any_other(library):
-    from visterm.app.features.job import encode_folder
+    from visterm.features.job import encode_folder
 
     settings = {"codebook": 20, "colours": 10, "sample_blocks": 1000}
     encode_folder(library / "photos", library / "F", encoder="visterms", encoder_params=settings, n_jobs=1)

@@ -12,11 +12,11 @@ from PIL import Image
 
 from test_cli import visterm
 from visterm import Catalogue, Tagger
-from visterm.app.query_evaluation import evaluate_queries, learned_part
 from visterm.core.errors import DataError
 from visterm.data.corpus import Corpus
 from visterm.data.planted import plant_corpus
 from visterm.data.tag_queries import queries_of_tags
+from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
 from visterm.metrics.queries import rank_queries
 
 WORDS = [f"word{letter}" for letter in "abcdefghijkl"]

@@ -12,14 +12,14 @@ import pytest
 from command_line import run_command
 from remote_photos import content, picture
 from tiny_networks import colour_network
-from visterm.app.annotating import TagsWanted
-from visterm.app.annotations import pieces
-from visterm.app.annotations.job import AnnotateJob
-from visterm.app.tagger import Tagger
 from visterm.cluster.engine import engine
 from visterm.core.errors import StorageError
 from visterm.core.progress import SILENT
 from visterm.core.threads import Team
+from visterm.tagging.annotating import TagsWanted
+from visterm.tagging.annotations import pieces
+from visterm.tagging.annotations.job import AnnotateJob
+from visterm.tagging.tagger import Tagger
 
 pytest.importorskip("ray", reason="wants the extra ray")
 
@@ -53,8 +53,8 @@ def library(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     monkeypatch.setattr(pieces, "CHUNK", 6)
-    monkeypatch.setattr("visterm.app.annotating.CHUNK", 6)
-    monkeypatch.setattr("visterm.app.streaming.stored_chunks.ROWS", 6)
+    monkeypatch.setattr("visterm.tagging.annotating.CHUNK", 6)
+    monkeypatch.setattr("visterm.features.streaming.stored_chunks.ROWS", 6)
 
 
 def annotate(library, *arguments):

@@ -13,10 +13,6 @@ from PIL import Image
 
 from command_line import run_command
 from remote_photos import content, picture
-from visterm.app.features.folder import FeatureFolder
-from visterm.app.features.job import encode_folder
-from visterm.app.features.kind import UNFINISHED
-from visterm.app.features.shard_work import EncodeJob, KnownRows
 from visterm.cluster import RayExecutor, ordered
 from visterm.cluster.engine import engine
 from visterm.cluster.ordered import in_order
@@ -24,6 +20,10 @@ from visterm.core.errors import CorruptFileError, StorageError, UserError
 from visterm.core.executor import LocalExecutor
 from visterm.core.progress import SILENT
 from visterm.core.threads import Team
+from visterm.features.folder import FeatureFolder
+from visterm.features.job import encode_folder
+from visterm.features.kind import UNFINISHED
+from visterm.features.shard_work import EncodeJob, KnownRows
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")
 
@@ -126,7 +126,7 @@ def test_what_a_killed_job_and_an_earlier_one_have_done_is_taken_over(reached, e
         Image.new("RGB", (40, 40), (9, 90, 40 * i)).save(photos / f"1{i}_new.png")
     encode(tmp_path / "undisturbed", **words)
     with monkeypatch.context() as patched:
-        patched.setattr("visterm.app.features.folder.FeatureFolder.commit", lambda *_: 1 / 0)
+        patched.setattr("visterm.features.folder.FeatureFolder.commit", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             encode(tmp_path / "F", **words)
     [lost] = sorted((tmp_path / "F" / UNFINISHED).glob("*.parquet"))[:1]

@@ -12,13 +12,13 @@ import pytest
 from PIL import Image
 
 from remote_photos import content
-from visterm.app.annotating import Annotated, TagsWanted
-from visterm.app.annotations import pieces
-from visterm.app.annotations.job import annotate_into, annotate_pieces
-from visterm.app.annotations.pieces import find, pieces_of
-from visterm.app.features.job import encode_folder
-from visterm.app.tagger import Tagger
 from visterm.cluster import RayExecutor
+from visterm.features.job import encode_folder
+from visterm.tagging.annotating import Annotated, TagsWanted
+from visterm.tagging.annotations import pieces
+from visterm.tagging.annotations.job import annotate_into, annotate_pieces
+from visterm.tagging.annotations.pieces import find, pieces_of
+from visterm.tagging.tagger import Tagger
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")
 
@@ -129,7 +129,7 @@ def test_tags_that_come_back_are_those_of_one_process_in_order_and_nothing_else_
     photos, run, lossy, monkeypatch, capsys
 ):
     monkeypatch.setattr(pieces, "CHUNK", 4)
-    monkeypatch.setattr("visterm.app.annotating.CHUNK", 4)
+    monkeypatch.setattr("visterm.tagging.annotating.CHUNK", 4)
     tagger = Tagger.load(run)
     alone = list(tagger.annotate_each(photos, 3))
     every = pieces_of(tagger.encoder, find(tagger.encoder, [str(photos)]), stable=False)

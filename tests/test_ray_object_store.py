@@ -11,10 +11,10 @@ from command_line import run_command
 from object_stores import new_bucket, s3_server
 from remote_photos import N, content, paint
 from visterm import Tagger
-from visterm.app.features.job import encode_folder
 from visterm.cluster import RayExecutor
 from visterm.cluster.engine import engine
 from visterm.core.remote import as_path
+from visterm.features.job import encode_folder
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")
 

@@ -9,10 +9,10 @@ import pytest
 from command_line import visterm
 from tiny_catalogues import draw_photos, fit_run
 from visterm import Catalogue, Tagger
-from visterm.app.union import CatalogueUnion
 from visterm.cluster import RayExecutor
 from visterm.cluster.engine import engine
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError
+from visterm.library.union import CatalogueUnion
 from visterm.store.filters import Filter
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")

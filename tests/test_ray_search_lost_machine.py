@@ -9,8 +9,8 @@ import pytest
 
 from tiny_catalogues import draw_photos, fit_run
 from visterm import Catalogue, Tagger
-from visterm.app.union import CatalogueUnion
 from visterm.cluster import RayExecutor
+from visterm.library.union import CatalogueUnion
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")
 

@@ -10,13 +10,13 @@ import pytest
 from command_line import run_command
 from drawn_training import HALF, SMALL, assert_same_model, draw_features, in_threads, tagger_of
 from visterm import Tagger
-from visterm.app.streaming.fit_together import ExecutorWorkers, stream_on_machines
-from visterm.app.streaming.fitting import fit_streamed
-from visterm.app.streaming.handed_over import take_part
 from visterm.cluster import RayExecutor
 from visterm.cluster.engine import engine
 from visterm.core.errors import UserError
 from visterm.core.executor import LOCAL
+from visterm.features.streaming.handed_over import take_part
+from visterm.tagging.streamed_fit import fit_streamed
+from visterm.tagging.streamed_fit_together import ExecutorWorkers, stream_on_machines
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")
 

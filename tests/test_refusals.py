@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from visterm.app.tagger import Tagger
 from visterm.cli import main
 from visterm.cli.progress import Bars
 from visterm.cli.words import words_last
 from visterm.core.errors import UserError
 from visterm.core.progress import track
+from visterm.tagging.tagger import Tagger
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_a_picture_of_another_kind_is_refused_before_the_run_is_looked_at(name, 
 
 
 def test_a_history_is_drawn_as_its_name_says(tmp_path):
-    from visterm.app.plot import plot_history
+    from visterm.tagging.plot import plot_history
 
     pytest.importorskip("matplotlib")
     plot_history([{"epoch": 1, "loss": 1.0}], tmp_path / "history.jpg")

@@ -12,10 +12,10 @@ from PIL import Image
 from command_line import visterm
 from tiny_wordnet import write_wordnet
 from visterm import Catalogue, Tagger
-from visterm.app.expansion import RelatedTag
-from visterm.app.relations import WordRelations
 from visterm.core.errors import UserError
 from visterm.data.part_of import read_part_of
+from visterm.library.expansion import RelatedTag
+from visterm.tagging.relations import WordRelations
 
 COLOURS = {
     "car": (210, 40, 40),

@@ -13,11 +13,11 @@ from command_line import run_command
 from planted_features import fitted_encoder, plant
 from remote_photos import N, content, paint, picture, put
 from visterm import Tagger
-from visterm.app.features.job import encode_folder
-from visterm.app.features.stored import Features
-from visterm.app.rows import as_corpus
 from visterm.core.errors import ImageError, StorageError, TagFileError
 from visterm.data.images import read_image
+from visterm.features.job import encode_folder
+from visterm.features.stored import Features
+from visterm.features.training_rows import as_corpus
 from visterm.web.decoding import Decoders
 
 pytest_plugins = ["encoding_fixtures"]

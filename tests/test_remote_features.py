@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 from remote_photos import N, content, paint, picture, put
-from visterm.app.features import lease as lease_module
-from visterm.app.features.job import encode_folder
-from visterm.app.features.kind import UNFINISHED, is_features
-from visterm.app.features.remote_folder import feature_folder
-from visterm.app.features.shard_cache import ShardCache
-from visterm.app.features.stored import Features
-from visterm.app.info import describe
 from visterm.core.errors import CorruptFileError, EncoderMismatchError, StorageError
 from visterm.core.remote import RemotePath
 from visterm.core.types import Skipped
+from visterm.features import lease as lease_module
+from visterm.features.job import encode_folder
+from visterm.features.kind import UNFINISHED, is_features
+from visterm.features.remote_folder import feature_folder
+from visterm.features.shard_cache import ShardCache
+from visterm.features.stored import Features
+from visterm.library.info import describe
 
 pytest_plugins = ["encoding_fixtures"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from visterm.app.review import review_queue
+from visterm.library.review import review_queue
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.records import Record
 from visterm.store.tags import Prediction

@@ -8,12 +8,12 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from visterm.app.info import describe, training_history
-from visterm.app.tagger import Tagger
 from visterm.core.errors import CorruptFileError
 from visterm.core.persist import MANIFEST, TIMES
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
+from visterm.library.info import describe, training_history
+from visterm.tagging.tagger import Tagger
 
 INSTALLED = [entry.name for entry in MODELS if not entry.extra or find_spec(entry.extra)]
 CALIBRATED = ["wsabie", "ridge"]

@@ -10,10 +10,10 @@ import pytest
 from command_line import run_command
 from planted_features import N_TAGS, N, fitted_encoder, name_of, plant, write
 from visterm import Tagger
-from visterm.app.streaming.fitting import fit_streamed
-from visterm.app.streaming.memory import Plan
 from visterm.core.errors import DataError, EncoderMismatchError
 from visterm.data.planted import plant_corpus
+from visterm.features.streaming.memory import Plan
+from visterm.tagging.streamed_fit import fit_streamed
 
 CUT = 250
 """The first folder has so many of the images."""

@@ -12,7 +12,11 @@ import scipy.sparse as sp
 
 from command_line import visterm
 from visterm import Catalogue, Tagger
-from visterm.app.tag_groups import (
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.aliases import Alias, read_aliases
+from visterm.data.spellings import DOUBLED, EXCHANGED, PLURAL
+from visterm.demo.drawn.words import GROUPS
+from visterm.tagging.tag_groups import (
     NEVER_TOGETHER,
     Evidence,
     Pair,
@@ -21,10 +25,6 @@ from visterm.app.tag_groups import (
     pairs_by_images,
     pairs_by_spelling,
 )
-from visterm.core.vocabulary import Vocabulary
-from visterm.data.aliases import Alias, read_aliases
-from visterm.data.drawn.words import GROUPS
-from visterm.data.spellings import DOUBLED, EXCHANGED, PLURAL
 
 # -- pairs -------------------------------------------------------------------------------------------------------------
 

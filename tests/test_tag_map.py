@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from visterm.app.tag_map import tag_map
 from visterm.core.errors import UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.models.knn import Knn
+from visterm.tagging.tag_map import tag_map
 
 
 def vocabulary(n_tags: int) -> Vocabulary:

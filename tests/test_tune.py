@@ -9,13 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from visterm import Tagger
-from visterm.app import trying
-from visterm.app.parts import make_model
-from visterm.app.search_space import Range, settings_to_try
-from visterm.app.tune import trials_file, tune
 from visterm.cli.commands import app
 from visterm.cli.tune import read_choices
 from visterm.core.errors import CorruptFileError, DivergedError, StorageError, UserError
+from visterm.tagging.parts import make_model
+from visterm.tagging.tuning import trial as trying
+from visterm.tagging.tuning.search_space import Range, settings_to_try
+from visterm.tagging.tuning.tune import trials_file, tune
 
 NAMES = [f"image {i}" for i in range(60)]
 GRID = {"dim": [2, 6], "learning_rate": [0.05, 0.1]}

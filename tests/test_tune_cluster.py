@@ -8,8 +8,8 @@ import time
 import pytest
 
 from ray_trials import model_that, parts, trials_of
-from visterm.app.trying import Candidate, try_settings
 from visterm.core.progress import SILENT
+from visterm.tagging.tuning.trial import Candidate, try_settings
 
 ray = pytest.importorskip("ray", reason="wants the package ray (extra ray)")
 

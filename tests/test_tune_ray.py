@@ -10,13 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from ray_trials import model_that, parts, trials_of
-from visterm.app.trying import Candidate, try_settings
-from visterm.app.tune import trials_file, tune
 from visterm.cli.commands import app
 from visterm.cluster import RayExecutor
 from visterm.cluster import engine as engines
 from visterm.core.errors import DataError, DivergedError, UserError
 from visterm.core.progress import SILENT
+from visterm.tagging.tuning.trial import Candidate, try_settings
+from visterm.tagging.tuning.tune import trials_file, tune
 
 pytest.importorskip("ray", reason="wants the package ray (extra ray)")
 

@@ -13,9 +13,9 @@ import pytest
 from command_line import visterm
 from tiny_catalogues import draw_photo, draw_photos
 from visterm import Catalogue, Tagger
-from visterm.app.union import CatalogueUnion
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
 from visterm.core.executor import LocalShards
+from visterm.library.union import CatalogueUnion
 from visterm.store.exact import ExactStore
 from visterm.store.filters import Filter
 from visterm.store.searched_union import ShardedRows

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from visterm.app.evaluate import evaluate_taggers
-from visterm.app.evaluation_report.precision import precision_summary
-from visterm.app.rows import read_corpus
-from visterm.app.tagger import Tagger
 from visterm.cli.commands import app
 from visterm.core.errors import UserError
 from visterm.data.planted import plant_corpus
+from visterm.evaluation.evaluate import evaluate_taggers
+from visterm.evaluation.report.precision import precision_summary
+from visterm.features.training_rows import read_corpus
 from visterm.metrics.shares import share_of_right
 from visterm.models.cutoffs import cutoff_for_precision, cutoff_of_best_f1
+from visterm.tagging.tagger import Tagger
 
 N, N_TEST = 500, 300
 

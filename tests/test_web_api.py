@@ -16,8 +16,8 @@ from starlette.testclient import TestClient
 
 from tiny_catalogue import KINDS, N_IMAGES, SIZE, make_tiny_catalogue
 from tiny_scenes import scene
-from visterm.app.duplicates import find_duplicates
-from visterm.app.tagger import Tagger
+from visterm.library.duplicates import find_duplicates
+from visterm.tagging.tagger import Tagger
 from visterm.web.app import create_app
 from visterm.web.batching import Batcher
 from visterm.web.errors import Refused

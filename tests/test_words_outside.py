@@ -16,13 +16,13 @@ pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
 from command_line import visterm
 from visterm import Catalogue, Tagger
-from visterm.app.start_words import told_of_random
-from visterm.app.word_places import WordPlaces
 from visterm.core.errors import CorruptFileError, DataError, StorageError, UnknownNameError, UserError
 from visterm.core.persist import file_hash
 from visterm.core.tables import MODELS
 from visterm.data.word_vectors import WordVectors
 from visterm.models.calibration import Calibration
+from visterm.tagging.start_words import told_of_random
+from visterm.tagging.word_places import WordPlaces
 
 SHOWN = {"rose": [1, 0, 0, 0.3], "sea": [0, 1, 0, 0.3], "grass": [0, 0, 1, 0.3]}
 """Tags, and the features of the photos that have them, but for noise."""

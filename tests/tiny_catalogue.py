@@ -8,8 +8,8 @@ from typing import NamedTuple
 from PIL import Image
 
 from tiny_scenes import scene
-from visterm.app.catalogue import Catalogue
-from visterm.app.tagger import Tagger
+from visterm.library.catalogue import Catalogue
+from visterm.tagging.tagger import Tagger
 
 N_IMAGES = 24
 KINDS = ("stripes", "dots")

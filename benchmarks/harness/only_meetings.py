@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.app.streaming.fit_together import _meeting_place
 from visterm.core.executor import Member
 from visterm.models import training_together
 from visterm.models.meetings import Exchange
 from visterm.models.pair_training import EpochSums
+from visterm.tagging.streamed_fit_together import _meeting_place
 
 
 class OnlyMeetings(NamedTuple):

@@ -18,10 +18,10 @@ from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.progress import SILENT
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.drawn import DrawnLibrary
-from visterm.data.drawn.crops import Crop, DrawnCrops
 from visterm.data.quadruplets import QuadrupletBlock
 from visterm.data.wordnet import WordNet
+from visterm.demo.drawn import DrawnLibrary
+from visterm.demo.drawn.crops import Crop, DrawnCrops
 from visterm_research.comparison.markdown import Document
 from visterm_research.comparison.problem import Rows
 from visterm_research.comparison.run import Comparison, Outcome

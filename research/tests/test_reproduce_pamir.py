@@ -19,9 +19,9 @@ from visterm.core.progress import SILENT
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.drawn import DrawnLibrary
 from visterm.data.planted import plant_corpus
 from visterm.data.tag_files import read_tag_table
+from visterm.demo.drawn import DrawnLibrary
 from visterm.models.knn import Knn
 from visterm_research.comparison.arms import Settings
 from visterm_research.comparison.feature_sets import PAPER_PARAMS

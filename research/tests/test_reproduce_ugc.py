@@ -16,8 +16,8 @@ from command_line import run_command
 from visterm.core.errors import StorageError, UserError
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import tag_key
-from visterm.data.drawn import DrawnLibrary
 from visterm.data.word_vectors import WordVectors
+from visterm.demo.drawn import DrawnLibrary
 from visterm_research.comparison.arms import Arm
 from visterm_research.comparison.markdown import Document
 from visterm_research.comparison.problem import Problem, Rows

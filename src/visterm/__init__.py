@@ -6,22 +6,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from visterm.app.catalogue import Catalogue
-    from visterm.app.relations import WordRelations
-    from visterm.app.tagger import Tagger
     from visterm.core.errors import VistermError
     from visterm.core.types import Hit, Ranking, Tag
     from visterm.core.vocabulary import Vocabulary
+    from visterm.library.catalogue import Catalogue
+    from visterm.tagging.relations import WordRelations
+    from visterm.tagging.tagger import Tagger
 
 _EXPORTS = {
-    "Catalogue": "visterm.app.catalogue",
+    "Catalogue": "visterm.library.catalogue",
     "Hit": "visterm.core.types",
     "Ranking": "visterm.core.types",
     "Tag": "visterm.core.types",
-    "Tagger": "visterm.app.tagger",
+    "Tagger": "visterm.tagging.tagger",
     "VistermError": "visterm.core.errors",
     "Vocabulary": "visterm.core.vocabulary",
-    "WordRelations": "visterm.app.relations",
+    "WordRelations": "visterm.tagging.relations",
 }
 
 __all__ = ["Catalogue", "Hit", "Ranking", "Tag", "Tagger", "VistermError", "Vocabulary", "WordRelations"]

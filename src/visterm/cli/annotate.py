@@ -16,12 +16,12 @@ from visterm.core.remote import as_path
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
-    from visterm.app.annotating import Annotated as Tagged
-    from visterm.app.annotating import TagsWanted
-    from visterm.app.annotations.pieces import Found
-    from visterm.app.tagger import Tagger
     from visterm.core.executor import Executor
     from visterm.core.types import Skipped, Tag
+    from visterm.tagging.annotating import Annotated as Tagged
+    from visterm.tagging.annotating import TagsWanted
+    from visterm.tagging.annotations.pieces import Found
+    from visterm.tagging.tagger import Tagger
 
 TOO_SMALL = "All images are of one part, which was done here: Ray was not asked."
 
@@ -104,13 +104,13 @@ def annotate(
 
     The exit code is 3 if images were skipped: they are listed in skipped.jsonl (`--skipped`), with -o in that of OUT.
     """
-    from visterm.app.annotating import TagsWanted
-    from visterm.app.annotations.pieces import find
-    from visterm.app.device import move_encoder
-    from visterm.app.tagger import Tagger
     from visterm.core.errors import UserError
     from visterm.core.jsonlines import write_skipped
     from visterm.core.types import Skipped
+    from visterm.tagging.annotating import TagsWanted
+    from visterm.tagging.annotations.pieces import find
+    from visterm.tagging.device import move_encoder
+    from visterm.tagging.tagger import Tagger
 
     tagger = Tagger.load(run, n_jobs=jobs)
     if device is not None:
@@ -138,12 +138,12 @@ def _each(
     tagger: Tagger, found: Found, wanted: TagsWanted, device: str | None, executor: Executor
 ) -> Iterator[Tagged | Skipped]:
     """Tag images one after another: here, or on the workers of an engine if there is more than one piece."""
-    from visterm.app.annotating import ChunkTags, annotate_each
     from visterm.core.progress import SILENT
+    from visterm.tagging.annotating import ChunkTags, annotate_each
 
     if executor.remote:
-        from visterm.app.annotations.job import annotate_pieces
-        from visterm.app.annotations.pieces import pieces_of
+        from visterm.tagging.annotations.job import annotate_pieces
+        from visterm.tagging.annotations.pieces import pieces_of
 
         ChunkTags(tagger, wanted)  # what the run cannot give is refused before the other machines are reached
         every = pieces_of(tagger.encoder, found, stable=False)
@@ -157,9 +157,9 @@ def _each(
 
 def _write(out: Path, tagger: Tagger, found: Found, wanted: TagsWanted, how: dict[str, Any], json: bool) -> NoReturn:
     """Write tags into a folder, and leave with the exit code."""
-    from visterm.app.annotations.job import annotate_into
-    from visterm.app.features.folder import DATA, SKIPPED
     from visterm.core.jsonlines import read_skipped
+    from visterm.features.folder import DATA, SKIPPED
+    from visterm.tagging.annotations.job import annotate_into
 
     began = time.monotonic()
     done = annotate_into(out, tagger, found, wanted, **how, progress=Bars())

@@ -21,7 +21,7 @@ def demo(
     jobs: options.Jobs = None,
 ) -> None:
     """Draw a small photo library, learn its tags, tag and search images never seen, and write a report to look at."""
-    from visterm.app.demo import run_demo
+    from visterm.demo.run import run_demo
 
     result = run_demo(out, n_scenes=scenes, seed=seed, n_jobs=jobs, progress=Bars())
     table(result.rows, result.header)

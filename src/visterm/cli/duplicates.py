@@ -13,7 +13,7 @@ from visterm.cli.progress import Bars
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
-    from visterm.app.duplicates import DuplicateGroup
+    from visterm.library.duplicates import DuplicateGroup
 
 EXAMPLES = (
     "Examples:  visterm duplicates catalogue   ·   visterm duplicates catalogue --distance 0   ·   "
@@ -41,7 +41,7 @@ def duplicates(
 
     Nothing is deleted, here or anywhere in visterm.
     """
-    from visterm.app.duplicates import find_duplicates
+    from visterm.library.duplicates import find_duplicates
     from visterm.store.catalogue import StoredCatalogue
 
     stored = StoredCatalogue.open(catalogue)

@@ -62,9 +62,9 @@ def encode(
     gone. `visterm fit`, `tune`, `evaluate` and `index` take the folder in place of IMAGES. The exit code is 3 if images
     were skipped.
     """
-    from visterm.app.features.folder import DATA, SKIPPED
-    from visterm.app.features.job import encode_folder
     from visterm.core.jsonlines import read_skipped
+    from visterm.features.folder import DATA, SKIPPED
+    from visterm.features.job import encode_folder
 
     began = time.monotonic()
     done = encode_folder(

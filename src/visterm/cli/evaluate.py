@@ -15,11 +15,11 @@ from visterm.cli.progress import Bars
 from visterm.core.errors import NoTagsError, UserError
 
 if TYPE_CHECKING:
-    from visterm.app.evaluate import AnnotationEvaluation
-    from visterm.app.tagger import Tagger
     from visterm.core.types import Skipped
     from visterm.data.corpus import Corpus
     from visterm.data.query_files import QueryRow
+    from visterm.evaluation.evaluate import AnnotationEvaluation
+    from visterm.tagging.tagger import Tagger
 
 EXAMPLES = (
     "Examples:  visterm evaluate run photos --tags tags.csv --split test   ·   "
@@ -113,14 +113,14 @@ def evaluate(
     Runs are compared on the images that all can read and the tags that all know. Of images known by number, the tags
     that a run learned from are left out of the rankings.
     """
-    from visterm.app.cutoffs import cutoff_of
-    from visterm.app.evaluation_report.folder import check_report_target
-    from visterm.app.query_corpus import query_corpus
-    from visterm.app.rows import read_corpus
-    from visterm.app.tagger import Tagger
     from visterm.core.jsonlines import write_skipped
     from visterm.data.query_files import read_query_file
+    from visterm.evaluation.report.folder import check_report_target
+    from visterm.features.training_rows import read_corpus
     from visterm.metrics import check_metrics
+    from visterm.tagging.cutoffs import cutoff_of
+    from visterm.tagging.query_corpus import query_corpus
+    from visterm.tagging.tagger import Tagger
 
     if metric:
         check_metrics(metric, siblings=isa is not None)
@@ -189,7 +189,7 @@ def _check_options(queries: str | None, metric: list[str] | None, combine: str, 
 
 def _metrics(named: list[str] | None, isa: Path | None) -> list[str]:
     """Give the metrics that are named, or all usual ones, with that of siblings where it is known which tags are."""
-    from visterm.app.evaluate import DEFAULT_METRICS, SIBLING_METRIC
+    from visterm.evaluation.evaluate import DEFAULT_METRICS, SIBLING_METRIC
     from visterm.metrics import check_metrics
 
     if not named:
@@ -211,13 +211,13 @@ def _measure_annotation(
     json: bool,
 ) -> list[Skipped]:
     """Measure the tags that runs put on images; give the images that could not be read."""
-    from visterm.app.evaluate import evaluate_taggers
-    from visterm.app.evaluation_report.annotation import annotation_page
-    from visterm.app.evaluation_report.bands import BAND_METRICS, band_summary
-    from visterm.app.evaluation_report.folder import write_report
-    from visterm.app.evaluation_report.precision import precision_summary
-    from visterm.app.evaluation_report.results import PAGE_METRICS, annotation_results, annotation_summary
     from visterm.cli.evaluation_tables import show_annotation, show_bands, show_precision
+    from visterm.evaluation.evaluate import evaluate_taggers
+    from visterm.evaluation.report.annotation import annotation_page
+    from visterm.evaluation.report.bands import BAND_METRICS, band_summary
+    from visterm.evaluation.report.folder import write_report
+    from visterm.evaluation.report.precision import precision_summary
+    from visterm.evaluation.report.results import PAGE_METRICS, annotation_results, annotation_summary
 
     metrics = _metrics(metric, isa)
     wanted = list(dict.fromkeys([*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if bands else ())]))
@@ -260,11 +260,11 @@ def _measure_queries(
     json: bool,
 ) -> list[Skipped]:
     """Measure what runs find for queries; give the images that could not be read."""
-    from visterm.app.evaluation_report.folder import write_report
-    from visterm.app.evaluation_report.queries import query_page
-    from visterm.app.evaluation_report.results import query_results, query_summary
-    from visterm.app.query_evaluation import evaluate_queries, learned_part
     from visterm.cli.evaluation_tables import show_queries
+    from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
+    from visterm.evaluation.report.folder import write_report
+    from visterm.evaluation.report.queries import query_page
+    from visterm.evaluation.report.results import query_results, query_summary
 
     found = evaluate_queries(
         taggers,

@@ -40,9 +40,9 @@ def show_streamed(
     columns: Mapping[str, str | None],
 ) -> None:
     """Measure a run on streamed features, print the figures, and leave with the exit code of `visterm evaluate`."""
-    from visterm.app.streaming.evaluating import evaluate_streamed
     from visterm.cli.evaluation_tables import show_annotation
     from visterm.core.jsonlines import write_skipped
+    from visterm.evaluation.streamed import evaluate_streamed
 
     beside = run.absolute().parent
     found = evaluate_streamed(

@@ -43,7 +43,7 @@ def show_bands(bands: Sequence[dict[str, Any]]) -> None:
     bands : sequence of dict
         As `band_summary` gives them.
     """
-    from visterm.app.evaluation_report.bands import band_figure, band_metrics
+    from visterm.evaluation.report.bands import band_figure, band_metrics
 
     metrics = band_metrics(bands)
     several = len(bands[0]["runs"]) > 1
@@ -63,7 +63,7 @@ def show_bands(bands: Sequence[dict[str, Any]]) -> None:
 
 def show_precision(found: dict[str, Any]) -> None:
     """Print a table for each run of wanted and achieved precision, as `precision_summary` gives them."""
-    from visterm.app.evaluation_report.precision import HEADER, precision_cells
+    from visterm.evaluation.report.precision import HEADER, precision_cells
 
     for run in found["runs"]:
         if len(found["runs"]) > 1:

@@ -11,7 +11,7 @@ from visterm.cli import options
 from visterm.cli.output import emit, say, show, table
 
 if TYPE_CHECKING:
-    from visterm.app.explain import Explanation
+    from visterm.tagging.explain import Explanation
 
 EXAMPLES = "Examples:  visterm explain run photo.jpg beach -o heat.png   ·   visterm explain run photo.jpg beach --json"
 
@@ -35,16 +35,16 @@ def explain(
     For models whose scores are sums over features (ridge, wsabie, warp_linear, ...), on visterms and on networks that
     end in average pooling.
     """
-    from visterm.app.explain import explain as explain_score
-    from visterm.app.picture_files import format_of
-    from visterm.app.tagger import Tagger
+    from visterm.tagging.explain import explain as explain_score
+    from visterm.tagging.picture_files import format_of
+    from visterm.tagging.tagger import Tagger
 
     if output is not None:
         format_of(output)  # refuses other endings before any work
     found = explain_score(Tagger.load(run, n_jobs=jobs), image, tag)
     if output is not None:
-        from visterm.app.heat_map import SIDE, draw_heat
         from visterm.data.images import read_image
+        from visterm.tagging.heat_map import SIDE, draw_heat
 
         draw_heat(read_image(image, max_side=SIDE), found, output)
         say(f"The shares are drawn in {output}")

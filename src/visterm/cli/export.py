@@ -16,9 +16,9 @@ from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
-    from visterm.app.export.changes import Change
-    from visterm.app.export.items import ExportItem
     from visterm.core.types import Skipped
+    from visterm.library.export.changes import Change
+    from visterm.library.export.items import ExportItem
 
 EXAMPLES = (
     "Examples:  visterm export catalogue --to xmp --dry-run   ·   visterm export catalogue --to xmp   ·   "
@@ -98,11 +98,11 @@ def export(
     Tags are only added, each noted as visterm's with run and confidence; what a person wrote stays. The exit code is 3
     if photos were skipped.
     """
-    from visterm.app.export.items import Parents
-    from visterm.app.export.sources import Limits, open_source
-    from visterm.app.export.tables import TABLES, table_of
-    from visterm.app.export.writing import TARGETS, export_tags, make_target, undo_tags
     from visterm.core.jsonlines import write_skipped
+    from visterm.library.export.items import Parents
+    from visterm.library.export.sources import Limits, open_source
+    from visterm.library.export.tables import TABLES, table_of
+    from visterm.library.export.writing import TARGETS, export_tags, make_target, undo_tags
 
     _check(to, TARGETS, TABLES, out, undo=undo, dry_run=dry_run)
     target = None if to in TABLES else make_target(to, keep_originals=keep_originals, follow_links=follow_links)
@@ -154,7 +154,7 @@ def _readable(items: Iterable[ExportItem | Skipped], bad: list[Skipped]) -> Iter
 
 
 def _put_table(text: str, out: Path | None, *, dry_run: bool) -> None:
-    from visterm.app.export.tables import write_table
+    from visterm.library.export.tables import write_table
 
     if dry_run or out is None:
         for line in text.splitlines():

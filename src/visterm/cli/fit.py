@@ -165,12 +165,12 @@ def fit(
         raise UserError("--full is for --catalogue: a fit of a new run learns all anyway. Leave it out.")
     if out is None:
         raise UserError("Where shall the run be? Name a folder: -o RUN; or a catalogue to learn from: --catalogue.")
-    from visterm.app.device import with_device
-    from visterm.app.info import TRIED, describe
-    from visterm.app.rows import NONE_HELD_OUT, not_learned, read_corpus
-    from visterm.app.start_words import check_start_words, told_of, told_of_random
-    from visterm.app.tagger import Tagger
     from visterm.core.persist import check_target
+    from visterm.features.training_rows import NONE_HELD_OUT, not_learned, read_corpus
+    from visterm.library.info import TRIED, describe
+    from visterm.tagging.device import with_device
+    from visterm.tagging.start_words import check_start_words, told_of, told_of_random
+    from visterm.tagging.tagger import Tagger
 
     check_target(out, "run")
     model_params = options.settings(set_ or [], "--set")
@@ -230,9 +230,9 @@ def fit(
         )
     lines: Any = None
     if queries is not None:
-        from visterm.app.query_corpus import query_corpus
-        from visterm.app.query_rows import check_learns_queries
         from visterm.data.query_files import read_query_file
+        from visterm.tagging.query_corpus import query_corpus
+        from visterm.tagging.query_rows import check_learns_queries
 
         check_learns_queries(tagger.model)
         lines = read_query_file(queries)
@@ -298,7 +298,7 @@ def _learns_elsewhere(executor: Executor, model: Any, unusable: Mapping[str, Any
     """
     if not executor.remote or getattr(model, "learns_together", False):
         return False
-    from visterm.app.deep_fit_together import check_fits_together
+    from visterm.tagging.deep_fit_together import check_fits_together
 
     check_fits_together(model)
     if given := [option for option, value in unusable.items() if value is not None]:

@@ -50,8 +50,8 @@ def fit_catalogue(
             "catalogue's own run. Leave it out; or fit a new run, and index with it: visterm index RUN PHOTOS -o "
             f"{catalogue}"
         )
-    from visterm.app.catalogue import Catalogue
-    from visterm.app.catalogue_learn import in_words
+    from visterm.library.catalogue import Catalogue
+    from visterm.library.learn import in_words
 
     opened = Catalogue.load(catalogue, n_jobs=jobs)
     learned = opened.learn(full=full, min_count=min_count, progress=Bars())

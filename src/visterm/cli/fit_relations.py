@@ -11,9 +11,9 @@ from visterm.cli.relation_options import read_relations
 from visterm.core.tables import MODELS
 
 if TYPE_CHECKING:
-    from visterm.app.relations import WordRelations
-    from visterm.app.tagger import Tagger
     from visterm.data.corpus import Corpus
+    from visterm.tagging.relations import WordRelations
+    from visterm.tagging.tagger import Tagger
 
 
 def relations_to_learn(
@@ -26,8 +26,8 @@ def relations_to_learn(
     aliases: Mapping[str, str] | None = None,
 ) -> WordRelations | None:
     """Read the relations among the tags to learn, and say how many there are and what the model makes of them."""
-    from visterm.app.parts import takes_part_of
-    from visterm.app.relations import tags_to_learn
+    from visterm.tagging.parts import takes_part_of
+    from visterm.tagging.relations import tags_to_learn
 
     model = MODELS.name_of(tagger.model)
     if part_of is None and tagger.model.get_params(deep=False).get("part_of", ()) is None:
@@ -49,7 +49,7 @@ def relations_to_learn(
 
 def tell_where_senses_are(relations: WordRelations | None, out: Path) -> None:
     """Say which file of the run lists how tags were matched with WordNet, if they were."""
-    from visterm.app.relations import SENSES
+    from visterm.tagging.relations import SENSES
 
     if relations is not None and relations.senses is not None:
         say(f"How tags were matched is in {out / SENSES}; correct it and give it as --tag-synsets.")

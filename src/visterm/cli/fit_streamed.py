@@ -15,7 +15,7 @@ from visterm.core.executor import LOCAL, Executor
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
-    from visterm.app.streaming.memory import Plan
+    from visterm.features.streaming.memory import Plan
 
 Memory = Annotated[
     str | None,
@@ -38,10 +38,10 @@ def planned(
     from (`shared`), are streamed whether they fit or not. Where there is a model that shall learn (`learner`), it
     is refused before anything is said, if it cannot do so.
     """
-    from visterm.app.features.kind import is_features
-    from visterm.app.streaming.memory import plan_memory, read_size
     from visterm.core.remote import as_path
     from visterm.data.image_folders import check_image_folder
+    from visterm.features.kind import is_features
+    from visterm.features.streaming.memory import plan_memory, read_size
 
     limit = None if memory is None else read_size(memory, "--memory")
     several = isinstance(images, list)
@@ -59,8 +59,8 @@ def planned(
                 "IMAGES -o FEATURES --ray ADDRESS, and give FEATURES in place of IMAGES."
             )
         return None
-    from visterm.app.streaming.fitting import check_streams
-    from visterm.app.streaming.shards import Shards
+    from visterm.features.streaming.shards import Shards
+    from visterm.tagging.streamed_fit import check_streams
 
     shards = Shards(images or "")
     plan = plan_memory(shards.n_rows, int(shards.sizes.sum()), limit)
@@ -82,7 +82,7 @@ def one_or_features(images: list[Path] | None) -> Path | list[Path] | None:
     UserError
         If one of several is no features folder.
     """
-    from visterm.app.features.kind import is_features
+    from visterm.features.kind import is_features
 
     if not images:
         return None
@@ -113,8 +113,8 @@ def fit_and_save(
     `unusable` are options and their values that streams do not take: any that is given is an error. `executor` has the
     workers that learn, if not this process.
     """
-    from visterm.app.streaming.fit_together import stream_on_machines
-    from visterm.app.streaming.fitting import fit_streamed
+    from visterm.tagging.streamed_fit import fit_streamed
+    from visterm.tagging.streamed_fit_together import stream_on_machines
 
     given = [option for option, value in unusable.items() if value not in (None, ())]
     if given:

@@ -15,8 +15,8 @@ from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
-    from visterm.app.catalogue import Catalogue
-    from visterm.app.catalogue_index import Indexed
+    from visterm.library.catalogue import Catalogue
+    from visterm.library.index import Indexed
 
 EXAMPLES = (
     "Examples:  visterm index run photos -o catalogue && visterm search catalogue 'snow tree'   ·   "
@@ -78,8 +78,8 @@ def index(
     Given again, it sees which photos are new, changed, moved or gone, and encodes no others; stopped at any moment, it
     goes on. Another run takes the place of the catalogue's own. The exit code is 3 if images were skipped.
     """
-    from visterm.app.device import move_encoder
-    from visterm.app.rows import read_corpus
+    from visterm.features.training_rows import read_corpus
+    from visterm.tagging.device import move_encoder
 
     catalogue, path, is_new = _open(run, out, jobs, store)
     if device is not None:
@@ -107,10 +107,10 @@ def index(
 
 def _open(run: Path, out: Path | None, jobs: int | None, store: str | None) -> tuple[Catalogue, Path, bool]:
     """Give the catalogue that is meant, its place, and whether it was just made."""
-    from visterm.app.catalogue import Catalogue
-    from visterm.app.tagger import Tagger
     from visterm.core.persist import check_target, folder_kind
+    from visterm.library.catalogue import Catalogue
     from visterm.store.lance_segment import FILES, lance_uri
+    from visterm.tagging.tagger import Tagger
 
     lance_uri(store or FILES)  # a mistyped one is told of first
     if folder_kind(run) == "catalogue":

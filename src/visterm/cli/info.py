@@ -42,14 +42,14 @@ def info(
     json: options.Json = False,
 ) -> None:
     """Show what a run, a catalogue or a features folder holds: counts, encoder, model, settings, figures."""
-    from visterm.app import info as information
-    from visterm.app.info import TRIED, describe, training_history
+    from visterm.library import info as information
+    from visterm.library.info import TRIED, describe, training_history
 
     facts = describe(run)
     if check:
         facts["checked"] = information.check(run)
     if plot is not None:
-        from visterm.app.plot import plot_history
+        from visterm.tagging.plot import plot_history
 
         plot_history(training_history(run), plot, title=f"{facts['model']}, {facts['encoder']}")
         say(f"The history of {run} is drawn in {plot}")

@@ -19,7 +19,7 @@ def neighbours(
     json: options.Json = False,
 ) -> None:
     """Show the tags nearest to a tag, by the cosine of their vectors: synonyms, spellings, what appears together."""
-    from visterm.app.tagger import Tagger
+    from visterm.tagging.tagger import Tagger
 
     near = Tagger.load(run).neighbours(tag, k)
     if json:

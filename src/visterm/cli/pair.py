@@ -32,8 +32,8 @@ def pair(
 
     For runs that learned which tags are parts of which: visterm fit --model objects_and_parts --part-of FILE.
     """
-    from visterm.app.pair_labels import label_pair
-    from visterm.app.tagger import Tagger
+    from visterm.tagging.pair_labels import label_pair
+    from visterm.tagging.tagger import Tagger
 
     tagger = Tagger.load(run, n_jobs=jobs)
     found = label_pair(tagger, object_image, part_image, k, object_tag=object_tag, part_tag=part_tag)

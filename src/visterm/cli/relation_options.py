@@ -10,8 +10,8 @@ import typer
 from visterm.core.errors import UserError
 
 if TYPE_CHECKING:
-    from visterm.app.relations import WordRelations
     from visterm.core.vocabulary import Vocabulary
+    from visterm.tagging.relations import WordRelations
 
 INHERIT = 1
 """Steps of is-a over which wholes inherit parts, unless another number is given."""
@@ -58,7 +58,7 @@ Inherit = Annotated[
 
 def with_wordnet(wordnet: str | None, part_of: str | None, isa: str | None) -> tuple[str | None, str | None]:
     """Give the sources of part-of and of is-a relations, each WordNet where it is given and they are not."""
-    from visterm.app.relations import is_wordnet
+    from visterm.tagging.relations import is_wordnet
 
     if wordnet is not None and not is_wordnet(wordnet):
         raise UserError(
@@ -70,8 +70,8 @@ def with_wordnet(wordnet: str | None, part_of: str | None, isa: str | None) -> t
 
 def check_relation_options(part_of: str | None, isa: str | None, tag_synsets: Path | None, inherit: int | None) -> None:
     """Refuse sources that are not there, and options without a meaning, before any long work."""
-    from visterm.app.relations import check_source, is_wordnet
     from visterm.data.tag_senses import read_mapping
+    from visterm.tagging.relations import check_source, is_wordnet
 
     check_source(part_of, "--part-of")
     check_source(isa, "--isa")
@@ -93,7 +93,7 @@ def read_relations(
     vocabulary: Vocabulary, part_of: str | None, isa: str | None, tag_synsets: Path | None, inherit: int | None
 ) -> WordRelations | None:
     """Read what the options name; None where they name nothing."""
-    from visterm.app.relations import WordRelations
+    from visterm.tagging.relations import WordRelations
 
     if part_of is None and isa is None:
         return None

@@ -43,8 +43,8 @@ def relations(
     relation too, or that has none. Where two may be either, it is the one that is a whole in the larger share of its
     relations.
     """
-    from visterm.app.relation_list import believed_relations, known_relations, write_relations
-    from visterm.app.tagger import Tagger
+    from visterm.tagging.relation_list import believed_relations, known_relations, write_relations
+    from visterm.tagging.tagger import Tagger
 
     check_relation_options(part_of, None, tag_synsets, inherit)
     tagger = Tagger.load(run)

@@ -16,9 +16,9 @@ from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
-    from visterm.app.catalogue import Catalogue
-    from visterm.app.union import CatalogueUnion
     from visterm.core.types import Hit
+    from visterm.library.catalogue import Catalogue
+    from visterm.library.union import CatalogueUnion
     from visterm.store.filters import Filter
 
 EXAMPLES = (
@@ -119,11 +119,11 @@ def search(
 @contextmanager
 def _opened(path: Path, ray: str | None) -> Iterator[Catalogue | CatalogueUnion]:
     """Open a catalogue, or a union of several; on the machines of an engine where there are several of them."""
-    from visterm.app.union import UNION, CatalogueUnion
     from visterm.core.persist import folder_kind
+    from visterm.library.union import UNION, CatalogueUnion
 
     if folder_kind(path) != UNION:
-        from visterm.app.catalogue import Catalogue
+        from visterm.library.catalogue import Catalogue
 
         _say_if_here(ray)
         yield Catalogue.load(path)

@@ -15,7 +15,7 @@ from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
-    from visterm.app.tagger import Tagger
+    from visterm.tagging.tagger import Tagger
 
 EXAMPLES = (
     "Examples:  visterm tags run   ·   visterm tags run --suggest --out aliases.csv   ·   "
@@ -75,7 +75,7 @@ def tags(
     With IMAGES and their tags also by these: tags of one meaning are on photos alike, but people write one or the
     other.
     """
-    from visterm.app.dictionary import open_dictionary
+    from visterm.library.dictionary import open_dictionary
 
     if word_vectors is not None and add is None:
         raise UserError(
@@ -92,9 +92,9 @@ def tags(
     if not suggest:
         _list_tags(tagger, json=json)
         return
-    from visterm.app.rows import read_corpus
-    from visterm.app.tag_groups import suggest_aliases, tag_vectors
     from visterm.data.aliases import Alias, write_aliases
+    from visterm.features.training_rows import read_corpus
+    from visterm.tagging.tag_groups import suggest_aliases, tag_vectors
 
     corpus = None
     if images is not None or tag_file != "auto":
@@ -141,8 +141,8 @@ def _list_tags(tagger: Tagger, *, json: bool) -> None:
 
 
 def _add(run: Path, file: Path, word_vectors: Path | None, *, json: bool, jobs: int | None) -> None:
-    from visterm.app.dictionary import add_to_dictionary
     from visterm.data.word_lists import read_words
+    from visterm.library.dictionary import add_to_dictionary
 
     done = add_to_dictionary(run, read_words(file), file=word_vectors, n_jobs=jobs)
     if json:

@@ -14,7 +14,7 @@ from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 
 if TYPE_CHECKING:
-    from visterm.app.search_space import Choices
+    from visterm.tagging.tuning.search_space import Choices
 
 EXAMPLES = (
     "Examples:  visterm tune photos --tags tags.csv -o run --grid dim=50,100 --grid learning_rate=0.001,0.01   ·   "
@@ -77,9 +77,9 @@ def tune(
     takes one processor of some machine, and one that a lost machine had is done again. The exit code is 3 if
     images were skipped.
     """
-    from visterm.app.device import with_device
-    from visterm.app.rows import not_learned, read_corpus
-    from visterm.app.tune import Tuning
+    from visterm.features.training_rows import not_learned, read_corpus
+    from visterm.tagging.device import with_device
+    from visterm.tagging.tuning.tune import Tuning
 
     model_params = options.settings(set_ or [], "--set")
     encoder_params = options.settings(encoder_set or [], "--encoder-set")
@@ -161,7 +161,7 @@ def read_choices(pairs: Sequence[str]) -> dict[str, Choices]:
 
 
 def _choices(name: str, text: str) -> Choices:
-    from visterm.app.search_space import Range
+    from visterm.tagging.tuning.search_space import Range
 
     parts = text.split(":")
     if len(parts) > 1:

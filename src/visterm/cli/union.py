@@ -30,8 +30,8 @@ def union(
     Nothing is copied. What is found is what one catalogue of all their photos would find. For more photos than one
     machine holds, or libraries that are kept apart.
     """
-    from visterm.app.union import CatalogueUnion
     from visterm.core.persist import check_target
+    from visterm.library.union import CatalogueUnion
 
     check_target(out, "union")
     with CatalogueUnion(catalogues) as opened:

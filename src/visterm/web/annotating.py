@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.app.annotating import Annotated
-from visterm.app.tagger import Tagger
 from visterm.core.errors import ImageError
 from visterm.core.types import Tag
+from visterm.tagging.annotating import Annotated
+from visterm.tagging.tagger import Tagger
 
 BATCH = 16
 """Pictures that are encoded together at most: what waits behind them waits for all."""

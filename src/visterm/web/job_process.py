@@ -11,12 +11,12 @@ import threading
 import time
 from pathlib import Path
 
-from visterm.app.catalogue import Catalogue
-from visterm.app.catalogue_job import CatalogueJob
-from visterm.app.duplicates import find_duplicates
 from visterm.core.errors import StorageError, VistermError
 from visterm.core.wording import printable
 from visterm.core.writing import storage_error
+from visterm.library.catalogue import Catalogue
+from visterm.library.duplicates import find_duplicates
+from visterm.library.job import CatalogueJob
 from visterm.store.catalogue import StoredCatalogue
 
 NICE = 10

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from visterm.app.catalogue import Catalogue
-from visterm.app.indexed_folders import indexed_folders
 from visterm.core.errors import StorageError
+from visterm.library.catalogue import Catalogue
+from visterm.library.indexed_folders import indexed_folders
 from visterm.store.database import now
 from visterm.store.jobs import Job
 from visterm.web.errors import Refused

@@ -17,19 +17,19 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import visterm
-from visterm.app.catalogue import Catalogue
-from visterm.app.catalogue_feedback import ImageView
-from visterm.app.completion import Completion, Completions
-from visterm.app.explain import Explanation, check_explains, explain
-from visterm.app.heat_map import heat_overlay
-from visterm.app.indexed_folders import stays_inside
-from visterm.app.tag_map import PlacedTag, tag_map
-from visterm.app.tagger import Tagger
 from visterm.core.errors import DiskError
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Tag
 from visterm.data.images import largest_image
+from visterm.library.catalogue import Catalogue
+from visterm.library.feedback import ImageView
+from visterm.library.indexed_folders import stays_inside
 from visterm.store.images import ImageRecord
+from visterm.tagging.completion import Completion, Completions
+from visterm.tagging.explain import Explanation, check_explains, explain
+from visterm.tagging.heat_map import heat_overlay
+from visterm.tagging.tag_map import PlacedTag, tag_map
+from visterm.tagging.tagger import Tagger
 from visterm.web.annotating import BATCH, HowMany, Wanted, annotate_together
 from visterm.web.batching import Batcher
 from visterm.web.body_limit import Bodies

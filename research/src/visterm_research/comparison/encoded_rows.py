@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.app.rows import encode_corpus
 from visterm.core.digests import key_of
 from visterm.core.progress import Progress
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.encoders.named import make_encoder
+from visterm.features.training_rows import encode_corpus
 from visterm_research.comparison.problem import Rows
 
 

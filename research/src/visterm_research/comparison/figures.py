@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from visterm.app.plot import COLOURS, figure_class
+from visterm.tagging.plot import COLOURS, figure_class
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 STYLES = ("-", "--", "-.", ":")

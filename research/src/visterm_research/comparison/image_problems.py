@@ -13,9 +13,9 @@ import scipy.sparse as sp
 from visterm.core.progress import SILENT, Progress
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.drawn import GROUPS, IS_A, draw_library, read_drawn_library
 from visterm.data.relations import sibling_sets
 from visterm.data.wordnet import WordNet, is_a_relations
+from visterm.demo.drawn import GROUPS, IS_A, draw_library, read_drawn_library
 from visterm_research.comparison.encoded_rows import encoded_rows
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.data.drawn_tags import draw_visterms

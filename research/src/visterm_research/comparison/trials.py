@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.app.early_stopping import EnoughError, Watch
 from visterm.core.digests import jsonable, key_of
 from visterm.core.errors import DivergedError
 from visterm.core.progress import SILENT, Progress, Titled
 from visterm.core.tables import MODELS
+from visterm.tagging.tuning.early_stopping import EnoughError, Watch
 from visterm_research.comparison.arms import Arm, Settings
 from visterm_research.comparison.costs import measure_cost
 from visterm_research.comparison.measures import judge, validation_map

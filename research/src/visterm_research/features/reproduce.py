@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from visterm.app.plot import require_plots
 from visterm.core.progress import SILENT, Progress
+from visterm.tagging.plot import require_plots
 from visterm_research.comparison.arms import FEATURE_ARMS, LOSS_ARMS, Arm, chosen_arms
 from visterm_research.comparison.feature_sets import OUR_VISTERMS, PAPER_VISTERMS, FeatureSet, with_extra
 from visterm_research.comparison.markdown import Document

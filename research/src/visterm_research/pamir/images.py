@@ -11,13 +11,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.app.query_evaluation import MIN_COUNT
 from visterm.core.errors import DataError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.drawn import draw_library, read_drawn_library
 from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags, relevant_images
+from visterm.demo.drawn import draw_library, read_drawn_library
+from visterm.evaluation.query_evaluation import MIN_COUNT
 from visterm.metrics.queries import kinds_of_queries
 
 HELD_OUT = 1 / 9

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from visterm.app.plot import figure_class
 from visterm.data.images import read_image
+from visterm.tagging.plot import figure_class
 from visterm_research.pamir.arms import PAMIR, SVM
 from visterm_research.pamir.images import Pictures, query_numbers
 from visterm_research.pamir.run import SearchRun

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from visterm.app.plot import require_plots
 from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress
+from visterm.tagging.plot import require_plots
 from visterm_research.comparison.feature_sets import FeatureSet
 from visterm_research.comparison.markdown import Document
 from visterm_research.comparison.place import begin_folder

@@ -15,10 +15,10 @@ from visterm.core.errors import DataError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.drawn.crops import DrawnCrops, draw_crops, read_drawn_crops
-from visterm.data.drawn.relations import PART_OF
 from visterm.data.part_of import part_pairs
 from visterm.data.quadruplets import QuadrupletBlock
+from visterm.demo.drawn.crops import DrawnCrops, draw_crops, read_drawn_crops
+from visterm.demo.drawn.relations import PART_OF
 from visterm_research.comparison.encoded_rows import encoded_rows
 from visterm_research.comparison.feature_sets import FeatureSet
 from visterm_research.comparison.image_problems import VALID

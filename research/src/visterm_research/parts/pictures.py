@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from visterm.app.plot import figure_class
 from visterm.data.images import read_image
+from visterm.tagging.plot import figure_class
 from visterm_research.pamir.pictures import RIGHT, WRONG
 from visterm_research.papers.objects_and_parts import UNSHARED_IW
 from visterm_research.parts.run import PartsRun

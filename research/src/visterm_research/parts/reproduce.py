@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from visterm.app.plot import require_plots
 from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.data.wordnet import WordNet
+from visterm.tagging.plot import require_plots
 from visterm_research.comparison.feature_sets import OUR_VISTERMS, FeatureSet
 from visterm_research.comparison.markdown import Document
 from visterm_research.comparison.place import begin_folder

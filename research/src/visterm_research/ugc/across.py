@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.vocabulary import Vocabulary, tag_key
-from visterm.data.drawn import read_drawn_library
+from visterm.demo.drawn import read_drawn_library
 from visterm_research.comparison.arms import Arm
 from visterm_research.comparison.claims import percent
 from visterm_research.comparison.problem import Problem, Rows

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from visterm.app.plot import figure_class
 from visterm.data.images import read_image
+from visterm.tagging.plot import figure_class
 from visterm_research.pamir.pictures import RIGHT, WRONG
 from visterm_research.papers import ugc as paper
 from visterm_research.ugc.measures import BY_TAG

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from visterm.app.plot import require_plots
 from visterm.core.progress import SILENT, Progress
+from visterm.tagging.plot import require_plots
 from visterm_research.comparison.arms import VSE_ENS_ARMS, Arm, chosen_arms
 from visterm_research.comparison.markdown import Document
 from visterm_research.comparison.place import begin_folder

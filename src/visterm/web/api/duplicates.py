@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from visterm.app.duplicates import DISTANCE, MOST, find_duplicates
+from visterm.library.duplicates import DISTANCE, MOST, find_duplicates
 from visterm.web.answers import json_answer
 from visterm.web.paging import cursor_at, place_of
 from visterm.web.schemas import DuplicatesAnswer, errors

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
-from visterm.app.catalogue_feedback import ImageView
+from visterm.library.feedback import ImageView
 from visterm.web.answers import json_answer
 from visterm.web.schemas import ExplanationAnswer, ImageAnswer, ImageFacts, TagName, errors
 from visterm.web.service import service_of

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from visterm.app.catalogue_search import Found
 from visterm.core.types import Hit
+from visterm.library.search import Found
 from visterm.store.filters import Filter
 from visterm.web.answers import json_answer
 from visterm.web.body_limit import takes_pictures

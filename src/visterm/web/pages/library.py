@@ -9,13 +9,13 @@ from typing import Annotated, Any, NamedTuple
 from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
-from visterm.app.catalogue import Catalogue
-from visterm.app.info import describe, training_history
-from visterm.app.plot import history_panels
 from visterm.core.errors import StorageError, UserError
+from visterm.library.catalogue import Catalogue
+from visterm.library.info import describe, training_history
 from visterm.store.catalogue import RUNS
 from visterm.store.jobs import Job
 from visterm.store.runs import StoredRun
+from visterm.tagging.plot import history_panels
 from visterm.web.api.jobs import JobId
 from visterm.web.errors import Refused
 from visterm.web.pages.render import PageRoute, render, send_on, wants_part

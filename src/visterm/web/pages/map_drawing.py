@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from visterm.app.tag_map import PlacedTag
+from visterm.tagging.tag_map import PlacedTag
 
 SIDE = 1000.0
 MARGIN = 60.0

@@ -7,11 +7,11 @@ from typing import Annotated, Any, NamedTuple
 from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
-from visterm.app.catalogue import Catalogue
-from visterm.app.catalogue_feedback import ImageView
-from visterm.app.explain import check_explains
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import tag_key
+from visterm.library.catalogue import Catalogue
+from visterm.library.feedback import ImageView
+from visterm.tagging.explain import check_explains
 from visterm.web.api.images import ImageId
 from visterm.web.errors import Refused
 from visterm.web.pages.render import PageRoute, local, render, send_on, wants_part

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Form, Request
 from pydantic import FailFast, Field, TypeAdapter, ValidationError
 from starlette.responses import Response
 
-from visterm.app.catalogue import Catalogue
-from visterm.app.review import review_queue
+from visterm.library.catalogue import Catalogue
+from visterm.library.review import review_queue
 from visterm.store.filters import LARGEST
 from visterm.store.images import ImageRecord
 from visterm.web.body_limit import MEDIUM, takes

@@ -8,11 +8,11 @@ from typing import Annotated, Any, NamedTuple
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from visterm.app.catalogue import Catalogue
-from visterm.app.expansion import EXPANSIONS, Group
-from visterm.app.search_shares import Share, search_shares
 from visterm.core.errors import UserError, VistermError
 from visterm.core.types import Hit
+from visterm.library.catalogue import Catalogue
+from visterm.library.expansion import EXPANSIONS, Group
+from visterm.library.search_shares import Share, search_shares
 from visterm.store.images import ImageRecord
 from visterm.web.body_limit import takes_pictures
 from visterm.web.pages.asked import MOST, PAGE, Asked

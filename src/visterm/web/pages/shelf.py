@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-from visterm.app.catalogue import Catalogue
+from visterm.library.catalogue import Catalogue
 
 T = TypeVar("T")
 

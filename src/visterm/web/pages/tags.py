@@ -7,14 +7,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
-from visterm.app.catalogue import Catalogue
-from visterm.app.catalogue_feedback import TagCount
-from visterm.app.merge_tags import merge_tags
-from visterm.app.tag_groups import suggest_aliases
 from visterm.core.errors import UserError
 from visterm.core.vocabulary import tag_key
 from visterm.data.aliases import Alias
+from visterm.library.catalogue import Catalogue
+from visterm.library.feedback import TagCount
+from visterm.library.merge_tags import merge_tags
 from visterm.store.filters import Filter
+from visterm.tagging.tag_groups import suggest_aliases
 from visterm.web.errors import Refused
 from visterm.web.pages.map_drawing import draw_map
 from visterm.web.pages.render import PageRoute, local, render, send_on, wants_part

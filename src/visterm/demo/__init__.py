@@ -1,0 +1,1 @@
+"""The drawn photo library, and the demo that learns it."""

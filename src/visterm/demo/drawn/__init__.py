@@ -1,0 +1,37 @@
+"""A photo library drawn from a seed, in which all is known: objects, parts, relations, and which tag means which."""
+
+from visterm.demo.drawn.crops import Crop, CropPair, DrawnCrops, draw_crops, read_drawn_crops
+from visterm.demo.drawn.library import DrawnLibrary, DrawnPicture, draw_library, read_drawn_library
+from visterm.demo.drawn.people import NoiseSettings
+from visterm.demo.drawn.queries import Query, queries_of
+from visterm.demo.drawn.relations import IS_A, NOUNS, PART_OF, TRUE_TAGS, ancestors, implied
+from visterm.demo.drawn.scene import DrawnObject, Part, Scene, draw_scene
+from visterm.demo.drawn.words import GROUPS, SPELLINGS, Spellings
+
+__all__ = [
+    "GROUPS",
+    "IS_A",
+    "NOUNS",
+    "PART_OF",
+    "SPELLINGS",
+    "TRUE_TAGS",
+    "Crop",
+    "CropPair",
+    "DrawnCrops",
+    "DrawnLibrary",
+    "DrawnObject",
+    "DrawnPicture",
+    "NoiseSettings",
+    "Part",
+    "Query",
+    "Scene",
+    "Spellings",
+    "ancestors",
+    "draw_crops",
+    "draw_library",
+    "draw_scene",
+    "implied",
+    "queries_of",
+    "read_drawn_crops",
+    "read_drawn_library",
+]

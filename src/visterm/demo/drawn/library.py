@@ -1,0 +1,249 @@
+"""A drawn library on disk: pictures, people's tags, the truth, relations, queries and groups of spellings."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from PIL import Image
+
+from visterm.core.errors import StorageError, UserError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.threads import resolve_jobs
+from visterm.demo.drawn.folders import SPLITS, is_drawn, split_of, whole_folder, write_csv, write_mark
+from visterm.demo.drawn.people import NoiseSettings, person_behind
+from visterm.demo.drawn.queries import Query, queries_of
+from visterm.demo.drawn.relations import IS_A, PART_OF, TRUE_TAGS, implied
+from visterm.demo.drawn.scene import Box, DrawnObject, Part, draw_scene
+from visterm.demo.drawn.words import GROUPS
+
+KIND = "drawn library"
+_ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "jpeg": (".jpg", {"format": "JPEG", "quality": 90}),
+    "png": (".png", {"format": "PNG", "compress_level": 3}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnPicture:
+    """One picture of a drawn library.
+
+    Attributes
+    ----------
+    file_name : str
+        Relative to the library's `images` folder.
+    split : str
+        "train", "valid" or "test".
+    person : int
+        Who took and tagged it.
+    given : tuple of str
+        The tags as the person wrote them.
+    tags : tuple of str
+        The true tags, sorted.
+    size : tuple of int
+        Width and height in pixels.
+    place : str
+        The kind of place.
+    objects : tuple of DrawnObject
+        What is seen, with boxes and parts.
+    """
+
+    file_name: str
+    split: str
+    person: int
+    given: tuple[str, ...]
+    tags: tuple[str, ...]
+    size: tuple[int, int]
+    place: str
+    objects: tuple[DrawnObject, ...]
+
+    @property
+    def seen(self) -> frozenset[str]:
+        """All that is true of the picture, however small: its tags, and every object and part with a box."""
+        found = set(self.tags)
+        for thing in self.objects:
+            found.update((thing.name, *implied(thing.name), *thing.attributes), (part.name for part in thing.parts))
+        return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnLibrary:
+    """A drawn library: where it lies and what is in it.
+
+    Attributes
+    ----------
+    folder : Path
+        Holds ``images/`` and the files below.
+    pictures : tuple of DrawnPicture
+        In the order of their names.
+    queries : tuple of Query
+        Of all splits.
+    """
+
+    folder: Path
+    pictures: tuple[DrawnPicture, ...]
+    queries: tuple[Query, ...]
+
+    @property
+    def images(self) -> Path:
+        """The folder of the pictures."""
+        return self.folder / "images"
+
+    @property
+    def tags_file(self) -> Path:
+        """The tags as people gave them: file_name, tags, split."""
+        return self.folder / "tags.csv"
+
+    @property
+    def true_tags_file(self) -> Path:
+        """The true tags: file_name, tags, split."""
+        return self.folder / "true_tags.csv"
+
+
+def draw_library(
+    folder: str | os.PathLike[str],
+    *,
+    n_scenes: int = 2000,
+    seed: int = 0,
+    n_jobs: int | None = None,
+    noise: NoiseSettings | None = None,
+    progress: Progress = SILENT,
+    format: str = "jpeg",
+) -> DrawnLibrary:
+    """Draw a library and write it to a folder, whole or not at all.
+
+    The folder then holds ``images/``, ``tags.csv`` (people's tags), ``true_tags.csv``, ``truth.jsonl`` (true tags,
+    objects and parts with boxes, person), ``isa.csv``, ``part_of.csv``, ``queries.csv``, ``groups.csv`` and
+    ``drawn.json`` (how it was made). In CSV files several tags are separated by ``;``.
+
+    Parameters
+    ----------
+    folder : path-like
+        Where to write; an earlier drawn library or an empty folder there is replaced, anything else is refused.
+    n_scenes : int
+        How many pictures: about 70 % train, 10 % valid, 20 % test.
+    seed : int
+        Scene `i` is ``draw_scene((seed, i))``; the same seed gives the same bytes of every file, for any `n_jobs`.
+    n_jobs : int or None
+        Threads; None is all cores. Drawing is mostly Python, so more than two gain little.
+    noise : NoiseSettings, optional
+        How far people's tags are from the truth.
+    progress : Progress
+        Told of each picture.
+    format : str
+        "jpeg" or "png".
+
+    Raises
+    ------
+    UserError
+        If an argument is out of range.
+    StorageError
+        If something else lies at `folder`.
+    """
+    if isinstance(n_scenes, bool) or n_scenes < 1:
+        raise UserError(f"n_scenes is {n_scenes!r}; expected a whole number of 1 or more.")
+    if isinstance(seed, bool) or seed < 0:
+        raise UserError(f"seed is {seed!r}; expected a whole number of 0 or more.")
+    if format not in _ENCODERS:
+        raise UserError(f"format is {format!r}; expected one of: {', '.join(_ENCODERS)}.")
+    noise, threads = noise or NoiseSettings(), resolve_jobs(n_jobs)
+    target = Path(folder)
+    with whole_folder(target, KIND) as temporary:
+        (temporary / "images").mkdir()
+        pictures = tuple(_draw_all(temporary / "images", n_scenes, seed, threads, noise, progress, format))
+        queries = tuple(
+            query
+            for split in SPLITS
+            for query in queries_of((picture.tags for picture in pictures if picture.split == split), split=split)
+        )
+        _write_tables(temporary, pictures, queries)
+        settings = {"n_scenes": n_scenes, "seed": seed, "format": format, "noise": asdict(noise)}
+        write_mark(temporary, KIND, settings)
+    return DrawnLibrary(target, pictures, queries)
+
+
+def read_drawn_library(folder: str | os.PathLike[str]) -> DrawnLibrary:
+    """Read back what `draw_library` wrote (the pictures stay on disk).
+
+    Raises
+    ------
+    StorageError
+        If no drawn library lies at `folder`.
+    """
+    path = Path(folder)
+    if not is_drawn(path, KIND):
+        raise StorageError(f"There is no drawn library at {path}. Draw one with draw_library(folder).")
+    with open(path / "truth.jsonl", encoding="utf-8") as lines:
+        pictures = tuple(_picture(json.loads(line)) for line in lines)
+    with open(path / "queries.csv", encoding="utf-8", newline="") as file:
+        queries = tuple(
+            Query(tuple(row["words"].split(";")), row["split"], int(row["n_relevant"])) for row in csv.DictReader(file)
+        )
+    return DrawnLibrary(path, pictures, queries)
+
+
+def _draw_all(
+    images: Path, n_scenes: int, seed: int, n_jobs: int, noise: NoiseSettings, progress: Progress, format: str
+) -> Iterator[DrawnPicture]:
+    progress.start("drawing", n_scenes)
+    pool = ThreadPoolExecutor(n_jobs)
+    try:
+        for picture in pool.map(lambda index: _draw_one(images, index, seed, noise, format), range(n_scenes)):
+            yield picture
+            progress.advance()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        progress.finish()
+
+
+def _draw_one(images: Path, index: int, seed: int, noise: NoiseSettings, format: str) -> DrawnPicture:
+    scene = draw_scene((seed, index))
+    suffix, options = _ENCODERS[format]
+    name = f"{index:06d}{suffix}"
+    Image.fromarray(scene.image).save(images / name, **options)
+    rng = Random(f"{seed}/{index}")
+    person = person_behind(rng, seed, noise)
+    given = person.write(scene.tags, rng, noise, TRUE_TAGS)
+    height, width = scene.image.shape[:2]
+    split = split_of(index)
+    return DrawnPicture(name, split, person.number, given, scene.tags, (width, height), scene.place, scene.objects)
+
+
+def _write_tables(folder: Path, pictures: Sequence[DrawnPicture], queries: Iterable[Query]) -> None:
+    columns = ("file_name", "tags", "split")
+    write_csv(folder / "tags.csv", columns, ((p.file_name, ";".join(p.given), p.split) for p in pictures))
+    write_csv(folder / "true_tags.csv", columns, ((p.file_name, ";".join(p.tags), p.split) for p in pictures))
+    write_csv(folder / "isa.csv", ("child", "parent"), IS_A)
+    write_csv(folder / "part_of.csv", ("part", "whole"), PART_OF)
+    write_csv(folder / "groups.csv", ("spelling", "tag"), sorted(GROUPS.items()))
+    rows = ((query.text, ";".join(query.words), query.split, query.n_relevant) for query in queries)
+    write_csv(folder / "queries.csv", ("query", "words", "split", "n_relevant"), rows)
+    with open(folder / "truth.jsonl", "w", encoding="utf-8", newline="\n") as file:
+        for picture in pictures:
+            file.write(json.dumps(asdict(picture), ensure_ascii=False, sort_keys=True) + "\n")
+
+
+def _picture(record: dict[str, Any]) -> DrawnPicture:
+    objects = tuple(
+        DrawnObject(
+            item["name"],
+            _box(item["box"]),
+            tuple(Part(part["name"], _box(part["box"])) for part in item["parts"]),
+            tuple(item["attributes"]),
+        )
+        for item in record.pop("objects")
+    )
+    given, tags, (width, height) = tuple(record.pop("given")), tuple(record.pop("tags")), record.pop("size")
+    return DrawnPicture(given=given, tags=tags, size=(width, height), objects=objects, **record)
+
+
+def _box(numbers: Sequence[int]) -> Box:
+    left, top, right, bottom = numbers
+    return left, top, right, bottom

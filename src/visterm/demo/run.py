@@ -1,0 +1,200 @@
+"""The demo: draw a library, learn its tags, annotate and search images never seen, beside the baselines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from visterm.core.persist import FORMAT, MANIFEST, check_target, write_json
+from visterm.core.progress import SILENT, Progress
+from visterm.core.tables import MODELS
+from visterm.core.types import Matrix, Tag
+from visterm.data.corpus import Corpus
+from visterm.data.images import ImageLike
+from visterm.demo.drawn import DrawnLibrary, Query, draw_library
+from visterm.demo.examples import FEWEST, meaning_of, shown_searches, shown_tags
+from visterm.evaluation.html_report import Report
+from visterm.features.training_rows import encode_corpus, training_rows
+from visterm.library.catalogue import Catalogue
+from visterm.metrics import average_precisions, evaluate
+from visterm.tagging.parts import make_model
+from visterm.tagging.tagger import Tagger
+
+BASELINES = ("knn", "ridge", "prior")
+METRICS = ("map", "p@5", "r@5", "n_plus@5", "word_map")
+HEADER = ("model", "MAP", "p@5", "r@5", "tags recalled", "one-word MAP", "query MAP")
+N_PICTURES = 24
+N_CHIPS = 6
+N_FOUND = FEWEST
+N_TAGS = 12
+N_BESIDE = 8
+MIN_COUNT = 2
+"""Tags that fewer training pictures have are left out."""
+KIND = "demo"
+
+
+class DemoResult(NamedTuple):
+    """The table that the demo prints, and where its report lies."""
+
+    header: Sequence[str]
+    rows: list[list[str]]
+    report: Path
+
+
+class _Test(NamedTuple):
+    """Images never seen: features, tags given, true tags, all that is seen on them, and the queries they answer."""
+
+    corpus: Corpus
+    X: Matrix
+    Y: sp.csr_array
+    true_tags: list[set[str]]
+    seen: list[frozenset[str]]
+    queries: list[Query]
+
+
+def run_demo(
+    out: str | os.PathLike[str],
+    *,
+    n_scenes: int = 2000,
+    seed: int = 0,
+    n_jobs: int | None = None,
+    progress: Progress = SILENT,
+) -> DemoResult:
+    """Run the whole job on a drawn library, and write the library, a run, a catalogue and a report into a folder.
+
+    Parameters
+    ----------
+    out : path-like
+        The folder: afterwards it holds ``library/``, ``run/``, ``catalogue/`` and ``report.html``. An empty folder and
+        an earlier demo are written over, anything else is refused.
+    n_scenes : int
+        Pictures to draw.
+    seed : int
+        Same seed, same pictures, same figures.
+    n_jobs : int, optional
+        Threads; None is all cores.
+    progress : Progress
+        Told of each step.
+
+    Raises
+    ------
+    StorageError
+        If something that is no demo lies at `out`.
+    """
+    folder = Path(out)
+    check_target(folder, KIND)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / MANIFEST, {"kind": KIND, "format": FORMAT, "n_scenes": n_scenes, "seed": seed, "sha256": {}})
+    library = draw_library(folder / "library", n_scenes=n_scenes, seed=seed, n_jobs=n_jobs, progress=progress)
+    corpus = Corpus.read(library.images, library.tags_file)
+    tagger = Tagger(model="wsabie", seed=seed, n_jobs=n_jobs)
+    rows = training_rows(tagger.encoder, corpus, min_count=MIN_COUNT, progress=progress)
+    tagger.learn(rows, calibrate=True, progress=progress)
+    tagger.save(folder / "run")
+    taggers = {MODELS.name_of(tagger.model): tagger}
+    for name in BASELINES:
+        model = make_model(name, {}, {"random_state": seed, "n_jobs": n_jobs})
+        taggers[name] = Tagger.from_parts(tagger.encoder, model, rows.vocabulary).learn(rows, progress=progress)
+    test = _test_images(tagger, corpus, library, progress)
+    table = [[name, *_figures(tagger, test)] for name, tagger in taggers.items()]
+    catalogue = Catalogue(tagger).add(test.corpus, progress=progress)
+    catalogue.save(folder / "catalogue")
+    report = folder / "report.html"
+    _report(tagger, catalogue, test, table, len(rows.vocabulary)).write(report)
+    return DemoResult(HEADER, table, report)
+
+
+def _test_images(tagger: Tagger, corpus: Corpus, library: DrawnLibrary, progress: Progress) -> _Test:
+    test = corpus.select("test")
+    X, Y, _ = encode_corpus(tagger.encoder, test, tagger.vocabulary, progress)
+    pictures = {picture.file_name: picture for picture in library.pictures}
+    shown = [pictures[name] for name in test.names]
+    queries = [
+        query
+        for query in library.queries
+        if query.split == "test" and all(word in tagger.vocabulary for word in query.words)
+    ]
+    return _Test(test, X, Y, [set(picture.tags) for picture in shown], [picture.seen for picture in shown], queries)
+
+
+def _figures(tagger: Tagger, test: _Test) -> list[str]:
+    values = evaluate(lambda: tagger.model.score_blocks(test.X), test.Y, list(METRICS))
+    U = tagger.model.image_rows(test.X)
+    Q = sp.vstack([tagger.query_weights(list(query.words)).weights for query in test.queries], format="csr")
+    scores = tagger.model.query_rows(Q) @ U.T
+    scores = scores.toarray() if sp.issparse(scores) else scores
+    relevant = np.array([[tags.issuperset(query.words) for tags in test.true_tags] for query in test.queries])
+    found = float(np.nanmean(average_precisions(np.asarray(scores), relevant)))
+    return [f"{values[name]:.0f}" if name.startswith("n_plus") else f"{values[name]:.3f}" for name in METRICS] + [
+        f"{found:.3f}"
+    ]
+
+
+def _report(tagger: Tagger, catalogue: Catalogue, test: _Test, table: list[list[str]], n_tags: int) -> Report:
+    report = Report(
+        "What visterm learned from a drawn photo library",
+        f"{n_tags:,} tags that at least two pictures have, as people wrote them: synonyms, misspellings, three "
+        f"languages, some missing, a few wrong. Everything below is on {len(test.corpus):,} pictures that were never "
+        "seen in training.",
+    )
+    report.section(
+        "Beside the baselines",
+        "Against the tags that people gave: MAP, p@5 and r@5 of the tags put on a picture, how many tags are right at "
+        "least once, and MAP of the pictures put under one word. Against what is truly drawn: MAP of the pictures put "
+        "under one to three words. The best of each column is marked.",
+    )
+    report.table(HEADER, table)
+    report.section("Tags on new pictures", f"The {N_CHIPS} best tags of every {_step(test)}th picture.")
+    report.legend("drawn in the picture, however it is spelt", "not drawn there")
+    report.annotated(_annotated(tagger, test))
+    report.section(
+        "Searching by words",
+        f"The {N_FOUND} best pictures under a few words. Outlined in green: it shows all of them, and none that the "
+        "search leaves out. A rule chooses the searches; it does not look at what they find.",
+    )
+    pictures = dict(zip(test.corpus.names, zip(test.corpus.images, test.seen, strict=True), strict=True))
+    for search in shown_searches(test.queries, test.seen):
+        found = [pictures[hit.image] for hit in catalogue.search(search.words, N_FOUND).hits]
+        n_right = sum(map(search.suits, test.seen))
+        report.search(
+            search.text,
+            f"{n_right} of {len(test.corpus)} pictures are right",
+            [(image, search.suits(seen)) for image, seen in found],
+        )
+    report.section(
+        "Tags that the model puts close together",
+        "The nearest tags by their vectors, learned from pictures alone: other spellings, synonyms and languages, and "
+        "things that are seen together. Shown are the tags that people write in most ways, without the most frequent.",
+    )
+    report.legend("means the same", "something else")
+    tags = shown_tags(tagger.vocabulary, tagger.facts["images"], N_TAGS)
+    report.neighbours([(tag, _beside(tagger, tag)) for tag in tags])
+    return report
+
+
+def _step(test: _Test) -> int:
+    return max(1, len(test.corpus) // N_PICTURES)
+
+
+def _annotated(tagger: Tagger, test: _Test) -> list[tuple[ImageLike, Sequence[Tag], set[int], Sequence[str]]]:
+    """Put tags on pictures spread over the test images, and say which are true of anything that is seen there."""
+    chosen = range(0, len(test.corpus), _step(test))[:N_PICTURES]
+    annotated = tagger.annotate([test.corpus.images[i] for i in chosen], k=N_CHIPS).images
+    return [
+        (
+            test.corpus.images[i],
+            item.tags,
+            {n for n, tag in enumerate(item.tags) if meaning_of(tag.tag) in test.seen[i]},
+            test.corpus.tags[i],
+        )
+        for i, item in zip(chosen, annotated, strict=True)
+    ]
+
+
+def _beside(tagger: Tagger, tag: str) -> list[tuple[str, float, bool]]:
+    return [(near.tag, near.score, meaning_of(near.tag) == tag) for near in tagger.neighbours(tag, N_BESIDE)]

@@ -1,0 +1,1 @@
+"""Measuring runs: tables, curves, reports and which run is better."""

@@ -1,0 +1,263 @@
+"""Measure annotation, by one tagger or by several, on photos whose tags are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.errors import DataError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.types import Matrix, Ranking, Skipped
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.corpus import Corpus
+from visterm.data.relations import sibling_sets
+from visterm.data.wordnet import read_relations
+from visterm.kernels.topk import top_k
+from visterm.metrics import check_metrics, measure
+from visterm.metrics.comparison import Compared, compare_pairs, interval_of
+from visterm.metrics.judgements import Judgements
+from visterm.metrics.report import means
+from visterm.metrics.significance import Interval
+from visterm.tagging.shared_rows import encode_for_all, shared_vocabulary, told_of_any
+from visterm.tagging.tagger import Tagger
+
+DEFAULT_METRICS = ("map", "p@1", "p@5", "r@5", "f1@5", "tag_p@5", "tag_r@5", "tag_f1@5", "n_plus@5", "word_map", "auc")
+
+SIBLING_METRIC = "psib@5"
+"""Measured beside the others, if none are named, where it is known which tags are siblings."""
+
+NO_MEANS = ("tag_f1", "n_plus")
+"""Metrics of all tags together, which no image and no tag has a value of."""
+
+
+class Evaluation(NamedTuple):
+    """Metric values of one tagger, and what to know of them.
+
+    Attributes
+    ----------
+    values : dict of str to float
+    given, unknown : int
+        Tags that people gave, and how many of them the run does not know.
+    learned : int
+        Images named as images that the run learned from; 0 where images are known by number, as all are then.
+    skipped : list of Skipped
+        The images that could not be read.
+    with_siblings : int or None
+        As `AnnotationEvaluation` has it.
+    """
+
+    values: dict[str, float]
+    given: int
+    unknown: int
+    learned: int
+    skipped: list[Skipped]
+    with_siblings: int | None = None
+
+
+@dataclass(frozen=True)
+class AnnotationEvaluation:
+    """What was measured of each tagger, image by image and tag by tag.
+
+    Attributes
+    ----------
+    corpus : Corpus
+        The images that all taggers could read.
+    vocabulary : Vocabulary
+        The tags that all taggers know: those that are ranked.
+    Y : csr_array, shape (n_images, n_tags)
+        Above 0: given by people.
+    hidden : csr_array or None, shape (n_images, n_tags)
+        Not 0 where a tag was left out of the rankings, because a tagger learned it of this image.
+    values : list of dict of str to ndarray of float64
+        As `visterm.metrics.measure` gives them, for each tagger.
+    given, unknown : int
+        Tags that people gave, and how many of them are not ranked.
+    learned : list of int
+        For each tagger, images named as images that it learned from.
+    skipped : list of Skipped
+        Images that could not be read.
+    rankers : list of Ranker
+        For each tagger, to look at single images.
+    with_siblings : int or None
+        Tags that are ranked and have siblings among these; None where no relations were given.
+    undefined : dict of str to str
+        Metrics that were left out because they have nothing to average, and why.
+    """
+
+    corpus: Corpus
+    vocabulary: Vocabulary
+    Y: sp.csr_array
+    hidden: sp.csr_array | None
+    values: list[dict[str, NDArray[np.float64]]]
+    given: int
+    unknown: int
+    learned: list[int]
+    skipped: list[Skipped]
+    rankers: list[Ranker]
+    with_siblings: int | None = None
+    undefined: dict[str, str] = field(default_factory=dict)
+
+    def mean(self, metric: str, tagger: int = 0) -> float:
+        """Give the value of a metric for a tagger."""
+        return float(np.nanmean(self.values[tagger][metric]))
+
+    def interval(self, metric: str, tagger: int = 0) -> Interval | None:
+        """Give the mean and its 95 % bootstrap interval over images, or over tags; None for what is no mean."""
+        return interval_of(self.values[tagger][metric]) if is_mean(metric) else None
+
+    def compare(self, metric: str) -> list[Compared]:
+        """Compare every two taggers image by image, or tag by tag; nothing where the metric is no mean."""
+        return compare_pairs([values[metric] for values in self.values]) if is_mean(metric) else []
+
+    def best_tags(self, images: Sequence[int], k: int, tagger: int = 0) -> list[Ranking]:
+        """Give the best tags of a few images, in columns of `vocabulary`; a tag that was left out is not among them."""
+        rows = np.asarray(images, np.int64)
+        scores = self.rankers[tagger].scores(rows)
+        if self.hidden is not None:
+            scores = np.where(self.hidden[rows].toarray() != 0, np.float32(-np.inf), scores)
+        ids, values = top_k(np.ascontiguousarray(scores), min(k, scores.shape[1]))
+        return [Ranking(i[v > -np.inf], v[v > -np.inf]) for i, v in zip(ids, values, strict=True)]
+
+
+class Ranker(NamedTuple):
+    """Gives the scores of one tagger for the tags that are ranked.
+
+    Attributes
+    ----------
+    tagger : Tagger
+    X : matrix, shape (n_images, n_features)
+    columns : ndarray of int64 or None, shape (n_tags,)
+        Its columns of the ranked tags; None: all, in their order.
+    """
+
+    tagger: Tagger
+    X: Matrix
+    columns: NDArray[np.int64] | None
+
+    def blocks(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+        """Yield the rows of each block and their scores."""
+        for rows, block in self.tagger.model.score_blocks(self.X):
+            yield rows, block if self.columns is None else np.ascontiguousarray(block[:, self.columns])
+
+    def scores(self, images: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Give the scores of a few images, shape (n_images, n_tags)."""
+        return np.vstack([block for _, block in self._replace(X=self.X[images]).blocks()])
+
+
+def is_mean(metric: str) -> bool:
+    """Say whether a metric is the mean of values of images or of tags, so that it has an interval."""
+    [(found, _)] = check_metrics(metric).values()
+    return found.name not in NO_MEANS
+
+
+def evaluate_tagger(
+    tagger: Tagger,
+    corpus: Corpus,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    *,
+    isa: Path | None = None,
+    progress: Progress = SILENT,
+) -> Evaluation:
+    """Measure annotation and search of a tagger on a corpus that it has not learned from.
+
+    Parameters and errors are those of `evaluate_taggers`.
+    """
+    found = evaluate_taggers([tagger], corpus, metrics, isa=isa, progress=progress)
+    values = {name: found.mean(name) for name in metrics}
+    return Evaluation(values, found.given, found.unknown, found.learned[0], found.skipped, found.with_siblings)
+
+
+def evaluate_taggers(
+    taggers: Sequence[Tagger],
+    corpus: Corpus,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    *,
+    optional: Sequence[str] = (),
+    isa: Path | None = None,
+    progress: Progress = SILENT,
+) -> AnnotationEvaluation:
+    """Measure annotation and search by one word, on a corpus that the taggers have not learned from.
+
+    Several taggers are compared on the images that all could read and on the tags that all know. Of images known by
+    number they have learned other tags: what any of them learned is left out of the rankings.
+
+    Parameters
+    ----------
+    taggers : sequence of Tagger
+        Fitted ones.
+    corpus : Corpus
+        Images with the tags that people gave.
+    metrics : sequence of str
+        Names from ``visterm metrics``.
+    optional : sequence of str
+        Those of them that are left out where they have nothing to average, unless no other has either.
+    isa : Path, optional
+        Which tags are siblings, for ``psib@k``: a CSV of child,parent, or the folder of WordNet's database files.
+    progress : Progress
+        Told of each image.
+
+    Raises
+    ------
+    DataError
+        If there is nothing to measure on, or the relations cannot be used.
+    """
+    check_metrics(metrics, siblings=isa is not None)
+    vocabulary = shared_vocabulary(taggers)
+    if len(vocabulary) == 0:
+        raise DataError("The runs have no tag in common, so they cannot be compared. Measure each on its own.")
+    siblings = None if isa is None else sibling_sets(read_relations(isa, vocabulary.tags), vocabulary)
+    if len(corpus) == 0:
+        raise DataError("There are no images to measure on. Check --split and the tag file.")
+    rows, read, skipped = encode_for_all(taggers, corpus, progress)
+    Y = vocabulary.encode(read.tags, read.negatives)
+    hidden = told_of_any(taggers, rows, vocabulary)
+    judgements = Judgements.of(Y, hidden)
+    rankers = [Ranker(tagger, X, _columns(tagger, vocabulary)) for tagger, X in zip(taggers, rows, strict=True)]
+    values: list[dict[str, NDArray[np.float64]]] = []
+    undefined: dict[str, str] = {}
+    for ranker in rankers:
+        measured = measure(ranker.blocks, Y, list(metrics), exclude=hidden, siblings=siblings)
+        undefined = _undefined(measured, optional, judgements)
+        if len(undefined) < len(measured):
+            measured = {name: array for name, array in measured.items() if name not in undefined}
+        means(measured, judgements)  # refuses what has nothing to average
+        values.append(measured)
+    given = [tag for tags in corpus.tags for tag in tags]
+    return AnnotationEvaluation(
+        read, vocabulary, Y, hidden, values,
+        given=len(given),
+        unknown=sum(tag not in vocabulary for tag in given),
+        learned=[_n_learned(tagger, corpus) for tagger in taggers],
+        skipped=skipped,
+        rankers=rankers,
+        with_siblings=None if siblings is None else int((np.diff(siblings.indptr) > 1).sum()),
+        undefined=undefined,
+    )  # fmt: skip
+
+
+def _undefined(
+    values: dict[str, NDArray[np.float64]], optional: Sequence[str], judgements: Judgements
+) -> dict[str, str]:
+    """Say of the metrics that may be left out which have nothing to average, and why."""
+    found: dict[str, str] = {}
+    for name in optional:
+        try:
+            means({name: values[name]}, judgements)
+        except DataError as error:
+            found[name] = str(error)
+    return found
+
+
+def _columns(tagger: Tagger, vocabulary: Vocabulary) -> NDArray[np.int64] | None:
+    columns = np.array([tagger.vocabulary.index(tag) for tag in vocabulary], np.int64)
+    return None if np.array_equal(columns, np.arange(len(tagger.vocabulary))) else columns
+
+
+def _n_learned(tagger: Tagger, corpus: Corpus) -> int:
+    return 0 if tagger.encoder.by_number else tagger.learned_images.count(corpus.names)

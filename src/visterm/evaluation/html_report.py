@@ -1,0 +1,204 @@
+"""One self-contained HTML page with figures, pictures, predicted tags and search results to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from html import escape as html_escape
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+from visterm.core.types import Tag
+from visterm.core.wording import printable
+from visterm.core.writing import write_whole
+from visterm.data.images import ImageLike
+from visterm.tagging.picture import data_uri
+
+THUMBNAIL = 192
+
+STYLE = files("visterm.evaluation").joinpath("report.css").read_text(encoding="utf-8")
+
+
+class Cell(NamedTuple):
+    """One cell of a table.
+
+    Attributes
+    ----------
+    text : str
+    note : str
+        Small, below it: an interval.
+    mark : str
+        "best", "good" or "poor", or nothing.
+    """
+
+    text: str
+    note: str = ""
+    mark: str = ""
+
+
+class Shown(NamedTuple):
+    """A picture, whether it is right, and its name."""
+
+    image: ImageLike
+    right: bool = False
+    name: str = ""
+
+
+@dataclass
+class Report:
+    """A page that grows section by section; `write` puts it into one file that needs no other.
+
+    Parameters
+    ----------
+    title : str
+        Heading of the page.
+    lead : str
+        One or two sentences below it.
+    thumbnail : int
+        Pixels of the longer side of pictures.
+    """
+
+    title: str
+    lead: str
+    thumbnail: int = THUMBNAIL
+    parts: list[str] = field(default_factory=list)
+
+    def section(self, heading: str, lead: str = "") -> None:
+        """Begin a section."""
+        self.parts.append(f"<h2>{escape(heading)}</h2><p class=lead>{escape(lead)}</p>")
+
+    def subsection(self, heading: str) -> None:
+        """Begin a part of a section."""
+        self.parts.append(f"<h3>{escape(heading)}</h3>")
+
+    def note(self, text: str) -> None:
+        """Add a paragraph."""
+        self.parts.append(f"<p class=lead>{escape(text)}</p>")
+
+    def legend(self, right: str, wrong: str) -> None:
+        """Say what the two colours of tags mean."""
+        self.parts.append(f"<p class=legend>{_chip(right, True)} {_chip(wrong, False)}</p>")
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Add a table of names and numbers; the largest number of each column is marked, ties all of them."""
+        best = [max(float(row[column]) for row in rows) for column in range(1, len(header))]
+        self.cells(
+            header,
+            [
+                [
+                    Cell(row[0]),
+                    *(
+                        Cell(text, mark="best" * (float(text) == most))
+                        for text, most in zip(row[1:], best, strict=True)
+                    ),
+                ]
+                for row in rows
+            ],
+        )
+
+    def cells(self, header: Sequence[str], rows: Sequence[Sequence[Cell]], caption: str = "") -> None:
+        """Add a table; the first cell of a row names it. On a narrow screen it is moved sideways in its frame."""
+        self.parts.append(_table(header, rows, caption))
+
+    def columns(self, charts: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Cell]]]]) -> None:
+        """Add drawings side by side: (SVG, header and rows of its numbers), the numbers folded away below."""
+        self.parts.append(f"<div class=charts>{''.join(_chart(*chart) for chart in charts)}</div>")
+
+    def annotated(self, images: Sequence[tuple[ImageLike, Sequence[Tag], Collection[int], Sequence[str]]]) -> None:
+        """Add pictures with (image, predicted tags, positions of the right ones, tags that people gave)."""
+        self.tagged([(Shown(image), "", tags, right, given) for image, tags, right, given in images])
+
+    def tagged(self, images: Sequence[tuple[Shown, str, Sequence[Tag], Collection[int], Sequence[str]]]) -> None:
+        """Add pictures as `annotated` does, each with a note above its tags."""
+        cards = []
+        for shown, note, tags, right, given in images:
+            said = f"<span class=note>{escape(note)}</span>" if note else ""
+            chips = "".join(_chip(tag.tag, i in right, tag.score) for i, tag in enumerate(tags))
+            people = f"<span class=given>people said: {escape(', '.join(given))}</span>" if given else ""
+            picture = self._picture(shown, ", ".join(given) or "photo")
+            cards.append(f"<figure>{picture}<figcaption>{said}{chips}{people}</figcaption></figure>")
+        self.parts.append(f"<div class=grid>{''.join(cards)}</div>")
+
+    def search(self, query: str, note: str, images: Sequence[tuple[ImageLike, bool] | Shown]) -> None:
+        """Add one query with its best images, the relevant ones marked."""
+        self.query(query, note)
+        self.found("", images)
+
+    def query(self, query: str, note: str, level: int = 3) -> None:
+        """Name a query in a heading of some level, with a note; what was found for it follows."""
+        self.parts.append(f"<h{level}>{escape(query)} <small>{escape(note)}</small></h{level}>")
+
+    def found(self, label: str, images: Sequence[tuple[ImageLike, bool] | Shown]) -> None:
+        """Add a row of images that a search found, best first, under a label of its own."""
+        shown = [Shown(*image) for image in images]
+        cards = "".join(
+            f'<figure class="{"right" * item.right}">'
+            f"{self._picture(item, 'relevant' if item.right else 'not relevant')}</figure>"
+            for item in shown
+        )
+        named = f"<p class=label>{escape(label)}</p>" if label else ""
+        self.parts.append(f"{named}<div class=row>{cards}</div>")
+
+    def neighbours(self, items: Sequence[tuple[str, Sequence[tuple[str, float, bool]]]]) -> None:
+        """Add tags with those beside them: (tag, cosine, whether it means the same)."""
+        rows = (
+            f"<dt>{escape(term)}</dt><dd>{''.join(_chip(tag, same, cosine) for tag, cosine, same in beside)}</dd>"
+            for term, beside in items
+        )
+        self.parts.append(f"<dl>{''.join(rows)}</dl>")
+
+    def html(self) -> str:
+        """Give the page."""
+        return (
+            '<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
+            f"<title>{escape(self.title)}</title><style>{STYLE}</style>"
+            f"<main><h1>{escape(self.title)}</h1><p class=lead>{escape(self.lead)}</p>{''.join(self.parts)}</main>"
+            "<footer>Written by visterm. One file, nothing is fetched from anywhere.</footer></html>\n"
+        )
+
+    def write(self, path: Path) -> None:
+        """Write the page."""
+        write_whole(path, self.html().encode("utf-8"))
+
+    def _picture(self, shown: Shown, what: str) -> str:
+        """Give a picture, or where the photo is not to be had, a blank with its name."""
+        name = f"{shown.name}: {what}" if shown.name else what
+        address = data_uri(shown.image, self.thumbnail)
+        if address is None:
+            return f'<div class=blank role=img aria-label="{escape(name)}">{escape(shown.name or "no picture")}</div>'
+        title = f' title="{escape(shown.name)}"' if shown.name else ""
+        return f'<img loading=lazy src="{address}" alt="{escape(name)}"{title}>'
+
+
+def escape(text: str) -> str:
+    """Make text safe to stand in a page, whatever bytes the names in it hold."""
+    return html_escape(printable(text))
+
+
+def _chip(text: str, right: bool, score: float | None = None) -> str:
+    title = "" if score is None else f' title="score {score:.2f}"'
+    return f'<span class="tag{" right" * right}"{title}>{escape(text)}</span>'
+
+
+def _chart(svg: str, header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+    numbers = f"<details><summary>The numbers</summary>{_table(header, rows, '')}</details>" if rows else ""
+    return f"<div class=chart>{svg}{numbers}</div>"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[Cell]], caption: str) -> str:
+    head = "".join(f"<th scope=col>{escape(cell)}</th>" for cell in header)
+    body = "".join(
+        f"<tr><th scope=row>{_inside(row[0])}</th>"
+        + "".join(f"<td{f' class={cell.mark}' if cell.mark else ''}>{_inside(cell)}</td>" for cell in row[1:])
+        + "</tr>"
+        for row in rows
+    )
+    said = f"<caption>{escape(caption)}</caption>" if caption else ""
+    label = escape(caption or " by ".join((", ".join(header[1:]), header[0])))
+    table = f"<table>{said}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class=scroll role=region tabindex=0 aria-label="{label}">{table}</div>'
+
+
+def _inside(cell: Cell) -> str:
+    return escape(cell.text) + (f"<small>{escape(cell.note)}</small>" if cell.note else "")

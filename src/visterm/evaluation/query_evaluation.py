@@ -1,0 +1,273 @@
+"""Measure search by several words, of one tagger or of several on the same queries: the PAMIR paper's protocol."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.combining import CONFIDENCE
+from visterm.core.errors import DataError, UserError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.types import Matrix, Ranking, Skipped
+from visterm.data.corpus import Corpus
+from visterm.data.query_files import QueryRow
+from visterm.data.tag_queries import relevant_images
+from visterm.features.training_rows import HELD_OUT, LEARNED
+from visterm.metrics.comparison import Compared, compare_pairs, difference_of, interval_of
+from visterm.metrics.queries import Combine, best_images, kinds_of_queries, measure_queries, rank_queries
+from visterm.metrics.significance import Difference, Interval, SignedRanks, signed_ranks
+from visterm.tagging.parts import check_combination
+from visterm.tagging.shared_rows import encode_for_all
+from visterm.tagging.tagger import Tagger
+from visterm.tagging.typed_lines import queries_from_file, queries_from_tags
+
+MIN_COUNT = 2
+"""Images that a word must have to be in a query made from tags (PAMIR, section V-A: so Corel5k has 179 words)."""
+
+RECALLS = tuple(step / 10 for step in range(11))
+"""Levels of recall of the precision-recall curves."""
+
+CURVE_RANKS = 20
+"""Ranks up to which the curves of precision go."""
+
+
+@dataclass(frozen=True)
+class QueryEvaluation:
+    """The measures of each query, for each tagger, and the kinds of queries.
+
+    Attributes
+    ----------
+    texts : list of str
+        The queries.
+    n_relevant : ndarray of int64, shape (n_queries,)
+    kinds : dict of str to ndarray of bool, shape (n_queries,)
+        As `visterm.metrics.queries.kinds_of_queries` gives them.
+    values : list of dict of str to ndarray of float64, shape (n_queries,)
+        ``AvgP``, ``BEP`` and ``P10`` of each tagger; ``nDCG10`` too where some images are more relevant than others.
+    skipped : list of Skipped
+        Images that could not be read.
+    left_out : int
+        Queries of a file that have no word that every tagger knows, or no relevant image here.
+    corpus : Corpus
+        The images that all taggers could read.
+    relevant : csr_array, shape (n_queries, n_images)
+        Above 0 where an image is relevant.
+    curves : list of Curves
+        For each tagger.
+    searches : list of Searches
+        For each tagger, to look at single queries.
+    """
+
+    texts: list[str]
+    n_relevant: NDArray[np.int64]
+    kinds: dict[str, NDArray[np.bool_]]
+    values: list[dict[str, NDArray[np.float64]]]
+    skipped: list[Skipped]
+    left_out: int
+    corpus: Corpus
+    relevant: sp.csr_array
+    curves: list[Curves]
+    searches: list[Searches] = field(repr=False)
+
+    def mean(self, measure: str, kind: str = "all", tagger: int = 0) -> float:
+        """Give the mean of a measure over the queries of a kind; NaN where there are none."""
+        values = self._of_kind(measure, kind, tagger)
+        return float(np.nanmean(values)) if (~np.isnan(values)).any() else math.nan
+
+    def interval(self, measure: str, kind: str = "all", tagger: int = 0) -> Interval:
+        """Give the mean of a measure over the queries of a kind, and its 95 % bootstrap interval over queries.
+
+        A single query has an interval of no width; no query at all is a `DataError`.
+        """
+        return interval_of(self._of_kind(measure, kind, tagger))
+
+    def difference(self, measure: str, kind: str = "all", taggers: tuple[int, int] = (0, 1)) -> Difference:
+        """Give the first tagger's mean minus the second's, and its 95 % bootstrap interval over queries."""
+        first, second = (self._of_kind(measure, kind, tagger) for tagger in taggers)
+        return difference_of(first, second)
+
+    def compare(self, measure: str, kind: str = "all", taggers: tuple[int, int] = (0, 1)) -> SignedRanks:
+        """Compare two taggers query by query with Wilcoxon's signed rank test."""
+        first, second = (self._of_kind(measure, kind, tagger) for tagger in taggers)
+        return signed_ranks(first, second)
+
+    def compare_all(self, measure: str, kind: str = "all") -> list[Compared]:
+        """Compare every two taggers, with p-values corrected for the number of pairs."""
+        return compare_pairs([self._of_kind(measure, kind, tagger) for tagger in range(len(self.values))])
+
+    def best_images(self, queries: Sequence[int], k: int, tagger: int = 0) -> list[Ranking]:
+        """Give the best images of a few queries, as numbers in `corpus`."""
+        return self.searches[tagger].best(np.asarray(queries, np.int64), k)
+
+    def _of_kind(self, measure: str, kind: str, tagger: int) -> NDArray[np.float64]:
+        return self.values[tagger][measure][self.kinds[kind]]
+
+
+class Curves(NamedTuple):
+    """Precision, averaged over the queries.
+
+    Attributes
+    ----------
+    at_recall : ndarray of float64, shape (11,)
+        Interpolated, at the recalls 0, 0.1, ..., 1.
+    at_rank : ndarray of float64, shape (20,)
+        Among the first 1, 2, ..., 20 images.
+    """
+
+    at_recall: NDArray[np.float64]
+    at_rank: NDArray[np.float64]
+
+
+class Searches(NamedTuple):
+    """What one tagger ranks images by.
+
+    Attributes
+    ----------
+    tagger : Tagger
+    X : matrix, shape (n_images, n_features)
+    weights : csr_array, shape (n_queries, n_tags)
+    hidden : csr_array or None, shape (n_queries, n_images)
+        Not 0 where an image is left out of a ranking.
+    combine : {"sum", "product"} or callable
+        As `visterm.metrics.queries.rank_queries` takes it.
+    """
+
+    tagger: Tagger
+    X: Matrix
+    weights: sp.csr_array
+    hidden: sp.csr_array | None
+    combine: Combine
+
+    def best(self, queries: NDArray[np.int64], k: int) -> list[Ranking]:
+        """Give the best images of a few queries."""
+        hidden = None if self.hidden is None else self.hidden[queries]
+        scores = partial(self.tagger.model.score_blocks, self.X)
+        return best_images(scores, self.weights[queries], k, exclude=hidden, combine=self.combine)
+
+
+def evaluate_queries(
+    taggers: Sequence[Tagger],
+    corpus: Corpus,
+    queries: Path | Sequence[QueryRow] | None = None,
+    *,
+    learned: Corpus | None = None,
+    max_words: int | None = 3,
+    min_count: int = MIN_COUNT,
+    combine: str = "sum",
+    progress: Progress = SILENT,
+) -> QueryEvaluation:
+    """Rank the images of a corpus for queries, and measure the rankings query by query.
+
+    Of images known by number, those that a tagger learned to have all the words of a query are left out of the rankings
+    for this query.
+
+    Parameters
+    ----------
+    taggers : sequence of Tagger
+        One, or several to compare on the same queries and images.
+    corpus : Corpus
+        Images that were not learned from, with the tags that people gave.
+    queries : Path or sequence of QueryRow, optional
+        A file of queries (`visterm.data.query_files.read_query_file`), or its lines. None: they are made
+        from the tags of the corpus that all taggers know.
+    learned : Corpus, optional
+        Images that were learned from: says which queries made from tags were seen.
+    max_words : int or None
+        Words of queries made from tags, at most; None: as many as an image has tags.
+    min_count : int
+        Images that a word must have to be in a query made from tags.
+    combine : {"sum", "product", "confidence"}
+        How the scores of words are put together, as in `Catalogue.search`.
+    progress : Progress
+        Told of each image.
+
+    Raises
+    ------
+    DataError
+        If there are no images, or no queries with a relevant image.
+    UserError
+        If the product is asked for, and the scores of a model are no probabilities; or confidences, and a run has no
+        calibration.
+    """
+    ways = [_way(combine, tagger) for tagger in taggers]
+    if len(corpus) == 0:
+        raise DataError("There are no images to measure on. Check --split and the tag file.")
+    rows, read, skipped = encode_for_all(taggers, corpus, progress)
+    if queries is None:
+        asked = queries_from_tags(taggers, read.tags, max_words, min_count)
+    else:
+        asked = queries_from_file(taggers, read.names, queries)
+    if len(asked.texts) == 0:
+        raise DataError(
+            "There are no queries with a relevant image among those measured. "
+            + (
+                f"Made from tags, they have words that at least {min_count} of these images share and that the run "
+                "knows."
+                if queries is None
+                else "Check that the query file names images as the tag file does, and words that are tags of the run."
+            )
+        )
+    hidden = _hidden(taggers, rows, asked.words)
+    values, curves, searches = [], [], []
+    for tagger, X, words, way in zip(taggers, rows, asked.words, ways, strict=True):
+        weights = tagger.weighed(words)
+        scores = partial(tagger.model.score_blocks, X)
+        ranks = rank_queries(scores, weights, asked.relevant, exclude=hidden, combine=way)
+        if ranks.ranks.size == 0:
+            raise DataError(
+                "Nothing is left to find: the run has learned all words of the queries of every relevant image. "
+                "Measure on tags that were held out."
+            )
+        values.append(measure_queries(ranks, asked.relevant))
+        at_rank = [float(np.nanmean(ranks.precision(k))) for k in range(1, CURVE_RANKS + 1)]
+        curves.append(Curves(np.nanmean(ranks.interpolated_precision(RECALLS), axis=0), np.array(at_rank)))
+        searches.append(Searches(tagger, X, weights, hidden, way))
+    seen = None
+    if learned is not None and queries is None:
+        known = taggers[0].vocabulary.encode(learned.tags)
+        seen = np.diff(relevant_images(asked.words[0], known).indptr) > 0
+    n_words = np.diff(asked.words[0].indptr).astype(np.int64)
+    n_relevant = np.diff(asked.relevant.indptr).astype(np.int64)
+    kinds = kinds_of_queries(n_words, n_relevant, seen)
+    return QueryEvaluation(
+        asked.texts, n_relevant, kinds, values, skipped, asked.left_out, read, asked.relevant, curves, searches
+    )
+
+
+def learned_part(corpus: Corpus) -> Corpus | None:
+    """Give the images of a corpus that its splits say are learned from or stopped by; None where it has no splits."""
+    rows = [i for i, split in enumerate(corpus.splits) if split in (LEARNED, HELD_OUT)]
+    return corpus.subset(rows) if rows else None
+
+
+def _way(combine: str, tagger: Tagger) -> Combine:
+    """Give what puts words together, and refuse what there is not, or what a run does not allow."""
+    check_combination(combine, tagger.model)
+    if combine != CONFIDENCE:
+        return combine
+    if tagger.calibration is None:
+        where = f"The run {tagger.path}" if tagger.path else "A run"
+        raise UserError(
+            f"{where} has no calibration, so its images are not ranked by confidence. Fit it anew (visterm fit, of 100 "
+            "or more images with tags, without --no-calibration), or rank by the sum."
+        )
+    return tagger.calibration.log_confidences
+
+
+def _hidden(taggers: Sequence[Tagger], rows: Sequence[Matrix], words: Sequence[sp.csr_array]) -> sp.csr_array | None:
+    """Say which images any tagger learned to have all the words of a query, shape (n_queries, n_images)."""
+    hidden: sp.csr_array | None = None
+    for tagger, X, own in zip(taggers, rows, words, strict=True):
+        told = tagger.told(X)
+        if told is not None:
+            known = relevant_images(own, told)
+            hidden = known if hidden is None else sp.csr_array(hidden + known)
+    return hidden

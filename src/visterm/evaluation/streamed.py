@@ -1,0 +1,171 @@
+"""Measure a run on features that are larger than memory: shard by shard, tags joined in files."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import scipy.sparse as sp
+
+from visterm.core.errors import DataError, TagFileError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.remote import as_path
+from visterm.core.types import Matrix, Skipped
+from visterm.data.relations import sibling_sets
+from visterm.data.wordnet import read_relations
+from visterm.evaluation.evaluate import is_mean
+from visterm.evaluation.judged_tags import JudgedTags
+from visterm.features.streaming.reading_ahead import read_ahead
+from visterm.features.streaming.shards import Shards
+from visterm.features.streaming.stored_chunks import check_encoder
+from visterm.metrics.in_parts import Part, PartMeasures
+from visterm.metrics.significance import Interval
+
+
+@dataclass(frozen=True)
+class StreamedEvaluation:
+    """What was measured of a tagger.
+
+    Attributes
+    ----------
+    values : dict of str to Interval
+        Of each metric: its value, and its 95 % interval; without width where the metric is no mean.
+    images : int
+        Images that were measured on.
+    given, unknown : int
+        Tags that people gave, and how many of them the run does not know.
+    learned : int
+        Images named as images that the run learned from.
+    skipped : list of Skipped
+        Images of the table that have no row.
+    remarks : list of str
+        What of tags and images did not meet, a line each.
+    with_siblings : int or None
+        Tags that have siblings; None where no relations were given.
+    undefined : dict of str to str
+        Metrics that were left out because they have nothing to average, and why.
+    """
+
+    values: dict[str, Interval]
+    images: int
+    given: int
+    unknown: int
+    learned: int
+    skipped: list[Skipped]
+    remarks: list[str]
+    with_siblings: int | None
+    undefined: dict[str, str] = field(default_factory=dict)
+
+    def summary(self, run: str, n_tags: int) -> dict[str, Any]:
+        """Give the metrics as `visterm.evaluation.report.results.annotation_summary` gives those of one run."""
+        figures = {
+            name: found._asdict() if is_mean(name) else {"mean": found.mean} for name, found in self.values.items()
+        }
+        return {"images": self.images, "tags": n_tags, "runs": [{"run": run, "metrics": figures}], "pairs": []}
+
+
+def evaluate_streamed(
+    tagger: Any,
+    features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    tags: str | os.PathLike[str],
+    metrics: Sequence[str],
+    *,
+    work: str | os.PathLike[str] | None = None,
+    split: str | None = None,
+    optional: Sequence[str] = (),
+    isa: Path | None = None,
+    progress: Progress = SILENT,
+    **columns: str | None,
+) -> StreamedEvaluation:
+    """Measure annotation and search by one word, in memory that does not grow with the number of images.
+
+    The values are those of `evaluate_taggers`. Images of the very same score are ranked in the order of the features,
+    there in that of the table; intervals of means over images are those of the normal distribution.
+
+    Parameters
+    ----------
+    tagger : Tagger
+        A fitted one.
+    features : path-like
+        What `visterm encode` wrote, with the tagger's encoder; or several such folders.
+    tags : path-like
+        A table; its names of images are paths inside the image folder.
+    metrics, optional, isa
+        As `evaluate_taggers` takes them.
+    work : path-like, optional
+        A folder on a disk with room for some 45 bytes an image, 20 a tag given, and 28 more for metrics of words. None:
+        where temporary files are.
+    split : str, optional
+        Measure on these rows of the table only, "all" on all; None: those of "test", if there are splits.
+    progress : Progress
+        Told of each image.
+    columns
+        As `stream_table` takes them.
+
+    Raises
+    ------
+    EncoderMismatchError
+        If another encoder made the features.
+    DataError
+        If there is nothing to measure on.
+    """
+    if not as_path(tags).is_file():
+        raise TagFileError(
+            f"The tags of streamed features are read from a table, and '{tags}' is none. Name a .csv, .tsv or .jsonl "
+            "file: --tags FILE."
+        )
+    vocabulary = tagger.vocabulary
+    shards = Shards(features)
+    check_encoder(tagger.encoder, shards)
+    siblings = None if isa is None else sibling_sets(read_relations(isa, vocabulary.tags), vocabulary)
+    with tempfile.TemporaryDirectory(dir=work, prefix=".visterm-") as folder:
+        judged = JudgedTags(Path(folder), shards, tags, vocabulary, split=split, **columns)
+        shape = judged.n_images, len(vocabulary)
+        measures = PartMeasures(metrics, shape, judged.counts(), Path(folder), siblings)
+        learned = 0
+        progress.start("evaluate", shards.n_rows * (1 + measures.twice))
+        try:
+            for names, part in _parts(tagger.model, shards, judged, progress):
+                learned += tagger.learned_images.count(names)
+                measures.add(part)
+            if measures.twice:
+                measures.add_again(part for _, part in _parts(tagger.model, shards, judged, progress))
+        finally:
+            progress.finish()
+        values: dict[str, Interval] = {}
+        undefined: dict[str, str] = {}
+        for name in metrics:
+            try:
+                values[name] = measures.interval(name)
+            except DataError as error:
+                if name not in optional or (len(undefined) + 1 == len(metrics)):
+                    raise
+                undefined[name] = str(error)
+        return StreamedEvaluation(
+            values, judged.n_images, judged.n_given, judged.n_unknown, learned, judged.skipped, judged.remarks,
+            with_siblings=None if siblings is None else int((siblings.indptr[1:] - siblings.indptr[:-1] > 1).sum()),
+            undefined=undefined,
+        )  # fmt: skip
+
+
+def _parts(model: Any, shards: Shards, judged: JudgedTags, progress: Progress) -> Iterator[tuple[list[str], Part]]:
+    """Yield the images to measure on, shard by shard: their names, and their tags with what scores them."""
+
+    def read(number: int) -> tuple[list[str], Matrix, sp.csr_array]:
+        shards.check(number)
+        positions = judged.measured(number)
+        names, rows = shards.named_rows(number)
+        own = positions - shards.starts[number]
+        return [names[i] for i in own], rows if own.size == len(names) else rows[own], judged.rows_at(positions)
+
+    with closing(read_ahead(read, len(shards))) as parts:
+        for number, (names, X, Y) in enumerate(parts):
+            if names:
+                yield names, (Y, partial(model.score_blocks, X))
+            progress.advance(int(shards.starts[number + 1] - shards.starts[number]))

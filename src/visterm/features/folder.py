@@ -1,0 +1,368 @@
+"""A features folder on disk: what lies where, how it changes in one step, and how a change cut off is found again.
+
+FEATURES
+├── manifest.json     what is whole: encoder, counts, the shards in order with their hashes
+├── skipped.jsonl     the images that could not be read
+├── encoder/          the fitted encoder
+├── data/             the shards, and nothing else: what other programs read
+└── .unfinished/      while a job goes on, and after a kill: the shards done so far; a manifest, once all are
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from visterm.core.errors import CorruptFileError, OutOfSpaceError, StorageError
+from visterm.core.jsonlines import json_text, read_skipped, skipped_bytes
+from visterm.core.persist import (
+    MANIFEST,
+    check_target,
+    file_hash,
+    folder_kind,
+    load_estimator,
+    new_folder,
+    open_folder,
+    read_json,
+    save_estimator,
+    write_json,
+)
+from visterm.core.remote import as_path
+from visterm.core.tables import ENCODERS
+from visterm.core.types import Skipped
+from visterm.core.writing import sync, write_whole, writing
+from visterm.features.kind import FEATURES, UNFINISHED
+
+FORMAT = 1
+ENCODER, DATA, SKIPPED, ASKED = "encoder", "data", "skipped.jsonl", "asked.json"
+
+
+class Asked(NamedTuple):
+    """What the first job in a folder was asked for: the encoder's fingerprint before it learned, images in a shard."""
+
+    fingerprint: str
+    shard_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEntry:
+    """One shard: the file inside ``data``, its rows and the SHA-256 of its bytes."""
+
+    file: str
+    rows: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a features folder holds.
+
+    Attributes
+    ----------
+    images : str
+        The image folder, in full.
+    n_images, n_skipped : int
+        Image files in it, and those that could not be read; all others have a row.
+    encoder : str
+        Registered name.
+    settings : dict
+        Parameters of the encoder.
+    asked : str
+        Fingerprint of the encoder that was asked for, before it learned: tells another one apart.
+    fingerprint : str
+        Of the fitted encoder: of the rows.
+    width : int
+        Numbers in a row; 0 where there is no row.
+    layout : {"dense", "sparse"}
+    shard_size : int
+        Images in a shard, about.
+    shards : list of ShardEntry
+        In the order of the names.
+    """
+
+    images: str
+    n_images: int
+    n_skipped: int
+    encoder: str
+    settings: dict[str, Any]
+    asked: str
+    fingerprint: str
+    width: int
+    layout: str
+    shard_size: int
+    shards: list[ShardEntry]
+
+    @property
+    def n_rows(self) -> int:
+        """Images that have a row."""
+        return sum(shard.rows for shard in self.shards)
+
+
+class FeatureFolder:
+    """The files of a features folder on this machine; `feature_folder` also gives those at an address.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Attributes
+    ----------
+    kind : str
+        What its manifest says that it is.
+    unfinished : Path
+        Where a job keeps what is not whole yet.
+    """
+
+    kind: ClassVar[str] = FEATURES
+    unfinished_name: ClassVar[str] = UNFINISHED
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = as_path(path)
+        self.unfinished = self.path / self.unfinished_name
+
+    def check_place(self) -> None:
+        """Refuse a place where anything else lies, before any long work.
+
+        Raises
+        ------
+        StorageError
+            If it is no features folder, not one that was begun, and not empty.
+        """
+        if not self.is_begun():
+            check_target(self.path, self.kind)
+
+    def is_begun(self) -> bool:
+        """Say whether a job was killed here before anything was whole."""
+        own = {ENCODER, DATA, SKIPPED, self.unfinished_name}
+        return (
+            self.unfinished.is_dir()
+            and not (self.path / MANIFEST).exists()
+            and all(entry.name in own or entry.name.startswith(f".{ENCODER}.") for entry in self.path.iterdir())
+        )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the folder, and keep other processes from writing into it; a kill frees it.
+
+        Raises
+        ------
+        StorageError
+            If another process writes into it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise StorageError(
+                f"Another process is writing into {self.path}. Wait until it is done, or choose another folder."
+            ) from error
+        try:
+            self.unfinished.mkdir(exist_ok=True)
+            yield
+        finally:
+            begun = {file.name for file in self.path.iterdir()} - {self.unfinished.name}
+            if not begun or MANIFEST in begun:  # else the empty folder says whose the rest is, and the job goes on
+                with suppress(OSError):  # nothing was begun: leave no empty folders
+                    self.unfinished.rmdir()
+                    self.path.rmdir()
+            os.close(descriptor)
+
+    def begin(self) -> None:
+        """Finish a change that a kill cut off, and make room for the shards of a new one."""
+        self.settle()
+        self.unfinished.mkdir(exist_ok=True)
+
+    def recover(self) -> None:
+        """Finish a change that a kill cut off, before reading.
+
+        Raises
+        ------
+        StorageError
+            If another process is just making it.
+        """
+        if (self.unfinished / MANIFEST).exists():
+            with self.locked():
+                self.settle()
+
+    def contents(self) -> Any | None:
+        """Read the manifest; None where nothing is whole yet.
+
+        Raises
+        ------
+        StorageError
+            If it is of a newer format.
+        CorruptFileError
+            If a file that is small (all but shards) is missing or was changed, or the manifest is broken.
+        """
+        if not (self.path / MANIFEST).exists():
+            return None
+        facts = read_json(open_folder(self.path, self.kind) / MANIFEST)
+        try:
+            shards = [ShardEntry(**entry) for entry in facts["shards"]]
+            return self._contents_of(facts, shards)
+        except (KeyError, TypeError) as error:
+            raise CorruptFileError(
+                f"{self.path / MANIFEST} is no manifest of a {self.kind}: {error} is wrong."
+            ) from error
+
+    def skipped(self) -> list[Skipped]:
+        """Read the list of images that have no row."""
+        return read_skipped(self.path / SKIPPED)
+
+    def shard(self, entry: ShardEntry) -> Path:
+        """Give the place of a shard."""
+        return self.path / DATA / entry.file
+
+    def shard_to_write(self, file: str) -> Path:
+        """Give the place where a job writes a shard, until all are done."""
+        return self.unfinished / file
+
+    def is_written(self, entry: ShardEntry) -> bool:
+        """Say whether a shard of a job that is not finished is there, byte by byte as it was written."""
+        return _is_whole(self.shard_to_write(entry.file), entry)
+
+    def is_whole(self, entry: ShardEntry) -> bool:
+        """Say whether a shard is there, byte by byte as it was written."""
+        return _is_whole(self.shard(entry), entry)
+
+    def local(self, entry: ShardEntry) -> Path:
+        """Give a shard that must be there as a file of this machine.
+
+        Raises
+        ------
+        CorruptFileError
+            If it is missing.
+        """
+        if not self.shard(entry).is_file():
+            raise self.damaged(entry)
+        return self.shard(entry)
+
+    def source(self, entry: ShardEntry) -> Path:
+        """Give where parts of a shard that must be there can be read.
+
+        Raises
+        ------
+        CorruptFileError
+            If it is missing.
+        """
+        return self.local(entry)
+
+    def check(self, entry: ShardEntry) -> None:
+        """Refuse a shard that is missing, or was changed since it was written.
+
+        Raises
+        ------
+        CorruptFileError
+            If so.
+        """
+        if not self.is_whole(entry):
+            raise self.damaged(entry)
+
+    def indexes(self, entries: Sequence[ShardEntry]) -> Iterator[tuple[list[str], list[str]]]:
+        """Read names and content hashes of shards, one after another."""
+        from visterm.data.feature_shards import read_shard_index  # which loads pyarrow
+
+        for entry in entries:
+            yield read_shard_index(self.source(entry))
+
+    def damaged(self, entry: ShardEntry) -> CorruptFileError:
+        """Give the error of a shard that is not as it was written."""
+        file = self.shard(entry)
+        state = "was changed since it was written" if file.is_file() else "is missing"
+        return CorruptFileError(
+            f"{file} {state}. Give the command of visterm encode that made {self.path} again: it encodes the photos of "
+            "this shard anew."
+        )
+
+    def notes(self) -> list[dict[str, Any]]:
+        """Read what a job that is not finished has noted of each shard that is done."""
+        return [read_json(file) for file in sorted(self.unfinished.glob("*.json")) if file.name != MANIFEST]
+
+    def has_encoder(self) -> bool:
+        """Say whether an encoder was saved: once it is, it is never fitted again."""
+        return folder_kind(self.path / ENCODER) is not None
+
+    def save_encoder(self, encoder: Any, asked: Asked) -> None:
+        """Keep the fitted encoder, with what was asked for."""
+        with new_folder(self.path / ENCODER, ENCODER) as folder:
+            save_estimator(encoder, ENCODERS, folder, ENCODER)
+            write_json(folder / ASKED, asked._asdict())
+
+    def load_encoder(self, n_jobs: int | None) -> tuple[Any, Asked]:
+        """Give the fitted encoder, to be used with `n_jobs` threads, and what was asked for."""
+        folder = open_folder(self.path / ENCODER, ENCODER)
+        encoder = load_estimator(ENCODERS, folder, ENCODER)
+        if "n_jobs" in encoder.get_params(deep=False):
+            encoder.set_params(n_jobs=n_jobs)
+        return encoder, Asked(**read_json(folder / ASKED))
+
+    def commit(self, contents: Any, skipped: Sequence[Skipped]) -> None:
+        """Put new contents in place of the old; the shards are in ``data`` already, or among the unfinished.
+
+        A kill before the manifest is among the unfinished leaves the old contents; one after it, the new ones, as
+        soon as `settle` is called.
+        """
+        pending = self.unfinished / SKIPPED
+        write_whole(pending, skipped_bytes(skipped))
+        sums = {SKIPPED: file_hash(pending)} | {
+            file.relative_to(self.path).as_posix(): file_hash(file) for file in self._files_of(ENCODER)
+        }
+        facts = {"kind": self.kind, "format": FORMAT, "sha256": sums, "n_rows": contents.n_rows} | asdict(contents)
+        write_whole(self.unfinished / MANIFEST, (json_text(facts, indent=1, sort_keys=True) + "\n").encode())
+        self.settle()
+
+    def settle(self) -> None:
+        """Finish a change whose manifest is written, step by step as a kill left it; then drop what is left over."""
+        pending = self.unfinished / MANIFEST
+        if pending.exists():
+            data = self.path / DATA
+            data.mkdir(exist_ok=True)
+            wanted = {entry["file"] for entry in read_json(pending)["shards"]}
+            for name in sorted(wanted):
+                if (self.unfinished / name).exists():
+                    os.replace(self.unfinished / name, data / name)
+            if (self.unfinished / SKIPPED).exists():
+                os.replace(self.unfinished / SKIPPED, self.path / SKIPPED)
+            sync(data)
+            os.replace(pending, self.path / MANIFEST)
+            sync(self.path)
+            shutil.rmtree(self.unfinished)
+        if (self.path / MANIFEST).exists():
+            self._drop_what_the_manifest_does_not_name()
+
+    def _drop_what_the_manifest_does_not_name(self) -> None:
+        wanted = {entry["file"] for entry in read_json(self.path / MANIFEST)["shards"]}
+        for file in self._files_of(DATA):
+            if file.name not in wanted:
+                file.unlink()
+
+    def _contents_of(self, facts: dict[str, Any], shards: list[ShardEntry]) -> Any:
+        """Give the contents that a manifest tells of: a dataclass with `shards`, in their order, and `n_rows`."""
+        return Contents(**{name: facts[name] for name in Contents.__slots__ if name != "shards"}, shards=shards)
+
+    def _files_of(self, name: str) -> list[Path]:
+        return list((self.path / name).glob("*"))
+
+
+def _is_whole(file: Path, entry: ShardEntry) -> bool:
+    return file.is_file() and file_hash(file) == entry.sha256
+
+
+@contextmanager
+def told_of_a_full_disk(path: Path) -> Iterator[None]:
+    """Turn a disk without space into an error that says what is safe and what to do."""
+    try:
+        with writing(path):
+            yield
+    except OutOfSpaceError as error:
+        raise OutOfSpaceError(
+            f"{error} The shards written so far are whole: give the same command again, and it goes on from there."
+        ) from error

@@ -1,0 +1,308 @@
+"""Encoding a folder of images as a job that may be killed: shard by shard, and later runs only what is new."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from visterm.core.checks import check_count
+from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
+from visterm.core.executor import Executor, LocalExecutor, for_parts
+from visterm.core.packing import json_params
+from visterm.core.persist import load_estimator, open_folder
+from visterm.core.progress import SILENT, Progress
+from visterm.core.remote import in_full
+from visterm.core.tables import ENCODERS
+from visterm.core.types import Skipped
+from visterm.core.wording import count_of
+from visterm.data.image_folders import image_names
+from visterm.data.listed_images import ListedImages
+from visterm.encoders.named import make_encoder
+from visterm.features.cut import cut
+from visterm.features.folder import Asked, Contents, FeatureFolder, told_of_a_full_disk
+from visterm.features.remote_folder import feature_folder
+from visterm.features.shard_work import EncodeJob, KnownRows, ShardDone
+
+SHARD_SIZE = 512
+"""Images in a shard, about: what a kill loses, and what is held in memory at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeSummary:
+    """What a run of the job did, and what the folder holds now.
+
+    Attributes
+    ----------
+    images : int
+        Files in the image folder: ``rows + skipped``.
+    rows : int
+        Images with a row: ``encoded + reused``.
+    encoded : int
+        Encoded by this run.
+    reused : int
+        Taken over: from before, or from a run that was killed.
+    gone : int
+        Images that had a row before and are no longer in the folder.
+    skipped : int
+        Images that could not be read.
+    shards, width : int
+    layout : str
+        "dense" or "sparse".
+    encoder, fingerprint : str
+    shared : bool
+        Whether workers of other processes made the shards.
+    """
+
+    images: int
+    rows: int
+    encoded: int
+    reused: int
+    gone: int
+    skipped: int
+    shards: int
+    width: int
+    layout: str
+    encoder: str
+    fingerprint: str
+    shared: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the summary as it stands in JSON."""
+        return asdict(self)
+
+
+def encode_folder(
+    images: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    encoder: str | None = None,
+    encoder_params: Mapping[str, Any] | None = None,
+    run: str | os.PathLike[str] | None = None,
+    shard_size: int | None = None,
+    seed: int = 0,
+    n_jobs: int | None = None,
+    executor: Executor | None = None,
+    progress: Progress = SILENT,
+) -> EncodeSummary:
+    """Write the feature rows of all images of a folder, with the encoder that made them.
+
+    The shards are Parquet files in ``out/data``. What is written there depends on the encoder and on the images, not
+    on how often the job was killed. An encoder that learns does so from all images that are there at first. In a folder
+    that has rows already, only images of new content are encoded, by the encoder that was fitted first, and those that
+    are gone are dropped. Until all is done, the folder holds what it held before.
+
+    Parameters
+    ----------
+    images : path-like
+        A folder, searched to the bottom.
+    out : path-like
+        The features folder: a new one, or one to go on with.
+    encoder : str, optional
+        As `Tagger` takes it; it is fitted on the images first, if it learns. None: the folder's, or that of `run`, or
+        "visterms".
+    encoder_params : mapping, optional
+        Settings of the encoder: of the folder's, where `encoder` is None and there is one.
+    run : path-like, optional
+        Take the encoder of this fitted run instead.
+    shard_size : int, optional
+        Images in a shard, about. None: as the folder has it, else 512.
+    seed : int
+        Same seed, same photos: same bytes.
+    n_jobs : int, optional
+        Threads; None is all cores. An executor that is passed has its own.
+    executor : Executor, optional
+        Makes the shards; None: this process. With one of several machines, `images` and `out` must lie where all
+        of them find them; a single shard is made here all the same.
+    progress : Progress
+        Told of each image.
+
+    Returns
+    -------
+    EncodeSummary
+
+    Raises
+    ------
+    UserError
+        If a setting cannot be used.
+    DataError
+        If `images` is no folder, or there are no images in it.
+    StorageError
+        If `out` is something else, is written by another process, or its disk is full.
+    EncoderMismatchError
+        If `out` has features of another encoder.
+    """
+    if shard_size is not None:
+        check_count(shard_size, "shard_size")
+    folder = feature_folder(out)
+    folder.check_place()
+    executor = LocalExecutor(n_jobs) if executor is None else executor
+    n_jobs = executor.n_jobs
+    wanted = _wanted(folder, encoder, encoder_params or {}, run, seed, n_jobs)
+    root = in_full(images)
+    names = image_names(images)
+    with told_of_a_full_disk(folder.path), folder.locked():
+        folder.begin()
+        if not folder.has_encoder():
+            _make_encoder(folder, wanted, run is not None, ListedImages(root, names), shard_size, n_jobs, progress)
+        fitted, asked = _encoder_of(folder, wanted, n_jobs)
+        before = folder.contents()
+        if before is not None and before.fingerprint != fitted.fingerprint:
+            raise EncoderMismatchError(
+                f"The rows in {folder.path} were made by an encoder with the fingerprint {before.fingerprint}; the "
+                f"one saved there has {fitted.fingerprint} with this visterm. Choose another folder (-o)."
+            )
+        known = KnownRows(folder, before)
+        size = shard_size or (before.shard_size if before else asked.shard_size)
+        parts = [[names[i] for i in part] for part in cut(names, size)]
+        chosen = for_parts(executor, parts)
+        job = EncodeJob(folder, fitted, fitted.get_params(deep=False), root, known)
+        done = _all_done(chosen.run(job, parts, progress), parts, progress)
+        _refuse_two_kinds(done)
+        contents = _contents(done, root, len(names), fitted, asked.fingerprint, size)
+        skipped = [item for shard in done for item in shard.skipped]
+        folder.commit(contents, skipped)
+    gone = len(known.names.keys() - set(names)) if known.names else 0
+    return _summary(contents, done, skipped, gone=gone, shared=chosen.remote)
+
+
+def _wanted(
+    folder: FeatureFolder,
+    encoder: str | None,
+    params: Mapping[str, Any],
+    run: str | os.PathLike[str] | None,
+    seed: int,
+    n_jobs: int | None,
+) -> Any | None:
+    """Give the encoder that is asked for; None where any will do. Settings alone are meant for the folder's own."""
+    if run is not None:
+        if encoder is not None or params:
+            raise UserError("Both an encoder (--encoder, --encoder-set) and a run (--run) are given. Leave one out.")
+        wanted = load_estimator(ENCODERS, open_folder(run, "run"), "encoder")
+        if "n_jobs" in wanted.get_params(deep=False):
+            wanted.set_params(n_jobs=n_jobs)
+    elif encoder is None and (params or seed) and folder.has_encoder():
+        wanted = _own_with(folder, params, seed, n_jobs)
+    elif encoder is not None or params or seed:
+        wanted = make_encoder(encoder, params, {"random_state": seed, "n_jobs": n_jobs})
+    else:
+        return None
+    wanted.check_settings()
+    if wanted.reads != "pixels":
+        raise UserError(
+            f"The encoder '{ENCODERS.name_of(wanted)}' opens no images, so there is nothing to encode. "
+            "Choose one that looks at pixels (visterm encoders lists them)."
+        )
+    return wanted
+
+
+def _own_with(folder: FeatureFolder, params: Mapping[str, Any], seed: int, n_jobs: int | None) -> Any:
+    """Give the folder's encoder with other settings: it is still the folder's if they change no row."""
+    own, _ = folder.load_encoder(n_jobs)
+    settings = own.get_params(deep=False)
+    seeded = {"random_state": seed} if seed and "random_state" in settings else {}
+    settings = {**settings, **seeded, **params}
+    ENCODERS.create(ENCODERS.name_of(own), **settings)  # names that it does not have are told of
+    return own.set_params(**settings)
+
+
+def _make_encoder(
+    folder: FeatureFolder,
+    wanted: Any | None,
+    fitted: bool,
+    paths: Sequence[Path],
+    shard_size: int | None,
+    n_jobs: int | None,
+    progress: Progress,
+) -> None:
+    """Fit the encoder that is wanted, unless it is fitted already, and save it."""
+    encoder = make_encoder(None, {}, {"random_state": 0, "n_jobs": n_jobs}) if wanted is None else wanted
+    asked = Asked(encoder.fingerprint, shard_size or SHARD_SIZE)
+    if not fitted:
+        encoder.fit(paths, skip_unreadable=True, progress=progress)
+    folder.save_encoder(encoder, asked)
+
+
+def _encoder_of(folder: FeatureFolder, wanted: Any | None, n_jobs: int | None) -> tuple[Any, Asked]:
+    """Give the folder's own encoder, if it is the one that is wanted, with what was asked for when it was made."""
+    own, asked = folder.load_encoder(n_jobs)
+    if wanted is None:
+        return own, asked
+    if wanted.fingerprint not in (asked.fingerprint, own.fingerprint):
+        raise EncoderMismatchError(
+            f"{folder.path} has features of another encoder: {_in_words(own)}; asked for is {_in_words(wanted)}. Leave "
+            "--encoder, --encoder-set, --run and --seed out to go on with it, or choose another folder (-o)."
+        )
+    own.set_params(**wanted.get_params(deep=False))  # the same but for the speed, and for where a network lies now
+    return own, asked
+
+
+def _all_done(shards: Iterator[ShardDone], parts: Sequence[list[str]], progress: Progress) -> list[ShardDone]:
+    """Collect the shards, and see that each image is in one of them, or among its skipped."""
+    done = []
+    progress.start("encode", sum(map(len, parts)))
+    try:
+        for names, shard in zip(parts, shards, strict=True):
+            found = len(shard.skipped) + (shard.entry.rows if shard.entry else 0)
+            if found != len(names):
+                raise StorageError(
+                    f"A worker gave {count_of(found, 'image')} of the {len(names):,} from '{names[0]}' to '{names[-1]}'"
+                    ". Give the same command again."
+                )
+            done.append(shard)
+    finally:
+        progress.finish()
+    return done
+
+
+def _refuse_two_kinds(done: Sequence[ShardDone]) -> None:
+    kinds = sorted({(shard.layout, shard.width) for shard in done if shard.entry is not None})
+    if len(kinds) > 1:
+        told = [f"{layout} rows of {width:,} numbers" for layout, width in kinds]
+        raise DataError(f"The encoder gave {told[0]} and {told[1]}; expected one kind for all images.")
+
+
+def _contents(
+    done: Sequence[ShardDone], root: Path, n_images: int, encoder: Any, asked: str, shard_size: int
+) -> Contents:
+    with_rows = [shard for shard in done if shard.entry is not None]
+    return Contents(
+        images=str(root),
+        n_images=n_images,
+        n_skipped=sum(len(shard.skipped) for shard in done),
+        encoder=ENCODERS.name_of(encoder),
+        settings={k: v for k, v in json_params(encoder).items() if k not in encoder.speed_params},
+        asked=asked,
+        fingerprint=encoder.fingerprint,
+        width=with_rows[0].width if with_rows else 0,
+        layout=with_rows[0].layout if with_rows else "dense",
+        shard_size=shard_size,
+        shards=[shard.entry for shard in done if shard.entry is not None],
+    )
+
+
+def _summary(
+    contents: Contents, done: Sequence[ShardDone], skipped: Sequence[Skipped], gone: int, shared: bool
+) -> EncodeSummary:
+    encoded = sum(shard.n_encoded for shard in done)
+    return EncodeSummary(
+        images=contents.n_images,
+        rows=contents.n_rows,
+        encoded=encoded,
+        reused=contents.n_rows - encoded,
+        gone=gone,
+        skipped=len(skipped),
+        shards=len(contents.shards),
+        width=contents.width,
+        layout=contents.layout,
+        encoder=contents.encoder,
+        fingerprint=contents.fingerprint,
+        shared=shared,
+    )
+
+
+def _in_words(encoder: Any) -> str:
+    settings = {k: v for k, v in json_params(encoder).items() if k not in encoder.speed_params}
+    return f"'{ENCODERS.name_of(encoder)}' with {', '.join(f'{k}={v}' for k, v in settings.items()) or 'no settings'}"

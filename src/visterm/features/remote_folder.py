@@ -1,0 +1,175 @@
+"""A features folder in an object store: the same files, each put in one step, the manifest last.
+
+Shards are written where they stay, as nothing can be renamed there; those of a job that is not finished are named by
+its notes alone. They are read through a cache on this machine's disk.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from visterm.core.errors import CorruptFileError, StorageError
+from visterm.core.persist import MANIFEST, folder_kind, open_folder, read_json
+from visterm.core.remote import RemotePath, is_remote
+from visterm.core.types import Skipped
+from visterm.data.fetching import READERS
+from visterm.features.folder import DATA, ENCODER, SKIPPED, Asked, Contents, FeatureFolder, ShardEntry
+from visterm.features.lease import Lease
+from visterm.features.shard_cache import CACHE
+
+LOCK, BEGUN = "lock.json", "begun"
+
+
+def feature_folder(path: str | os.PathLike[str]) -> FeatureFolder:
+    """Give the features folder at a path of this machine, or at an address."""
+    return RemoteFeatureFolder(path) if is_remote(path) else FeatureFolder(path)
+
+
+class RemoteFeatureFolder(FeatureFolder):
+    """The files of a features folder at an address; what is not here is as in `FeatureFolder`."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path)
+        self._lease: Lease | None = None
+        self._listed: set[str] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_lease": None, "_listed": None}  # who writes is the process that took the lease
+
+    def check_place(self) -> None:
+        """Refuse a place where anything else lies, before any long work."""
+        if not self.is_begun() and folder_kind(self.path) != self.kind and self.path.exists():
+            raise StorageError(
+                f"{self.path} exists and is not a {self.kind} of visterm, so it is not replaced. Choose another name."
+            )
+
+    def is_begun(self) -> bool:
+        """Say whether a job was killed here before anything was whole."""
+        own = {ENCODER, DATA, SKIPPED, self.unfinished.name}
+        there = set(_remote(self.path).children())
+        return self.unfinished.name in there and there <= own
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from writing here, by a lease that is renewed (see `Lease`)."""
+        self._lease = Lease(self.unfinished / LOCK, self.path)
+        try:
+            with self._lease.held():
+                yield
+        finally:
+            self._lease = None
+
+    def begin(self) -> None:
+        """Finish a change that a kill cut off."""
+        self.settle()
+        self._listed = None
+
+    def shard_to_write(self, file: str) -> Path:
+        """Give the place of a shard of this job: that of all shards, as it is not named by the manifest yet."""
+        return self.path / DATA / file
+
+    def is_written(self, entry: ShardEntry) -> bool:
+        """Say whether a shard of this job is there: it is whole then."""
+        return self.shard_to_write(entry.file).is_file()
+
+    def is_whole(self, entry: ShardEntry) -> bool:
+        """Say whether a shard is there; its bytes are looked at when it is fetched."""
+        if self._listed is None:
+            self._listed = set(_remote(self.path / DATA).children())
+        return entry.file in self._listed
+
+    def local(self, entry: ShardEntry) -> Path:
+        """Fetch a shard, unless it is on this machine's disk already, and see that it is as it was written."""
+        try:
+            found = CACHE.get(entry.sha256, self.shard(entry).read_bytes)
+        except FileNotFoundError:
+            found = None
+        if found is None:
+            raise self.damaged(entry)
+        return found
+
+    def source(self, entry: ShardEntry) -> Path:
+        """Give where parts of a shard may be read: on this machine's disk, if it is there, or in the store."""
+        return CACHE.find(entry.sha256) or self.shard(entry)
+
+    def indexes(self, entries: Sequence[ShardEntry]) -> Iterator[tuple[list[str], list[str]]]:
+        """Read names and content hashes of shards, many at the same time."""
+        from visterm.data.feature_shards import read_shard_index  # which loads pyarrow
+
+        with ThreadPoolExecutor(READERS, thread_name_prefix="visterm-fetch") as pool:
+            yield from pool.map(lambda entry: read_shard_index(self.source(entry)), entries)
+
+    def notes(self) -> list[dict[str, Any]]:
+        """Read what a job that is not finished has noted of each shard that is done."""
+        names = [name for name in _remote(self.unfinished).children() if name.endswith(".json")]
+        with ThreadPoolExecutor(READERS) as pool:
+            return list(pool.map(read_json, [self.unfinished / name for name in names if name not in (MANIFEST, LOCK)]))
+
+    def save_encoder(self, encoder: Any, asked: Asked) -> None:
+        """Keep the fitted encoder, with what was asked for; its manifest is put last."""
+        with tempfile.TemporaryDirectory(prefix="visterm-") as here:
+            copy = FeatureFolder(here)
+            copy.save_encoder(encoder, asked)
+            (self.unfinished / BEGUN).write_bytes(b"")  # whoever stops from here on finds a job of visterm
+            files = sorted((copy.path / ENCODER).iterdir(), key=lambda file: (file.name == MANIFEST, file.name))
+            for file in files:
+                (self.path / ENCODER / file.name).write_bytes(file.read_bytes())
+
+    def load_encoder(self, n_jobs: int | None) -> tuple[Any, Asked]:
+        """Give the fitted encoder, to be used with `n_jobs` threads, and what was asked for."""
+        open_folder(self.path / ENCODER, ENCODER)
+        with tempfile.TemporaryDirectory(prefix="visterm-") as here:
+            copy = FeatureFolder(here)
+            (copy.path / ENCODER).mkdir()
+            for name in _remote(self.path / ENCODER).children():
+                (copy.path / ENCODER / name).write_bytes((self.path / ENCODER / name).read_bytes())
+            return copy.load_encoder(n_jobs)
+
+    def commit(self, contents: Contents, skipped: Sequence[Skipped]) -> None:
+        """Put new contents in place of the old, if this process is still the one that writes here."""
+        if self._lease is not None:
+            self._lease.check()
+        super().commit(contents, skipped)
+
+    def settle(self) -> None:
+        """Finish a change whose manifest is written, step by step as a kill left it; then drop what is left over."""
+        pending = self.unfinished / MANIFEST
+        if not pending.exists():
+            return
+        content = pending.read_bytes()
+        skipped = self.unfinished / SKIPPED
+        if skipped.exists():
+            (self.path / SKIPPED).write_bytes(skipped.read_bytes())
+        (self.path / MANIFEST).write_bytes(content)
+        self._drop_what_the_manifest_does_not_name()
+        for name in _remote(self.unfinished).children():
+            if name not in (LOCK, MANIFEST):
+                (self.unfinished / name).unlink(missing_ok=True)
+        pending.unlink(missing_ok=True)
+
+    def check(self, entry: ShardEntry) -> None:
+        """Refuse a shard that is missing, or was changed since it was written, by fetching it."""
+        self.local(entry)
+
+    def damaged(self, entry: ShardEntry) -> CorruptFileError:
+        """Give the error of a shard that is not as it was written."""
+        file = self.shard(entry)
+        if not file.is_file():
+            return super().damaged(entry)
+        return CorruptFileError(
+            f"{file} was changed since it was written. Remove it, and give the command of visterm encode that made "
+            f"{self.path} again: it encodes the photos of this shard anew."
+        )
+
+    def _files_of(self, name: str) -> list[Path]:
+        return [self.path / name / each for each in _remote(self.path / name).children()]
+
+
+def _remote(path: Path) -> RemotePath:
+    return cast("RemotePath", path)

@@ -1,0 +1,194 @@
+"""A features folder in place of the images that it was made of: the corpus with its tags, and rows without decoding."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from visterm.core.errors import DataError, StorageError, TagFileError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.remote import as_path
+from visterm.core.types import Skipped
+from visterm.core.wording import count_of
+from visterm.data.corpus import Corpus
+from visterm.data.tag_files import TagsFound, find_tags, read_tag_table
+from visterm.data.tag_formats.record import merged, record
+from visterm.encoders.contract import Encoded
+from visterm.features.folder import Contents, FeatureFolder
+from visterm.features.remote_folder import feature_folder
+from visterm.features.rows import StoredRow, StoredRows
+
+
+class Features:
+    """The rows of a features folder, to be asked for by the images that they were made of.
+
+    It stands in a corpus as what encoded its images before: see `Corpus.encoded`.
+
+    Parameters
+    ----------
+    path : path-like
+        What `visterm encode` wrote.
+    n_jobs : int, optional
+        Threads of the encoder, for photos to come; None is all cores.
+
+    Attributes
+    ----------
+    encoder : AnyEncoder
+        The one that made the rows, fitted.
+    images : Path
+        The image folder, as it was then.
+    contents : Contents
+        What the manifest says.
+
+    Raises
+    ------
+    StorageError
+        If there is no features folder, or its job was never finished.
+    CorruptFileError
+        If a file is missing or was changed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+        folder = feature_folder(path)
+        contents = finished_contents(folder)
+        self.path = folder.path
+        self.contents = contents
+        self.encoder, _ = folder.load_encoder(n_jobs)
+        self.images = as_path(contents.images)
+        self._rows = StoredRows(folder, contents)
+        self._stored = {found.name: found for found in self._rows.index()}
+        self._skipped = {item.image: item for item in folder.skipped()}
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    @property
+    def fingerprint(self) -> str:
+        """Name the encoder's output: rows of another fingerprint do not go together with these."""
+        return self.contents.fingerprint
+
+    @property
+    def asked(self) -> str:
+        """Name the encoder that was asked for, before it learned."""
+        return self.contents.asked
+
+    def encode(self, images: Sequence[Any], *, progress: Progress = SILENT) -> Encoded:
+        """Give the rows of images, without opening them.
+
+        Parameters
+        ----------
+        images : sequence of path-like
+            Paths of the image folder, as in the corpus.
+        progress : Progress
+            Told of each image.
+
+        Returns
+        -------
+        Encoded
+
+        Raises
+        ------
+        DataError
+            If an image is not one of the folder's.
+        CorruptFileError
+            If a shard is missing or was changed.
+        """
+        progress.start("read features", len(images))
+        try:
+            kept, places, skipped = [], [], []
+            for number, image in enumerate(images):
+                name = self._name(image)
+                if name in self._skipped:
+                    skipped.append(Skipped(str(image), self._skipped[name].reason))
+                else:
+                    kept.append(number)
+                    places.append(self._found(name).place)
+            rows = self._rows.take(places)
+            progress.advance(len(images))
+        finally:
+            progress.finish()
+        return Encoded(rows, np.array(kept, np.int64), skipped)
+
+    def sha256_of(self, image: str | os.PathLike[str]) -> str:
+        """Give the hash that the file of an image had when its row was made."""
+        return self._found(self._name(image)).sha256
+
+    def corpus(
+        self,
+        tags: str | os.PathLike[str] | None = None,
+        *,
+        image_column: str | None = None,
+        tags_column: str | None = None,
+        user_column: str | None = None,
+        separator: str | None = None,
+    ) -> Corpus:
+        """Join the images with their tags; nothing of the image folder is read, if the tags are in a table.
+
+        Parameters
+        ----------
+        tags : "auto" or path-like, optional
+            As in `Corpus.read`; None: all images, without tags.
+        image_column, tags_column, user_column, separator : str, optional
+            As in `Corpus.read`.
+
+        Raises
+        ------
+        TagFileError
+            As `Corpus.read` does, and if the tags are to be found in an image folder that is no longer there.
+        """
+        columns: dict[str, str | None] = {
+            "image_column": image_column, "tags_column": tags_column, "user_column": user_column, "separator": separator
+        }  # fmt: skip
+        names = sorted([*self._stored, *self._skipped])
+        if tags is None:
+            found = TagsFound([record(name, [], None) for name in names], [])
+        elif as_path(tags).is_file():
+            rows = read_tag_table(tags, **columns)
+            found = TagsFound(merged(rows), [])
+        elif self.images.is_dir():
+            found = find_tags(tags, self.images, **columns)
+        else:
+            raise TagFileError(
+                f"The image folder of {self.path}, {self.images}, is no longer there, so no tags can be found in it. "
+                "Name a table of tags: --tags FILE."
+            )
+        return Corpus.joined(self.images, [self.images / name for name in names], found, encoded=self)
+
+    def _found(self, name: str) -> StoredRow:
+        if name not in self._stored:
+            raise DataError(
+                f"The image '{name}' is not among the {count_of(len(self._stored), 'image')} of {self.path}. "
+                "Encode it first: give the command of visterm encode that made it again."
+            )
+        return self._stored[name]
+
+    def _name(self, image: str | os.PathLike[str]) -> str:
+        path = as_path(image)
+        return path.relative_to(self.images).as_posix() if path.is_relative_to(self.images) else path.as_posix()
+
+
+def finished_contents(folder: FeatureFolder) -> Contents:
+    """Read what a features folder holds, and finish a change that a kill cut off.
+
+    Raises
+    ------
+    StorageError
+        If it is no features folder, or its job was never finished.
+    CorruptFileError
+        If a file is missing or was changed.
+    """
+    folder.recover()
+    contents: Contents | None = folder.contents()
+    if contents is not None:
+        return contents
+    if folder.is_begun():
+        raise StorageError(
+            f"{folder.path} is not finished: visterm encode was stopped before it had gone through the photos, or is "
+            "still at it. Give the same command again, and it goes on."
+        )
+    raise StorageError(
+        f"{folder.path} is not a features folder of visterm. Make one with: visterm encode IMAGES -o FEATURES"
+    )

@@ -1,0 +1,210 @@
+"""A table of tags joined with images by name in one pass, and the tags that enough images have: all in files.
+
+The table is read row by row. What it says of an image becomes bits (of which split it is) and pairs of a position and a
+hash of the tag, in files as long as the tags given; words are counted beside it in bounded memory. Then the pairs
+are sorted by position (CSR), and each tag's images are counted anew, exactly.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import DataError, TagFileError, UnknownNameError
+from visterm.core.remote import as_path
+from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
+from visterm.core.wording import count_of
+from visterm.core.writing import new_map
+from visterm.data.bounded_counts import BoundedCounts
+from visterm.data.splits import split_name
+from visterm.data.tag_formats.record import TagRecord
+from visterm.data.tag_formats.tables import stream_table
+from visterm.features.streaming.name_index import index_names
+from visterm.features.streaming.shards import Shards
+from visterm.features.streaming.table_rows import ROWS, batches_of, check_met
+from visterm.features.streaming.tag_pairs import PAIRS, TagPairs, tag_hash
+from visterm.features.streaming.tag_rows import BITS, TagRows
+from visterm.features.training_rows import splits_not_learned
+
+BYTES_A_WORD = 256
+"""What a counted word takes."""
+
+NO_SPLIT, TRAIN, VALID, OTHER = 1, 2, 4, 8
+"""Bits of an image: what its rows in the table say of splits; 0 where it has none."""
+
+_SPLITS = {None: NO_SPLIT, "train": TRAIN, "valid": VALID}
+
+
+class JoinedTags(TagRows):
+    """Tags of the images of a features folder, as far as they are in the vocabulary.
+
+    Parameters
+    ----------
+    folder : Path
+        For its files.
+    shards : Shards
+    table : path-like
+    min_count : int
+        As `Vocabulary.from_lists` takes it.
+    aliases : mapping of str to str, optional
+        Likewise.
+    split : str, optional
+        Learn from the rows of this split only, "all" from all; None: of "train", if there are splits.
+    most_words : int
+        Words counted at the same time.
+    columns
+        As `stream_table` takes them.
+
+    Attributes
+    ----------
+    vocabulary : Vocabulary
+    index : NameIndex
+    bits, learned, n_tags
+        See `TagRows`.
+    remarks : list of str
+        What did not meet, a line each.
+
+    Raises
+    ------
+    TagFileError
+        If the table cannot be understood, none of its rows is of an image, or an image is in two splits.
+    UnknownNameError
+        If no row is of the split that is asked for.
+    DataError
+        If no tag is left.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        shards: Shards,
+        table: str | os.PathLike[str],
+        *,
+        min_count: int = 1,
+        aliases: Mapping[str, str] | None = None,
+        split: str | None = None,
+        most_words: int,
+        **columns: str | None,
+    ) -> None:
+        self.shards, n = shards, shards.n_rows
+        self.index = index_names(folder, shards)
+        self.bits = new_map(folder / BITS, np.uint8, (n,))
+        self._pairs = TagPairs(folder, n)
+        self.remarks: list[str] = []
+        meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
+        words = BoundedCounts(most_words)
+        self._read(stream_table(as_path(table), **columns), words, meant, split)
+        self.learned = TRAIN if split is None and _any(self.bits, TRAIN | VALID | OTHER) else NO_SPLIT
+        self._keys = sorted({tag_key(word) for word in words.counts()})
+        self._pairs.sort(self._keys)
+        self.vocabulary = self._choose(words, min_count, aliases or {}, meant)
+        self.n_tags = len(self.vocabulary)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _read(
+        self,
+        records: Iterable[TagRecord],
+        words: BoundedCounts,
+        meant: Mapping[str, str],
+        split: str | None,
+    ) -> None:
+        """Go through the table once: bits of images, pairs, counted words."""
+        wanted = None if split is None else split_name(split)
+        passed, missing, found = 0, 0, 0
+        splits: Counter[str | None] = Counter()
+        example = ""
+
+        @lru_cache(maxsize=ROWS)
+        def word_of(tag: str) -> tuple[str, int]:
+            word = meant.get(tag_key(tag), tag)
+            return word, tag_hash(tag_key(word))
+
+        for batch in batches_of(records):
+            some = [row for row in batch if wanted in (None, "all") or row.split == wanted]
+            passed += len(batch) - len(some)
+            if not some:
+                continue
+            positions = self.index.find([row.image for row in some])
+            missing += int((positions < 0).sum())
+            example = example or next((r.image for r, p in zip(some, positions, strict=True) if p < 0), "")
+            there = [(row, position) for row, position in zip(some, positions.tolist(), strict=True) if position >= 0]
+            found += len(there)
+            splits.update(row.split for row, _ in there if wanted is None)
+            bits = [_SPLITS.get(row.split, OTHER) if wanted is None else NO_SPLIT for row, _ in there]
+            np.bitwise_or.at(self.bits, positions[positions >= 0], np.array(bits, np.uint8))
+            new = []
+            for (row, position), bit in zip(there, bits, strict=True):
+                given = [word_of(tag) for tag in row.tags]
+                if bit in (NO_SPLIT, TRAIN):
+                    words.add(word for word, _ in given)
+                new += [(position, tag) for _, tag in given]
+            self._pairs.add(new)
+        if passed and not (missing or found):
+            raise UnknownNameError(f"No row is in the split '{split}'. Use another split, or 'all'.")
+        self.remarks += [*check_met(self.shards, found, missing, example), *splits_not_learned(splits)]
+
+    def _choose(
+        self, words: BoundedCounts, min_count: int, aliases: Mapping[str, str], meant: Mapping[str, str]
+    ) -> Vocabulary:
+        """Count the images of each candidate, keep those of enough, and give each its column."""
+        counts = np.zeros(len(self._keys), np.int64)
+        n_learned = 0
+        for first, kept in self.learned_parts():
+            n_learned += int(kept.sum())
+            candidates, images = self._pairs.at(first + np.flatnonzero(kept))
+            there = candidates >= 0
+            each = np.unique(images[there] * max(1, counts.size) + candidates[there])
+            counts += np.bincount(each % max(1, counts.size), minlength=counts.size)
+        chosen = np.flatnonzero(counts >= min_count)
+        if chosen.size == 0:
+            raise DataError(
+                f"Of {count_of(n_learned, 'training image')}, none has a tag that at least {min_count} of them share. "
+                "Lower --min-count, or check the tags column of the tag file."
+            )
+        if words.error >= min_count:
+            self.remarks.append(
+                f"There are more words than the memory holds: tags of up to {count_of(words.error, 'image')} may be "
+                "left out. Raise --min-count or --memory."
+            )
+        self._column_of = np.full(len(self._keys) + 1, -1, np.int64)  # the last is that of no candidate, -1
+        self._column_of[chosen] = np.arange(chosen.size)
+        named = {tag_key(tag): tag for tag in meant.values()}
+        spelled: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+        for word, count in words.counts().items():
+            spelled[tag_key(word)].append((-count, word))
+        keys = [self._keys[candidate] for candidate in chosen.tolist()]
+        shown = [named.get(key) or min(spelled[key])[1] for key in keys]
+        known = set(keys)
+        return Vocabulary(
+            shown, counts[chosen], {alias: tag for alias, tag in aliases.items() if tag_key(tag) in known}
+        )
+
+    def learned_parts(self) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+        """Yield the first position of each shard, and which of its images are learned from."""
+        for first, last in zip(self.shards.starts[:-1].tolist(), self.shards.starts[1:].tolist(), strict=True):
+            bits = np.asarray(self.bits[first:last])
+            ones = [(bits & bit) > 0 for bit in (TRAIN, VALID, OTHER)]
+            if (np.sum(ones, axis=0) > 1).any():
+                row = int(np.flatnonzero(np.sum(ones, axis=0) > 1)[0])
+                number = int(np.searchsorted(self.shards.starts, first, side="right")) - 1
+                raise TagFileError(f"The image {self.shards.names(number)[row]} is in two splits; expected one.")
+            yield first, (bits & self.learned) > 0
+
+    def split_counts(self) -> Counter[int]:
+        """Count the images by their bits."""
+        found: Counter[int] = Counter()
+        for start in range(0, len(self.bits), PAIRS):
+            values, counts = np.unique(self.bits[start : start + PAIRS], return_counts=True)
+            found.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+        return found
+
+
+def _any(bits: NDArray[np.uint8], wanted: int) -> bool:
+    return any(bool((bits[start : start + PAIRS] & wanted).any()) for start in range(0, len(bits), PAIRS))

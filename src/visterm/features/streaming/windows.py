@@ -1,0 +1,145 @@
+"""Windows of rows for training: some shards each, drawn anew in each epoch, the next read while one is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.types import Matrix
+from visterm.features.streaming.row_copy import RowCopy
+from visterm.features.streaming.shards import Shards
+from visterm.features.streaming.tag_rows import TagRows
+from visterm.store.rows import stack_rows
+
+
+class ShardWindows:
+    """What `fit_stream` learns from: the images of a features folder that the tags say to learn from.
+
+    The shards of an epoch come in an order that the seed and the epoch give, and as many as fit are a window. Within it
+    training draws the order of pairs.
+
+    Parameters
+    ----------
+    shards : Shards
+    tags : TagRows
+    held_out : ndarray of int64
+        Positions that are left out, sorted.
+    n_pairs : int
+    mean_length : float
+    window : int
+        Bytes of the rows of a window; a shard that is larger is a window by itself.
+    seed : int
+    copy : RowCopy, optional
+        Where to read the rows instead of the shards.
+    rank, n_workers : int
+        The worker whose shards these are, of so many who learn together: each has shards of its own for good. All see
+        as many windows, the last of them maybe without an image.
+
+    Attributes
+    ----------
+    n_features, n_tags, n_pairs, mean_length
+        See `visterm.models.streamed_fit.Windows`.
+    """
+
+    def __init__(
+        self,
+        shards: Shards,
+        tags: TagRows,
+        *,
+        held_out: NDArray[np.int64],
+        n_pairs: int,
+        mean_length: float,
+        window: int,
+        seed: int,
+        copy: RowCopy | None = None,
+        rank: int = 0,
+        n_workers: int = 1,
+    ) -> None:
+        self._shards, self._tags, self._held_out = shards, tags, held_out
+        self._window, self._seed, self._copy = window, seed, copy
+        self._rank, self._n_workers = rank, n_workers
+        dealt = np.random.default_rng(seed).permutation(len(shards))
+        self._owner = np.empty(len(shards), np.int64)
+        self._owner[dealt] = np.arange(len(shards)) % n_workers
+        self.n_features, self.n_tags = shards.contents.width, tags.n_tags
+        self.n_pairs, self.mean_length = n_pairs, mean_length
+
+    def n_windows(self, epoch: int) -> int:
+        """Give the windows of the worker that has most of them in an epoch."""
+        return max(len(self._windows_of(rank, epoch)) for rank in range(self._n_workers))
+
+    def plan(self, epoch: int) -> list[list[int]]:
+        """Give the shards of each window of an epoch."""
+        own = self._windows_of(self._rank, epoch)
+        return own + [[]] * (self.n_windows(epoch) - len(own))
+
+    def _windows_of(self, rank: int, epoch: int) -> list[list[int]]:
+        order = np.random.default_rng([self._seed, epoch]).permutation(len(self._shards))
+        order = order[self._owner[order] == rank].tolist()
+        windows: list[list[int]] = []
+        room = 0
+        for number in order:
+            size = int(self._shards.sizes[number])
+            if not windows or size > room:
+                windows.append([])
+                room = self._window
+            windows[-1].append(number)
+            room -= size
+        return windows
+
+    def epoch(self, epoch: int, first: int = 0) -> Generator[tuple[Matrix, sp.csr_array]]:
+        """Yield the windows of an epoch; what was yielded is written over when the next but one is read."""
+        plan = self.plan(epoch)[first:]
+        dense = self._shards.contents.layout == "dense"
+        counts = np.diff(self._shards.starts)
+        n_rows = max((int(counts[part].sum()) for part in plan), default=0) if dense else 0
+        rooms = [np.empty((n_rows, self.n_features), np.float32) for _ in range(min(2, len(plan)))]
+        with ThreadPoolExecutor(1, thread_name_prefix="visterm-reads") as reader:
+            coming: Any = reader.submit(self._read, plan[0], rooms[0]) if plan else None
+            for number in range(len(plan)):
+                window = coming.result()
+                if number + 1 < len(plan):
+                    coming = reader.submit(self._read, plan[number + 1], rooms[(number + 1) % 2])
+                yield window
+
+    def kept(self, first: int, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Take those that are held out from the images that are kept, of a range from position `first` on."""
+        start, stop = np.searchsorted(self._held_out, [first, first + kept.size])
+        kept = kept.copy()
+        kept[self._held_out[start:stop] - first] = False
+        return kept
+
+    def _read(self, numbers: list[int], room: NDArray[np.float32]) -> tuple[Matrix, sp.csr_array]:
+        parts, tags = [], []
+        filled = 0
+        for number in numbers:
+            first, last = self._shards.starts[number : number + 2].tolist()
+            kept = self.kept(first, self._tags.learned_among(first, last))
+            tags.append(self._tags.rows(first, kept))
+            if self._copy is not None:
+                block = room[filled : filled + last - first]
+                self._copy.read_into(first, block)
+                n = int(kept.sum())
+                if n < kept.size:
+                    block[:n] = block[kept]
+                filled += n
+                continue
+            rows: Any = self._shards.rows(number)
+            if sp.issparse(rows):
+                parts.append(rows[np.flatnonzero(kept)])
+                continue
+            n = int(kept.sum())
+            np.compress(kept, rows, axis=0, out=room[filled : filled + n])
+            filled += n
+        if not numbers:
+            empty = np.empty((0, self.n_features), np.float32)
+            layout = self._shards.contents.layout
+            none = sp.csr_array((0, self.n_tags), dtype=np.float32)
+            return (empty if layout == "dense" else sp.csr_array(empty)), none
+        Y = sp.csr_array(sp.vstack(tags, format="csr"))
+        return stack_rows(parts) if parts else room[:filled], Y

@@ -1,0 +1,348 @@
+"""From what users give (folders, files, arrays, tag lists) to the rows that a model learns from."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+from visterm.core.checks import check_tags
+from visterm.core.errors import DataError, EncoderMismatchError, UserError
+from visterm.core.identity import identity_rows
+from visterm.core.progress import SILENT, Progress
+from visterm.core.tables import ENCODERS
+from visterm.core.types import Matrix, Skipped
+from visterm.core.vocabulary import Vocabulary
+from visterm.core.wording import count_of
+from visterm.data.corpus import Corpus
+from visterm.data.image_folders import find_images, no_images
+from visterm.encoders.names import name_of
+from visterm.features.kind import is_features
+
+if TYPE_CHECKING:
+    from visterm.features.stored import Features
+
+Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any]"
+
+LEARNED, HELD_OUT = "train", "valid"
+
+NONE_HELD_OUT = "Too few images to hold some out (50 are wanted), so nothing chose when to stop: all epochs were run."
+"""The splits that are learned from, and that say when to stop."""
+
+
+class TrainingRows(NamedTuple):
+    """Features and tags to learn from, and those that the corpus holds out to choose when to stop.
+
+    Attributes
+    ----------
+    vocabulary : Vocabulary
+        The tags of the columns of `Y`.
+    X, Y : matrices, shape (n_images, n_features) and (n_images, n_tags)
+        Rows to learn from.
+    valid : tuple of matrices or None
+        Rows of the split "valid"; None where none of them has a known tag.
+    skipped : list of Skipped
+        Images that could not be read, or that the encoder does not know.
+    by_number : bool
+        Whether images are known only by number: `X` is the identity, and those of `valid` are among them.
+    names : list of str
+        Of the images that are learned from, and of those held out.
+    """
+
+    vocabulary: Vocabulary
+    X: Matrix
+    Y: sp.csr_array
+    valid: tuple[Matrix, sp.csr_array] | None
+    skipped: list[Skipped]
+    by_number: bool = False
+    names: Sequence[str] = ()
+
+
+def training_rows(
+    encoder: Any,
+    corpus: Corpus,
+    *,
+    min_count: int = 1,
+    aliases: Mapping[str, str] | None = None,
+    progress: Progress = SILENT,
+) -> TrainingRows:
+    """Collect the vocabulary of the rows to learn from, fit the encoder on their images, and encode.
+
+    A corpus with splits is learned from its rows of "train", with those of "valid" held out; one without, from all. An
+    encoder that encoded the images before is not fitted again. `aliases` are spellings and the tags that they mean.
+
+    Raises
+    ------
+    DataError
+        If no image or no tag is left to learn from, or an encoder with rows on file has none for any image.
+    EncoderMismatchError
+        If the images were encoded before, by another encoder.
+    """
+    train = corpus.select(LEARNED) if any(corpus.splits) else corpus
+    held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == HELD_OUT])
+    _refuse_if_no_row(_match_names(encoder, train), train)
+    train, unknown = known_part(encoder, train)
+    held_out, unknown_held_out = known_part(encoder, held_out)
+    vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=aliases)
+    if len(vocabulary) == 0:
+        raise DataError(
+            f"Of {count_of(len(train), 'training image')}, none has a tag that at least {min_count} of them share. "
+            "Lower --min-count, or check the tags column of the tag file."
+        )
+    if corpus.encoded is None:
+        encoder.fit(train.images, skip_unreadable=True, progress=progress)
+    X, Y, skipped = encode_corpus(encoder, train, vocabulary, progress)
+    X_valid, Y_valid, skipped_valid = encode_corpus(encoder, held_out, vocabulary, progress)
+    usable = Y_valid.nnz > 0 and Y_valid.max() > 0
+    by_number = encoder.by_number
+    if by_number:
+        Y = check_tags(X.T @ Y, X.shape[1])
+        X = identity_rows(X.shape[1])
+    valid = (X_valid, Y_valid) if usable else None
+    return TrainingRows(
+        vocabulary,
+        X,
+        Y,
+        valid,
+        [*unknown, *unknown_held_out, *skipped, *skipped_valid],
+        by_number,
+        [*train.names, *held_out.names],
+    )
+
+
+def not_learned(corpus: Corpus) -> list[str]:
+    """Say, in one line, which rows `training_rows` passes over for their split: nothing where all are used."""
+    return splits_not_learned(Counter(corpus.splits))
+
+
+def splits_not_learned(splits: Counter[str | None]) -> list[str]:
+    """Say, in one line, how many rows of which splits are passed over: nothing where all are used."""
+    if not any(splits):
+        return []
+    unused = Counter({split or "": n for split, n in splits.items() if split not in (LEARNED, HELD_OUT)})
+    parts = [
+        f"{count_of(n, 'row')} {f'of split {split!r}' if split else 'without a split'}"
+        for split, n in sorted(unused.items(), key=lambda item: (not item[0], item[0]))
+    ]
+    if not parts:
+        return []
+    listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    return [f"{listed} {'is' if unused.total() == 1 else 'are'} not learned from."]
+
+
+def encode_corpus(
+    encoder: Any, corpus: Corpus, vocabulary: Vocabulary, progress: Progress = SILENT
+) -> tuple[Matrix, sp.csr_array, list[Skipped]]:
+    """Give features and tags of the images of a corpus that can be read, and the others with reasons.
+
+    Raises
+    ------
+    EncoderMismatchError
+        If the images were encoded before, by another encoder.
+    """
+    if len(corpus) == 0:
+        return np.empty((0, 0), np.float32), sp.csr_array((0, len(vocabulary)), dtype=np.float32), []
+    X, kept, skipped = source_of_rows(encoder, corpus).encode(corpus.images, progress=progress)
+    Y = vocabulary.encode([corpus.tags[i] for i in kept], [corpus.negatives[i] for i in kept])
+    return X, Y, skipped
+
+
+def source_of_rows(encoder: Any, corpus: Corpus) -> Any:
+    """Give what encodes the images of a corpus: the encoder, or what holds the rows that it gave them before.
+
+    Raises
+    ------
+    EncoderMismatchError
+        If those are rows of another encoder.
+    """
+    if corpus.encoded is None:
+        return encoder
+    if corpus.encoded.fingerprint != encoder.fingerprint:
+        raise EncoderMismatchError(
+            f"The features were made by '{ENCODERS.name_of(corpus.encoded.encoder)}' with the fingerprint "
+            f"{corpus.encoded.fingerprint}, and '{ENCODERS.name_of(encoder)}' of this run has {encoder.fingerprint}: "
+            "their rows do not go together. Encode the photos as the run does: visterm encode IMAGES --run RUN -o "
+            "FEATURES"
+        )
+    return corpus.encoded
+
+
+def refuse_strangers(encoder: Any, corpus: Corpus) -> None:
+    """Refuse a corpus of which the encoder knows no image, unless its rows are there already.
+
+    Raises
+    ------
+    DataError
+        If so.
+    """
+    if corpus.encoded is None:
+        encoder.refuse_unknown(corpus.images, only_if_all=True)
+
+
+def known_part(encoder: Any, corpus: Corpus) -> tuple[Corpus, list[Skipped]]:
+    """Give the images of a corpus that an encoder with rows on file has one for, and the others with reasons."""
+    match = _match_names(encoder, corpus)
+    if match is None or match.known.all():
+        return corpus, []
+    unknown = encoder.unknown_images(corpus.images)
+    left_out = [Skipped(name_of(corpus.images[i]), reason) for i, reason in unknown.items()]
+    return corpus.subset(np.flatnonzero(match.known)), left_out
+
+
+def told_of_rows(encoder: Any, corpus: Corpus) -> Corpus:
+    """Say in the remarks which images an encoder with rows on file has none for, and which rows are of no image.
+
+    Raises
+    ------
+    DataError
+        If it has a row for none of them.
+    """
+    match = _match_names(encoder, corpus)
+    _refuse_if_no_row(match, corpus)
+    remarks = list(corpus.remarks)
+    if match is not None and not match.known.all():
+        without = [name for name, there in zip(corpus.names, match.known, strict=True) if not there]
+        remarks.append(
+            f"Left out: {count_of(len(without), 'image')} (such as '{without[0]}') that {match.file} has no row for."
+        )
+    if match is not None and match.unused:
+        remarks.append(
+            f"Not used: {len(match.unused):,} of {count_of(match.n_rows, 'row')} of {match.file} (such as "
+            f"'{match.unused[0]}'), whose images are not named by the tags."
+        )
+    return replace(corpus, remarks=remarks)
+
+
+def _match_names(encoder: Any, corpus: Corpus) -> Any | None:
+    """Match the images with the rows that an encoder has on file; None for other encoders, and without images."""
+    match_names = getattr(encoder, "match_names", None)
+    return None if match_names is None or len(corpus) == 0 else match_names(corpus.images)
+
+
+def _refuse_if_no_row(match: Any | None, corpus: Corpus) -> None:
+    if match is not None and not match.known.any():
+        raise DataError(
+            f"Of {count_of(len(corpus), 'image')} named by the tags, none has a row in {match.file}: the tags name "
+            f"'{corpus.names[0]}', the file '{match.example}'. Check the names that belong to the rows."
+        )
+
+
+def read_corpus(
+    encoder: Any,
+    images: str | os.PathLike[str] | None,
+    tags: str | os.PathLike[str],
+    *,
+    image_column: str | None = None,
+    tags_column: str | None = None,
+    user_column: str | None = None,
+    separator: str | None = None,
+) -> Corpus:
+    """Read images and their tags, or the tags alone where the encoder looks only at names.
+
+    Parameters
+    ----------
+    encoder : AnyEncoder
+    images : path-like or None
+        A folder of images, or a features folder in its place.
+    tags, image_column, tags_column, user_column, separator
+        As `Corpus.read` takes them.
+
+    Raises
+    ------
+    UserError
+        If the encoder needs an image folder and there is none, or the other way round.
+    DataError
+        As `Corpus.read` and `Corpus.read_names` do.
+    """
+    name = ENCODERS.name_of(encoder)
+    columns: dict[str, Any] = {
+        "image_column": image_column, "tags_column": tags_column, "user_column": user_column, "separator": separator
+    }  # fmt: skip
+    if encoder.by_number and images is not None:
+        raise UserError(
+            f"The encoder '{name}' knows images by number and opens none, but IMAGES is {images}. "
+            "Leave IMAGES out: the tag file (--tags FILE) names the images."
+        )
+    if images is not None and is_features(images):
+        return features_of(images).corpus(tags, **columns)
+    if images is not None:
+        return told_of_rows(encoder, Corpus.read(images, tags, **columns))
+    if encoder.reads == "names":
+        return told_of_rows(encoder, Corpus.read_names(tags, **columns))
+    raise UserError(
+        f"IMAGES is missing: the encoder '{name}' looks at pixels. Give the folder of images "
+        "(only --encoder ids and --encoder precomputed do without)."
+    )
+
+
+def named_corpus(encoder: Any, tags: Any) -> Corpus:
+    """Read images known by number from the tag file that names them, where no images are given.
+
+    Raises
+    ------
+    UserError
+        If the encoder looks at pixels, or the tags are in no file.
+    """
+    if not isinstance(tags, str | os.PathLike):
+        raise UserError("Without images, tags must be a file that names them; or pass names and a list of tags each.")
+    return read_corpus(encoder, None, tags)
+
+
+def features_of(path: str | os.PathLike[str]) -> Features:
+    """Open a features folder; pyarrow is loaded only now."""
+    from visterm.features.stored import Features
+
+    return Features(path)
+
+
+def as_corpus(images: Photos, tags: Any) -> Corpus:
+    """Give the corpus that is meant by a folder and a tag file, or by images and their tags side by side.
+
+    A features folder may stand in place of the image folder; `tags` may then be None.
+    """
+    if isinstance(images, Corpus):
+        return images
+    if isinstance(images, str | os.PathLike) and is_features(images):
+        return features_of(images).corpus(tags)
+    if isinstance(tags, str | os.PathLike):
+        if not isinstance(images, str | os.PathLike):
+            raise UserError("With a tag file, images must be a folder; or pass the tags of each image as lists.")
+        return Corpus.read(images, tags)
+    names, items = as_images(images)
+    if len(items) != len(tags):
+        raise DataError(f"There are {len(items)} images, but tags for {len(tags)}; expected one list of tags an image.")
+    return Corpus.of(items, names, tags)
+
+
+def as_images(images: Photos) -> tuple[list[str], Sequence[Any]]:
+    """Give names and images: of a file, of a folder, or of a sequence of paths or arrays."""
+    if isinstance(images, Corpus):
+        return images.names, images.images
+    if isinstance(images, str | os.PathLike):
+        folder, images = images, find_images(images)
+        if not images:
+            raise DataError(no_images(folder))
+    if not isinstance(images, Sequence | np.ndarray):
+        raise DataError(
+            f"images is a {type(images).__name__}; expected a path, or a sequence of paths or uint8 arrays "
+            "(height, width, 3)."
+        )
+    return [_name(image, number) for number, image in enumerate(images)], images
+
+
+def is_name(encoder: Any, image: object) -> bool:
+    """Say whether an encoder takes a text for the name of one image, and not for a file or a folder of them."""
+    if encoder.reads != "names" or not isinstance(image, str | os.PathLike):
+        return False
+    return encoder.by_number or not (os.path.isdir(image) or is_features(image))
+
+
+def _name(image: Any, number: int) -> str:
+    if isinstance(image, str | os.PathLike):
+        return os.fspath(image)
+    return str(image) if isinstance(image, int | np.integer) else f"image {number}"

@@ -1,0 +1,1 @@
+"""The catalogue of a photo library: indexed, searched, judged by people and learned from again."""

@@ -1,0 +1,455 @@
+"""The catalogue: photos with their rows, tags and feedback, found by words and learned from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from visterm.core.errors import StorageError
+from visterm.core.jsonlines import write_skipped
+from visterm.core.persist import new_folder, open_folder
+from visterm.core.progress import SILENT, Progress
+from visterm.core.types import Skipped
+from visterm.features.training_rows import Photos
+from visterm.library import feedback
+from visterm.library.expansion import Group, expand
+from visterm.library.feedback import ImageView, TagCount
+from visterm.library.index import SKIPPED, Indexed, Indexing
+from visterm.library.learn import Learned, learn
+from visterm.library.like import ImageLike, like
+from visterm.library.photos import check_has_photos, photos_of
+from visterm.library.predictions import annotate_images
+from visterm.library.rows import Filled
+from visterm.library.runs import adopt
+from visterm.library.search import Found, How, Search
+from visterm.store.catalogue import RUNS, Origin, StoredCatalogue
+from visterm.store.filters import Filter
+from visterm.store.images import ImageRecord
+from visterm.store.lance_segment import FILES, lance_uri
+from visterm.store.searched import SearchedCatalogue
+from visterm.store.tags import Prediction
+from visterm.tagging.tagger import CHUNK, Tagger
+
+
+class Catalogue:
+    """Photos to search, with the tagger that made their rows, and with what people say of their tags.
+
+    In memory, or in a folder (`create`, `load`): there all that a method has done is on disk when it returns.
+
+    Parameters
+    ----------
+    tagger : Tagger
+        A fitted one; the catalogue keeps a copy of its run, so that it can be searched on its own.
+
+    Attributes
+    ----------
+    tagger : Tagger
+        The current run.
+    skipped : list of Skipped
+        Images that could not be read, or that the encoder does not know.
+
+    Examples
+    --------
+    >>> catalogue = Catalogue(tagger)  # doctest: +SKIP
+    >>> catalogue.add("photos").search("snow tree", k=3).hits  # doctest: +SKIP
+    [Hit(image='photos/7.jpg', score=0.93), ...]
+    """
+
+    def __init__(self, tagger: Tagger) -> None:
+        self._n_jobs: int | None = None
+        self._stored = StoredCatalogue(_origin(tagger))
+        self._use(tagger)
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], tagger: Tagger, *, store: str = FILES) -> Self:
+        """Make an empty catalogue in a folder that is not there or empty.
+
+        Parameters
+        ----------
+        path : path-like
+        tagger : Tagger
+        store : str
+            Where rows are kept: "files", "lance" (LanceDB's tables in the catalogue's folder, extra `lance`) or
+            "lance:URI" (at another place, such as ``lance:s3://bucket/folder``). Tables hold dense rows only.
+
+        Raises
+        ------
+        StorageError
+            If anything lies there.
+        UserError
+            If there is no such store.
+        """
+        uri = lance_uri(store)
+        if Path(path).is_dir() and any(Path(path).iterdir()):
+            raise StorageError(f"{path} is not empty. Choose another name for the catalogue.")
+        cls(tagger).save(path)
+        catalogue = cls.load(path)
+        if uri is not None:
+            catalogue.stored.keep_in_lance(uri)
+        return catalogue
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Self:
+        """Open a catalogue; its rows stay on disk, memory-mapped.
+
+        Several processes may search one, and give feedback, while one of them indexes or learns: a second one that
+        wants to is told who is at it.
+
+        Raises
+        ------
+        StorageError
+            If there is no catalogue at `path`, or it was damaged.
+        """
+        catalogue = cls.__new__(cls)
+        catalogue._n_jobs = n_jobs
+        catalogue._stored = stored = StoredCatalogue.open(path)
+        tagger = Tagger.read_from(open_folder(stored.run_folder, "run"), n_jobs=n_jobs)
+        stored.check_origin(tagger.fingerprint)
+        catalogue._use(tagger)
+        return catalogue
+
+    def __len__(self) -> int:
+        """Give how many images can be searched."""
+        return len(self._stored)
+
+    @property
+    def stored(self) -> StoredCatalogue:
+        """The tables and rows themselves: images, tags, runs, jobs."""
+        return self._stored
+
+    @property
+    def records(self) -> Sequence[ImageRecord]:
+        """What is known of each image that is there: name, path, size, content hash."""
+        return self._stored.images.all()
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """Images that could not be read, or that the encoder does not know, until they can be."""
+        return self._stored.skipped.all()
+
+    # -- images ------------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        images: Photos,
+        tags: str | os.PathLike[str] | Sequence[Sequence[str]] | None = None,
+        *,
+        progress: Progress = SILENT,
+    ) -> Self:
+        """Take photos in, as `index` does, but let none be gone that are there already."""
+        listed = photos_of(self.tagger.encoder, images, tags)
+        Indexing(self.tagger, self._stored).run(replace(listed, root=None), chunk_size=CHUNK, progress=progress)
+        return self
+
+    def index(
+        self,
+        images: Photos,
+        tags: str | os.PathLike[str] | Sequence[Sequence[str]] | None = None,
+        *,
+        folder: str | os.PathLike[str] | None = None,
+        follow_links: bool = False,
+        chunk_size: int = CHUNK,
+        job_id: int | None = None,
+        progress: Progress = SILENT,
+    ) -> Indexed:
+        """Bring the catalogue to what lies in a folder: encode what is new or has changed, and see what moved or went.
+
+        Files are compared by path, size and date, and where these differ by content. Each chunk is committed with its
+        rows, features, tags and predictions: after a kill the same call goes on.
+
+        Parameters
+        ----------
+        images : path, Corpus, or sequence of paths or uint8 arrays
+            A folder, or the images themselves; or a features folder in place of its images. The photos must still be
+            where they were, as the catalogue keeps their places; any that has changed or is gone is skipped.
+        tags : path or sequence of lists of str, optional
+            The tags that people gave, to keep beside the images: they take the place of those that files gave before.
+            Those that a person gave in the catalogue stay.
+        folder : path-like, optional
+            Images of the catalogue in this folder whose files are not there any more are gone. None: `images`, where it
+            is a folder.
+        follow_links : bool
+            Take links to photos outside of the folder, too; the folder itself may be a link either way.
+        chunk_size : int
+            Images between two commits.
+        job_id : int, optional
+            A job of the catalogue (`Jobs.start`) to go on with, which may be cancelled between two chunks; None: a new
+            one.
+        progress : Progress
+            Told of each image.
+
+        Raises
+        ------
+        EncoderMismatchError
+            If features are given that another encoder made than the tagger's.
+        UserError
+            If the tagger knows images by number: there are no photos to keep.
+        DataError
+            If the encoder reads names, and knows none of the images; or features are given, and none of the photos
+            is where it was.
+        StorageError
+            If another process writes into it: "in use by".
+        """
+        self.refresh()
+        listed = photos_of(self.tagger.encoder, images, tags, folder)
+        if not follow_links:
+            listed = listed.inside()
+        work = Indexing(self.tagger, self._stored)
+        return work.run(listed, chunk_size=chunk_size, job_id=job_id, progress=progress)
+
+    def use(
+        self,
+        tagger: Tagger,
+        *,
+        chunk_size: int = CHUNK,
+        job_id: int | None = None,
+        progress: Progress = SILENT,
+    ) -> Filled:
+        """Go over to another run: it becomes the current one, in one step, when the images have rows of it.
+
+        Rows are made from stored features where its encoder is the one that made these, else the images are encoded;
+        after a kill the same call goes on. Until then the old run searches.
+
+        Parameters
+        ----------
+        tagger : Tagger
+        chunk_size, job_id, progress
+            As in `index`.
+
+        Returns
+        -------
+        Filled
+            How many rows were made, and how many images encoded for them.
+        """
+        check_has_photos(tagger.encoder)
+        found = adopt(tagger, self._stored, chunk_size=chunk_size, job_id=job_id, progress=progress)
+        if self._stored.origin.fingerprint == tagger.fingerprint:
+            self._use(tagger)
+        return found
+
+    def image(self, image_id: int) -> ImageView:
+        """Give one image, here or gone, with its tags: given, predicted, accepted, rejected and written.
+
+        Raises
+        ------
+        DataError
+            If the id is not known.
+        """
+        return feedback.view_image(self._stored, image_id)
+
+    def annotate(self, image_ids: Sequence[int], k: int = 5) -> dict[int, list[Prediction]]:
+        """Tag images of the catalogue, by id, best first, with confidences; tags that a person rejected are left out.
+
+        Parameters
+        ----------
+        image_ids : sequence of int
+            Those that are not known, or have neither features nor a file that can be read, are left out.
+        k : int
+            Tags an image; 0 means all.
+        """
+        self.refresh()
+        return annotate_images(self.tagger, self._stored, image_ids, k)
+
+    # -- searches ----------------------------------------------------------------------------------------------------
+
+    def search(
+        self,
+        words: str | Sequence[str],
+        k: int = 10,
+        *,
+        combine: str | None = None,
+        cutoff: bool = False,
+        min_confidence: float | None = None,
+        among: Filter | None = None,
+    ) -> Found:
+        """Find photos by words: those with the largest Σ weight(word) · score(word), or most likely to be meant.
+
+        Weights are those of `Tagger.query_weights`: by inverse document frequency; a word with ``-`` subtracts. A word
+        that is no tag counts by its vector, where the run was fitted with `word_vectors` that have one. Images of which
+        a person has rejected a word are left out.
+
+        Parameters
+        ----------
+        words : str or sequence of str
+            As typed (``snow tree -people "polar bear"``), or one tag an entry.
+        k : int
+            How many images; 0 means all.
+        combine : {"sum", "product", "confidence"}, optional
+            None: "confidence" where a word has a ``-`` or a cut-off is asked for and the run has a calibration, else
+            "sum", as the PAMIR paper ranks. "confidence": by `Calibration.log_confidences`, where a word with ``-``
+            counts by how likely it is there; in a sum the images with the least of it come first, whatever else they
+            show. With a word that is no tag, None is always "sum": nothing is known of how likely such a word is.
+            "product", of models whose scores are probabilities: the images with the largest
+            ``Σ weight(word) · log P(word | image)``, and for a word with ``-`` the log of ``1 - P``. An image has to
+            have a little of each word; one word alone cannot bring it up.
+        cutoff : bool
+            Leave out the images below the rank at which F1 is expected to be largest (`expected_f1_cutoff`).
+        min_confidence : float, optional
+            Leave out the images that are less likely to be meant; from 0 to below 1.
+        among : Filter, optional
+            Search only images that pass: by tags, folder, date, size, type and review.
+
+        Raises
+        ------
+        UnknownNameError
+            If no word is a tag of the run, or has a place among them.
+        UserError
+            If the model's scores are no probabilities, but their product is asked for; or the run has no calibration,
+            or a word no training images, but confidences are needed.
+        StorageError
+            If a word is no tag, and the file of the run's word vectors is gone or has changed.
+        """
+        self.refresh()
+        return self._search.by_words(words, k, How(combine, cutoff, min_confidence), among)
+
+    def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None) -> Found:
+        """Find photos that look like another: by the cosine of their rows in the run's space.
+
+        Parameters
+        ----------
+        image : path, uint8 array (height, width, 3), or int
+            A photo, which is encoded if the catalogue does not have it; or the id of one of the catalogue, or its name.
+            One of the catalogue is not among its own results.
+        k : int
+            How many images; 0 means all.
+        among : Filter, optional
+            Search only images that pass.
+
+        Raises
+        ------
+        DataError
+            If the catalogue has no such image, and it is no file either; or it cannot be read.
+        """
+        self.refresh()
+        return like(self.tagger, self._search, image, k, among)
+
+    def browse(self, among: Filter | None = None, k: int = 10, *, after: int = -1) -> Found:
+        """List photos that pass a filter, by id, without scores.
+
+        Parameters
+        ----------
+        among : Filter, optional
+            None: all.
+        k : int
+            How many images; 0 means all.
+        after : int
+            The last id of the page before.
+        """
+        return self._search.listed(among, k, after)
+
+    def expand(
+        self, words: str | Sequence[str], how: str, k: int = 10, *, n_groups: int = 5, **limits: Any
+    ) -> list[Group]:
+        """Find photos of the parts of what a search is for, or of its siblings, tag by tag; see `expansion.expand`."""
+        return expand(self, words, how, k, n_groups=n_groups, **limits)
+
+    # -- feedback ----------------------------------------------------------------------------------------------------
+
+    def judge(self, image_id: int, tag: str, verdict: int) -> int:
+        """Write down that a tag of an image is right (1) or wrong (-1), or take that back (0); one transaction.
+
+        A rejected tag does not come back for that image: not as a prediction, in searches, filters or exports. The
+        image counts as reviewed.
+
+        Returns
+        -------
+        int
+            The number of the entry in the log.
+
+        Raises
+        ------
+        DataError
+            If the id is not known.
+        UserError
+            If the verdict is another number, or the tag is empty.
+        """
+        return feedback.judge(self._stored, self.tagger.vocabulary, image_id, tag, verdict)
+
+    def give(self, image_id: int, tags: Iterable[str]) -> None:
+        """Give an image tags as a person's, any words; one transaction. Rejections of these are taken back."""
+        feedback.give(self._stored, self.tagger.vocabulary, image_id, tags)
+
+    def take(self, image_id: int, tags: Iterable[str]) -> None:
+        """Take tags from an image; one transaction. One that a tag file gives is rejected, so that it stays away."""
+        feedback.take(self._stored, self.tagger.vocabulary, image_id, tags)
+
+    def tags(self) -> list[TagCount]:
+        """List all tags of images and of the run by name: how often given, accepted, rejected and predicted."""
+        return feedback.count_tags(self._stored, self.tagger.vocabulary)
+
+    def learn(
+        self,
+        *,
+        full: bool = False,
+        min_count: int = 1,
+        job_id: int | None = None,
+        progress: Progress = SILENT,
+    ) -> Learned:
+        """Learn from given and accepted tags and from rejected ones, by stored features; the new run is then current.
+
+        A tenth of the images, chosen by their content, is never learned from: on them the old and the new run are
+        compared.
+
+        Parameters
+        ----------
+        full : bool
+            Learn all anew. Otherwise only the rows of tags move, once over the images, where the model can do that
+            (`partial_fit`), so that the rows of images stay valid; new tags want a full fit.
+        min_count : int
+            Of a full fit: leave out tags of fewer images.
+        job_id : int, optional
+            A job of the catalogue to go on with; None: a new one.
+        progress : Progress
+            Told of each step.
+
+        Raises
+        ------
+        DataError
+            If no image has a tag to learn from.
+        UserError
+            If the model learns all at once, the catalogue has far fewer images with tags than its run learned from, and
+            `full` was not asked for.
+        StorageError
+            If another process writes into it; or it is in memory only.
+        """
+        found = learn(self.tagger, self._stored, full=full, min_count=min_count, job_id=job_id, progress=progress)
+        self.refresh()
+        return found
+
+    # -- storage -----------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> bool:
+        """Open the current run again, where another process or thread has learned one since; give whether it has."""
+        if self._stored.folder is None or self._stored.origin.fingerprint == self._fingerprint:
+            return False
+        self._use(Tagger.read_from(open_folder(self._stored.run_folder, "run"), n_jobs=self._n_jobs))
+        return True
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the catalogue as a folder, whole or not there; where it was loaded from, only its run: rows are there.
+
+        Raises
+        ------
+        StorageError
+            If something that is not a catalogue lies at `path`.
+        """
+        if self._stored.folder is not None and os.path.realpath(path) == os.path.realpath(self._stored.folder):
+            self.tagger.save(self._stored.run_folder)
+            write_skipped(self._stored.folder / SKIPPED, self.skipped)
+            return
+        with new_folder(path, "catalogue", changing=True) as folder:
+            self._stored.write_into(folder)
+            self.tagger.save(folder / RUNS / self.tagger.fingerprint)
+            write_skipped(folder / SKIPPED, self.skipped)
+
+    def _use(self, tagger: Tagger) -> None:
+        self.tagger = tagger
+        self._fingerprint = tagger.fingerprint
+        self._search = Search(tagger, SearchedCatalogue(self._stored))
+
+
+def _origin(tagger: Tagger) -> Origin:
+    return Origin(tagger.path, tagger.fingerprint, tagger.encoder.fingerprint)

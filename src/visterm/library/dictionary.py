@@ -1,0 +1,66 @@
+"""The dictionary of a run or of a catalogue on disk: opened, and words without training images added to it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from visterm.core.persist import MANIFEST, folder_kind, new_folder, open_folder, write_json
+from visterm.library.catalogue import Catalogue
+from visterm.store.catalogue import StoredCatalogue
+from visterm.tagging.tagger import Tagger
+from visterm.tagging.word_places import Added
+
+CATALOGUE = "catalogue"
+
+
+def open_dictionary(path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Tagger:
+    """Open a run, or the one that a catalogue has a copy of.
+
+    Raises
+    ------
+    StorageError
+        If neither is at `path`, or it was damaged.
+    """
+    if folder_kind(path) == CATALOGUE:
+        return Tagger.read_from(open_folder(StoredCatalogue.open(path).run_folder, "run"), n_jobs=n_jobs)
+    return Tagger.load(path, n_jobs=n_jobs)
+
+
+def add_to_dictionary(
+    path: str | os.PathLike[str],
+    words: Iterable[str],
+    *,
+    file: str | os.PathLike[str] | None = None,
+    n_jobs: int | None = None,
+) -> Added:
+    """Add words to a run or a catalogue, which is afterwards what it was, or has them all.
+
+    Parameters
+    ----------
+    path : path-like
+        A run; catalogues that were made by it have copies of their own, which stay as they are. Or a catalogue.
+    words : iterable of str
+    file : path-like, optional
+        Where the file of word vectors is now; the run keeps that.
+    n_jobs : int, optional
+
+    Raises
+    ------
+    UserError, StorageError
+        As `Tagger.add_words` does.
+    """
+    if folder_kind(path) == CATALOGUE:
+        catalogue = Catalogue.load(path, n_jobs=n_jobs)
+        done = catalogue.tagger.add_words(words, file=file)
+        catalogue.save(path)
+        return done
+    tagger = Tagger.load(path, n_jobs=n_jobs)
+    done = tagger.add_words(words, file=file)
+    with new_folder(path, "run") as folder:  # all else is copied, so that nothing that a run has is lost
+        shutil.copytree(path, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))
+        write_json(Path(folder) / "facts.json", tagger.facts)
+        tagger.words.save(folder)
+    return done

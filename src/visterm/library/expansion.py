@@ -1,0 +1,210 @@
+"""Searches that are expanded by what words mean: images of a word's parts, and of what is of the same kind."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from visterm.core.errors import UserError
+from visterm.core.types import Hit
+from visterm.core.vocabulary import tag_key
+from visterm.tagging.part_beliefs import beliefs_of
+
+if TYPE_CHECKING:
+    from visterm.library.catalogue import Catalogue
+    from visterm.library.union import CatalogueUnion
+    from visterm.tagging.tagger import Tagger
+
+PARTS, SIBLINGS = "parts", "siblings"
+EXPANSIONS = (PARTS, SIBLINGS)
+
+_SYNSET = re.compile(r" \[\d{8}\]$")
+
+
+class RelatedTag(NamedTuple):
+    """A tag that belongs to a word of a search.
+
+    Attributes
+    ----------
+    tag : str
+    word : str
+        The tag that was searched for.
+    how : {"parts", "siblings"}
+        Whether it is a part of the word, or another of its kind.
+    known : bool
+        Whether a relation says so, and not only the model.
+    score : float or None
+        How much the model believes it (f_L of the paper); None where it was not asked.
+    parent : str
+        Of siblings: what both are a kind of.
+    """
+
+    tag: str
+    word: str
+    how: str
+    known: bool
+    score: float | None = None
+    parent: str = ""
+
+    @property
+    def why(self) -> str:
+        """Say in words why it belongs there."""
+        if self.how == SIBLINGS:
+            return f"like {self.word} a kind of {_SYNSET.sub('', self.parent)}"
+        believed = "known" if self.known else f"the model thinks so, {self.score:.2f}"
+        return f"part of {self.word} ({believed})"
+
+
+class Group(NamedTuple):
+    """A related tag with its images, best first."""
+
+    related: RelatedTag
+    hits: list[Hit]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the group as it stands in JSON."""
+        related = self.related
+        extra = {"score": related.score} if related.how == PARTS else {"parent": related.parent}
+        return {
+            "group": related.tag,
+            "of": related.word,
+            "expand": related.how,
+            "why": related.why,
+            "known": related.known,
+            **extra,
+            "images": [hit.as_dict() for hit in self.hits],
+        }
+
+
+def expand(
+    catalogue: Catalogue | CatalogueUnion,
+    words: str | Sequence[str],
+    how: str,
+    k: int = 10,
+    *,
+    n_groups: int = 5,
+    **limits: Any,
+) -> list[Group]:
+    """Find images of what belongs to the words of a search (Mesnil et al., Figure 4).
+
+    Parameters
+    ----------
+    catalogue : Catalogue or CatalogueUnion
+    words : str or sequence of str
+        As `Catalogue.search` takes them; words with ``-`` are not expanded.
+    how : {"parts", "siblings"}
+        See `related_tags`.
+    k : int
+        Images a group: the best of a search for its tag alone; 0 means all. Groups without any are left out.
+    n_groups : int
+        0 means all.
+    **limits
+        `combine`, `cutoff` and `min_confidence` of `Catalogue.search`.
+
+    Raises
+    ------
+    UserError
+        If the run knows nothing of the kind, or no word is wanted.
+    """
+    related = related_tags(catalogue.tagger, words, how)[: n_groups or None]
+    groups = [Group(item, catalogue.search([item.tag], k, **limits).hits) for item in related]
+    return [group for group in groups if group.hits]
+
+
+def related_tags(tagger: Tagger, words: str | Sequence[str], how: str) -> list[RelatedTag]:
+    """Find the tags that belong to the words of a search.
+
+    Parameters
+    ----------
+    tagger : Tagger
+    words : str or sequence of str
+        As typed.
+    how : {"parts", "siblings"}
+        "parts": of any of the words, first those that are known, then those that the model believes in (a score above
+        0), each by how much it does. Of a model without beliefs, the known ones in the order of the tags. "siblings":
+        tags that share a parent with a word, those of the parent with the fewest children first, then the more frequent
+        tag.
+
+    Returns
+    -------
+    list of RelatedTag
+        Each tag once, for the word that it belongs to most; none of the words themselves.
+
+    Raises
+    ------
+    UserError
+        If the run knows nothing of the kind, or no word is wanted.
+    """
+    if how not in EXPANSIONS:
+        raise UserError(f"A search is expanded by {how!r}; expected one of {', '.join(EXPANSIONS)}.")
+    query = tagger.query_weights(words)
+    wanted = query.weights.indices[query.weights.data > 0]
+    if not len(wanted) and query.outside is not None:
+        raise UserError(
+            f"Relations are between tags, and no wanted word of the search is one ({', '.join(query.outside.words)}). "
+            "Leave --expand out, or add a tag."
+        )
+    if not len(wanted):
+        raise UserError("All words of the search have a '-', so there is none to expand. Add one that is wanted.")
+    found = _parts(tagger, wanted) if how == PARTS else _siblings(tagger, wanted)
+    first: dict[str, RelatedTag] = {}
+    for item in found:
+        first.setdefault(item.tag, item)
+    return [item for item in first.values() if tagger.vocabulary.index(item.tag) not in wanted]
+
+
+def _parts(tagger: Tagger, wholes: Any) -> list[RelatedTag]:
+    vocabulary = tagger.vocabulary
+    beliefs = beliefs_of(tagger)
+    if not len(beliefs.known):
+        raise UserError(_nothing_known("part-of relations", "--part-of FILE"))
+    if not beliefs.any:
+        return [
+            RelatedTag(vocabulary.tags[part], vocabulary.tags[whole], PARTS, known=True)
+            for whole in wholes
+            for part in beliefs.parts_of(whole)
+        ]
+    found = []
+    for whole, scores in zip(wholes, beliefs.scores(wholes), strict=True):
+        known = beliefs.parts_of(whole)
+        for part in np.union1d(np.flatnonzero(scores > 0), known):
+            how = RelatedTag(
+                vocabulary.tags[part], vocabulary.tags[whole], PARTS, bool(part in known), float(scores[part])
+            )
+            found.append((part not in known, -scores[part], part, how))
+    return [related for *_, related in sorted(found, key=lambda item: item[:3])]
+
+
+def _siblings(tagger: Tagger, words: Any) -> list[RelatedTag]:
+    vocabulary = tagger.vocabulary
+    children: defaultdict[str, list[int]] = defaultdict(list)
+    names: dict[str, str] = {}
+    for child, parent in tagger.relations.is_a:
+        column = vocabulary.get(child)
+        if column is not None:
+            names.setdefault(tag_key(parent), parent)
+            children[tag_key(parent)].append(column)
+    if not children:
+        raise UserError(_nothing_known("is-a relations", "--isa FILE"))
+    found = [
+        (len(tags), -int(vocabulary.counts[tag]), tag, names[parent], word)
+        for parent, tags in children.items()
+        for word in words
+        if word in tags
+        for tag in tags
+    ]
+    return [
+        RelatedTag(vocabulary.tags[tag], vocabulary.tags[word], SIBLINGS, known=True, parent=parent)
+        for *_, tag, parent, word in sorted(found)
+    ]
+
+
+def _nothing_known(relations: str, option: str) -> str:
+    return (
+        f"The run of this catalogue knows no {relations}. Fit it with {option}, WordNet's folder or the word wordnet "
+        "(visterm fit ... --part-of wordnet), and index again."
+    )

@@ -1,0 +1,93 @@
+"""Tags written into one table, CSV or JSON lines: a person's tags and predictions in columns apart."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from visterm.core.errors import UserError
+from visterm.core.jsonlines import json_text
+from visterm.data.guarded_cells import guarded
+from visterm.data.sidecars import content_of, replace_file
+from visterm.data.xmp.keywords import GIVEN, Mark
+from visterm.library.export.items import ExportItem, Parents
+
+CSV, JSONL = "csv", "jsonl"
+TABLES = (CSV, JSONL)
+COLUMNS = ("file_name", "tags", "predicted", "confidence")
+
+
+def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None, guard: bool = True) -> str:
+    """Give the tags of images as a table.
+
+    Parameters
+    ----------
+    items : iterable of ExportItem
+        One line each.
+    to : {"csv", "jsonl"}
+        CSV: file_name, tags (of people, which `visterm fit --tags` reads), predicted and confidence, with ``;``
+        between; a list that has a ``;`` or ``,`` in a tag is written in JSON. JSON lines: the same as lists, and the
+        run.
+    run : str, optional
+        Fingerprint of the run that predicted.
+    guard : bool
+        Put an apostrophe before the cells of CSV that a spreadsheet would compute, because they begin with ``=``,
+        ``+``, ``-``, ``@``, a tab or a carriage return. `visterm fit --tags` takes it off again.
+
+    Raises
+    ------
+    UserError
+        If `to` is something else.
+    """
+    if to not in TABLES:
+        raise UserError(f"'{to}' is no table; expected {' or '.join(TABLES)}.")
+    if to == JSONL:
+        return "".join(json_text(_as_dict(item, run)) + "\n" for item in items)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for item in items:
+        given, predicted = _parts(item, run)
+        confidences = ["" if mark.confidence is None else f"{mark.confidence:.4f}" for mark in predicted]
+        tags = [_cell([mark.tag for mark in marks]) for marks in (given, predicted)]
+        cells = [_name(item), *tags, ";".join(confidences)]
+        writer.writerow(map(guarded, cells) if guard else cells)
+    return text.getvalue()
+
+
+def write_table(path: Path, text: str) -> None:
+    """Write a table in one step.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be written.
+    """
+    replace_file(path, content_of(path), text.encode("utf-8", "replace"))
+
+
+def _parts(item: ExportItem, run: str | None) -> tuple[list[Mark], list[Mark]]:
+    wanted = item.wanted(run, Parents())
+    return [m for m in wanted if m.source == GIVEN], [m for m in wanted if m.source != GIVEN]
+
+
+def _as_dict(item: ExportItem, run: str | None) -> dict[str, Any]:
+    given, predicted = _parts(item, run)
+    guesses = [
+        {"tag": m.tag} | ({} if m.confidence is None else {"confidence": round(m.confidence, 4)}) for m in predicted
+    ]
+    return {"file_name": _name(item), "tags": [m.tag for m in given], "predicted": guesses} | (
+        {"run": run} if run and predicted else {}
+    )
+
+
+def _name(item: ExportItem) -> str:
+    return item.name or str(item.path)
+
+
+def _cell(tags: list[str]) -> str:
+    odd = any({";", ","} & set(tag) for tag in tags) or (bool(tags) and tags[0].startswith("["))
+    return json_text(tags) if odd else ";".join(tags)

@@ -1,0 +1,159 @@
+"""Writing the tags of many images, and taking them back: what cannot be written is told of, and stops nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from visterm.core.errors import DataError, DiskError, StorageError, UserError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.remote import is_remote
+from visterm.core.types import Skipped
+from visterm.data.sidecars import sweep_temporaries
+from visterm.library.export.changes import Change, Target
+from visterm.library.export.embedded_target import EmbeddedTarget
+from visterm.library.export.items import ExportItem, Parents
+from visterm.library.export.sidecar_target import SidecarTarget
+from visterm.library.export.text_target import TextTarget
+
+XMP, EMBED, TXT = SidecarTarget.name, EmbeddedTarget.name, TextTarget.name
+TARGETS = (XMP, EMBED, TXT)
+
+IN_STORE = "in an object store, where no tags are written: export a table (--to csv)"
+
+T = TypeVar("T")
+
+
+class WrittenNotes(Protocol):
+    """What keeps, image by image, which tags of visterm are in its files."""
+
+    def put(self, image: str, found: Sequence[str]) -> None:
+        """Take what was found in the files of an image, in place of what was known of it."""
+
+    def flush(self) -> None:
+        """Keep what was taken."""
+
+
+def make_target(name: str, *, keep_originals: bool = True, follow_links: bool = False) -> Target:
+    """Make the target of a name.
+
+    Parameters
+    ----------
+    name : {"xmp", "embed", "txt"}
+    keep_originals : bool
+        Of "embed": leave each image as it was beside it.
+    follow_links : bool
+        Write through links that lead out of a photo's folder.
+
+    Raises
+    ------
+    UserError
+        If there is no such target.
+    MissingExtraError
+        If it takes a program that is not installed.
+    """
+    if name == XMP:
+        return SidecarTarget(follow_links=follow_links)
+    if name == EMBED:
+        return EmbeddedTarget(keep_originals=keep_originals, follow_links=follow_links)
+    if name == TXT:
+        return TextTarget(follow_links=follow_links)
+    raise UserError(f"'{name}' is nothing that tags are written to image by image; expected {', '.join(TARGETS)}.")
+
+
+def export_tags(
+    items: Iterable[ExportItem],
+    target: Target,
+    *,
+    run: str | None = None,
+    parents: Parents | None = None,
+    dry_run: bool = False,
+    progress: Progress = SILENT,
+    notes: WrittenNotes | None = None,
+) -> Iterator[Change | Skipped]:
+    """Write tags to their images, one after another; tags are only added, and no person's is ever changed.
+
+    Parameters
+    ----------
+    items : iterable of ExportItem
+    target : Target
+        See `make_target`; it is closed at the end.
+    run : str, optional
+        Fingerprint of the run that predicted, noted beside each prediction.
+    parents : Parents, optional
+        Which tags are above which.
+    dry_run : bool
+        Change nothing, and say what would be changed.
+    progress : Progress
+        Told of each image.
+    notes : WrittenNotes, optional
+        Kept of what the files hold, those that are not changed too; not in a dry run.
+
+    Yields
+    ------
+    Change or Skipped
+        One for each image that has changes, or that cannot be written.
+    """
+    above = parents or Parents()
+
+    def write(item: ExportItem) -> Change | None:
+        return target.export(item, item.wanted(run, above), dry_run=dry_run)
+
+    return _each("export", items, lambda item: item.path, write, target, progress, notes, dry_run=dry_run)
+
+
+def undo_tags(
+    images: Iterable[Path],
+    target: Target,
+    *,
+    dry_run: bool = False,
+    progress: Progress = SILENT,
+    notes: WrittenNotes | None = None,
+) -> Iterator[Change | Skipped]:
+    """Take back all that visterm wrote to some images; parameters and results are those of `export_tags`."""
+
+    def take_back(image: Path) -> Change | None:
+        return target.undo(image, dry_run=dry_run)
+
+    return _each("undo", images, lambda image: image, take_back, target, progress, notes, dry_run=dry_run)
+
+
+def _each(
+    task: str,
+    things: Iterable[T],
+    image_of: Callable[[T], Path],
+    write: Callable[[T], Change | None],
+    target: Target,
+    progress: Progress,
+    notes: WrittenNotes | None,
+    *,
+    dry_run: bool,
+) -> Iterator[Change | Skipped]:
+    progress.start(task)
+    swept: set[Path] = set()
+    try:
+        for thing in things:
+            progress.advance()
+            if is_remote(image_of(thing)):
+                yield Skipped(str(image_of(thing)), IN_STORE)
+                continue
+            if image_of(thing).parent not in swept and not dry_run:
+                swept.add(image_of(thing).parent)
+                sweep_temporaries(image_of(thing).parent)
+            try:
+                change = write(thing)
+            except DiskError:  # it would be the same with all the others
+                raise
+            except (DataError, StorageError, OSError) as error:
+                yield Skipped(str(image_of(thing)), f"not written: {error}")
+            else:
+                if notes is not None and not dry_run:
+                    notes.put(str(image_of(thing)), change.found if change is not None else ())
+                if change is not None and change.is_one:
+                    yield change
+    finally:
+        if notes is not None and not dry_run:
+            notes.flush()
+        target.close()
+        progress.finish()

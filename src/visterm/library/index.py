@@ -1,0 +1,183 @@
+"""Indexing: a catalogue is brought to what lies in a folder, chunk by chunk, so that a kill loses nothing committed."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from visterm.core.jsonlines import write_skipped
+from visterm.core.progress import SILENT, Progress, Steps
+from visterm.core.types import Skipped
+from visterm.data.contents import file_state, is_there
+from visterm.library.files import Comparison, compare, full_paths
+from visterm.library.job import CatalogueJob
+from visterm.library.photos import LEADS_OUT, Listed
+from visterm.library.rows import RowWriter
+from visterm.library.runs import speed_up
+
+if TYPE_CHECKING:
+    from visterm.store.catalogue import StoredCatalogue
+    from visterm.tagging.tagger import Tagger
+
+SKIPPED = "skipped.jsonl"
+"""The list of files that were left out, for people and other programs; the truth is in the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """What became of the images, each counted once.
+
+    Attributes
+    ----------
+    new : int
+        Taken in.
+    changed : int
+        Files with another content than before: encoded anew; id, tags and feedback stay.
+    moved : int
+        Files of a content that lay elsewhere, where it no longer lies, or was gone: nothing is encoded.
+    gone : int
+        Files that are no longer in the folder; they are not found any more, but all that is known of them stays.
+    kept : int
+        Unchanged.
+    skipped : list of Skipped
+        Files that could not be read, with reasons; those that were there before stay as they were.
+    encoded : int
+        Images that were decoded and encoded.
+    rows : int
+        Images that had no row of the run yet and were given one, from stored features where these are of its encoder.
+    cancelled : bool
+        Whether it was asked to stop (`Jobs.cancel`); what is counted is committed.
+    """
+
+    new: int = 0
+    changed: int = 0
+    moved: int = 0
+    gone: int = 0
+    kept: int = 0
+    skipped: list[Skipped] = field(default_factory=list)
+    encoded: int = 0
+    rows: int = 0
+    cancelled: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the counts as they stand in JSON; of the skipped files, how many."""
+        return asdict(self) | {"skipped": len(self.skipped)}
+
+
+class Indexing:
+    """Brings a catalogue to what lies in a folder.
+
+    Parameters
+    ----------
+    tagger : Tagger
+        The current run, which makes the rows.
+    stored : StoredCatalogue
+    """
+
+    def __init__(self, tagger: Tagger, stored: StoredCatalogue) -> None:
+        self._tagger, self._stored = tagger, stored
+        self._n_jobs = getattr(tagger.encoder, "n_jobs", None)
+        run = stored.runs.current()
+        assert run is not None
+        self._writer = RowWriter(tagger, stored, run.id)
+
+    def run(
+        self, photos: Listed, *, chunk_size: int, job_id: int | None = None, progress: Progress = SILENT
+    ) -> Indexed:
+        """Do it; see `Catalogue.index`."""
+        photos = self._writer.spelled(photos)  # before anything is written
+        with CatalogueJob(self._stored, "index", job_id) as job, self._stored.writing():
+            found = compare(self._stored, photos.items, root=photos.root, n_jobs=self._n_jobs)
+            self._commit_what_is_known(photos, found)
+            self._writer.features.sweep()
+            self._list_links(photos)
+            done = Indexed(moved=len(found.moved), gone=len(found.gone), skipped=list(photos.left_out))
+            done = replace(done, kept=len(photos.items) - len(found.moved) - len(found.new) - len(found.changed))
+            work = sorted([*found.new, *found.changed])
+            progress.start("index", len(work))
+            try:
+                done = self._encode_all(photos, found, work, done, chunk_size, job, progress)
+            finally:
+                progress.finish()
+            filled = self._writer.fill(chunk_size, job, progress)
+            done = replace(done, rows=filled.rows, encoded=done.encoded + filled.encoded, cancelled=job.cancelled)
+            if not job.cancelled:
+                self._stored.compact()
+                self._stored.add_checksums()
+                speed_up(self._tagger, self._stored)
+            counts = {name: value for name, value in done.as_dict().items() if value}
+            self._stored.history.note("index", folder=photos.root or "", **counts)
+            job.message = ", ".join(f"{value:,} {name}" for name, value in counts.items() if name != "cancelled")
+        if self._stored.folder is not None:
+            write_skipped(self._stored.folder / SKIPPED, self._stored.skipped.all())
+        return done
+
+    def _commit_what_is_known(self, photos: Listed, found: Comparison) -> None:
+        """Write down, in one step, what moved and what is gone; then new tags of what is there."""
+        stored = self._stored
+        if found.moved or found.gone:
+            paths = full_paths([photos.items[move.place] for move in found.moved])
+            with stored.transaction():
+                stored.mark([*found.gone, *(move.image_id for move in found.moved)], "gone")  # all places are free now
+                for move, path in zip(found.moved, paths, strict=True):
+                    state = file_state(str(path))
+                    stored.images.move(move.image_id, str(path), photos.names[move.place], state[1] if state else 0)
+        there = found.kept | {move.place: move.image_id for move in found.moved}
+        stored.images.mark_seen(there.values())
+        listed = [item.image for item in stored.skipped.all()]
+        forgotten = [image for image in listed if not (os.path.lexists(image) or is_there(image))]
+        if forgotten:
+            stored.skipped.remove(forgotten)
+        if photos.tags is not None:
+            self._take_tags({image_id: photos.tags[place] for place, image_id in there.items()})
+
+    def _list_links(self, photos: Listed) -> None:
+        """List the links that are left out, and no longer those that are taken now."""
+        skipped = self._stored.skipped
+        listed = {item.image for item in skipped.all() if item.reason == LEADS_OUT}
+        if listed:
+            skipped.remove(listed.intersection(str(item) for item in photos.items if not isinstance(item, np.ndarray)))
+        skipped.add(photos.left_out)
+
+    def _take_tags(self, given: dict[int, Sequence[str]]) -> None:
+        """Put the tags of files in place of those that they gave before, where they differ."""
+        before: defaultdict[int, dict[str, set[str]]] = defaultdict(lambda: {"file": set(), "person": set()})
+        for image_id, tag, source in self._stored.database.rows(
+            "SELECT image_id, tags.name, source FROM given JOIN tags ON tags.id = tag_id"
+        ):
+            before[image_id][source].add(tag)
+        with self._stored.database.transaction():
+            for image_id, names in given.items():
+                if set(names) - before[image_id]["person"] != before[image_id]["file"]:
+                    self._stored.tags.set_from_file(image_id, names)
+
+    def _encode_all(
+        self,
+        photos: Listed,
+        found: Comparison,
+        work: Sequence[int],
+        done: Indexed,
+        chunk_size: int,
+        job: CatalogueJob,
+        progress: Progress,
+    ) -> Indexed:
+        for start in range(0, len(work), chunk_size):
+            if job.cancelled:
+                break
+            chunk = work[start : start + chunk_size]
+            taken, skipped = self._writer.take_in(photos, chunk, found.changed, Steps(progress))
+            n_changed = sum(place in found.changed for place in taken)
+            done = replace(
+                done,
+                new=done.new + len(taken) - n_changed,
+                changed=done.changed + n_changed,
+                encoded=done.encoded + (len(taken) if photos.sha256_of is None else 0),
+                skipped=[*done.skipped, *skipped],
+            )
+            job.advance(start + len(chunk), len(work))
+        return done

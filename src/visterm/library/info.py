@@ -1,0 +1,199 @@
+"""What a run, a catalogue or a features folder holds, in a few lines."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from visterm.core.errors import StorageError, UserError
+from visterm.core.persist import MANIFEST, folder_kind, open_folder, read_description, read_json
+from visterm.core.remote import as_path
+from visterm.features.folder import ENCODER, FeatureFolder
+from visterm.features.kind import FEATURES, is_features
+from visterm.features.remote_folder import feature_folder
+from visterm.library.facts import catalogue_facts
+from visterm.library.union import UNION, CatalogueUnion
+from visterm.store.catalogue import StoredCatalogue
+from visterm.tagging.annotations.folder import ANNOTATIONS, AnnotationFolder, annotation_folder
+
+TRIED = "models tried"
+"""What `auto` tried: one entry a model; one that reads a block of a chain of encoders has the encoder's name."""
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Give the facts of a run, a catalogue, a union, features or annotations: kind, counts, encoder, model, settings.
+
+    Raises
+    ------
+    StorageError
+        If none of them is at `path`.
+    """
+    if is_features(path):
+        return _feature_facts(feature_folder(path))
+    kind = folder_kind(path)
+    annotations = annotation_folder(path)
+    if kind == ANNOTATIONS or annotations.unfinished.is_dir():
+        return _annotation_facts(annotations)
+    if kind == UNION:
+        with CatalogueUnion.load(path) as union:
+            counts = dict(zip(union.paths, union.counts(), strict=True))
+        run = _run_facts(open_folder(StoredCatalogue.open(union.paths[0]).run_folder, "run"))
+        return {"kind": kind, "images": sum(counts.values()), "catalogues": counts, "run": run}
+    if kind not in ("run", "catalogue"):
+        made = "Make one with visterm fit, index or encode."
+        if not as_path(path).exists():
+            raise StorageError(f"There is no run, catalogue or features folder at {path}: nothing is there. {made}")
+        raise StorageError(f"{path} is neither a run nor a catalogue of visterm, nor a features folder. {made}")
+    if kind == "run":
+        return {"kind": kind} | _run_facts(open_folder(path, kind))
+    stored = StoredCatalogue.open(path)
+    run = _run_facts(open_folder(stored.run_folder, "run"))
+    return {"kind": kind} | catalogue_facts(stored) | {"run": run}
+
+
+def check(path: str | os.PathLike[str]) -> str:
+    """Compare all that lies in a run or a catalogue with its checksums, and say what was checked.
+
+    Raises
+    ------
+    CorruptFileError
+        If something is damaged.
+    UserError
+        If neither is at `path`.
+    """
+    kind = folder_kind(path)
+    if kind == "run":
+        open_folder(path, kind)
+        return "all files are what was written"
+    if kind != "catalogue":
+        raise UserError(f"--check is for runs and catalogues, and {path} is neither. Leave it out.")
+    stored = StoredCatalogue.open(path)
+    n_missing = stored.check()
+    open_folder(stored.run_folder, "run")
+    if n_missing == 0:
+        return "the database, all rows and the run are what was written"
+    return (
+        f"the database and the run are what was written, but {n_missing:,} rows have no checksum, as an earlier "
+        f"visterm wrote them. They get one with the next visterm index {path} PHOTOS"
+    )
+
+
+def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Give what the model of a run or a catalogue kept of each epoch.
+
+    Raises
+    ------
+    StorageError
+        If neither is at `path`.
+    UserError
+        If the model learns in one go.
+    """
+    kind = folder_kind(path)
+    folder = open_folder(StoredCatalogue.open(path).run_folder if kind == "catalogue" else path, "run")
+    model = read_description(folder, "model")
+    history: list[dict[str, Any]] = _learned(model, "history_") or []
+    if not history:
+        raise UserError(
+            f"The model '{model['name']}' learns in one go, so there is no history of epochs to draw. "
+            "Models that go through the data many times, such as wsabie, keep one."
+        )
+    return history
+
+
+def _annotation_facts(folder: AnnotationFolder) -> dict[str, Any]:
+    folder.recover()
+    contents, notes = folder.contents(), folder.notes()
+    done = {"kind": folder.kind, "parts so far": len(notes)}
+    if contents is None:
+        return done
+    wanted = {name: value for name, value in contents.wanted.items() if value not in (None, False)}
+    return {
+        "kind": folder.kind,
+        "images": contents.n_images,
+        "annotated": contents.n_rows,
+        "skipped images": contents.n_skipped,
+        "parts": len(contents.shards),
+        "run": contents.run,
+        "wanted": wanted,
+    } | ({"parts of an unfinished update": len(notes)} if folder.unfinished.is_dir() else {})
+
+
+def _feature_facts(features: FeatureFolder) -> dict[str, Any]:
+    features.recover()
+    notes = features.notes()
+    if folder_kind(features.path) != FEATURES:
+        return _facts_so_far(features, notes)
+    manifest = read_json(open_folder(features.path, FEATURES) / MANIFEST)
+    update = {"shards of an unfinished update": len(notes)} if features.unfinished.is_dir() else {}
+    return {
+        "kind": manifest["kind"],
+        "images": manifest["n_images"],
+        "rows": manifest["n_rows"],
+        "skipped images": manifest["n_skipped"],
+        "features": manifest["width"],
+        "layout": manifest["layout"],
+        "shards": len(manifest["shards"]),
+        "made of": manifest["images"],
+        "encoder": manifest["encoder"],
+        "encoder settings": manifest["settings"],
+        "encoder fingerprint": manifest["fingerprint"],
+    } | update
+
+
+def _facts_so_far(features: FeatureFolder, notes: list[dict[str, Any]]) -> dict[str, Any]:
+    """Give the facts of a job that is stopped or still at it."""
+    encoder = {"name": "not learned yet", "params": {}}
+    if features.has_encoder():
+        encoder = read_json(features.path / ENCODER / f"{ENCODER}.json")
+    return {
+        "kind": f"{FEATURES}, not finished",
+        "shards so far": len(notes),
+        "rows so far": sum(note["entry"]["rows"] for note in notes if note["entry"] is not None),
+        "skipped images so far": sum(len(note["skipped"]) for note in notes),
+        "encoder": encoder["name"],
+        "encoder settings": encoder["params"],
+        "go on": "visterm encode was stopped, or is still at it: give the same command again, and it goes on",
+    }
+
+
+def _run_facts(folder: Path) -> dict[str, Any]:
+    encoder, model = read_json(folder / "encoder.json"), read_description(folder, "model")
+    facts: dict[str, Any] = read_json(folder / "facts.json")
+    history = _learned(model, "history_") or []
+    measured, ranks = (
+        [entry[name] for entry in history if entry.get(name) is not None] for name in ("map", "mean_rank")
+    )
+    found = {
+        "epochs": _learned(model, "n_epochs_"),
+        "best validation MAP": max(measured, default=_learned(model, "valid_map_")),
+        "best validation mean rank": min(ranks, default=None),
+        "validation word MAP": _learned(model, "valid_word_map_"),
+        TRIED: _tried(encoder, model),
+    }
+    return (
+        facts
+        | {
+            "encoder": encoder["name"],
+            "encoder settings": encoder["params"],
+            "model": model["name"],
+            "model settings": model["params"],
+        }
+        | {name: value for name, value in found.items() if value is not None}
+    )
+
+
+def _tried(encoder: dict[str, Any], model: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Give what `auto` tried, with the name of the encoder that a block is of, where each encoder gives one block."""
+    report: list[dict[str, Any]] | None = _learned(model, "report_")
+    parts = encoder["values"].get("parts_", {}).get("estimators", [])
+    if report is None or len(parts) != len(model["params"].get("blocks") or []):
+        return report
+    return [
+        {**entry, "encoder": parts[entry["block"] - 1]["name"]} if entry.get("block") else entry for entry in report
+    ]
+
+
+def _learned(model: dict[str, Any], name: str) -> Any:
+    """Give a learned value that is no array; None where the model has none of the name."""
+    return model["values"].get(name, {}).get("value")

@@ -1,0 +1,283 @@
+"""Learning from a catalogue: from the tags that people gave and accepted, and from those that they rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+
+from visterm.core.errors import DataError, StorageError, UserError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.tables import MODELS
+from visterm.core.vocabulary import Vocabulary
+from visterm.core.wording import count_of
+from visterm.features.training_rows import TrainingRows
+from visterm.library.job import CatalogueJob, JobCancelledError
+from visterm.library.rows import RowWriter
+from visterm.library.runs import forget_old_rows, forget_unfinished, keep_run, speed_up
+from visterm.library.training import (
+    BY_CONTENT,
+    Part,
+    gathered,
+    mean_average_precision,
+    names_learned,
+    not_learned,
+    to_learn_from,
+)
+from visterm.models.abilities import AddsTags, LearnsOn
+from visterm.models.calibration import Calibration
+from visterm.models.fit_calibration import MIN_IMAGES
+from visterm.tagging.parts import tell_part_of
+from visterm.tagging.start_words import SETTING, StartWords
+from visterm.tagging.tagger import CHUNK, Tagger
+from visterm.tagging.word_sources import LEARNED
+
+if TYPE_CHECKING:
+    from visterm.store.catalogue import StoredCatalogue
+
+FROM_HERE = "learned from this catalogue"
+"""The fact of a catalogue's run that was not brought from elsewhere."""
+
+ENOUGH = 0.5
+"""Of the images that a run learned from, the share that the catalogue must have tags of to take their place unasked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A run that was learned from a catalogue, and what it changed.
+
+    Attributes
+    ----------
+    run : str
+        Fingerprint of the run that is the current one now: of the old one, where nothing was to be learned.
+    full : bool
+        Whether all was learned anew; else only the rows of tags have moved, and those of images are the old ones.
+    images, tags : int
+        Learned from, and known.
+    new_tags : int
+        Tags that the old run did not know.
+    held_out : int
+        Images that were not learned from: always the same ones, chosen by their content.
+    before, after : float or None
+        Mean average precision (MAP) of the old and of the new run, over the tags that both know, on images held out
+        that neither of them learned from; None where there are none.
+    compared : int
+        How many these are.
+    cancelled : bool
+        Whether it was asked to stop; then nothing has changed.
+    """
+
+    run: str
+    full: bool
+    images: int
+    tags: int
+    new_tags: int
+    held_out: int
+    before: float | None
+    after: float | None
+    compared: int
+    cancelled: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give it as it stands in JSON."""
+        return asdict(self)
+
+
+def learn(
+    tagger: Tagger,
+    stored: StoredCatalogue,
+    *,
+    full: bool = False,
+    min_count: int = 1,
+    job_id: int | None = None,
+    progress: Progress = SILENT,
+) -> Learned:
+    """Learn a run from a catalogue; see `Catalogue.learn`."""
+    if stored.folder is None:
+        raise StorageError("A catalogue in memory keeps no features to learn from. Save it, and load it again.")
+    with CatalogueJob(stored, "fit", job_id) as job, stored.writing():
+        forget_unfinished(stored)
+        run = stored.runs.current()
+        assert run is not None
+        writer = RowWriter(tagger, stored, run.id)
+        writer.encode_missing(to_learn_from(stored), CHUNK, job, progress)
+        train, held_out = gathered(stored, writer.features)
+        if train.n_tagged == 0:
+            raise DataError("The images with tags are all among those held out. Give tags to some more.")
+        moves_tags = not full and isinstance(tagger.model, LearnsOn) and isinstance(tagger.model, AddsTags)
+        if not full and not moves_tags:
+            _refuse_to_forget(tagger, train)
+        try:
+            watched = job.watched(progress)
+            learned = (
+                _moved(tagger, train, held_out) if moves_tags else _anew(tagger, train, held_out, min_count, watched)
+            )
+            compared = _compared(tagger, learned, held_out)
+            if learned.fingerprint != run.fingerprint:
+                _make_current(learned, stored, run.rows_of if moves_tags else None, job, watched, compared)
+        except JobCancelledError:
+            forget_unfinished(stored)
+            return Learned(
+                run.fingerprint, not moves_tags, 0, len(tagger.vocabulary), 0, len(held_out), None, None, 0, True
+            )
+        new_tags = sum(tag not in tagger.vocabulary for tag in learned.vocabulary.tags)
+        found = Learned(
+            run=learned.fingerprint,
+            full=not moves_tags,
+            images=len(train),
+            tags=len(learned.vocabulary),
+            new_tags=new_tags,
+            held_out=len(held_out),
+            **compared,
+        )
+        job.message = in_words(found)
+        return found
+
+
+def in_words(learned: Learned) -> str:
+    """Say in a line what was learned and what it changed."""
+    if learned.cancelled:
+        return "Stopped; nothing has changed."
+    how = "learned anew" if learned.full else "tags moved, rows of images as they were"
+    said = f"{count_of(learned.tags, 'tag')} ({learned.new_tags:,} new) from {count_of(learned.images, 'image')}, {how}"
+    if learned.before is None or learned.after is None:
+        why = "no image was held out from both runs, so that they cannot be compared"
+        return f"{said}; {why}"
+    change = learned.after - learned.before
+    return (
+        f"{said}; MAP {learned.before:.3f} before, {learned.after:.3f} now ({change:+.3f}) on "
+        f"{count_of(learned.compared, 'image')} held out"
+    )
+
+
+def _moved(tagger: Tagger, train: Part, held_out: Part) -> Tagger:
+    """Move a copy's rows of tags once over the images, and add rows for new tags."""
+    names = [tag for tag in Vocabulary.from_lists(train.tags).tags if tagger.vocabulary.get(tag) is None]
+    model = deepcopy(tagger.model)  # the one that searches stays as it is
+    old = tagger.vocabulary
+    vocabulary = old
+    if names:
+        new = Vocabulary(names)
+        Y_new = new.encode(train.tags)
+        model.add_tags(train.X, Y_new)
+        counts = np.asarray((Y_new > 0).sum(axis=0), np.int64).ravel()
+        vocabulary = Vocabulary([*old.tags, *names], [*old.counts.tolist(), *counts.tolist()], old.aliases)
+    Y = train.encode(vocabulary)
+    model.partial_fit(train.X, Y, images=False)
+    learned = _with_all_but_the_model(tagger, model, vocabulary)
+    learned.learned_images = tagger.learned_images.with_names(names_learned(train.images))
+    if tagger.calibration is not None:
+        _find_confidences(learned, train, held_out, tagger.calibration)
+    return learned
+
+
+def _anew(tagger: Tagger, train: Part, held_out: Part, min_count: int, progress: Progress) -> Tagger:
+    """Fit an unfitted copy on all, stopped by what is held out where the model can stop."""
+    vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=tagger.vocabulary.aliases)
+    if len(vocabulary) == 0:
+        raise DataError(f"No tag has {min_count} images to learn from. Lower --min-count, or give more tags.")
+    learned = _with_all_but_the_model(tagger, clone(tagger.model), vocabulary)
+    rows = _rows(vocabulary, train, held_out)
+    if learned.relations.part_of:
+        tell_part_of(learned.model, learned.relations.pairs(vocabulary))
+    source = tagger.words.source
+    if source is not None and SETTING in learned.model.get_params(deep=False):
+        learned.model.set_params(**{SETTING: None})
+        starts = StartWords(source, None if source.kind == LEARNED else source.read(vocabulary))
+        learned.words = starts.tell(learned.model, rows)
+    learned.learn(rows, progress=progress)
+    learned.facts[BY_CONTENT] = True
+    _find_confidences(learned, train, held_out, None)
+    return learned
+
+
+def _with_all_but_the_model(tagger: Tagger, model: Any, vocabulary: Vocabulary) -> Tagger:
+    """Make a tagger of another model and vocabulary; all else is as it was."""
+    learned = Tagger.from_parts(tagger.encoder, model, vocabulary, tagger.facts)
+    learned.relations = tagger.relations
+    learned.words = tagger.words
+    learned.facts["tags"] = len(vocabulary)
+    same_tags = vocabulary.tags == tagger.vocabulary.tags
+    learned.reference = tagger.reference if same_tags else None
+    return learned
+
+
+def _rows(vocabulary: Vocabulary, train: Part, held_out: Part) -> TrainingRows:
+    """Give what is learned from, and what is stopped by where that is enough to say anything."""
+    valid = (held_out.X, held_out.encode(vocabulary)) if held_out.n_tagged >= MIN_IMAGES else None
+    return TrainingRows(
+        vocabulary, train.X, train.encode(vocabulary), valid, [], names=list(names_learned(train.images))
+    )
+
+
+def _find_confidences(learned: Tagger, train: Part, held_out: Part, before: Calibration | None) -> None:
+    """Fit confidences on what was not learned from; where that is too little, those of before stand in."""
+    judged = held_out.subset(not_learned(learned, held_out.images))
+    rows = _rows(learned.vocabulary, train, judged)
+    if rows.valid is not None or before is None:
+        learned.find_confidences(rows)
+    else:
+        learned.calibration = _for_more_tags(before, len(learned.vocabulary))
+
+
+def _for_more_tags(calibration: Calibration, n_tags: int) -> Calibration:
+    """Give new tags the middle of the curves of the others; what cut-offs are chosen by says nothing of them."""
+    n_more = n_tags - calibration.slope.size
+    if n_more == 0:
+        return calibration
+    more = [np.append(a, np.full(n_more, np.median(a))) for a in (calibration.slope, calibration.offset)]
+    return calibration._replace(slope=more[0], offset=more[1], held_out=None)
+
+
+def _compared(before: Tagger, after: Tagger, held_out: Part) -> Mapping[str, Any]:
+    """Measure both runs on images held out that neither learned from, over the tags that both know."""
+    places = np.intersect1d(not_learned(before, held_out.images), not_learned(after, held_out.images))
+    part = held_out.subset(places)
+    shared = [tag for tag in after.vocabulary.tags if tag in before.vocabulary]
+    first = second = None
+    if part.n_tagged and shared:
+        first, second = (mean_average_precision(run, part, shared) for run in (before, after))
+    return {"before": first, "after": second, "compared": part.n_tagged if first is not None else 0}
+
+
+def _make_current(
+    learned: Tagger,
+    stored: StoredCatalogue,
+    rows_of: int | None,
+    job: CatalogueJob,
+    progress: Progress,
+    compared: Mapping[str, Any],
+) -> None:
+    """Give the images rows and predictions of a new run, and then let it take the place of the old, in one step."""
+    before = stored.origin.fingerprint
+    run_id = keep_run(learned, stored, rows_of=rows_of, facts={"unfinished": True})
+    writer = RowWriter(learned, stored, run_id)
+    if rows_of is None:
+        writer.fill(CHUNK, job, progress)
+    else:
+        writer.predict(CHUNK, job, progress)
+    if job.cancelled:
+        raise JobCancelledError
+    with stored.transaction():
+        stored.runs.add(learned.fingerprint, learned.encoder.fingerprint, facts={FROM_HERE: True, **compared})
+        stored.use_run(run_id)
+        stored.history.note("fit", run=learned.fingerprint, before_run=before, full=rows_of is None, **compared)
+    forget_old_rows(stored)
+    speed_up(learned, stored)
+
+
+def _refuse_to_forget(tagger: Tagger, train: Part) -> None:
+    """Refuse to put what is learned from a few images in place of what was learned from many, unless asked to."""
+    n_before = int(tagger.facts.get("images", 0))
+    if train.n_tagged >= ENOUGH * n_before:
+        return
+    raise UserError(
+        f"The model '{MODELS.name_of(tagger.model)}' learns all at once, and of the catalogue's images "
+        f"{train.n_tagged:,} have tags to learn from, while its run learned from {n_before:,}: the new run would know "
+        "less. Index the photos that it learned from with their tags (visterm index CATALOGUE PHOTOS --tags FILE), or "
+        "learn from these alone: --full."
+    )

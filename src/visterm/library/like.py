@@ -1,0 +1,83 @@
+"""Pictures like another one: by the cosine of their rows in the space of the run."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.checks import check_k
+from visterm.core.errors import DataError
+from visterm.core.remote import real_path
+from visterm.core.types import Matrix, Ranking
+from visterm.data.contents import is_there
+from visterm.kernels.topk import top_k
+from visterm.library.search import Found, Search
+from visterm.store.filters import Filter
+from visterm.store.rows import row_lengths
+
+if TYPE_CHECKING:
+    from visterm.store.searched import Searched
+    from visterm.tagging.tagger import Tagger
+
+ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | int"
+
+
+def like(tagger: Tagger, search: Search, image: ImageLike, k: int, among: Filter | None) -> Found:
+    """Find images like another; see `Catalogue.like`."""
+    check_k(k, 0)
+    searched = search.searched
+    image_id = id_of(searched, image)
+    row: Matrix = _row_of(tagger, image) if image_id is None else searched.rows([image_id])
+    among_ids = search.among(among)
+    everything, lengths = searched.lengths()
+    ids = everything if among_ids is None else among_ids
+    products = searched.products(row, among_ids)[:, 0]  # of all, one stream of the rows
+    if len(products) != len(ids):  # rows were written between the two looks at them
+        return like(tagger, search, image, k, among)
+    if among_ids is not None:
+        lengths = lengths[np.searchsorted(everything, ids)]
+    cosines = products / np.maximum(lengths * float(row_lengths(row)[0]), np.finfo(np.float32).tiny)
+    others = np.flatnonzero(ids != image_id) if image_id is not None else np.arange(len(ids))
+    places, scores = top_k(np.ascontiguousarray(cosines[None, others], np.float32), check_k(k, len(others)))
+    return Found(search.hits(Ranking(ids[others[places]], scores)), [])
+
+
+def id_of(searched: Searched, image: ImageLike) -> int | None:
+    """Give the id of an image of the catalogue with a row: meant by id, by its file, or by its name; None of another.
+
+    Raises
+    ------
+    DataError
+        If no such image is there, nor a file; or two images have the name.
+    """
+    if isinstance(image, np.ndarray):
+        return None
+    if isinstance(image, int | np.integer):
+        if int(image) not in searched.searchable():
+            raise DataError(
+                f"The catalogue has no image {image} to search by. Searches give the ids of images (--json)."
+            )
+        return int(image)
+    there = searched.at_path(real_path(image))
+    if there is not None:
+        return there if there in searched.searchable() else None
+    name = os.fspath(image)
+    if is_there(name):
+        return None
+    found = searched.called(name)
+    if len(found) > 1:
+        raise DataError(f"{len(found)} images of the catalogue are called {name}. Give more of the path, or the id.")
+    if not found:
+        raise DataError(f"There is no file {name}, and no image of the catalogue is called so.")
+    return found[0] if found[0] in searched.searchable() else None
+
+
+def _row_of(tagger: Tagger, image: Any) -> Matrix:
+    X, _, skipped = tagger.encoder.encode([image])
+    if skipped:
+        raise DataError(f"{skipped[0].image} cannot be read: {skipped[0].reason}.")
+    row: Matrix = tagger.model.image_rows(X)
+    return row

@@ -1,0 +1,264 @@
+"""Rows of a run for a catalogue's images: encoded or made from stored features, committed with what belongs to them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from visterm.core.checks import finite_rows
+from visterm.core.progress import Progress, Steps
+from visterm.core.threads import Team
+from visterm.core.types import Matrix, Skipped
+from visterm.core.vocabulary import clean_tag
+from visterm.data.contents import file_state, file_states, reading_threads
+from visterm.data.taken import taken_of
+from visterm.features.shard_work import CHANGED, NOT_FINITE
+from visterm.library.encoded_features import CatalogueFeatures
+from visterm.library.feedback import all_spelled
+from visterm.library.files import full_paths
+from visterm.library.job import CatalogueJob
+from visterm.library.photos import Listed
+from visterm.library.predictions import predictions_of
+from visterm.store.images import ImageRecord
+from visterm.store.records import Record, read_records
+
+if TYPE_CHECKING:
+    from visterm.store.catalogue import StoredCatalogue
+    from visterm.tagging.tagger import Tagger
+
+OTHER_CONTENT = "changed since its features were made"
+
+
+class Filled(NamedTuple):
+    """How many images were given a row, and how many of them were encoded for it."""
+
+    rows: int
+    encoded: int
+
+
+class RowWriter:
+    """Makes rows of a run and commits them: one transaction a chunk, with features, tags and predictions.
+
+    Parameters
+    ----------
+    tagger : Tagger
+    stored : StoredCatalogue
+        Held for writing.
+    run_id : int
+        Of the tagger's run in the catalogue; it need not be the current one.
+    """
+
+    def __init__(self, tagger: Tagger, stored: StoredCatalogue, run_id: int) -> None:
+        self._tagger, self._stored, self._run_id = tagger, stored, run_id
+        self._n_jobs = getattr(tagger.encoder, "n_jobs", None)
+        self.features = CatalogueFeatures(stored, tagger.encoder.fingerprint)
+
+    def take_in(
+        self, photos: Listed, places: Sequence[int], changed: Mapping[int, int], steps: Steps
+    ) -> tuple[list[int], list[Skipped]]:
+        """Encode some of the photos, and commit them; give the places of those taken in, and the others with reasons.
+
+        Parameters
+        ----------
+        photos : Listed
+        places : sequence of int
+        changed : mapping of int to int
+            Ids of the images that are there already and have another content now.
+        steps : Steps
+            Told of each image.
+        """
+        items = [photos.items[place] for place in places]
+        paths = full_paths(items)
+        before = file_states(paths)
+        X, kept, failed = photos.source.encode(items, progress=steps)
+        skipped = list(failed)
+        read = self._records(photos, [places[i] for i in kept])
+        rows, taken, records = [], [], []
+        for row, (i, record, finite) in enumerate(zip(kept, read, finite_rows(X), strict=True)):
+            reason = None
+            if isinstance(record, Skipped):
+                reason = record.reason
+            elif photos.sha256_of is not None and record.sha256 != photos.sha256_of(items[i]):
+                reason = OTHER_CONTENT
+            elif before[i] is not None and before[i] != (record.n_bytes, record.mtime_ns):
+                reason = CHANGED
+            elif not finite:
+                reason = NOT_FINITE
+            if reason is None:
+                assert isinstance(record, Record)
+                rows.append(row)
+                taken.append(places[i])
+                records.append(record)
+            else:
+                skipped.append(Skipped(str(items[i]), reason))
+        if len(rows) < len(kept):
+            X = X[np.array(rows, np.int64)]
+        self._commit(X, taken, records, changed, [_in_full(item) for item in skipped], clears=photos.tags is not None)
+        return taken, skipped
+
+    def fill(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> Filled:
+        """Give a row of the run to each image that is here and has none: from its features, else by encoding it."""
+        stored = self._stored
+        missing = stored.images.without_rows(self._rows_of())
+        if not missing:
+            return Filled(0, 0)
+        ready = self.features.in_order(missing)
+        others = sorted(set(missing) - set(ready))
+        n_rows = n_encoded = 0
+        progress.start("make rows", len(missing))
+        try:
+            for chunk, there in [
+                *((ready[i : i + chunk_size], True) for i in range(0, len(ready), chunk_size)),
+                *((others[i : i + chunk_size], False) for i in range(0, len(others), chunk_size)),
+            ]:
+                if job.cancelled:
+                    break
+                if there:
+                    ids, X = self.features.rows(chunk)
+                    self._commit_rows(ids, X, None)
+                    progress.advance(len(chunk))
+                else:
+                    ids = self._encode_again(chunk, Steps(progress))
+                    n_encoded += len(ids)
+                n_rows += len(ids)
+                job.advance(n_rows, len(missing))
+        finally:
+            progress.finish()
+        return Filled(n_rows, n_encoded)
+
+    def encode_missing(self, image_ids: Sequence[int], chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
+        """Encode the images that have no features yet, and keep these: what learning wants before it begins."""
+        others = sorted(set(image_ids) - set(self.features.in_order(image_ids)))
+        if not others:
+            return
+        progress.start("encode", len(others))
+        try:
+            for start in range(0, len(others), chunk_size):
+                if job.cancelled:
+                    break
+                self._encode_again(others[start : start + chunk_size], Steps(progress))
+        finally:
+            progress.finish()
+
+    def predict(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
+        """Predict the tags of all images, here or gone, from their features: where rows stay and only tags moved."""
+        known = [row[0] for row in self._stored.database.rows("SELECT id FROM images")]  # gone ones may come back
+        ids = self.features.in_order(known)
+        progress.start("predict", len(ids))
+        try:
+            for start in range(0, len(ids), chunk_size):
+                if job.cancelled:
+                    break
+                chunk, X = self.features.rows(ids[start : start + chunk_size])
+                self._stored.tags.set_predictions(self._run_id, self._predictions(X, chunk))
+                progress.advance(len(chunk))
+        finally:
+            progress.finish()
+
+    def spelled(self, photos: Listed) -> Listed:
+        """Return photos with their tags as the run spells them, each once; empty ones are left out.
+
+        Raises
+        ------
+        UserError
+            If a photo has too many tags, or one that no catalogue takes.
+        """
+        if photos.tags is None:
+            return photos
+        vocabulary = self._tagger.vocabulary
+        tags = [
+            all_spelled(vocabulary, filter(clean_tag, given), image=name)
+            for name, given in zip(photos.names, photos.tags, strict=True)
+        ]
+        return replace(photos, tags=tags)
+
+    def _records(self, photos: Listed, places: Sequence[int]) -> list[Record | Skipped]:
+        given = [() if photos.tags is None else photos.tags[place] for place in places]
+        items = [photos.items[place] for place in places]
+        read = read_records(items, [photos.names[place] for place in places], given, n_jobs=self._n_jobs)
+        with Team(reading_threads(items, self._n_jobs)) as team:
+            taken = team.run(lambda i: _taken(read[i]), len(read))
+        return [
+            record if isinstance(record, Skipped) else replace(record, taken=when)
+            for record, when in zip(read, taken, strict=True)
+        ]
+
+    def _commit(
+        self,
+        X: Matrix,
+        taken: Sequence[int],
+        records: Sequence[Record],
+        changed: Mapping[int, int],
+        skipped: Sequence[Skipped],
+        *,
+        clears: bool,
+    ) -> None:
+        """Take images in, or put their new content in place of the old, in one transaction."""
+        stored = self._stored
+        shard = self.features.write([record.name for record in records], [record.sha256 for record in records], X)
+        U = self._tagger.model.image_rows(X) if records else None
+        with stored.transaction():
+            stored.skipped.add(skipped)
+            if records:
+                new = [record for place, record in zip(taken, records, strict=True) if place not in changed]
+                fresh = iter(stored.images.add(new))
+                ids = [changed[place] if place in changed else next(fresh) for place in taken]
+                for place, record in zip(taken, records, strict=True):
+                    if place in changed:
+                        stored.images.update(changed[place], record)
+                        if clears:
+                            stored.tags.set_from_file(changed[place], record.tags)
+                is_new = [(i, r.tags) for p, i, r in zip(taken, ids, records, strict=True) if p not in changed]
+                stored.tags.give_many(is_new, "file")
+                self._keep(ids, X, U, shard)
+                stored.skipped.remove([record.path for record in records if record.path is not None])
+
+    def _commit_rows(self, ids: Sequence[int], X: Any, shard: str | None) -> None:
+        if len(ids) == 0:
+            return
+        U = self._tagger.model.image_rows(X)
+        with self._stored.transaction():
+            self._keep(ids, X, U, shard)
+
+    def _keep(self, ids: Sequence[int], X: Matrix, U: Any, shard: str | None) -> None:
+        self._stored.set_rows(ids, U, run_id=self._run_id)
+        self.features.note(ids, shard)
+        self._stored.tags.set_predictions(self._run_id, self._predictions(X, ids))
+
+    def _predictions(self, X: Matrix, ids: Sequence[int]) -> Any:
+        return predictions_of(self._tagger, X, ids, self._stored.tags.rejected(ids))
+
+    def _encode_again(self, image_ids: Sequence[int], steps: Steps) -> list[int]:
+        """Encode images that are as the catalogue knows them, and commit their rows and features; give these images."""
+        images = [image for image in self._stored.images.get_many(image_ids) if _is_as_known(image)]
+        if not images:
+            return []
+        X, kept, failed = self._tagger.encoder.encode([str(image.path) for image in images], progress=steps)
+        good = finite_rows(X)
+        rows = [row for row, i in enumerate(kept) if good[row] and _is_as_known(images[i])]
+        these = [images[kept[row]] for row in rows]
+        X = X if len(rows) == len(kept) else X[np.array(rows, np.int64)]
+        shard = self.features.write([image.name for image in these], [image.sha256 for image in these], X)
+        self._stored.skipped.add(map(_in_full, failed))
+        self._commit_rows([image.id for image in these], X, shard)
+        return [image.id for image in these]
+
+    def _rows_of(self) -> int:
+        return int(self._stored.database.value("SELECT coalesce(rows_of, id) FROM runs WHERE id = ?", (self._run_id,)))
+
+
+def _is_as_known(image: ImageRecord) -> bool:
+    return image.path is not None and file_state(image.path) == (image.n_bytes, image.mtime_ns)
+
+
+def _taken(record: Record | Skipped) -> str | None:
+    return taken_of(record.path) if isinstance(record, Record) and record.path is not None else None
+
+
+def _in_full(item: Skipped) -> Skipped:
+    """Name a file in full, so that it is the same one wherever the next command is given."""
+    return Skipped(os.path.realpath(item.image), item.reason) if os.path.lexists(item.image) else item

@@ -1,0 +1,96 @@
+"""Runs of a catalogue: kept as copies, made the current one when the images have rows of them, and forgotten."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from visterm.core.persist import folder_kind
+from visterm.core.progress import SILENT, Progress
+from visterm.library.job import CatalogueJob
+from visterm.library.rows import Filled, RowWriter
+from visterm.store.catalogue import RUNS, StoredCatalogue
+from visterm.store.faiss_store import ASKED
+
+if TYPE_CHECKING:
+    from visterm.tagging.tagger import Tagger
+
+KEPT = 2
+"""Runs whose rows stay: the current one, and the one before."""
+
+
+def adopt(
+    tagger: Tagger, stored: StoredCatalogue, *, chunk_size: int, job_id: int | None = None, progress: Progress = SILENT
+) -> Filled:
+    """Make a run the current one of a catalogue, as soon as the images have rows of it; see `Catalogue.use`."""
+    with CatalogueJob(stored, "use run", job_id) as job, stored.writing():
+        before = stored.origin.fingerprint
+        if before == tagger.fingerprint:
+            return Filled(0, 0)
+        run_id = keep_run(tagger, stored)
+        filled = RowWriter(tagger, stored, run_id).fill(chunk_size, job, progress)
+        if not job.cancelled:
+            with stored.transaction():
+                stored.use_run(run_id)
+                stored.history.note("use run", run=tagger.fingerprint, before=before, folder=tagger.path)
+            forget_old_rows(stored)
+            speed_up(tagger, stored)
+        job.message = f"{filled.rows:,} rows, {filled.encoded:,} encoded"
+        return filled
+
+
+def keep_run(
+    tagger: Tagger, stored: StoredCatalogue, *, rows_of: int | None = None, facts: dict[str, Any] | None = None
+) -> int:
+    """Copy a run into the catalogue, and give its id there; it is not the current one yet."""
+    if stored.folder is not None:
+        folder = stored.folder / RUNS / tagger.fingerprint
+        if folder_kind(folder) != "run":
+            tagger.save(folder)
+    return stored.runs.add(
+        tagger.fingerprint, tagger.encoder.fingerprint, folder=tagger.path, rows_of=rows_of, facts=facts
+    )
+
+
+def forget_old_rows(stored: StoredCatalogue) -> None:
+    """Drop rows and predictions of all but the latest runs; the runs themselves stay known, and can be used again."""
+    runs = stored.runs.all()
+    current = stored.runs.current()
+    assert current is not None
+    latest = [run.id for run in runs if run.current] + [run.id for run in reversed(runs) if not run.current]
+    kept = latest[:KEPT]
+    needed = {run.rows_of for run in runs if run.id in kept}
+    with stored.transaction():
+        for run in runs:
+            if run.id not in needed:
+                stored.database.write("DELETE FROM rows WHERE run_id = ?", (run.id,))
+                stored.database.write("DELETE FROM segments WHERE run_id = ?", (run.id,))
+            if run.id not in kept:
+                stored.database.write("DELETE FROM predictions WHERE run_id = ?", (run.id,))
+
+
+def speed_up(tagger: Tagger, stored: StoredCatalogue) -> None:
+    """Make indexes of rows where there are very many, they can be made, and searches for tags gain by it."""
+    if stored.folder is None or not stored.index_is_due():
+        return
+    n_tags = tagger.model.n_tags_
+    some = np.linspace(0, n_tags - 1, min(n_tags, ASKED)).astype(np.int64)
+    queries = tagger.model.query_rows(sp.csr_array(sp.eye_array(n_tags, format="csr", dtype=np.float32)[some]))
+    stored.build_index(queries.toarray() if sp.issparse(queries) else queries)
+
+
+def forget_unfinished(stored: StoredCatalogue) -> None:
+    """Forget runs whose learning was cut off by a kill before they became the current one."""
+    for run in stored.runs.all():
+        if run.current or run.facts.get("unfinished") is not True:
+            continue
+        with stored.transaction():
+            for table in ("rows", "segments", "predictions"):
+                stored.database.write(f"DELETE FROM {table} WHERE run_id = ?", (run.id,))
+            stored.database.write("UPDATE feedback SET run_id = NULL WHERE run_id = ?", (run.id,))
+            stored.database.write("DELETE FROM runs WHERE id = ?", (run.id,))
+        if stored.folder is not None:
+            shutil.rmtree(stored.folder / RUNS / run.fingerprint, ignore_errors=True)

@@ -1,0 +1,161 @@
+"""What a catalogue has to learn from: feature rows, tags that images have and have not, and which are held out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import DataError
+from visterm.core.types import Matrix
+from visterm.core.vocabulary import Vocabulary
+from visterm.library.encoded_features import CatalogueFeatures
+from visterm.metrics.ranking import average_precisions
+from visterm.store.catalogue import StoredCatalogue
+from visterm.store.images import ImageRecord
+
+if TYPE_CHECKING:
+    from visterm.tagging.tagger import Tagger
+
+HELD_OUT = 10
+"""One image of so many is held out."""
+
+MOST_SCORES = 2**26
+"""Scores that are looked at to compare two runs: where there are very many tags, fewer images are."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some images to learn from, or to judge by, one entry of each in all.
+
+    Attributes
+    ----------
+    images : list of ImageRecord
+    X : array or CSR, shape (n_images, n_features)
+    tags : list of lists of str
+        Given or accepted.
+    negatives : list of lists of str
+        Rejected.
+    """
+
+    images: list[ImageRecord]
+    X: Matrix
+    tags: list[list[str]]
+    negatives: list[list[str]]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def n_tagged(self) -> int:
+        """Images with a tag."""
+        return sum(map(bool, self.tags))
+
+    def subset(self, places: Sequence[int] | NDArray[np.int64]) -> Part:
+        """Give some of the images."""
+        chosen = np.asarray(places, np.int64)
+        rows = chosen.tolist()
+        return Part(
+            [self.images[i] for i in rows],
+            self.X[chosen],
+            [self.tags[i] for i in rows],
+            [self.negatives[i] for i in rows],
+        )
+
+    def encode(self, vocabulary: Vocabulary) -> Any:
+        """Give the tags as a signed matrix, shape (n_images, n_tags)."""
+        return vocabulary.encode(self.tags, self.negatives)
+
+
+def to_learn_from(stored: StoredCatalogue) -> list[int]:
+    """Give the ids of the images that are here and have a tag, or of which one was rejected."""
+    return sorted(stored.tags.held().keys() | stored.tags.rejected().keys())
+
+
+def gathered(stored: StoredCatalogue, features: CatalogueFeatures) -> tuple[Part, Part]:
+    """Give what is to be learned from, and what is held out: always the same images, by their content.
+
+    Raises
+    ------
+    DataError
+        If no image has a tag, or none of them can be read.
+    """
+    held, rejected = stored.tags.held(), stored.tags.rejected()
+    ids, X = features.rows(sorted(held.keys() | rejected.keys()))
+    if not any(i in held for i in ids):  # what was rejected alone says nothing of what images show
+        raise DataError(
+            "No image of the catalogue has a tag to learn from. Give or accept some, or index the images with the tags "
+            "that they have (visterm index --tags)."
+        )
+    everything = Part(
+        stored.images.get_many(ids), X, [held.get(i, []) for i in ids], [rejected.get(i, []) for i in ids]
+    )
+    out = np.array([is_held_out(image) for image in everything.images], np.bool_)
+    return everything.subset(np.flatnonzero(~out)), everything.subset(np.flatnonzero(out))
+
+
+def is_held_out(image: ImageRecord) -> bool:
+    """Say whether an image is held out: decided by its content alone, so that it stays so wherever it lies."""
+    return int(image.sha256[:12], 16) % HELD_OUT == 0
+
+
+def names_learned(images: Sequence[ImageRecord]) -> Iterator[str]:
+    """Give the names under which a run remembers that it learned from images: content, name and file."""
+    for image in images:
+        yield _content(image)
+        yield image.name
+        if image.path is not None:
+            yield os.path.basename(image.path)
+
+
+def not_learned(tagger: Tagger, images: Sequence[ImageRecord]) -> NDArray[np.int64]:
+    """Give the places of images that a run did not learn from.
+
+    A run that was fitted on a folder knows its images by name only: then any image with a path that ends so counts as
+    learned from, rather too many than too few.
+    """
+    learned = tagger.learned_images
+    by_content = bool(tagger.facts.get(BY_CONTENT))
+    return np.array(
+        [
+            place
+            for place, image in enumerate(images)
+            if not learned.count([_content(image)] if by_content else [_content(image), *_endings(image)])
+        ],
+        np.int64,
+    )
+
+
+BY_CONTENT = "held out by content"
+"""The fact of a run that all it learned from is remembered by content."""
+
+
+def mean_average_precision(tagger: Tagger, part: Part, tags: Sequence[str]) -> float | None:
+    """Measure how well a run ranks some of its tags for images that have any: MAP; None where none has."""
+    shared = Vocabulary(list(tags))
+    Y = part.encode(shared)
+    tagged = np.flatnonzero(np.diff((Y > 0).tocsr().indptr))
+    tagged = tagged[: max(1, MOST_SCORES // max(1, len(tagger.vocabulary)))]
+    if len(tagged) == 0:
+        return None
+    columns = np.array([tagger.vocabulary.index(tag) for tag in tags], np.int64)
+    blocks = (
+        (rows, np.ascontiguousarray(block[:, columns])) for rows, block in tagger.model.score_blocks(part.X[tagged])
+    )
+    return float(np.nanmean(average_precisions(blocks, Y[tagged] > 0)))
+
+
+def _content(image: ImageRecord) -> str:
+    return f"sha256:{image.sha256}"
+
+
+def _endings(image: ImageRecord) -> list[str]:
+    """Give all that a tag file may have called an image: its name, and each end of its path."""
+    if image.path is None:
+        return [image.name]
+    parts = image.path.strip(os.sep).split(os.sep)
+    return [image.name, image.path, *("/".join(parts[i:]) for i in range(len(parts)))]

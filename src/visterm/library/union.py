@@ -1,0 +1,173 @@
+"""Catalogues that are searched as one: more photos than one machine holds, or libraries that are kept apart."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from visterm.core.errors import EncoderMismatchError, UserError
+from visterm.core.executor import LOCAL, Executor, Shards, for_parts
+from visterm.core.persist import new_folder, open_folder, read_json, write_json
+from visterm.library.expansion import Group, expand
+from visterm.library.like import ImageLike, like
+from visterm.library.search import Found, How, Search
+from visterm.store.catalogue import StoredCatalogue
+from visterm.store.filters import Filter
+from visterm.store.searched import SearchedCatalogue
+from visterm.store.searched_union import SearchedUnion
+from visterm.tagging.tagger import Tagger
+
+UNION = "union"
+"""The kind of the folder, and the name of the list in it."""
+
+
+class CatalogueUnion:
+    """Several catalogues, searched as one; none of them is changed.
+
+    They have the same run, so that their rows and scores can be compared. What is found, its order and its scores are
+    those of one catalogue that took in their images one catalogue after another; of equal ones the first in that order
+    comes first. Each hit names its catalogue, and has its id there.
+
+    Parameters
+    ----------
+    catalogues : sequence of path-like
+        At least one, none twice.
+    executor : Executor
+        Opens the catalogues. With one of several machines they are asked at the same time, and must lie where all
+        machines find them; a single catalogue is opened here all the same.
+    n_jobs : int, optional
+        Threads of the tagger.
+
+    Raises
+    ------
+    StorageError
+        If a catalogue is not there, or damaged.
+    EncoderMismatchError
+        If two have different runs.
+    UserError
+        If there is none, one is given twice, or there is no engine at the address.
+
+    Examples
+    --------
+    >>> with CatalogueUnion(["holidays", "work"]) as both:  # doctest: +SKIP
+    ...     both.search("snow tree", k=3).hits
+    [Hit(image='7.jpg', score=0.93, ..., catalogue='/photos/holidays'), ...]
+    """
+
+    def __init__(
+        self, catalogues: Sequence[str | os.PathLike[str]], *, executor: Executor = LOCAL, n_jobs: int | None = None
+    ) -> None:
+        self.paths = _checked(catalogues)
+        self._opened = ExitStack()
+        try:
+            self._shards = self._open(executor)
+            first = StoredCatalogue.open(self.paths[0])
+            self._opened.callback(first.close)
+            self.tagger = Tagger.read_from(open_folder(first.run_folder, "run"), n_jobs=n_jobs)
+            self._fingerprint = self.tagger.fingerprint
+            self._check_runs()
+        except BaseException:
+            self.close()
+            raise
+        self._search = Search(self.tagger, SearchedUnion(self._shards, self.paths))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, executor: Executor = LOCAL, n_jobs: int | None = None) -> Self:
+        """Open what `save` wrote.
+
+        Raises
+        ------
+        StorageError
+            If there is no union at `path`.
+        """
+        listed = read_json(open_folder(path, UNION) / f"{UNION}.json")
+        return cls(
+            [os.path.join(os.path.abspath(path), one) for one in listed["catalogues"]], executor=executor, n_jobs=n_jobs
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the list of catalogues as a small folder, by their full paths, in place of a union that is there.
+
+        Raises
+        ------
+        StorageError
+            If something else lies at `path`.
+        """
+        with new_folder(path, UNION) as folder:
+            write_json(folder / f"{UNION}.json", {"catalogues": self.paths})
+
+    def close(self) -> None:
+        """Close the catalogues, and let go of the engine."""
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        """Give how many images can be searched."""
+        return sum(self.counts())
+
+    def counts(self) -> list[int]:
+        """Give how many images of each catalogue can be searched."""
+        return [int(n) for n in self._shards.ask("__len__", [{}] * len(self.paths))]
+
+    def search(
+        self,
+        words: str | Sequence[str],
+        k: int = 10,
+        *,
+        combine: str | None = None,
+        cutoff: bool = False,
+        min_confidence: float | None = None,
+        among: Filter | None = None,
+    ) -> Found:
+        """Find photos by words, in all catalogues; see `Catalogue.search`."""
+        self._check_runs()
+        return self._search.by_words(words, k, How(combine, cutoff, min_confidence), among)
+
+    def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None) -> Found:
+        """Find photos that look like another, in all catalogues; see `Catalogue.like`.
+
+        An image of a catalogue is meant by its name or path; one name in two catalogues is refused.
+        """
+        self._check_runs()
+        return like(self.tagger, self._search, image, k, among)
+
+    def browse(self, among: Filter | None = None, k: int = 10) -> Found:
+        """List photos that pass a filter, catalogue by catalogue and by id, without scores."""
+        return self._search.listed(among, k, after=-1)
+
+    def expand(
+        self, words: str | Sequence[str], how: str, k: int = 10, *, n_groups: int = 5, **limits: Any
+    ) -> list[Group]:
+        """Find photos of the parts of what a search is for, or of its siblings; see `expansion.expand`."""
+        return expand(self, words, how, k, n_groups=n_groups, **limits)
+
+    def _open(self, executor: Executor) -> Shards:
+        return self._opened.enter_context(for_parts(executor, self.paths).open_each(SearchedCatalogue.open, self.paths))
+
+    def _check_runs(self) -> None:
+        """Refuse catalogues of another run: one may have learned since."""
+        found = self._shards.ask("fingerprint", [{}] * len(self.paths))
+        for path, fingerprint in zip(self.paths, found, strict=True):
+            if fingerprint != self._fingerprint:
+                raise EncoderMismatchError(
+                    f"The catalogue {path} has another run ({fingerprint}) than {self.paths[0]} ({self._fingerprint}), "
+                    "so their scores cannot be compared. Give all the same run: visterm index RUN PHOTOS -o CATALOGUE"
+                )
+
+
+def _checked(catalogues: Sequence[str | os.PathLike[str]]) -> list[str]:
+    paths = [str(Path(path).resolve()) for path in catalogues]
+    if not paths:
+        raise UserError("A union of no catalogues cannot be searched. Name one or more.")
+    twice = sorted({path for path in paths if paths.count(path) > 1})
+    if twice:
+        raise UserError(f"The catalogue {twice[0]} is given twice. Name each once.")
+    return paths

@@ -1,0 +1,1 @@
+"""The tagger: what an encoder, a model and a vocabulary do together, from fitting to explaining."""

@@ -1,0 +1,160 @@
+"""Tagging images one after another: encoded in chunks, ranked, and named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+
+from visterm.core.errors import UserError
+from visterm.core.progress import SILENT, Progress, Steps
+from visterm.core.tables import ENCODERS
+from visterm.core.types import Chunk, Matrix, Skipped, Tag
+from visterm.features.kind import is_features
+from visterm.features.training_rows import Photos, as_images, is_name
+from visterm.models.cutoffs import Cutoff
+from visterm.tagging.by_number import new_tags
+from visterm.tagging.cutoffs import cutoff_of, tags_above
+from visterm.tagging.word_places import rank_with_added
+
+if TYPE_CHECKING:
+    from visterm.tagging.tagger import Tagger
+
+DEFAULT_K = 5
+CHUNK = 512
+"""Images encoded and annotated at a time: bounds the memory of a long `annotate`."""
+
+
+class Annotated(NamedTuple):
+    """One image with its tags, best first."""
+
+    image: str
+    tags: list[Tag]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the image and its tags as they stand in JSON."""
+        return {"image": self.image, "tags": [tag.as_dict() for tag in self.tags]}
+
+
+class Annotations(NamedTuple):
+    """The images that were tagged, and those that could not be read or that the encoder does not know."""
+
+    images: list[Annotated]
+    skipped: list[Skipped]
+
+
+class TagsWanted(NamedTuple):
+    """How many tags an image is given, and of which kind: see `Tagger.annotate`."""
+
+    k: int | None = None
+    new_only: bool = False
+    added: bool = False
+    precision: float | None = None
+    best_f1: bool = False
+    min_confidence: float | None = None
+
+
+class ChunkTags:
+    """Gives the images of chunks their tags.
+
+    Parameters
+    ----------
+    tagger : Tagger
+    wanted : TagsWanted
+
+    Raises
+    ------
+    UserError
+        If the run cannot give what is wanted.
+    """
+
+    def __init__(self, tagger: Tagger, wanted: TagsWanted) -> None:
+        if wanted.new_only and tagger.given is None:
+            raise UserError(
+                "Only the new tags of an image can be told apart where images are known by number, and this run knows "
+                f"them by '{ENCODERS.name_of(tagger.encoder)}'. Leave --new-only out, or fit with --encoder ids."
+            )
+        self._cutoff = cutoff_of(
+            tagger.calibration,
+            precision=wanted.precision,
+            best_f1=wanted.best_f1,
+            min_confidence=wanted.min_confidence,
+        )
+        if self._cutoff is not None and wanted.added:
+            raise UserError(
+                "Words that were added have no confidence, as no image has them, so that none are above a cut-off. "
+                "Leave --added out, or ask for a number of tags (-k)."
+            )
+        self._tagger, self._wanted = tagger, wanted
+        self._k = (DEFAULT_K if self._cutoff is None else 0) if wanted.k is None else wanted.k
+
+    def of(self, chunk: Chunk) -> Iterator[Annotated | Skipped]:
+        """Yield the images that could not be read, then the others with their tags."""
+        yield from chunk.skipped
+        if chunk.names:
+            found = _rankings(
+                self._tagger, chunk.rows, self._k, self._wanted.new_only, self._wanted.added, self._cutoff
+            )
+            for name, tags in zip(chunk.names, _named(self._tagger, list(found)), strict=True):
+                yield Annotated(name, tags)
+
+
+def annotate_each(
+    tagger: Tagger, images: Photos, wanted: TagsWanted, *, progress: Progress = SILENT
+) -> Iterator[Annotated | Skipped]:
+    """Tag images one after another, in memory that does not grow with their number, see `Tagger.annotate`."""
+    tags = ChunkTags(tagger, wanted)
+    try:
+        for chunk in _chunks(tagger.encoder, images, progress):
+            yield from tags.of(chunk)
+    finally:
+        progress.finish()
+
+
+def _chunks(encoder: Any, images: Photos, progress: Progress) -> Iterator[Chunk]:
+    """Yield images with their rows, some at a time: encoded now, or before."""
+    if is_features(images) or _several_features(images):
+        from visterm.features.streaming.stored_chunks import stored_chunks  # which loads pyarrow
+
+        yield from stored_chunks(encoder, cast("str | list[str]", images), progress)
+        return
+    names, items = as_images([images] if is_name(encoder, images) else images)
+    encoder.refuse_unknown(items, only_if_all=True)
+    progress.start("annotate", len(items))
+    for start in range(0, len(items), CHUNK):
+        X, kept, skipped = encoder.encode(items[start : start + CHUNK], progress=Steps(progress))
+        yield Chunk([names[start + place] for place in kept], X, skipped)
+
+
+def _several_features(images: Photos) -> bool:
+    return isinstance(images, list | tuple) and bool(images) and all(map(is_features, images))
+
+
+def _rankings(
+    tagger: Tagger, X: Matrix, k: int, new_only: bool, added: bool, cutoff: Cutoff | None
+) -> Iterable[tuple[Any, Any]]:
+    if cutoff is not None and tagger.calibration is not None:
+        return tags_above(tagger.model, X, tagger.calibration, cutoff, k)
+    known = tagger.told(X) if new_only else None
+    best: Iterable[tuple[Any, Any]]
+    best = zip(*tagger.model.annotate(X, k), strict=True) if known is None else new_tags(tagger.model, X, k, known)
+    return rank_with_added(best, tagger.model, X, tagger.words, k) if added and tagger.words.added else best
+
+
+def _named(tagger: Tagger, found: list[tuple[Any, Any]]) -> Iterator[list[Tag]]:
+    """Yield the tags of each image by their numbers and scores; confidences are taken of all images together."""
+    tags, words, n = tagger.vocabulary.tags, tagger.words.added, len(tagger.vocabulary)
+    places = np.concatenate([np.asarray(ids, np.int64) for ids, _ in found])
+    values = np.concatenate([np.asarray(scores, np.float64) for _, scores in found])
+    chances: list[float | None] = [None] * places.size
+    if tagger.calibration is not None:
+        # An added word has no curve; that of the first tag stands in, and is not looked at.
+        chances = tagger.calibration.confidences(values, np.where(places < n, places, 0)).tolist()
+    named = (
+        Tag(tags[i], s, confidence=chance) if i < n else Tag(words[i - n], s, trained=False)
+        for i, s, chance in zip(places.tolist(), values.tolist(), chances, strict=True)
+    )
+    for ids, _ in found:
+        yield list(islice(named, len(ids)))

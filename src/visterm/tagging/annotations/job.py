@@ -1,0 +1,277 @@
+"""Tagging many images as a job that may be killed, or shared out: into a folder of parts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from visterm.core.errors import StorageError
+from visterm.core.executor import Executor, LocalExecutor, for_parts, must_see
+from visterm.core.persist import MANIFEST, file_hash
+from visterm.core.progress import SILENT, Progress
+from visterm.core.remote import as_path, in_full
+from visterm.core.threads import Team
+from visterm.core.types import Skipped
+from visterm.features.folder import told_of_a_full_disk
+from visterm.tagging.annotating import Annotated, ChunkTags, TagsWanted
+from visterm.tagging.annotations.folder import AnnotationContents, AnnotationFolder, annotation_folder
+from visterm.tagging.annotations.part_work import KnownParts, PartDone, PartWork
+from visterm.tagging.annotations.pieces import Found, Piece, PieceReader, Pieces, pieces_of
+from visterm.tagging.device import move_encoder
+from visterm.tagging.tagger import Tagger
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotateSummary:
+    """What a run of the job did, and what the folder holds now.
+
+    Attributes
+    ----------
+    images : int
+        Images that were found: ``annotated + skipped``.
+    annotated : int
+        Images with a line: ``new + reused``.
+    new, reused : int
+        Tagged by this run, and taken over: from before, or from a run that was killed.
+    skipped : int
+        Images that could not be read.
+    parts : int
+    shared : bool
+        Whether workers of other processes made the parts.
+    """
+
+    images: int
+    annotated: int
+    new: int
+    reused: int
+    skipped: int
+    parts: int
+    shared: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the summary as it stands in JSON."""
+        return asdict(self)
+
+
+def annotate_into(
+    out: str | os.PathLike[str],
+    tagger: Tagger,
+    found: Found,
+    wanted: TagsWanted,
+    *,
+    device: str | None = None,
+    n_jobs: int | None = None,
+    executor: Executor | None = None,
+    progress: Progress = SILENT,
+) -> AnnotateSummary:
+    """Write the tags of images into a folder, as JSON lines in parts.
+
+    What is written depends on the run, on what is wanted and on the images, not on how often the job was killed. In a
+    folder that has parts already, only those are made whose images are new or changed; those that nothing of `found`
+    stands in are dropped. Until all is done, the folder holds what it held before.
+
+    Parameters
+    ----------
+    out : path-like
+        The folder: a new one, or one to go on with.
+    tagger : Tagger
+        As it was loaded from a run; workers load it again.
+    found : Found
+        The images, see `find`.
+    wanted : TagsWanted
+    device : str, optional
+        Where networks of the encoder run.
+    n_jobs : int, optional
+        Threads; None is all cores. An executor that is passed has its own.
+    executor : Executor, optional
+        Makes the parts; None: this process. With one of several machines, the run, the images and `out` must lie
+        where all of them find them; a single part is made here all the same.
+    progress : Progress
+        Told of each image.
+
+    Raises
+    ------
+    UserError
+        If the run cannot give what is wanted.
+    StorageError
+        If `out` is something else, is written by another process, or its disk is full; or if an image is missing in
+        the end.
+    """
+    folder = annotation_folder(out)
+    folder.check_place()
+    ChunkTags(tagger, wanted)  # refuses what the run cannot give before anything is written
+    asked = fingerprint_of(tagger, wanted)
+    every = pieces_of(tagger.encoder, found, stable=True)
+    chosen = for_parts(executor or LocalExecutor(n_jobs), every.pieces)
+    with told_of_a_full_disk(folder.path), folder.locked():
+        folder.begin()
+        known = KnownParts(folder, folder.contents())
+        job = AnnotateIntoJob(_job(tagger, wanted, device, every), folder, asked, known)
+        done = _all_done(chosen.run(job, every.pieces, progress), every.pieces, progress)
+        skipped = [item for part in done for item in part.skipped] + every.skipped
+        contents = AnnotationContents(
+            run=str(in_full(tagger.path)),
+            asked=asked,
+            wanted=wanted._asdict(),
+            n_images=every.n_images,
+            n_skipped=len(skipped),
+            shards=[part.entry for part in done if part.entry is not None],
+        )
+        folder.commit(contents, skipped)
+    new = sum(part.n_new for part in done)
+    return AnnotateSummary(
+        images=contents.n_images,
+        annotated=contents.n_rows,
+        new=new,
+        reused=contents.n_rows - new,
+        skipped=len(skipped),
+        parts=len(contents.shards),
+        shared=chosen.remote,
+    )
+
+
+def fingerprint_of(tagger: Tagger, wanted: TagsWanted) -> str:
+    """Name what the lines of images follow from, besides the images: all files of the run, and what is wanted."""
+    told = [file_hash(as_path(tagger.path) / MANIFEST), tagger.encoder.fingerprint, wanted._asdict()]
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def annotate_pieces(
+    tagger: Tagger,
+    wanted: TagsWanted,
+    device: str | None,
+    every: Pieces,
+    executor: Executor,
+    progress: Progress = SILENT,
+) -> Iterator[Annotated | Skipped]:
+    """Tag pieces on the workers of an executor, and yield the images in the order that one process gives.
+
+    Raises
+    ------
+    UserError
+        If the executor has no machines.
+    StorageError
+        If a worker does not find the run or the images, or an image is missing in the end.
+    """
+    progress.start("annotate", sum(piece.n for piece in every.pieces))
+    try:
+        job = _job(tagger, wanted, device, every)
+        for piece, found in zip(every.pieces, executor.run(job, every.pieces, progress), strict=True):
+            _refuse_missing(piece, len(found))
+            yield from found
+    finally:
+        progress.finish()
+    yield from every.skipped
+
+
+@dataclass(frozen=True)
+class AnnotateJob:
+    """The tagging of images: `Job`. A part is a piece.
+
+    Parameters
+    ----------
+    tagger : Tagger or None
+        Other processes load it from `run`.
+    run : str
+        In full.
+    wanted : TagsWanted
+    device : str or None
+        Where networks of the encoder run.
+    here : str
+        Where paths of images start from.
+    features : list of str
+        The features folders that pieces are of, if they are.
+    first : Piece
+        Tells whether the images can be seen.
+    """
+
+    tagger: Tagger | None
+    run: str
+    wanted: TagsWanted
+    device: str | None
+    here: str
+    features: list[str]
+    first: Piece | None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "tagger": None}
+
+    def begin(self, team: Team, progress: Progress) -> Callable[[Piece], list[Annotated | Skipped]]:
+        """Load the run, unless it is there."""
+        tags, reader = self.loaded(team)
+        return lambda piece: list(tags.of(reader.chunk(piece, progress)))
+
+    def name_of(self, part: Piece) -> str:
+        """Name a piece by its images."""
+        return part.called()
+
+    def size_of(self, part: Piece) -> int:
+        """Count the images of a piece."""
+        return part.n
+
+    def loaded(self, team: Team) -> tuple[ChunkTags, PieceReader]:
+        """Return what tags images, and what reads them."""
+        tagger = self.tagger
+        if tagger is None:
+            must_see(self.run)
+            tagger = Tagger.load(self.run, n_jobs=team.size)
+            if self.device is not None:
+                move_encoder(tagger.encoder, self.device)
+        reader = PieceReader(tagger.encoder, self.here, self.features)
+        if self.tagger is None:
+            first = self.first.images[:1] if self.first is not None and tagger.encoder.reads == "pixels" else []
+            for path in [*self.features, *map(reader.path, first)]:
+                must_see(path)
+        return ChunkTags(tagger, self.wanted), reader
+
+
+@dataclass(frozen=True)
+class AnnotateIntoJob:
+    """The writing of the tags of images: `Job`; `folder`, `asked` and `known` as `PartWork` takes them."""
+
+    job: AnnotateJob
+    folder: AnnotationFolder
+    asked: str
+    known: KnownParts
+
+    def begin(self, team: Team, progress: Progress) -> Callable[[Piece], PartDone]:
+        """Load the run, unless it is there."""
+        must_see(self.folder.path)
+        tags, reader = self.job.loaded(team)
+        work = PartWork(self.folder, tags, reader, self.asked, self.known, team)
+        return lambda piece: work.do(piece, progress)
+
+    def name_of(self, part: Piece) -> str:
+        """Name a piece by its images."""
+        return part.called()
+
+    def size_of(self, part: Piece) -> int:
+        """Count the images of a piece."""
+        return part.n
+
+
+def _job(tagger: Tagger, wanted: TagsWanted, device: str | None, every: Pieces) -> AnnotateJob:
+    first = every.pieces[0] if every.pieces else None
+    return AnnotateJob(tagger, str(in_full(tagger.path)), wanted, device, os.getcwd(), every.features, first)
+
+
+def _all_done(parts: Iterator[PartDone], pieces: Sequence[Piece], progress: Progress) -> list[PartDone]:
+    """Collect the parts, and see that each image has a line or is among the skipped."""
+    done = []
+    progress.start("annotate", sum(piece.n for piece in pieces))
+    try:
+        for piece, part in zip(pieces, parts, strict=True):
+            _refuse_missing(piece, len(part.skipped) + (part.entry.rows if part.entry else 0))
+            done.append(part)
+    finally:
+        progress.finish()
+    return done
+
+
+def _refuse_missing(piece: Piece, n: int) -> None:
+    if n != piece.n:
+        raise StorageError(f"Of {piece.called()}, {n:,} of {piece.n:,} came back. Give the same command again.")

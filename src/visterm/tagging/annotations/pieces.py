@@ -1,0 +1,200 @@
+"""What is tagged together: some image files or names, or the images of some shards of features."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from visterm.core.errors import UserError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.remote import as_path, in_full, is_remote
+from visterm.core.threads import Team
+from visterm.core.types import Chunk, Skipped
+from visterm.data.contents import content_hash, stamp_hash, stamps
+from visterm.data.image_folders import find_images, no_images
+from visterm.features.cut import cut
+from visterm.features.kind import is_features
+from visterm.features.training_rows import is_name
+from visterm.tagging.annotating import CHUNK
+
+if TYPE_CHECKING:
+    from visterm.features.streaming.shards import Shards
+
+
+class Found(NamedTuple):
+    """What is to be tagged: features folders, or else files and names of images, as they were typed or found."""
+
+    features: list[str]
+    images: list[str]
+
+
+class Piece(NamedTuple):
+    """Images that are tagged together.
+
+    Attributes
+    ----------
+    images : list of str
+        Files or names; empty for those of shards.
+    shards : list of int
+        Numbers of shards of features; empty for files and names.
+    n : int
+        How many images.
+    """
+
+    images: list[str]
+    shards: list[int]
+    n: int
+
+    def called(self) -> str:
+        """Name the piece in a message."""
+        if self.images:
+            return f"the images from '{self.images[0]}' to '{self.images[-1]}'"
+        return f"the images of shard {self.shards[0]}"
+
+
+class Pieces(NamedTuple):
+    """All pieces in the order of the images.
+
+    Attributes
+    ----------
+    pieces : list of Piece
+    features : list of str
+        The features folders that shards are of, in full.
+    skipped : list of Skipped
+        Images that are known to have no row.
+    """
+
+    pieces: list[Piece]
+    features: list[str]
+    skipped: list[Skipped]
+
+    @property
+    def n_images(self) -> int:
+        """Images in pieces, and skipped before."""
+        return sum(piece.n for piece in self.pieces) + len(self.skipped)
+
+
+def find(encoder: Any, given: Sequence[str]) -> Found:
+    """Find what is meant by folders, files and names that were typed.
+
+    Raises
+    ------
+    UserError
+        If there is nothing, or a features folder beside what is none.
+    DataError
+        If a path does not exist.
+    """
+    named = [image for image in given if is_name(encoder, image)]
+    stored = [image for image in given if image not in named and is_features(image)]
+    if 0 < len(stored) < len(given):
+        raise UserError(f"{stored[0]} is a features folder, which stands alone. Leave the other images out.")
+    if stored:
+        return Found(stored, [])
+    images = [*named, *map(os.fspath, find_images(image for image in given if image not in named))]
+    if not images:
+        raise UserError(no_images(given[0]))
+    return Found([], images)
+
+
+def pieces_of(encoder: Any, found: Found, *, stable: bool) -> Pieces:
+    """Cut what was found into pieces.
+
+    Parameters
+    ----------
+    encoder : AnyEncoder
+        Of the run.
+    found : Found
+    stable : bool
+        Whether a new image shall change one piece only: a piece is then a shard, or ends where names say so (see
+        `cut`). Else pieces are as large as one process has them when it goes through all.
+
+    Raises
+    ------
+    EncoderMismatchError
+        If another encoder made the features.
+    DataError
+        If an encoder of names knows none of them, or an image is in two features folders.
+    """
+    if found.features:
+        return _of_features(encoder, [str(in_full(folder)) for folder in found.features], stable)
+    encoder.refuse_unknown(found.images, only_if_all=True)
+    n = len(found.images)
+    parts = cut(found.images, CHUNK) if stable else [range(i, min(i + CHUNK, n)) for i in range(0, n, CHUNK)]
+    return Pieces([Piece([found.images[i] for i in part], [], len(part)) for part in parts], [], [])
+
+
+def _of_features(encoder: Any, features: list[str], stable: bool) -> Pieces:
+    from visterm.features.streaming.shards import Shards  # which loads pyarrow
+    from visterm.features.streaming.stored_chunks import check_encoder, groups_of, refuse_names_twice
+
+    shards = Shards(features)
+    check_encoder(encoder, shards)
+    refuse_names_twice(shards)
+    groups = [[number] for number in range(len(shards))] if stable else groups_of(shards)
+    rows = [entry.rows for entry in shards.contents.shards]
+    pieces = [Piece([], group, sum(rows[number] for number in group)) for group in groups]
+    return Pieces(pieces, features, shards.skipped())
+
+
+class PieceReader:
+    """Gives the rows of pieces.
+
+    Parameters
+    ----------
+    encoder : AnyEncoder
+        Of the run, fitted.
+    here : str
+        The folder that paths of images start from: where the command was given.
+    features : sequence of str
+        The features folders that shards are of.
+    """
+
+    def __init__(self, encoder: Any, here: str, features: Sequence[str] = ()) -> None:
+        self._encoder, self._here, self._features = encoder, here, features
+
+    @cached_property
+    def _shards(self) -> Shards:
+        from visterm.features.streaming.shards import Shards  # which loads pyarrow
+
+        return Shards(self._features)
+
+    def path(self, image: str) -> str:
+        """Give the place of an image; of encoders that open none, its name."""
+        return image if is_remote(image) or self._encoder.reads == "names" else os.path.join(self._here, image)
+
+    def chunk(self, piece: Piece, progress: Progress = SILENT) -> Chunk:
+        """Encode the images of a piece, or read their rows.
+
+        Raises
+        ------
+        CorruptFileError
+            If a shard is missing or was changed.
+        """
+        if piece.shards:
+            from visterm.features.streaming.stored_chunks import chunk_of
+
+            progress.advance(piece.n)
+            return chunk_of(self._shards, piece.shards)
+        paths = [self.path(image) for image in piece.images]
+        X, kept, skipped = self._encoder.encode(paths, progress=progress)
+        names = dict(zip(paths, piece.images, strict=True))
+        return Chunk([piece.images[i] for i in kept], X, [Skipped(names[each.image], each.reason) for each in skipped])
+
+    def content(self, piece: Piece, team: Team) -> list[str | None]:
+        """Name what is in the files of a piece, or in its shards; None for a file that cannot be read.
+
+        Parameters
+        ----------
+        piece : Piece
+        team : Team
+            Threads that hash files.
+        """
+        if piece.shards:
+            return [self._shards.contents.shards[number].sha256 for number in piece.shards]
+        if self._encoder.reads == "names":
+            return ["" for _ in piece.images]
+        paths = [as_path(self.path(image)) for image in piece.images]
+        before = stamps(paths)
+        return team.run(lambda i: stamp_hash(before[i]) or content_hash(paths[i]), len(paths))

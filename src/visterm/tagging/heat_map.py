@@ -1,0 +1,175 @@
+"""A photo beside its heat map: what each place gave to a tag's score, warm where it adds and blue where it takes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from visterm.core.writing import whole_file
+from visterm.tagging.explain import Explanation
+from visterm.tagging.picture_files import QUALITY, format_of
+
+SIDE = 640
+"""Long side of the photo in the drawing, in pixels."""
+ADDS: Final = np.array([214, 72, 10], np.float64)
+TAKES: Final = np.array([20, 90, 190], np.float64)
+PAPER: Final = (255, 255, 255)
+INK: Final = (30, 30, 30)
+
+_FADED = 0.55
+_STRONGEST = 0.85
+_GAP = 16
+_BAR = 14
+_TEXT = 17
+
+
+def heat(explanation: Explanation, size: tuple[int, int]) -> NDArray[np.float64]:
+    """Spread each place's share evenly over its rectangle.
+
+    Parameters
+    ----------
+    explanation : Explanation
+    size : tuple of int
+        Width and height of the drawing, in pixels. A rectangle that ends inside a pixel covers that part of it.
+
+    Returns
+    -------
+    ndarray of float64, shape (height, width)
+        What each pixel gave. All of them sum to what all places gave.
+    """
+    width, height = size
+    across, down = width / explanation.size[0], height / explanation.size[1]
+    found = np.zeros((height, width))
+    for place in explanation.places:
+        left, cols = _covered(place.left * across, place.right * across, width)
+        top, rows = _covered(place.top * down, place.bottom * down, height)
+        area = rows.sum() * cols.sum()
+        found[top : top + len(rows), left : left + len(cols)] += np.outer(rows * (place.share / area), cols)
+    return found
+
+
+def heat_overlay(explanation: Explanation, side: int) -> Image.Image:
+    """Draw the heat alone, to be laid over the photo: clear where it gives nothing, the stronger the more it gives.
+
+    Parameters
+    ----------
+    explanation : Explanation
+    side : int
+        Long side of the drawing, in pixels.
+
+    Returns
+    -------
+    Image
+        RGBA, of the photo's shape.
+    """
+    width, height = explanation.size
+    scale = side / max(width, height)
+    warmth = heat(explanation, (max(1, round(width * scale)), max(1, round(height * scale))))
+    strength = np.abs(warmth) / (float(np.abs(warmth).max()) or 1.0) * _STRONGEST
+    colour = np.where(warmth[..., None] > 0, ADDS, TAKES)
+    return Image.fromarray(np.rint(np.dstack([colour, 255 * strength])).astype(np.uint8), "RGBA")
+
+
+def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os.PathLike[str]) -> None:
+    """Draw the photo, the photo under its heat, and what the colours mean, in the format of its ending.
+
+    Parameters
+    ----------
+    photo : ndarray of uint8, shape (height, width, 3)
+        Upright.
+    explanation : Explanation
+    path : path-like
+        A ``.png``, ``.jpg``, ``.jpeg`` or ``.webp`` file.
+
+    Raises
+    ------
+    UserError
+        If the file has another ending.
+    """
+    kind = format_of(path)
+    width, height = explanation.size
+    scale = SIDE / max(width, height)
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    font = ImageFont.load_default(_TEXT)
+    picture = Image.fromarray(photo).resize(size, Image.Resampling.LANCZOS)
+    warmth = heat(explanation, size)
+    a_percent = warmth * (warmth.size / 100)
+    limit = float(np.abs(a_percent).max()) or 1.0
+    words = _words(explanation)
+    pictures_across = 2 * size[0] + _GAP
+    measure = ImageDraw.Draw(picture)
+    text_across = max(int(measure.textlength(line, font=font)) for line in words)
+    sheet_size = (
+        max(pictures_across, text_across) + 2 * _GAP,
+        size[1] + 3 * _GAP + _line(font) * len(words) + _legend_height(font),
+    )
+    sheet = Image.new("RGB", sheet_size, PAPER)
+    sheet.paste(picture, (_GAP, _GAP))
+    sheet.paste(_under_heat(picture, a_percent / limit), (2 * _GAP + size[0], _GAP))
+    pen = ImageDraw.Draw(sheet)
+    below = size[1] + 2 * _GAP
+    for number, line in enumerate(words):
+        pen.text((_GAP, below + number * _line(font)), line, fill=INK, font=font)
+    _draw_legend(sheet, (_GAP, below + _line(font) * len(words)), min(pictures_across, SIDE), limit, font)
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(file) as temporary:
+        sheet.save(temporary, format=kind, quality=QUALITY)
+
+
+def _covered(start: float, end: float, length: int) -> tuple[int, NDArray[np.float64]]:
+    """Give the first pixel of a span, and how much of it and of those that follow the span covers."""
+    first = min(int(start), length - 1)
+    last = max(first + 1, min(int(np.ceil(end)), length))
+    edges = np.clip(np.arange(first, last + 1), start, end)
+    parts = np.diff(edges)
+    return first, parts if parts.sum() > 0 else np.ones(last - first)
+
+
+def _under_heat(picture: Image.Image, warmth: NDArray[np.float64]) -> Image.Image:
+    """Lay colours over a faded picture; `warmth` is from -1 to 1."""
+    grey = np.asarray(picture.convert("L"), np.float64)[..., None]
+    faded = 255 - (255 - grey) * _FADED
+    strength = np.abs(warmth)[..., None] * _STRONGEST
+    colour = np.where(warmth[..., None] > 0, ADDS, TAKES)
+    return Image.fromarray(np.rint(faded * (1 - strength) + colour * strength).astype(np.uint8))
+
+
+def _words(explanation: Explanation) -> list[str]:
+    shares = np.array([place.share for place in explanation.places])
+    adds, takes = float(shares[shares > 0].sum()), float(shares[shares < 0].sum())
+    parts = [f"{explanation.place}s add {adds:.3f} and take {-takes:.3f}"]
+    parts += [f"{name} {share:+.3f}" for name, share in explanation.elsewhere.items()]
+    return [
+        f"{explanation.tag}: score {explanation.score:.3f}, rank {explanation.rank:,} of {explanation.n_tags:,} tags",
+        f"From the picture: {parts[0]}.   From no place: {', '.join(parts[1:])}.",
+        "The colours say how much of the score each percent of the picture's area gives:",
+    ]
+
+
+def _draw_legend(sheet: Image.Image, at: tuple[int, int], length: int, limit: float, font: Any) -> None:
+    """Draw the bar of colours, from what takes most to what adds most."""
+    left, top = at[0], at[1] + _GAP // 2
+    scale = np.tile(np.linspace(-1, 1, length), (_BAR, 1))
+    middle_grey = Image.new("L", (length, _BAR), 128)
+    sheet.paste(_under_heat(middle_grey, scale), (left, top))
+    pen = ImageDraw.Draw(sheet)
+    for place, label, anchor in (
+        (left, f"{-limit:+.3g}: speaks against", "la"),
+        (left + length / 2, "0", "ma"),
+        (left + length, f"speaks for: {limit:+.3g}", "ra"),
+    ):
+        pen.text((place, top + _BAR + 4), label, fill=INK, font=font, anchor=anchor)
+
+
+def _line(font: Any) -> int:
+    return int(sum(font.getmetrics())) + 4
+
+
+def _legend_height(font: Any) -> int:
+    return _BAR + _line(font) + _GAP // 2

@@ -1,0 +1,88 @@
+"""The images that queries are about, and the queries, named alike: from a folder, a features folder or a tag file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from visterm.core.errors import UserError
+from visterm.core.tables import ENCODERS
+from visterm.data.corpus import Corpus
+from visterm.data.image_folders import images_in
+from visterm.data.image_names import ImageNames
+from visterm.data.query_files import QueryRow, read_query_file
+from visterm.data.tag_files import TagsFound
+from visterm.data.tag_formats.record import record
+from visterm.features.kind import is_features
+from visterm.features.training_rows import Photos, as_corpus, as_images, features_of, named_corpus
+
+
+def query_corpus(
+    encoder: Any,
+    images: Photos | None,
+    queries: str | os.PathLike[str] | Sequence[QueryRow],
+    tags: Any = None,
+) -> tuple[Corpus, list[QueryRow]]:
+    """Read the images that queries are about, and the queries.
+
+    Parameters
+    ----------
+    encoder : AnyEncoder
+    images : path, Corpus, sequence of paths or uint8 arrays, or None
+        As `Tagger.fit` takes them. None: the tag file names them, or the queries do.
+    queries : path-like or sequence of QueryRow
+        A query file, or its lines.
+    tags : path-like or sequence of lists of str, optional
+        None: all images of the folder, without tags; the queries may name them as a tag file may.
+
+    Returns
+    -------
+    tuple of Corpus and list of QueryRow
+        The lines name images as the corpus does.
+
+    Raises
+    ------
+    UserError
+        If the encoder knows images by number, or needs a folder and there is none.
+    DataError
+        As `Corpus.read` and `read_query_file` do.
+    """
+    if encoder.by_number:
+        raise UserError(
+            f"Queries are learned by what images look like, and the encoder '{ENCODERS.name_of(encoder)}' knows them "
+            "by number only. Take an encoder that looks at pixels, or --encoder precomputed."
+        )
+    lines = read_query_file(queries) if isinstance(queries, str | os.PathLike) else [QueryRow(*row) for row in queries]
+    if isinstance(images, Corpus):
+        return images, lines
+    if tags is not None:
+        return (named_corpus(encoder, tags) if images is None else as_corpus(images, tags)), lines
+    if images is None:
+        if encoder.reads != "names":
+            raise UserError(
+                f"IMAGES is missing: the encoder '{ENCODERS.name_of(encoder)}' looks at pixels. Give the folder of "
+                "images that the queries name."
+            )
+        names = list(dict.fromkeys(row.image for row in lines))
+        return Corpus.of(names, names, [[] for _ in names]), lines
+    if not isinstance(images, str | os.PathLike):
+        names, items = as_images(images)
+        return Corpus.of(list(items), names, [[] for _ in names]), lines
+    corpus = features_of(images).corpus() if is_features(images) else _untagged(Path(images))
+    return corpus, _named_as_in(corpus, lines)
+
+
+def _untagged(folder: Path) -> Corpus:
+    paths = images_in(folder)
+    names = [path.relative_to(folder).as_posix() for path in paths]
+    return Corpus.joined(folder, paths, TagsFound([record(name, [], None) for name in names], []))
+
+
+def _named_as_in(corpus: Corpus, lines: Sequence[QueryRow]) -> list[QueryRow]:
+    """Call the images of queries as the corpus does, where a name means one of its files."""
+    paths = [Path(name) for name in corpus.names]
+    given = list(dict.fromkeys(row.image for row in lines))
+    meant = dict(zip(given, ImageNames(Path(), paths).match(given), strict=True))
+    return [row if (match := meant[row.image]) is None else row._replace(image=match.path.as_posix()) for row in lines]

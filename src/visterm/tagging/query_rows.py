@@ -1,0 +1,227 @@
+"""From images and queries to what models learn queries from: features, words, and which images are relevant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import as_csr
+from visterm.core.errors import DataError, UserError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.queries import split_query
+from visterm.core.query_weights import weigh_words
+from visterm.core.tables import MODELS
+from visterm.core.types import Matrix, Skipped
+from visterm.core.vocabulary import Vocabulary
+from visterm.core.wording import count_of
+from visterm.data.corpus import Corpus
+from visterm.data.query_files import QueryRow, judge_images
+from visterm.data.tag_queries import queries_of_tags
+from visterm.features.training_rows import HELD_OUT, LEARNED, TrainingRows, known_part, source_of_rows
+from visterm.models.abilities import LearnsQueries
+from visterm.tagging.parts import names_with
+
+
+class Judged(NamedTuple):
+    """Images, and the queries that have a relevant one among them.
+
+    Attributes
+    ----------
+    X : matrix, shape (n_images, n_features)
+    words : csr_array of float32, shape (n_queries, n_tags)
+        Above 0 wanted, below 0 not wanted.
+    relevant : csr_array of float32, shape (n_queries, n_images)
+    """
+
+    X: Matrix
+    words: sp.csr_array
+    relevant: sp.csr_array
+
+    @property
+    def asked_of(self) -> sp.csr_array:
+        """Give the words of the queries that each image is relevant to, shape (n_images, n_tags): 1 where wanted."""
+        return as_csr((sp.csr_array(self.relevant.T > 0) @ sp.csr_array(self.words > 0)).astype(np.float32))
+
+
+class QueryRows(NamedTuple):
+    """Queries to learn from, and those of images that are held out to choose when to stop.
+
+    Attributes
+    ----------
+    rows : TrainingRows
+        The images; as their tags, the words of the queries that they are relevant to.
+    learned : Judged
+    valid : Judged or None
+    facts : dict
+        Counts of queries learned from and left out, and of images that are asked for and not there.
+    """
+
+    rows: TrainingRows
+    learned: Judged
+    valid: Judged | None
+    facts: dict[str, int]
+
+    def fit(self, model: Any, idf: NDArray[np.float32], progress: Progress) -> None:
+        """Fit a model on the queries, their words weighed."""
+        X, words, relevant = self.learned
+        held_out = None
+        if self.valid is not None:
+            held_out = (self.valid.X, weigh_words(self.valid.words, idf), self.valid.relevant)
+        model.fit_queries(X, weigh_words(words, idf), relevant, valid=held_out, monitor=progress)
+
+
+def query_rows(
+    encoder: Any,
+    corpus: Corpus,
+    lines: Sequence[QueryRow],
+    *,
+    of_tags: bool = False,
+    min_count: int = 1,
+    aliases: Mapping[str, str] | None = None,
+    progress: Progress = SILENT,
+) -> QueryRows:
+    """Collect the words of the queries, fit the encoder on the images, and encode.
+
+    As with `training_rows`, the images of the split "train" are learned from and those of "valid" held out, if there
+    are splits. All of them count: an image that no query names is relevant to none.
+
+    Parameters
+    ----------
+    encoder : AnyEncoder
+        Fitted here, unless it encoded the images before.
+    corpus : Corpus
+    lines : sequence of QueryRow
+    of_tags : bool
+        Only tags of the corpus are words, and weigh by how many images have them; else all words of the queries,
+        each counted in the images that are relevant to a query with it.
+    min_count : int
+        Words of fewer images are left out.
+    aliases : mapping of str to str, optional
+        Spellings and the words that they mean.
+    progress : Progress
+
+    Raises
+    ------
+    DataError
+        If no query is left to learn from.
+    """
+    train = corpus.select(LEARNED) if any(corpus.splits) else corpus
+    held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == HELD_OUT])
+    train, unknown = known_part(encoder, train)
+    held_out, unknown_held_out = known_part(encoder, held_out)
+    judged = judge_images(lines, train.names)
+    captions = train.tags if of_tags else _captions(judged.texts, judged.relevant)
+    known = Vocabulary.from_lists(captions, min_count=min_count, aliases=aliases)
+    words, usable = _words_of(judged.texts, known)
+    asked = Judged(np.empty((len(train), 0), np.float32), words[usable], judged.relevant[usable])
+    counts = known.counts if of_tags else np.bincount(asked.asked_of.indices, minlength=len(known))
+    kept = np.flatnonzero(
+        (np.bincount(words.indices[words.data > 0], minlength=len(known)) > 0) & (counts >= min_count)
+    )
+    if kept.size == 0:
+        raise DataError(
+            f"Of the {len({row.query for row in lines}):,} queries, none has both a relevant image "
+            f"among the {count_of(len(train), 'image')} to learn from and a word "
+            f"{'that is a tag' if of_tags else 'of its own'} of at least {min_count} of them. Check that the query "
+            "file names images as the folder or the tag file does, or lower --min-count."
+        )
+    vocabulary = known.subset(kept, counts[kept])
+    if corpus.encoded is None:
+        encoder.fit(train.images, skip_unreadable=True, progress=progress)
+    learned, skipped = _encoded(encoder, train, lines, vocabulary, progress)
+    valid, skipped_valid = _encoded(encoder, held_out, lines, vocabulary, progress)
+    if learned.relevant.nnz == 0:
+        raise DataError("No image that is relevant to a query could be read, so there is nothing to learn.")
+    names = {*train.names, *held_out.names}
+    held = valid if valid.relevant.nnz else None
+    return QueryRows(
+        TrainingRows(
+            vocabulary,
+            learned.X,
+            learned.asked_of,
+            None if held is None else (held.X, held.asked_of),
+            [*unknown, *unknown_held_out, *skipped, *skipped_valid],
+            names=[*train.names, *held_out.names],
+        ),
+        learned,
+        held,
+        {
+            "queries": learned.words.shape[0],
+            "queries left out": len({row.query for row in lines}) - learned.words.shape[0],
+            "images of queries not there": len({row.image for row in lines} - names),
+        },
+    )
+
+
+def fit_weighed(model: Any, rows: TrainingRows, idf: NDArray[np.float32], progress: Progress) -> None:
+    """Fit a model on tags; one that learns from queries makes them of the tags with the given weights of words."""
+    params: dict[str, Any] = model.get_params(deep=False)
+    if not isinstance(model, LearnsQueries):
+        model.fit(rows.X, rows.Y, valid=rows.valid, monitor=progress)
+        return
+    settings = {name: params[name] for name in ("max_words", "max_subsets", "random_state") if name in params}
+
+    def queries_of(Y: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
+        made = queries_of_tags(as_csr(Y > 0), **settings)
+        return weigh_words(made.words, idf), made.relevant
+
+    held_out = None if rows.valid is None else (rows.valid[0], *queries_of(rows.valid[1]))
+    model.fit_queries(rows.X, *queries_of(rows.Y), valid=held_out, monitor=progress)
+
+
+def check_learns_queries(model: Any) -> None:
+    """Refuse a model that cannot learn from queries, and say which can.
+
+    Raises
+    ------
+    UserError
+        If it cannot.
+    """
+    if not isinstance(model, LearnsQueries):
+        raise UserError(
+            f"The model '{MODELS.name_of(model)}' learns from tags and not from queries. Leave the queries out, or fit "
+            f"one that learns from them: {', '.join(names_with(MODELS, 'fit_queries'))}."
+        )
+
+
+def _captions(texts: Sequence[str], relevant: sp.csr_array) -> list[list[str]]:
+    """List the words of the queries that each image is relevant to; a phrase in quotes is one word."""
+    wanted = [[word.text for run in split_query(text) for word in run if word.sign > 0] for text in texts]
+    captions: list[list[str]] = [[] for _ in range(relevant.shape[1])]
+    for query, image in zip(*relevant.tocoo().coords, strict=True):
+        captions[image] += wanted[query]
+    return captions
+
+
+def _words_of(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[sp.csr_array, NDArray[np.int64]]:
+    """Give the words of queries, 1 wanted and -1 not wanted, and the numbers of the queries that have a known word."""
+    rows: list[sp.csr_array] = []
+    for text in texts:
+        try:
+            rows.append(vocabulary.query(text).weights)
+        except UserError:
+            rows.append(sp.csr_array((1, len(vocabulary)), dtype=np.float32))
+    if not rows:
+        return sp.csr_array((0, len(vocabulary)), dtype=np.float32), np.empty(0, np.int64)
+    words = as_csr(sp.vstack(rows, format="csr"))
+    words = as_csr(words.sign())
+    return words, np.flatnonzero(np.diff(words.indptr))
+
+
+def _encoded(
+    encoder: Any, corpus: Corpus, lines: Sequence[QueryRow], vocabulary: Vocabulary, progress: Progress
+) -> tuple[Judged, list[Skipped]]:
+    """Encode the images that can be read, and find the queries with a relevant one among them and a known word."""
+    X: Matrix = np.empty((0, 0), np.float32)
+    skipped: list[Skipped] = []
+    names: list[str] = []
+    if len(corpus):
+        X, kept, skipped = source_of_rows(encoder, corpus).encode(corpus.images, progress=progress)
+        names = [corpus.names[i] for i in kept]
+    judged = judge_images(lines, names)
+    words, usable = _words_of(judged.texts, vocabulary)
+    return Judged(X, words[usable], judged.relevant[usable]), skipped

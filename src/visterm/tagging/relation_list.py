@@ -1,0 +1,78 @@
+"""The part-of relations of a run as lists of words: those that its model found, and those that it was told."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+from visterm.core.errors import UserError
+from visterm.data.part_of import PART_OF_FILE
+from visterm.data.relation_files import write_pairs
+from visterm.tagging.part_beliefs import beliefs_of
+from visterm.tagging.relations import WordRelations
+from visterm.tagging.tagger import Tagger
+
+
+class ScoredRelation(NamedTuple):
+    """A part, its whole, and how much the model believes it (higher is better); None of a model without beliefs."""
+
+    part: str
+    whole: str
+    score: float | None
+
+
+def believed_relations(tagger: Tagger, k: int = 20, more: WordRelations | None = None) -> list[ScoredRelation]:
+    """Give the pairs that the model believes in and nobody told it, best first: those with a score above 0.
+
+    A model that is not ``directed`` scores both directions alike: such a pair is listed once, with the direction that
+    known relations make likelier, see `PartBeliefs`.
+
+    Parameters
+    ----------
+    tagger : Tagger
+    k : int
+        How many; 0 means all.
+    more : WordRelations, optional
+        Relations that are known, too, beside those that it was fitted with.
+
+    Raises
+    ------
+    UserError
+        If the model knows nothing of parts.
+    """
+    tags = tagger.vocabulary.tags
+    return [
+        ScoredRelation(tags[pair.part], tags[pair.whole], pair.score) for pair in beliefs_of(tagger, more).unknown(k)
+    ]
+
+
+def known_relations(tagger: Tagger, k: int = 20, more: WordRelations | None = None) -> list[ScoredRelation]:
+    """Give the relations between tags that are known; by what the model makes of them, if it has beliefs, best first.
+
+    Parameters are those of `believed_relations`.
+
+    Raises
+    ------
+    UserError
+        If none is known.
+    """
+    tags, beliefs = tagger.vocabulary.tags, beliefs_of(tagger, more)
+    if not len(beliefs.known):
+        raise UserError("This run knows no part-of relations. Fit it with --part-of FILE, or give --part-of here.")
+    parts, wholes = beliefs.known.T
+    if not beliefs.any:
+        pairs = list(zip(parts, wholes, strict=True))[: k or None]
+        return [ScoredRelation(tags[part], tags[whole], None) for part, whole in pairs]
+    rows, row_of = np.unique(wholes, return_inverse=True)
+    scores = np.asarray(tagger.model.relation_scores(rows))[row_of, parts]
+    best = np.lexsort((parts, wholes, -scores))[: k or None]
+    return [ScoredRelation(tags[parts[i]], tags[wholes[i]], float(scores[i])) for i in best]
+
+
+def write_relations(path: str | os.PathLike[str], relations: list[ScoredRelation]) -> None:
+    """Write a CSV of part, whole and score, which `visterm.data.part_of.read_part_of` reads."""
+    header = (*PART_OF_FILE.columns, "score")
+    rows = [(r.part, r.whole, "" if r.score is None else f"{r.score:.6f}") for r in relations]
+    write_pairs(path, header, rows)

@@ -1,0 +1,232 @@
+"""The word relations of a run: which tags are parts of which, and kinds of what; read, and kept with the run."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import DataError, UserError
+from visterm.core.vocabulary import Vocabulary, tag_key
+from visterm.core.wording import count_of
+from visterm.data.corpus import Corpus
+from visterm.data.part_of import PartOf, part_pairs, read_part_of, read_part_relations, write_part_of
+from visterm.data.relations import IsA, read_is_a, sibling_sets, write_is_a
+from visterm.data.tag_senses import TagSenses, match_tags, write_mapping
+from visterm.data.wordnet import WordNet, is_a_of_synset
+from visterm.data.wordnet_files import find_wordnet
+from visterm.features.training_rows import LEARNED
+
+WORDNET = "wordnet"
+"""What stands for WordNet's folder: it is then looked for at its usual places."""
+
+N_EXAMPLES = 3
+
+PART_OF, IS_A, SENSES = "part_of.csv", "isa.csv", "tag_synsets.csv"
+"""Files in the folder of a run."""
+
+Source = str | os.PathLike[str]
+
+
+class WordRelations(NamedTuple):
+    """Relations between words, as they were given; those with words that are no tags too.
+
+    Attributes
+    ----------
+    part_of : sequence of (part, whole)
+    is_a : sequence of (child, parent)
+    senses : TagSenses or None
+        How tags were matched with WordNet; None where the relations are from files, or of a run that was opened.
+
+    Examples
+    --------
+    >>> tagger.fit("photos", tags="tags.csv", relations=WordRelations([("wheel", "car")]))  # doctest: +SKIP
+    """
+
+    part_of: Sequence[tuple[str, str]] = ()
+    is_a: Sequence[tuple[str, str]] = ()
+    senses: TagSenses | None = None
+
+    @classmethod
+    def read(
+        cls,
+        vocabulary: Vocabulary,
+        *,
+        part_of: Source | None = None,
+        is_a: Source | None = None,
+        mapping: Source | None = None,
+        inherit: int | None = 1,
+    ) -> Self:
+        """Read relations from files of two columns, or from WordNet.
+
+        Parameters
+        ----------
+        vocabulary : Vocabulary
+            The tags, which WordNet is asked about.
+        part_of : path-like, optional
+            A CSV of part,whole; WordNet's folder; or "wordnet", to look for that at its usual places.
+        is_a : path-like, optional
+            Likewise, a CSV of child,parent. None: from the WordNet of `part_of`, if that is one.
+        mapping : path-like, optional
+            Which synsets tags mean, see `match_tags`.
+        inherit : int or None
+            Over how many steps of is-a wholes inherit parts, see `wordnet_part_of`.
+
+        Raises
+        ------
+        DataError
+            If a file or WordNet cannot be used, or has nothing to say of the tags.
+        UserError
+            If there is a mapping, and nothing is read from WordNet.
+        """
+        if mapping is not None and not any(map(is_wordnet, (part_of, is_a))):
+            raise UserError(
+                f"The mapping {mapping} is of tags to WordNet's synsets, and no relations come from WordNet. Leave it "
+                f"out, or give WordNet: its folder, or the word {WORDNET}."
+            )
+        parts: Sequence[tuple[str, str]] = ()
+        senses = None
+        if part_of is not None:
+            of_wordnet = mapping if is_wordnet(part_of) else None
+            found = read_part_relations(_place(part_of), vocabulary, mapping=of_wordnet, inherit=inherit)
+            parts, senses = found.relations, found.senses
+            if is_a is None and senses is not None:
+                return cls(parts, wordnet_is_a(WordNet(found.source), senses), senses)
+        if is_a is None:
+            return cls(parts)
+        if is_wordnet(is_a):
+            wordnet = WordNet(find_wordnet(_place(is_a)))
+            senses = match_tags(wordnet, vocabulary, mapping=mapping)
+            kinds = wordnet_is_a(wordnet, senses)
+        else:
+            kinds = read_is_a(is_a)
+        sibling_sets(kinds, vocabulary)  # refuses relations without any tag
+        return cls(parts, kinds, senses)
+
+    def pairs(self, vocabulary: Vocabulary) -> NDArray[Any]:
+        """Give the columns of (part, whole) among the tags, int64 of shape (n_pairs, 2); see `part_pairs`."""
+        return part_pairs(self.part_of, vocabulary)
+
+    def kinds(self, vocabulary: Vocabulary) -> NDArray[Any]:
+        """Give the columns of tags and of other tags that they are a kind of, over any number of steps of is-a.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_pairs, 2)
+            Sorted, each pair once; steps may lead over words that are no tags.
+        """
+        above: defaultdict[str, set[str]] = defaultdict(set)
+        for child, parent in self.is_a:
+            above[tag_key(child)].add(tag_key(parent))
+        spellings: defaultdict[int, set[str]] = defaultdict(set)
+        for spelling in (*vocabulary, *vocabulary.aliases):
+            spellings[vocabulary.index(spelling)].add(tag_key(spelling))
+        found = set()
+        for column, own in spellings.items():
+            waiting, seen = list(own), set(own)
+            while waiting:
+                fresh = above.get(waiting.pop(), set()) - seen
+                seen |= fresh
+                waiting.extend(fresh)
+            columns = (vocabulary.get(word) for word in seen)
+            found |= {(column, other) for other in columns if other is not None and other != column}
+        return np.array(sorted(found), np.int64).reshape(-1, 2)
+
+    def summary(self, vocabulary: Vocabulary) -> str:
+        """Say in a line what they say of the tags."""
+        said = []
+        if self.part_of:
+            pairs = self.pairs(vocabulary)
+            n_tags = len(np.unique(pairs))
+            said.append(
+                f"{count_of(len(pairs), 'part-of relation')} between {n_tags:,} of {count_of(len(vocabulary), 'tag')}"
+            )
+            others = sorted({f"'{word}'" for pair in self.part_of for word in pair if word not in vocabulary})
+            if others and self.senses is None:
+                more = ", ..." if len(others) > N_EXAMPLES else ""
+                said.append(
+                    f"{len(others):,} words of the relations are no tags ({', '.join(others[:N_EXAMPLES])}{more})"
+                )
+        if self.is_a:
+            n_siblings = int((np.diff(sibling_sets(self.is_a, vocabulary).indptr) > 1).sum())
+            said.append(f"{count_of(n_siblings, 'tag')} with siblings")
+        if self.senses is not None:
+            senses = self.senses
+            said.append(
+                f"{len(senses) - len(senses.unmatched):,} matched with WordNet ({len(senses.ambiguous):,} of several "
+                f"senses by the first), {len(senses.unmatched):,} not"
+            )
+        return "; ".join(said) + "."
+
+    def save(self, folder: Path) -> None:
+        """Write what there is into the folder of a run."""
+        if self.part_of:
+            write_part_of(folder / PART_OF, [PartOf(*pair) for pair in self.part_of])
+        if self.is_a:
+            write_is_a(folder / IS_A, [IsA(*pair) for pair in self.is_a])
+        if self.senses is not None:
+            write_mapping(folder / SENSES, self.senses)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read what `save` wrote; an older run has no relations."""
+        part_of, is_a = folder / PART_OF, folder / IS_A
+        return cls(read_part_of(part_of) if part_of.exists() else (), read_is_a(is_a) if is_a.exists() else ())
+
+
+def check_word_relations(relations: Any) -> None:
+    """Refuse what are no word relations; None are none."""
+    if relations is not None and not isinstance(relations, WordRelations):
+        raise UserError(
+            f"relations is of type {type(relations).__name__}; expected WordRelations, such as "
+            "WordRelations.read(vocabulary, part_of=FILE) or WordRelations([(part, whole), ...])."
+        )
+
+
+def tags_to_learn(corpus: Corpus, min_count: int, aliases: Mapping[str, str] | None = None) -> Vocabulary:
+    """Give the tags that a corpus will be learned by, before its images are encoded: to match relations with."""
+    learned = corpus.select(LEARNED) if any(corpus.splits) else corpus
+    return Vocabulary.from_lists(learned.tags, min_count=min_count, aliases=aliases)
+
+
+def is_wordnet(source: Source | None) -> bool:
+    """Say whether relations are to come from WordNet, and not from a file."""
+    return source is not None and (source == WORDNET or Path(source).is_dir())
+
+
+def check_source(source: Source | None, option: str) -> None:
+    """Refuse, before long work, a source of relations that is not there.
+
+    Raises
+    ------
+    DataError
+        If there is no such file or folder, or WordNet is at none of its usual places.
+    """
+    if source is None:
+        return
+    if is_wordnet(source):
+        find_wordnet(_place(source))
+    elif not Path(source).is_file():
+        raise DataError(
+            f"There is no file or folder {source} of relations ({option}). Give a CSV, WordNet's folder, or the word "
+            f"{WORDNET} to look for it at its usual places."
+        )
+
+
+def wordnet_is_a(wordnet: WordNet, senses: TagSenses) -> list[IsA]:
+    """Say what tags are directly a kind of, by the meanings that they were matched with."""
+    return [
+        relation
+        for sense in senses
+        if sense.synset is not None
+        for relation in is_a_of_synset(wordnet, sense.tag, sense.synset)
+    ]
+
+
+def _place(source: Source) -> Source | None:
+    return None if source == WORDNET else source

@@ -1,0 +1,117 @@
+"""What the files of a run hold beside its model: each checked for itself, and against the model that it belongs to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from visterm.core.errors import DataError
+from visterm.core.learned import Array, Csr, Kind, Listed, Record, Sizes, Text, Whole
+from visterm.core.persist import load_arrays, load_csr, read_json, refusing
+from visterm.core.types import Matrix, Skipped
+from visterm.tagging.word_places import WordPlaces
+
+T = TypeVar("T")
+
+VOCABULARY = Record(
+    {
+        "tags": Listed(Text(), "n_tags"),
+        "counts": Listed(Whole(), "n_tags"),
+        "aliases": Record(required=False),
+    }
+)
+FACTS = Record({"images": Whole(required=False)})
+REFERENCE_KIND = Record({"counts": Listed(Whole(), "n_tags_"), "texts": Whole(least=1)})
+CALIBRATION: dict[str, Kind] = {
+    "slope": Array("float64", ("n_tags_",), least=0),
+    "offset": Array("float64", ("n_tags_",)),
+    "together": Array("float64", (), least=0, most=1),
+    "n_images": Array("int64", (), least=0),
+    "bend": Array("float64", (3,), required=False),
+}
+HELD_OUT: dict[str, Kind] = {
+    "held_out_starts": Array("int64", ("n_tags_ + 1",), least=0, ascending=True),
+    "held_out_chances": Array("float32", ("n_entries",), least=0, most=1, empty=True),
+    "held_out_right": Array("bool", ("n_entries",), empty=True),
+    "held_out_groups": Array("int8", ("n_tags_",), least=0),
+    "held_out_n_given": Array("int64", (), least=0),
+}
+SKIPPED = Record({"image": Text(), "reason": Text()})
+GIVEN = Csr("float32", ("n_images", "n_tags_"), least=-1, most=1)
+
+
+def read_part(file: Path, read: Callable[[Any], T], kind: Kind | None = None, model: Any = None) -> T:
+    """Read a file of a run, check it, and make of it what `read` makes.
+
+    Parameters
+    ----------
+    file : Path
+    read : callable
+        Takes the value, or where no kind is named, the file.
+    kind : Kind, optional
+        What the value of a JSON file can be.
+    model : Annotator, optional
+        Whose sizes the words in shapes stand for.
+
+    Raises
+    ------
+    CorruptFileError
+        If it is damaged, or not of this run.
+    """
+    with refusing(file):
+        value = file if kind is None else read_json(file)
+        if kind is not None:
+            kind.check(value, Sizes(model))
+        return read(value)
+
+
+def read_skips(file: Path) -> list[Skipped]:
+    """Read the list of images that were left out, and refuse lines of another form."""
+    with file.open(encoding="utf-8") as lines:
+        found = [json.loads(line) for line in lines]
+    for entry in found:
+        SKIPPED.check(entry, Sizes(None))
+    return [Skipped(**entry) for entry in found]
+
+
+def check_encoder(encoder: Any, model: Any) -> None:
+    """Refuse an encoder whose rows the model cannot take."""
+    width, expected = encoder.width, getattr(model, "n_features_in_", None)
+    if width is not None and expected is not None and width != expected:
+        raise DataError(f"the encoder gives rows of {width} features, but the model takes {expected}")
+
+
+def read_calibration(file: Path, model: Any) -> dict[str, Any]:
+    """Read the arrays of a calibration, and refuse those that are none of this model."""
+    arrays = load_arrays(file)
+    kinds = CALIBRATION | (HELD_OUT if any(name in arrays for name in HELD_OUT) else {})
+    unknown = sorted(arrays.keys() - kinds.keys())
+    if unknown:
+        raise DataError(f"there is an array {unknown[0]!r}, which no calibration has")
+    Record(kinds).check(arrays, Sizes(model))
+    if HELD_OUT.keys() <= arrays.keys():
+        starts, n = arrays["held_out_starts"], len(arrays["held_out_chances"])
+        if starts[0] != 0 or starts[-1] != n:
+            raise DataError(f"held_out_starts does not go from 0 to {n}")
+    if "bend" in arrays and (arrays["bend"][:2] <= 0).any():
+        raise DataError(f"bend is {arrays['bend'].tolist()}; expected slopes above 0")
+    return arrays
+
+
+def read_given(file: Path, model: Any, encoder: Any) -> Any:
+    """Read the tags that images known by number were learned with, and refuse those of other images or tags."""
+    given = load_csr(file)
+    GIVEN.check(given, Sizes(model))
+    if encoder.width not in (None, given.shape[0]):
+        raise DataError(f"there are tags of {given.shape[0]} images, but the encoder knows {encoder.width}")
+    return given
+
+
+def check_added_rows(words: WordPlaces, model: Any) -> None:
+    """Refuse rows of added words that are not one a word, as wide as those of the model's tags."""
+    if words.added:
+        tag_rows: Matrix | None = model._tag_rows()
+        width = model.n_tags_ if tag_rows is None else tag_rows.shape[1]
+        Array("float32", (len(words.added), width)).check(words.rows, Sizes(model))

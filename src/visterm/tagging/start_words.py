@@ -1,0 +1,146 @@
+"""The word vectors that tags start with: read before any image is, and given to the model once the tags are known."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from visterm.core.errors import DataError, MissingExtraError, UserError
+from visterm.core.tables import MODELS
+from visterm.core.vocabulary import Vocabulary
+from visterm.core.wording import count_of
+from visterm.data.learned_vectors import learn_word_vectors
+from visterm.data.word_vectors import WordVectors, vectors_of_tags
+from visterm.features.training_rows import TrainingRows
+from visterm.tagging.word_places import WordPlaces
+from visterm.tagging.word_sources import FILE, GIVEN, LEARNED, SENTENCES, WordSource
+
+SETTING = "word_vectors"
+"""The setting of models that start from vectors of the tags."""
+
+LEARNED_DIM = 100
+"""Numbers of vectors learned from the tags, where the model is not told how many."""
+
+
+class StartWords(NamedTuple):
+    """Vectors to start from: their source, and those that were read of it (None: they are learned from the rows)."""
+
+    source: WordSource
+    vectors: WordVectors | None
+
+    @classmethod
+    def read(cls, model: Any, asked: Any, vocabulary: Vocabulary) -> StartWords:
+        """Read the vectors of the tags to learn.
+
+        Parameters
+        ----------
+        model : Annotator
+        asked : str, path-like or WordVectors
+            As `WordSource.of` takes it.
+        vocabulary : Vocabulary
+            The tags that the corpus has, images that cannot be read included.
+
+        Raises
+        ------
+        UserError
+            If the model does not start from word vectors, was given some already, or is told another width.
+        DataError
+            If there is no such file, or it has no vector of any tag.
+        MissingExtraError
+            If they need an extra that is not installed.
+        """
+        source = check_start_words(model, asked)
+        if source.kind == LEARNED:
+            return cls(source, None)
+        vectors = source.read(vocabulary)
+        dim = model.get_params(deep=False).get("dim")
+        if dim is not None and dim != vectors.width:
+            raise UserError(
+                f"The word vectors ({source.name}) have {vectors.width} numbers, and dim is {dim}. Leave dim out "
+                "(--set dim): it is theirs."
+            )
+        if len(vocabulary) and not vectors_of_tags(vectors, vocabulary)[1].any():
+            raise DataError(
+                f"None of the {count_of(len(vocabulary), 'tag')} (such as '{vocabulary.tags[0]}') has a vector "
+                f"({source.name}). Take vectors of the tags' language, or learn them from the tags: {LEARNED}."
+            )
+        return cls(source.marked(), vectors)
+
+    def tell(self, model: Any, rows: TrainingRows) -> WordPlaces:
+        """Give the model a vector for each tag of the rows; zeros, where there is none, start at random."""
+        vectors = self.vectors if self.vectors is not None else self._learn(model, rows)
+        matrix, _ = vectors_of_tags(vectors, rows.vocabulary)
+        model.set_params(**{SETTING: matrix})
+        without = np.flatnonzero(~matrix.any(axis=1))
+        return WordPlaces(self.source, width=vectors.width, without=[rows.vocabulary.tags[tag] for tag in without])
+
+    def _learn(self, model: Any, rows: TrainingRows) -> WordVectors:
+        params = model.get_params(deep=False)
+        seed = params.get("random_state")
+        given = np.split(rows.Y.indices, rows.Y.indptr[1:-1])
+        values = np.split(rows.Y.data, rows.Y.indptr[1:-1])
+        lists = [
+            [rows.vocabulary.tags[tag] for tag in tags[there > 0]] for tags, there in zip(given, values, strict=True)
+        ]
+        dim = params.get("dim") or LEARNED_DIM
+        return learn_word_vectors(lists, self.source.method, dim=dim, random_state=seed if isinstance(seed, int) else 0)
+
+
+def check_start_words(model: Any, asked: Any) -> WordSource:
+    """Understand where word vectors shall come from, and refuse what cannot be; nothing is read.
+
+    Raises
+    ------
+    UserError
+        If the model does not start from word vectors, or was given some already.
+    DataError
+        If there is no such file.
+    """
+    params = model.get_params(deep=False)
+    if SETTING not in params:
+        raise UserError(
+            f"The model '{MODELS.name_of(model)}' does not start from word vectors. Leave them out (--word-vectors), "
+            f"or fit one that does: --model {', '.join(_names_that_start())}."
+        )
+    if params[SETTING] is not None:
+        raise UserError(f"The word vectors are given twice: by the model's setting {SETTING}, too. Leave one out.")
+    return WordSource.of(asked)
+
+
+def told_of(words: WordPlaces, n_tags: int) -> str:
+    """Say in a line which tags have vectors."""
+    if words.source is None:
+        return ""
+    origin = {
+        FILE: f"of {words.source.path}", SENTENCES: "of the sentence network", GIVEN: "as given",
+        LEARNED: f"learned from the tags ({words.source.method})",
+    }[words.source.kind]  # fmt: skip
+    said = f"Word vectors {origin}: {words.width} numbers for {count_of(n_tags - len(words.without), 'tag')}"
+    if not words.without:
+        return f"{said}, which is all."
+    examples = ", ".join(f"'{tag}'" for tag in words.without[:3])
+    return f"{said}; {count_of(len(words.without), 'tag')} without one (such as {examples}) start at random."
+
+
+def told_of_random(model: Any) -> str:
+    """Say that the tags lie at random, and stay there, where a model that does not move them was given no vectors."""
+    params = model.get_params(deep=False)
+    if SETTING not in params or params[SETTING] is not None or not params.get("fixed_vectors", True):
+        return ""
+    return (
+        f"{MODELS.name_of(model)} does not move the vectors of tags, and none were given: they are random, whatever "
+        f"the tags mean. Fit with --word-vectors FILE, {SENTENCES} or {LEARNED}."
+    )
+
+
+def _names_that_start() -> list[str]:
+    found = []
+    for name in MODELS.names():
+        try:
+            if SETTING in signature(MODELS.load(name)).parameters:
+                found.append(name)
+        except MissingExtraError:
+            continue
+    return found

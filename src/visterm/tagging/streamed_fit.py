@@ -1,0 +1,256 @@
+"""A tagger learns from a features folder that does not fit in memory: tags joined, rows surveyed, then streamed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import TagFileError, UserError, VistermError
+from visterm.core.packing import json_params
+from visterm.core.persist import file_hash
+from visterm.core.progress import SILENT, Progress
+from visterm.core.remote import as_path
+from visterm.core.tables import MODELS
+from visterm.features.learned_images import LearnedImages
+from visterm.features.streaming.checkpoints import CHECKPOINT, EVERY, FileCheckpoints
+from visterm.features.streaming.handed_over import HandedOver, hand_over
+from visterm.features.streaming.joining import BYTES_A_WORD, NO_SPLIT, VALID, JoinedTags
+from visterm.features.streaming.memory import WINDOWS, Plan
+from visterm.features.streaming.row_copy import RowCopy
+from visterm.features.streaming.shards import Shards
+from visterm.features.streaming.survey import Survey, draw_positions, survey
+from visterm.features.streaming.tag_pairs import PAIRS
+from visterm.features.streaming.windows import ShardWindows
+from visterm.features.training_rows import NONE_HELD_OUT, TrainingRows
+from visterm.models.abilities import FitsStreams
+from visterm.tagging.calibrating import calibrate
+
+MOST_TOLD = 20_000
+"""Images whose tags tell the calibration how frequent tags are."""
+
+VALID_SHARE = 0.1
+
+
+class Workers(Protocol):
+    """Others who train a streamed model together."""
+
+    @property
+    def n_workers(self) -> int:
+        """How many they are."""
+
+    def train(self, model: Any, handed: HandedOver, progress: Progress) -> None:
+        """Train a model as `fit_stream` does, and leave the last checkpoint where it is wanted."""
+
+
+def check_streams(model: Any, n_folders: int = 1) -> None:
+    """Refuse a model that cannot learn from windows of rows, as features larger than memory or of several folders do.
+
+    Raises
+    ------
+    UserError
+        If so; it names those that can.
+    """
+    if isinstance(model, FitsStreams):
+        return
+    able = [entry.name for entry in MODELS if not entry.extra and issubclass(MODELS.load(entry.name), FitsStreams)]
+    why, otherwise = "do not fit in the memory that may be used", "or allow more (--memory)"
+    if n_folders > 1:
+        why, otherwise = f"lie in {n_folders} folders, which are streamed", "or encode all photos into one"
+    raise UserError(
+        f"The features {why}, and the model '{MODELS.name_of(model)}' needs all at once. Choose one that streams them "
+        f"(--model {', '.join(able)}), {otherwise}."
+    )
+
+
+def fit_streamed(
+    tagger: Any,
+    features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    tags: str | os.PathLike[str],
+    plan: Plan,
+    *,
+    work: str | os.PathLike[str],
+    seed: int = 0,
+    valid: float | None = None,
+    split: str | None = None,
+    idf: str | os.PathLike[str] | None = None,
+    aliases: Mapping[str, str] | None = None,
+    calibration: bool = True,
+    every: float = EVERY,
+    workers: Workers | None = None,
+    progress: Progress = SILENT,
+    **columns: str | None,
+) -> list[str]:
+    """Let a tagger learn from features on disk, in memory that does not grow with the number of images.
+
+    Rows are held out to say when to stop as `Tagger.fit` does, but 5,000 at most, and they are not learned from
+    afterwards. The bytes of the model depend on the seed, the features, the tags and the size of the windows.
+
+    Parameters
+    ----------
+    tagger : Tagger
+        With a model that streams.
+    features : path-like, or several
+        What `visterm encode` wrote, all by one encoder; no image may be in two.
+    tags : path-like
+        A table; its names of images are paths inside the image folder.
+    plan : Plan
+        The memory to take.
+    work : path-like
+        A folder for files that are needed on the way. After a kill the same call goes on from the last checkpoint in
+        it; when all is done, or the fit is refused before there is a checkpoint, it is removed.
+    seed : int
+        Of the order of the shards, and of the rows held out; that of the training is the model's.
+    valid, split, idf, aliases, calibration, progress, columns
+        As `Tagger.fit`, `Corpus.select` and `Corpus.read` take them.
+    every : float
+        Seconds between checkpoints, at least.
+    workers : Workers, optional
+        Others, that train in place of this process. The bytes depend on their number, too.
+
+    Returns
+    -------
+    list of str
+        What is to be told, a line each.
+
+    Raises
+    ------
+    UserError
+        If the model cannot stream, or a setting cannot be used.
+    DataError
+        If the tags are in no table, or nothing is left to learn from.
+    """
+    shards = Shards(features)
+    check_streams(tagger.model, shards.n_folders)
+    if not as_path(tags).is_file():
+        raise TagFileError(
+            f"The tags of streamed features are read from a table, and '{tags}' is none. Name a .csv, .tsv or .jsonl "
+            "file: --tags FILE."
+        )
+    tagger.check_settings(valid)
+    tagger.take_encoder(shards.encoder(tagger.model.get_params(deep=False).get("n_jobs")), shards.asked)
+    with _on_the_way(Path(work)) as folder:
+        joined = JoinedTags(
+            folder,
+            shards,
+            tags,
+            min_count=tagger.min_count,
+            aliases=aliases,
+            split=split,
+            most_words=max(10_000, plan.memory // WINDOWS // BYTES_A_WORD),
+            **columns,
+        )
+        tagger.refer_to(idf, joined.vocabulary)
+        share = tagger.model.get_params(deep=False).get("valid_share", VALID_SHARE)
+        copy = RowCopy.where_it_fits(folder, shards)
+        found = survey(shards, joined, share, seed, plan, progress, copy)
+        windows = ShardWindows(
+            shards,
+            joined,
+            held_out=found.held_out,
+            n_pairs=found.n_pairs,
+            mean_length=found.mean_length,
+            window=plan.window,
+            seed=seed,
+            copy=copy,
+        )
+        told = _told(tagger, shards, tags, plan, seed, split, aliases, 1 if workers is None else workers.n_workers)
+        checkpoints = FileCheckpoints(folder, told, every)
+        went_on = checkpoints.there()
+        if workers is not None:
+            copied = copy is not None
+            handed = hand_over(
+                folder, features, joined, found, window=plan.window, seed=seed, copied=copied, of=told, every=every
+            )
+            workers.train(tagger.model, handed, progress)
+        monitor = progress if workers is None else SILENT  # what the workers kept last is all that is to be known
+        tagger.model.fit_stream(windows, valid=found.valid, checkpoints=checkpoints, monitor=monitor)
+        _take_over(tagger, shards, joined, found, plan)
+        if workers is not None:
+            tagger.facts["workers"] = workers.n_workers
+        if calibration and found.valid is not None:
+            others = joined.rows_at(draw_positions(shards, joined, joined.learned, MOST_TOLD, seed + 1))
+            rows = TrainingRows(joined.vocabulary, np.empty((0, 0), np.float32), others, found.valid, [])
+            tagger.calibration = calibrate(tagger.model, rows, seed=0, progress=progress)
+            if tagger.calibration is not None:
+                tagger.facts["calibration images"] = tagger.calibration.n_images
+        lines = [*joined.remarks]
+        if found.valid is None and valid != 0:
+            lines.append(NONE_HELD_OUT)
+        if found.valid is None and calibration:
+            lines.append("There are no confidences: streamed features teach them by images that are held out.")
+        if went_on:
+            lines.append("Went on from where the fit before was stopped.")
+    return lines
+
+
+@contextmanager
+def _on_the_way(folder: Path) -> Iterator[Path]:
+    """Make a folder, and remove it at the end; of a fit that is refused, unless it has a checkpoint to go on from."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield folder
+    except VistermError:
+        if not (folder / CHECKPOINT).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _told(
+    tagger: Any,
+    shards: Shards,
+    tags: str | os.PathLike[str],
+    plan: Plan,
+    seed: int,
+    split: str | None,
+    aliases: Mapping[str, str] | None,
+    n_workers: int,
+) -> str:
+    """Name all that the bytes of the model depend on."""
+    settings = {name: value for name, value in json_params(tagger.model).items() if name != "n_jobs"}
+    told = [
+        MODELS.name_of(tagger.model), settings, [entry.sha256 for entry in shards.contents.shards], file_hash(tags),
+        plan.window, seed, tagger.min_count, split, sorted((aliases or {}).items()), n_workers,
+    ]  # fmt: skip
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def _take_over(tagger: Any, shards: Shards, tags: JoinedTags, found: Survey, plan: Plan) -> None:
+    """Tell the tagger what belongs to what its model has learned: vocabulary, counts, images."""
+    tagger.given, tagger.calibration = None, None
+    tagger.vocabulary = tags.vocabulary
+    tagger.skipped = shards.skipped()
+    tagger.learned_images = LearnedImages(_name_hashes(tags))
+    tagger.facts = {
+        "images": found.n_learned - found.held_out.size,
+        "validation images": 0 if found.valid is None else found.valid[0].shape[0],
+        "skipped images": len(tagger.skipped),
+        "tags": len(tags.vocabulary),
+        "tags given": found.n_pairs,
+        "features": shards.contents.width,
+        "encoder fingerprint": tagger.encoder.fingerprint,
+        "streamed in windows of bytes": plan.window,
+    }
+    if tags.vocabulary.aliases:
+        tagger.facts["aliases"] = len(tags.vocabulary.aliases)
+    if tagger.reference is not None:
+        tagger.facts["texts of the reference corpus"] = tagger.reference.n_texts
+
+
+def _name_hashes(tags: JoinedTags) -> NDArray[np.uint64]:
+    """Give the hashes of the names that were learned from or held out, sorted: the one array of all images."""
+    wanted = tags.learned if tags.learned == NO_SPLIT else tags.learned | VALID
+    parts = [np.empty(0, np.uint64)]
+    for start in range(0, len(tags.index.hashes), PAIRS):
+        some = slice(start, start + PAIRS)
+        parts.append(tags.index.hashes[some][(tags.bits[tags.index.positions[some]] & wanted) > 0])
+    return np.concatenate(parts)

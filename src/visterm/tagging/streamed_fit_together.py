@@ -1,0 +1,185 @@
+"""Ranking models learn in several processes: all train the same weights, each on shards of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import Any
+
+from visterm.core.errors import UserError
+from visterm.core.executor import Executor, Group, Member
+from visterm.core.progress import SILENT, Progress
+from visterm.core.tables import MODELS
+from visterm.core.threads import one_blas_thread
+from visterm.features.streaming.handed_over import HandedOver, take_part
+from visterm.features.streaming.memory import Plan
+from visterm.features.streaming.shards import Shards
+from visterm.models.abilities import FitsStreams
+from visterm.models.meetings import Exchange, MeetingPlace
+from visterm.tagging.meeting_line import Caller, Line, open_line
+from visterm.tagging.streamed_fit import fit_streamed
+
+
+def check_learns_together(model: Any) -> None:
+    """Refuse a model that several workers cannot train on features in shards.
+
+    Raises
+    ------
+    UserError
+        If so; it names those that they can.
+    """
+    if getattr(model, "learns_together", False):
+        return
+    able = [entry.name for entry in MODELS if not entry.extra and _learns_together(MODELS.load(entry.name))]
+    raise UserError(
+        f"The model '{MODELS.name_of(model)}' learns in one process. Leave --ray out, or choose one of those that "
+        f"several machines train on FEATURES: --model {', '.join(able)}."
+    )
+
+
+def stream_on_machines(
+    tagger: Any,
+    features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    tags: str | os.PathLike[str],
+    plan: Plan,
+    *,
+    executor: Executor,
+    **how: Any,
+) -> list[str]:
+    """Let a tagger learn from features on disk by the workers of an executor, one a processor.
+
+    Each worker has shards of its own. The weights are those of one training, `visterm.models.training_together` says
+    how. Where a worker or a machine is lost, all begin again from the last checkpoint and end with the same bytes, on
+    however few processors: a worker then stands for several.
+
+    Parameters
+    ----------
+    tagger : Tagger
+        With a model that learns together.
+    features, tags, plan, how
+        See `fit_streamed`. The features, the tags and the folder for files on the way lie where all machines see them.
+        The memory is that of a machine, which its workers share.
+    executor : Executor
+
+    Returns
+    -------
+    list of str
+        What is to be told, a line each.
+
+    Raises
+    ------
+    UserError
+        If the model cannot, or the executor has no machines.
+    StorageError
+        If workers were lost again and again, or do not see the files.
+    """
+    check_learns_together(tagger.model)
+    n_shards = len(Shards(features))
+    if n_shards < 2 or executor.n_jobs == 1:
+        why = "The features are one shard" if n_shards < 2 else "One worker was asked for"
+        return [*fit_streamed(tagger, features, tags, plan, **how), f"{why}: learned here, without Ray."]
+    with executor.connect() as there:
+        n_workers = min(there.n_workers, n_shards)
+        on_one = -(-n_workers // there.n_machines)
+        plan = plan._replace(memory=plan.memory // on_one)
+        if n_workers < 2:
+            lines = fit_streamed(tagger, features, tags, plan, **how)
+            return [*lines, "The engine has one processor: learned here, without its workers."]
+        return fit_streamed(tagger, features, tags, plan, workers=ExecutorWorkers(executor, n_workers), **how)
+
+
+@dataclass(frozen=True)
+class ExecutorWorkers:
+    """Workers of an executor that is connected.
+
+    Attributes
+    ----------
+    executor : Executor
+    n_workers : int
+        Parts that the shards are dealt into; as many processes, while there is room for them.
+    """
+
+    executor: Executor
+    n_workers: int
+
+    def train(self, model: Any, handed: HandedOver, progress: Progress) -> None:
+        """Train a model, see `fit_streamed`."""
+        unfitted = type(model)(**{**model.get_params(deep=False), "n_jobs": 1})
+        work = SharedFit(unfitted, handed._replace(folder=handed.folder.absolute()), self.n_workers)
+        self.executor.run_together(work, Group(self.n_workers, 1), handed.folder.absolute(), progress)
+
+
+@dataclass(frozen=True)
+class SharedFit:
+    """What each process does.
+
+    Attributes
+    ----------
+    model : StreamedFit
+        Not fitted.
+    handed : HandedOver
+    n_workers : int
+        Who share the training, of whom a process stands for one or, after a loss, for several.
+    """
+
+    model: Any
+    handed: HandedOver
+    n_workers: int
+
+    def __call__(self, member: Member, progress: Progress) -> list[dict[str, Any]]:
+        """Train for the workers that this process stands for, each in a thread; give the history of the training."""
+        own = range(member.rank, self.n_workers, member.size)
+        meet, close = _meeting_place(member, self.n_workers)
+
+        def train(rank: int) -> list[dict[str, Any]]:
+            windows, valid, checkpoints = take_part(self.handed, rank, self.n_workers)
+            model = type(self.model)(**self.model.get_params(deep=False))
+            model.fit_stream(
+                windows,
+                valid=valid,
+                checkpoints=checkpoints if rank == 0 else _ToGoOnFrom(checkpoints),
+                monitor=progress if rank == 0 else SILENT,
+                exchange=Exchange(rank, self.n_workers, meet) if self.n_workers > 1 else None,
+            )
+            return list(model.history_)
+
+        # Held for all threads at once: they would let go of it one by one, while others still compute.
+        with one_blas_thread(), ThreadPoolExecutor(len(own)) as pool:
+            histories = []
+            for done in as_completed([pool.submit(train, rank) for rank in own]):
+                try:
+                    histories.append(done.result())
+                except BaseException:
+                    close()
+                    raise
+        return histories[0]
+
+
+class _ToGoOnFrom:
+    """Checkpoints that another worker writes."""
+
+    def __init__(self, checkpoints: Any) -> None:
+        self.last = checkpoints.last
+
+    def offer(self, make: Callable[[], Any]) -> None:
+        """Leave it to the first worker."""
+
+    keep = offer
+
+
+def _meeting_place(member: Member, n_workers: int) -> tuple[Callable[[int, str, Any], Any], Callable[[], None]]:
+    """Give what meets, and what ends all meetings: in this process if it is its place, else by a line to the first."""
+    place = MeetingPlace(n_workers)
+    if member.size == 1:
+        return place.meet, place.close
+    line = member.broadcast(open_line(place, member.host) if member.rank == 0 else None)
+    if member.rank == 0:
+        return place.meet, place.close
+    caller = Caller(Line(*line))
+    return caller.meet, caller.close
+
+
+def _learns_together(kind: type) -> bool:
+    return issubclass(kind, FitsStreams) and bool(getattr(kind, "learns_together", False))

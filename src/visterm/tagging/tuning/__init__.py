@@ -1,0 +1,1 @@
+"""Trying settings on held-out rows, and fitting the best."""

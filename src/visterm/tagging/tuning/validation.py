@@ -1,0 +1,194 @@
+"""Rows held out to choose settings and epochs by: images of their own, or tags of images known by number."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import check_tags
+from visterm.core.errors import DataError
+from visterm.core.progress import Progress
+from visterm.core.types import Matrix
+from visterm.data.held_tags import hold_one_out
+from visterm.features.training_rows import TrainingRows
+from visterm.metrics import evaluate
+from visterm.models.kernel_columns import learns_from_kernel, own_columns
+from visterm.tagging.tuning.early_stopping import EnoughError, Watch
+
+
+class Parts(NamedTuple):
+    """Rows to learn from and rows to judge by.
+
+    Attributes
+    ----------
+    X, Y : matrices
+        To learn from.
+    X_valid, Y_valid : matrices
+        To judge by.
+    known : csr_array or None
+        For images known by number: the tags that the model is told of the images of `X_valid`, left out of their
+        rankings.
+    learned : ndarray of int64 or None
+        Places of the rows to learn from among the training images, where only some of these are learned from: what
+        models over kernel values need of the columns.
+    """
+
+    X: Matrix
+    Y: sp.csr_array
+    X_valid: Matrix
+    Y_valid: sp.csr_array
+    known: sp.csr_array | None
+    learned: NDArray[np.int64] | None = None
+
+    def seen_by(self, model: Any) -> Parts:
+        """Give the parts as a model may see them: of kernel values, those with the images that it learns from."""
+        X, X_valid = (own_columns(model, rows, self.learned) for rows in (self.X, self.X_valid))
+        return self._replace(X=X, X_valid=X_valid)
+
+
+class Judged(NamedTuple):
+    """A fitted model, the value of the metric on the held-out rows, and how it came about.
+
+    Attributes
+    ----------
+    model : Annotator
+        At its best epoch.
+    value : float
+    epochs : int or None
+        Epochs that its weights stem from; None for models that learn in one go.
+    history : list of dict
+        What it was after each epoch.
+    seconds : float
+    """
+
+    model: Any
+    value: float
+    epochs: int | None
+    history: list[dict[str, Any]]
+    seconds: float
+
+
+def part_rows(rows: TrainingRows, share: float, rng: np.random.Generator) -> Parts:
+    """Hold out the rows of the split "valid", else a share: of the images, or one tag each of images known by number.
+
+    Raises
+    ------
+    DataError
+        If there are too few images, or none has two tags where tags are held out.
+    """
+    if rows.valid is not None:
+        X_valid, Y_valid = rows.valid
+        known = sp.csr_array(X_valid @ rows.Y) if rows.by_number else None
+        return Parts(rows.X, rows.Y, X_valid, Y_valid, known)
+    n_images = rows.X.shape[0]
+    n_held = max(1, round(share * n_images))
+    if rows.by_number:
+        held = hold_one_out(rows.Y, rng, at_most=n_held)
+        return Parts(rows.X, held.rest, rows.X[held.images], held.held, held.known)
+    if n_images < 2:
+        raise DataError(f"There is {n_images} image to learn from; at least 2 are needed to hold one out.")
+    order = rng.permutation(n_images)
+    held_rows, trained = np.sort(order[:n_held]), np.sort(order[n_held:])
+    return Parts(rows.X[trained], rows.Y[trained], rows.X[held_rows], rows.Y[held_rows], None, trained)
+
+
+def fit_judged(model: Any, parts: Parts, metric: str, progress: Progress) -> Judged:
+    """Fit a model on the one part, stop by the other if it can stop, and judge it by that.
+
+    A model that stops on its own does so by MAP. One of images known by number is stopped here instead, by `metric`:
+    it would take the tags that it was told of an image for mistakes.
+    """
+    parts = parts.seen_by(model)
+
+    def value_of(fitted: Any) -> float:
+        scores = partial(fitted.score_blocks, parts.X_valid)
+        return evaluate(scores, parts.Y_valid, [metric], exclude=parts.known)[metric]
+
+    began = time.perf_counter()
+    if parts.known is None:
+        model.fit(parts.X, parts.Y, valid=(parts.X_valid, parts.Y_valid), monitor=progress)
+    elif can_stop(model):
+        watch = Watch(model, value_of, model.patience, progress, name=metric)
+        with suppress(EnoughError):
+            model.fit(parts.X, parts.Y, monitor=watch)
+        values = [value for _, value in watch.curve]
+        history = [{**entry, metric: value} for entry, value in zip(model.history_, values, strict=True)]
+        seconds = time.perf_counter() - began
+        best = watch.best.set_params(**model.get_params(deep=False))  # a copy of a model in the midst of its fit
+        best.n_epochs_, best.history_ = watch.best_epoch, history
+        return Judged(best, max(values), watch.best_epoch, history, seconds)
+    else:
+        model.fit(parts.X, parts.Y, monitor=progress)
+    seconds = time.perf_counter() - began
+    history = getattr(model, "history_", [])
+    return Judged(model, value_of(model), getattr(model, "n_epochs_", None), history, seconds)
+
+
+def all_rows(rows: TrainingRows, model: Any) -> TrainingRows:
+    """Put the rows of the split "valid" among those that a model is to learn from.
+
+    One that learns from kernel values goes without: no column says what other images have in common with these.
+    """
+    if rows.valid is None:
+        return rows
+    if learns_from_kernel(model):
+        return rows._replace(valid=None)
+    X_valid, Y_valid = rows.valid
+    if rows.by_number:
+        return rows._replace(Y=check_tags(rows.Y + X_valid.T @ Y_valid, rows.X.shape[0]), valid=None)
+    pair = (rows.X, X_valid)
+    X = sp.vstack(pair, format="csr") if sp.issparse(rows.X) else np.concatenate(pair)
+    return rows._replace(X=X, Y=sp.csr_array(sp.vstack((rows.Y, Y_valid), format="csr")), valid=None)
+
+
+def fit_on_all(
+    model: Any, rows: TrainingRows, epochs: int | None, history: list[dict[str, Any]], progress: Progress
+) -> Any:
+    """Fit a model on all rows for as many epochs as were found best on held-out ones, and keep how that was found."""
+    if epochs is None:
+        return model.fit(rows.X, rows.Y, monitor=progress)
+    with suppress(EnoughError), _own_holdout_off(model):
+        model.fit(rows.X, rows.Y, monitor=_StopAfter(epochs, model, progress))
+    model.n_epochs_, model.history_ = epochs, history
+    return model
+
+
+def can_stop(model: Any) -> bool:
+    """Say whether a model goes through the data in epochs, as many as are best on held-out rows."""
+    return {"epochs", "patience"} <= set(model.get_params(deep=False))
+
+
+@contextmanager
+def _own_holdout_off(model: Any) -> Iterator[None]:
+    """Keep a model from holding out rows of its own; its setting is put back."""
+    own = {name: value for name, value in model.get_params(deep=False).items() if name == "valid_share"}
+    model.set_params(**dict.fromkeys(own, 0.0))
+    try:
+        yield
+    finally:
+        model.set_params(**own)
+
+
+class _StopAfter:
+    """Ends a fit after some epochs; with fewer `epochs` set, a learning rate that falls would fall sooner."""
+
+    def __init__(self, epochs: int, model: Any, progress: Progress) -> None:
+        self._epochs, self._model, self._progress = epochs, model, progress
+
+    def start(self, task: str, total: int | None = None) -> None:
+        self._progress.start(task, self._epochs)
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        self._progress.advance(steps, note)
+        if len(getattr(self._model, "history_", [])) >= self._epochs:
+            raise EnoughError
+
+    def finish(self) -> None:
+        self._progress.finish()

@@ -1,0 +1,98 @@
+"""From what was typed to weights: of tags, of words that were added, and of any other word that has a place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.errors import UnknownNameError, UserError
+from visterm.core.queries import OutsideWords, Query
+from visterm.core.query_weights import weigh_words
+from visterm.core.vocabulary import clean_tag, tag_key
+
+if TYPE_CHECKING:
+    from visterm.tagging.tagger import Tagger
+
+
+def typed_query(tagger: Tagger, words: str | Sequence[str]) -> Query:
+    """Give what was typed as weights of unit length together, see `Tagger.query_weights`.
+
+    Raises
+    ------
+    UnknownNameError
+        If no word is a tag or has a place among them.
+    UserError
+        If the words cancel each other out.
+    """
+    known, outside = tagger.words.dictionary(tagger.vocabulary), tagger.words
+    found, missing = known.parse(words)
+    n_tags = len(tagger.vocabulary)
+    fresh: dict[str, str] = {}
+    for piece in missing:
+        fresh.setdefault(tag_key(piece.text), clean_tag(piece.text))
+    placed = zip(fresh, outside.look_up(tagger.model, list(fresh.values())), strict=True)
+    rows = {key: row for key, row in placed if row is not None}
+    has_place = set(rows)
+    unknown = [word.text for word in missing if tag_key(word.text) not in has_place]
+    if not found and not has_place:
+        told = tagger.vocabulary.unknown_words(unknown)
+        raise UnknownNameError(" ".join(filter(None, [told, _advice(tagger)])))
+    tags, names = tagger.vocabulary.weights_of((column, sign) for column, sign in found if column < n_tags)
+    sums: Counter[str] = Counter()
+    shown: dict[str, str] = {}
+    for column, sign in found:
+        if column >= n_tags:
+            word = known.tags[column]
+            sums[tag_key(word)] += sign
+            shown[tag_key(word)] = word
+            rows[tag_key(word)] = outside.rows[column - n_tags]
+    for piece in missing:
+        if (key := tag_key(piece.text)) in has_place:
+            sums[key] += piece.sign
+            shown[key] = fresh[key]
+    counted = [key for key, total in sums.items() if total]
+    if tags.nnz == 0 and not counted:
+        cancelled = ", ".join([*names, *shown.values()])
+        raise UserError(f"The words of the search cancel each other out: {cancelled}. Leave one out.")
+    if not counted:
+        return Query(tagger.weighed(tags), names, unknown)
+    signs = np.array([sums[key] for key in counted], np.float32)
+    weights, others = _weigh_together(tags, tagger.idf[tags.indices], signs, tagger.idf_of_others)
+    places = np.array([rows[key] for key in counted], np.float32)
+    return Query(weights, names, unknown, OutsideWords([shown[key] for key in counted], others, places))
+
+
+def query_row(model: Any, query: Query) -> Any:
+    """Give the row that images are searched by, shape (1, width)."""
+    row = model.query_rows(query.weights)
+    return row if query.outside is None else row + (query.outside.weights @ query.outside.rows)[None, :]
+
+
+def _weigh_together(
+    tags: sp.csr_array, idf: NDArray[np.float32], signs: NDArray[np.float32], idf_of_others: float
+) -> tuple[sp.csr_array, NDArray[np.float32]]:
+    """Weigh the tags of a query and its other words to unit length."""
+    values = np.concatenate([tags.data, signs])[None, :]
+    idfs = np.concatenate([idf, np.full(len(signs), idf_of_others, np.float32)])
+    places = np.arange(values.size)
+    plain = sp.csr_array((values[0], places, np.array([0, values.size])), shape=values.shape)
+    weighed = weigh_words(plain, idfs).toarray()[0]
+    n = tags.nnz
+    weights = sp.csr_array((weighed[:n], tags.indices, tags.indptr), shape=tags.shape)
+    weights.eliminate_zeros()
+    return weights, weighed[n:]
+
+
+def _advice(tagger: Tagger) -> str:
+    """Say what to do about words without a place, where the model could place them."""
+    from visterm.models.abilities import PlacesWords
+
+    if not isinstance(tagger.model, PlacesWords):
+        return ""
+    source = tagger.words.source
+    return tagger.words.why_not(tagger.model) or (source.why_not() if source is not None else "")

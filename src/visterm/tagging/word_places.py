@@ -1,0 +1,258 @@
+"""Words that are no tags and their places among them: looked up for a search, or added to a run's dictionary."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import UserError
+from visterm.core.learned import FILE_NAME, Listed, Record, Sizes, Text, Whole
+from visterm.core.persist import load_arrays, read_json, save_arrays, write_json
+from visterm.core.tables import MODELS
+from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
+from visterm.data.word_vectors import vectors_of_tags
+from visterm.models.abilities import PlacesWords
+from visterm.tagging.word_sources import SENTENCES, WordSource
+
+Floats = NDArray[np.float32]
+
+WORDS, ADDED_ROWS = "words.json", "added_words.safetensors"
+"""Files in the folder of a run."""
+
+MOST_LOOKED_UP = 10_000
+"""Words of searches whose rows are kept in memory: to place one takes longer than to search."""
+
+FORM = Record(
+    {
+        "source": Record(
+            {
+                "kind": Text(),
+                "method": Text(required=False),
+                "path": Text(pattern=FILE_NAME, required=False),
+                "sha256": Text(required=False),
+            }
+        ),
+        "width": Whole(most=2**24),
+        "added": Listed(Text()),
+    }
+)
+"""What the file of a run holds."""
+
+
+class Placed(NamedTuple):
+    """Rows for words, shape (n_words, width), as those of tags; and which words have one."""
+
+    rows: Floats
+    found: NDArray[np.bool_]
+
+
+class Added(NamedTuple):
+    """What became of words that were to be added to a dictionary.
+
+    Attributes
+    ----------
+    added : list of str
+    there : list of str
+        Those that are tags or aliases, or were added before.
+    without : list of str
+        Those without a vector.
+    """
+
+    added: list[str]
+    there: list[str]
+    without: list[str]
+
+
+class WordPlaces:
+    """What a run knows of words that are no tags: where vectors come from, and the words that were added.
+
+    Parameters
+    ----------
+    source : WordSource, optional
+        None: no words but tags have a place.
+    width : int
+        Numbers of a vector.
+    without : sequence of str
+        Tags that had no vector when the model was fitted; not known of a run that was opened.
+    added : sequence of str
+        Words without training images that belong to the dictionary.
+    rows : ndarray of float32, shape (n_added, width), optional
+        Their rows.
+    """
+
+    def __init__(
+        self,
+        source: WordSource | None = None,
+        *,
+        width: int = 0,
+        without: Sequence[str] = (),
+        added: Sequence[str] = (),
+        rows: Floats | None = None,
+    ) -> None:
+        self.source = source
+        self.width = width
+        self.without = list(without)
+        self.added = list(added)
+        self.rows: Floats = np.zeros((0, width), np.float32) if rows is None else rows
+        self._dictionaries: tuple[Any, Any] = (None, None)
+        self._looked_up: dict[str, Floats | None] = {}
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """Give what `visterm info` shows of them."""
+        if self.source is None:
+            return {}
+        return {"word vectors": self.source.name, "tags without a word vector": len(self.without)}
+
+    def dictionary(self, vocabulary: Vocabulary) -> Vocabulary:
+        """Give the tags and, after them, the added words."""
+        if not self.added:
+            return vocabulary
+        if self._dictionaries[0] is not vocabulary:  # kept, because it takes a second for 400,000 tags
+            counts = np.concatenate([vocabulary.counts, np.zeros(len(self.added), np.int64)])
+            both = Vocabulary([*vocabulary.tags, *self.added], counts, vocabulary.aliases)
+            self._dictionaries = (vocabulary, both)
+        found: Vocabulary = self._dictionaries[1]
+        return found
+
+    def look_up(self, model: Any, words: Sequence[str]) -> list[Floats | None]:
+        """Give the rows of words of a search, None of those without a vector; each has the same in any company.
+
+        The errors are those of `place`.
+        """
+        fresh = [word for word in words if tag_key(word) not in self._looked_up]
+        if len(self._looked_up) + len(fresh) > MOST_LOOKED_UP:
+            self._looked_up.clear()
+            fresh = list(words)
+        vectors, found = self._vectors(model, fresh)
+        for word, vector, there in zip(fresh, vectors, found, strict=True):
+            self._looked_up[tag_key(word)] = model.tag_rows_from(vector[None, :])[0] if there else None
+        return [self._looked_up[tag_key(word)] for word in words]
+
+    def place(self, model: Any, words: Sequence[str]) -> Placed:
+        """Look up the vectors of words, and move them as training moved those of the tags (equations 3 and 4).
+
+        Parameters
+        ----------
+        model : Annotator
+        words : sequence of str
+
+        Returns
+        -------
+        Placed
+            Nothing is found where the model or the source knows no words but tags.
+
+        Raises
+        ------
+        StorageError
+            If the file of vectors is gone or has changed.
+        MissingExtraError
+            If a package is needed that is not installed.
+        """
+        vectors, found = self._vectors(model, words)
+        if not found.any():
+            return Placed(vectors, found)
+        placed = model.tag_rows_from(vectors[found])
+        rows = np.zeros((len(words), placed.shape[1]), np.float32)
+        rows[found] = placed
+        return Placed(rows, found)
+
+    def with_words(
+        self,
+        model: Any,
+        vocabulary: Vocabulary,
+        words: Iterable[str],
+        *,
+        file: str | os.PathLike[str] | None = None,
+    ) -> tuple[WordPlaces, Added]:
+        """Give the places with more words, which keep their relations to the tags and to each other.
+
+        Parameters
+        ----------
+        model : Annotator
+        vocabulary : Vocabulary
+            The tags.
+        words : iterable of str
+        file : path-like, optional
+            Where the file of word vectors is now.
+
+        Raises
+        ------
+        UserError
+            If the model or the source knows no words but tags, or `file` is another file.
+        """
+        if why := self.why_not(model):
+            raise UserError(why)
+        source = self.source
+        if source is not None and file is not None:
+            source = source.moved(file)
+        known = self.dictionary(vocabulary)
+        asked: dict[str, str] = {}
+        for word in filter(None, map(clean_tag, words)):
+            asked.setdefault(tag_key(word), word)
+        there = [word for word in asked.values() if word in known]
+        fresh = [word for word in asked.values() if word not in known]
+        looked_up = WordPlaces(source, width=self.width)
+        placed = looked_up.place(model, fresh)
+        added = [word for word, found in zip(fresh, placed.found, strict=True) if found]
+        without = [word for word, found in zip(fresh, placed.found, strict=True) if not found]
+        rows = np.concatenate([self.rows, placed.rows[placed.found]]) if added else self.rows
+        places = WordPlaces(source, width=self.width, without=self.without, added=[*self.added, *added], rows=rows)
+        return places, Added(added, there, without)
+
+    def why_not(self, model: Any) -> str:
+        """Say why words that are no tags have no place in this run, and what to do; empty where they may have one."""
+        if not isinstance(model, PlacesWords):
+            return (
+                f"The model '{MODELS.name_of(model)}' knows no words but its tags. Fit one that starts from word "
+                f"vectors: visterm fit ... --model sampled_tagger --word-vectors FILE or {SENTENCES}"
+            )
+        if self.source is None:
+            return (
+                "This run was fitted without word vectors, so words that are no tags have no place in it. Fit with "
+                f"--word-vectors FILE or {SENTENCES}."
+            )
+        return "" if self.source.gives_others else self.source.why_not()
+
+    def _vectors(self, model: Any, words: Sequence[str]) -> tuple[Floats, NDArray[np.bool_]]:
+        """Give the vectors of words, and which have one; none where the model or the source knows only tags."""
+        if not words or self.source is None or not self.source.gives_others or not isinstance(model, PlacesWords):
+            return np.zeros((len(words), self.width), np.float32), np.zeros(len(words), np.bool_)
+        vectors, found = vectors_of_tags(self.source.read(words), words)
+        return vectors, found & vectors.any(axis=1)
+
+    def save(self, folder: Path) -> None:
+        """Write what there is into the folder of a run."""
+        if self.source is None:
+            return
+        write_json(folder / WORDS, {"source": self.source.save(folder), "width": self.width, "added": self.added})
+        if self.added:
+            save_arrays(folder / ADDED_ROWS, {"rows": np.ascontiguousarray(self.rows)})
+
+    @classmethod
+    def load(cls, folder: Path) -> WordPlaces:
+        """Read what `save` wrote; a run without word vectors has none."""
+        if not (folder / WORDS).exists():
+            return cls()
+        saved = read_json(folder / WORDS)
+        FORM.check(saved, Sizes(None))
+        rows = load_arrays(folder / ADDED_ROWS)["rows"] if saved["added"] else None
+        return cls(WordSource.load(folder, saved["source"]), width=saved["width"], added=saved["added"], rows=rows)
+
+
+def rank_with_added(
+    best: Iterable[tuple[Any, Any]], model: Any, X: Any, places: WordPlaces, k: int
+) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+    """Yield the tags of each image with added words among them, by score; these have the numbers after the tags."""
+    others = np.asarray(model.image_rows(X) @ places.rows.T, np.float32)
+    numbers = model.n_tags_ + np.arange(len(places.added))
+    for (ids, scores), own in zip(best, others, strict=True):
+        ids, scores = np.concatenate([ids, numbers]), np.concatenate([scores, own])
+        order = np.lexsort((ids, -scores))[: k or None]
+        yield ids[order], scores[order]
