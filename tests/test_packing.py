@@ -46,11 +46,22 @@ class Box:
         return self
 
 
+class Silent:
+    """Declares nothing."""
+
+    def get_params(self, deep=True):
+        return {}
+
+
 class Other(Box):
     """In no table."""
 
 
-REGISTRY = Registry("box", [Entry("box", f"{__name__}:Box", "for tests")], group="visterm.no_boxes")
+REGISTRY = Registry(
+    "box",
+    [Entry("box", f"{__name__}:Box", "for tests"), Entry("silent", f"{__name__}:Silent", "for tests")],
+    group="visterm.no_boxes",
+)
 
 
 def nested():
@@ -112,8 +123,8 @@ REFUSED = {
     "boxes_.0.given_ lacks a part": lambda _, arrays: arrays.pop("boxes_.0.given_:shape"),
     "square_ is an array of int8 (2, 2); expected": lambda _, arrays: arrays.update(square_=np.ones((2, 2), np.int8)),
     "square_ has infinity or NaN": lambda _, arrays: arrays["square_"].fill(np.nan),
-    "more_ is no attribute that its class learns": lambda _, arrays: arrays.update(more_=np.ones(2)),
-    "get_params is no attribute that its class learns": lambda box, _: box["values"].update(get_params={"value": 1}),
+    "more_ is no attribute that its class declares": lambda _, arrays: arrays.update(more_=np.ones(2)),
+    "get_params is no attribute that its class declares": lambda box, _: box["values"].update(get_params={"value": 1}),
     "an array 'boxes_.7.weights_' that belongs to no": lambda _, arrays: arrays.update(
         {"boxes_.7.weights_": np.ones(2)}
     ),
@@ -148,6 +159,19 @@ def test_estimators_inside_estimators_inside_estimators_end_somewhere():
 def test_what_a_class_does_not_declare_is_not_saved():
     with pytest.raises(UserError, match="Box does not declare more_ in `learned`"):
         pack(Box().holding(more_=1), REGISTRY)
+
+
+def test_a_class_that_declares_nothing_can_learn_nothing():
+    learned = Silent()
+    learned.rows_ = np.ones((3, 2), np.float32)
+    with pytest.raises(UserError, match=r"Silent does not declare rows_.*Declare its type and shape in the class"):
+        pack(learned, REGISTRY)
+    box = {"name": "silent", "params": {}, "values": {}}
+    with pytest.raises(DataError, match="rows_ is no attribute that its class declares"):
+        unpack(REGISTRY, box, {"rows_": learned.rows_})
+    with pytest.raises(DataError, match="n_ is no attribute that its class declares"):
+        unpack(REGISTRY, {**box, "values": {"n_": {"value": 3}}}, {})
+    assert isinstance(unpack(REGISTRY, box, {}), Silent)
 
 
 def test_bytes_learned_are_counted_inside_estimators_too_and_sparse_ones_with_their_indices():

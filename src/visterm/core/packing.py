@@ -83,7 +83,7 @@ def unpack(registry: Registry, description: Any, arrays: dict[str, NDArray[Any]]
     estimator = _restore(registry, description, left, "")
     if left:
         raise DataError(f"There is an array {min(left)!r} that belongs to no learned attribute")
-    if learned_attributes(estimator) and learned_kinds(estimator):
+    if learned_attributes(estimator):
         check_learned(estimator)
     return estimator
 
@@ -177,8 +177,11 @@ def _describe(estimator: Any, registry: Registry, prefix: str, arrays: dict[str,
     kinds = learned_kinds(estimator)
     for key, value in learned_attributes(estimator).items():
         name = prefix + key
-        if kinds and declared_name(key, kinds) is None:
-            raise UserError(f"{type(estimator).__name__} does not declare {key} in `learned`, so it cannot be saved.")
+        if declared_name(key, kinds) is None:
+            raise UserError(
+                f"{type(estimator).__name__} does not declare {key} in `learned`, so it cannot be saved. Declare its "
+                f'type and shape in the class, such as learned = {{"{key}": Array("float32", ("n_features",))}}.'
+            )
         if sp.issparse(value):
             arrays.update(csr_parts(name, value))
         elif isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
@@ -239,8 +242,8 @@ def _unboxed(registry: Registry, box: Any, arrays: dict[str, NDArray[Any]], name
 
 
 def _check_declared(prefix: str, name: str, kinds: dict[str, Kind]) -> None:
-    if declared_name(name, kinds) is None and (kinds or not name.endswith("_") or name.startswith("_")):
-        raise DataError(f"{prefix}{name} is no attribute that its class learns")
+    if declared_name(name, kinds) is None:
+        raise DataError(f"{prefix}{name} is no attribute that its class declares in `learned`")
 
 
 def checked_params(cls: Any, params: dict[str, Any]) -> dict[str, Any]:
