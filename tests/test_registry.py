@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 
 import pytest
 
 from visterm.core.errors import MissingExtraError, UnknownNameError, UserError
 from visterm.core.registry import Entry, Registry
 from visterm.core.tables import ENCODERS, MODELS
+from visterm.models.prior import Prior
 
 
 def test_a_misspelt_model_is_suggested():
@@ -70,3 +72,17 @@ def test_light_commands_load_nothing_heavy(command):
 def test_importing_visterm_loads_nothing_heavy():
     code = "import sys, visterm; sys.exit(bool({'numba', 'sklearn', 'numpy', 'torch'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_parts_of_other_packages_are_found_and_take_no_name_of_ours(monkeypatch):
+    offered = (EntryPoint("mine", "theirs:Mine", ""), EntryPoint("prior", "theirs:Prior", ""))
+    monkeypatch.setattr("visterm.core.registry.entry_points", lambda **_: offered)
+    assert MODELS.entry("mine").target == "theirs:Mine"
+    assert MODELS.names().count("prior") == 1
+    assert MODELS.names()[-1] == "mine"
+    assert MODELS.load("prior") is Prior
+
+
+def test_our_own_parts_are_found_without_reading_all_that_is_installed(monkeypatch):
+    monkeypatch.setattr("visterm.core.registry.entry_points", None)
+    assert MODELS.name_of(MODELS.create("prior")) == "prior"
