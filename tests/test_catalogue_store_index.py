@@ -70,7 +70,7 @@ def test_an_index_is_not_asked_for_many_results(index, queries):
 
 def test_it_comes_back_as_it_was_written(index, queries, tmp_path):
     index.write(tmp_path / "rows.faiss")
-    again = RowIndex.read(tmp_path / "rows.faiss", index.settings)
+    again = RowIndex.read(tmp_path / "rows.faiss", index.settings, WIDTH)
     for q in queries[:, None, :]:
         np.testing.assert_array_equal(again.candidates(q, 10), index.candidates(q, 10))
     assert [file.name for file in tmp_path.iterdir()] == ["rows.faiss"]
@@ -79,11 +79,19 @@ def test_it_comes_back_as_it_was_written(index, queries, tmp_path):
 def test_a_damaged_index_is_noticed(index, tmp_path):
     (tmp_path / "rows.faiss").write_bytes(b"not an index")
     with pytest.raises(CorruptFileError, match="is no index of rows"):
-        RowIndex.read(tmp_path / "rows.faiss", index.settings)
+        RowIndex.read(tmp_path / "rows.faiss", index.settings, WIDTH)
     index.write(tmp_path / "rows.faiss")
     other = Settings(**(index.settings.as_dict() | {"n_rows": 5}))
-    with pytest.raises(CorruptFileError, match="covers 3000 rows; expected 5"):
-        RowIndex.read(tmp_path / "rows.faiss", other)
+    with pytest.raises(CorruptFileError, match="covers 3000 rows of 13 numbers; expected 5 of 13"):
+        RowIndex.read(tmp_path / "rows.faiss", other, WIDTH)
+    with pytest.raises(CorruptFileError, match="rows of 13 numbers; expected 3000 of 8"):
+        RowIndex.read(tmp_path / "rows.faiss", index.settings, 8)
+
+
+def test_an_index_that_names_rows_beyond_those_it_covers_is_noticed(index, queries):
+    lying = RowIndex(index._index, Settings(**(index.settings.as_dict() | {"n_rows": 1001})))
+    with pytest.raises(CorruptFileError, match="covers 1001 rows"):
+        [lying.candidates(q, 10) for q in queries[:, None, :]]
 
 
 def test_what_a_store_finds_by_it_has_the_scores_of_exact_search(monkeypatch, rows, queries):

@@ -238,7 +238,7 @@ def test_keywords_in_images_and_sidecars_are_tags(tmp_path):
     assert [(r.image, r.tags) for r in found.records] == [
         ("a/1.jpg", ["Sea", "Ann"]), ("a/2.webp", ["sky"]), ("b/3.png", ["dog"]),
     ]  # fmt: skip
-    assert "1 image whose XMP cannot be read" in found.remarks[1]
+    assert "1 image whose keywords cannot be read" in found.remarks[1]
     assert find_tags("auto", tmp_path).records == found.records
 
 

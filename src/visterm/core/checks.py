@@ -79,8 +79,8 @@ def checked_csr(
             "together; expected as many of each."
         )
     data, indices = data[: int(indptr[-1])], indices[: int(indptr[-1])]
-    outside = np.flatnonzero((indices < 0) | (indices >= n_columns))
-    if outside.size:
+    if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < n_columns:
+        outside = np.flatnonzero((indices < 0) | (indices >= n_columns))
         row = int(np.searchsorted(indptr, outside[0], side="right"))
         raise error(
             f"{what}, row {row}: it has the index {int(indices[outside[0]])}; expected 0 to {n_columns - 1}, as there "

@@ -10,14 +10,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import DataError
+from visterm.core.checks import MOST_COLUMNS
+from visterm.core.errors import CorruptFileError, DataError
 from visterm.core.types import Matrix, Ranking
 from visterm.store.any_part import AnyPart
 from visterm.store.base import SearchedRows
 from visterm.store.database import Database
 from visterm.store.parts import best_of
 from visterm.store.rows import stack_rows
-from visterm.store.segments import Segment, StoredIndex, StoredSegment
+from visterm.store.segments import IDS, Segment, StoredIndex, StoredSegment
 
 HIDDEN = (
     "SELECT row FROM dead_rows WHERE segment_id = ? UNION "
@@ -25,6 +26,8 @@ HIDDEN = (
     "AND rows.segment_id = ? WHERE images.state = 'gone' ORDER BY row"
 )
 """The words CROSS JOIN make SQLite begin with the few images that are gone; else it goes through all rows."""
+
+RESTORE = "Restore the catalogue from a backup, or index the images again into a new one."
 
 
 class CurrentRows(SearchedRows):
@@ -99,20 +102,60 @@ def current_rows(database: Database, files: Callable[[StoredSegment], Segment]) 
     with database.snapshot():
         version = database.value("SELECT value FROM meta WHERE key = 'rows'")
         run_id = database.value("SELECT coalesce(rows_of, id) FROM runs WHERE current = 1")
+        last_id = database.value("SELECT max(id) FROM images")
         parts: list[AnyPart] = []
         width = None
         for segment in segments_of(database, "WHERE run_id = ?", run_id):
+            if width not in (None, segment.width):
+                raise CorruptFileError(f"The rows of one run are {width} and {segment.width} numbers wide. {RESTORE}")
             width = segment.width
-            hidden = database.rows(HIDDEN, (segment.id, run_id, segment.id))
+            places = checked_places(database.rows(HIDDEN, (segment.id, run_id, segment.id)), segment)
             index = database.row("SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?", (segment.id,))
-            places = np.array([row[0] for row in hidden], np.int64)
-            parts.append(files(segment).part(segment.n_rows, places, StoredIndex(*index) if index else None))
+            if index is not None and not 0 <= index[1] <= segment.n_rows:
+                raise CorruptFileError(f"An index of {segment.n_rows} rows is noted to cover {index[1]}. {RESTORE}")
+            part = files(segment).part(segment.n_rows, places, StoredIndex(*index) if index else None)
+            if len(part.ids) and not 0 <= int(part.ids.min()) <= int(part.ids.max()) <= (last_id or 0):
+                raise CorruptFileError(
+                    f"{files(segment).where(IDS)}: the rows are of the images {part.ids.min()} to {part.ids.max()}; "
+                    f"expected 0 to {last_id or 0}, as the catalogue has no others. {RESTORE}"
+                )
+            parts.append(part)
     return CurrentRows(version, parts, width)
 
 
+def checked_places(found: list[Any], segment: StoredSegment) -> NDArray[np.int64]:
+    """Return the places of rows of a segment that the database lists, a place each.
+
+    Raises
+    ------
+    CorruptFileError
+        If the segment has no such row.
+    """
+    places = np.array([row[0] for row in found], np.int64)
+    outside = places[(places < 0) | (places >= segment.n_rows)]
+    if outside.size:
+        raise CorruptFileError(
+            f"The database names row {outside[0]} of segment {segment.id}, which has {segment.n_rows} rows. {RESTORE}"
+        )
+    return places
+
+
 def segments_of(database: Database, where: str = "", *values: Any) -> list[StoredSegment]:
-    """List segments, in their order: of all runs, or those for which a condition holds."""
+    """List segments, in their order: of all runs, or those for which a condition holds.
+
+    Raises
+    ------
+    CorruptFileError
+        If there can be no such segment.
+    """
     found = database.rows(
         f"SELECT id, run_id, kind, width, n_rows, table_version FROM segments {where} ORDER BY id", values
     )
-    return [StoredSegment(*row) for row in found]
+    segments = [StoredSegment(*row) for row in found]
+    for segment in segments:
+        if segment.kind not in ("dense", "csr") or not 0 <= segment.width <= MOST_COLUMNS or segment.n_rows < 0:
+            raise CorruptFileError(
+                f"The database says of segment {segment.id} that it has {segment.n_rows} rows of {segment.width} "
+                f"numbers, {segment.kind}; expected at most {MOST_COLUMNS:,} numbers, dense or csr. {RESTORE}"
+            )
+    return segments

@@ -114,13 +114,31 @@ class LanceRows:
         for start in range(first, stop, step):
             query = self.at.search().offset(start).limit(min(step, stop - start))
             for arrays in batches(query, ["row", "vector"]):
-                yield _in_order(arrays)
+                yield self._in_order(arrays)
 
     def _gathered(self, places: Places) -> tuple[Places, Floats]:
         if len(places) == 0:
             return places, np.empty((0, self.width), np.float32)
         found = self.at.take_offsets(places.tolist()).select(["row", "vector"]).to_arrow()
-        return _in_order(arrays_of(found, ["row", "vector"]))
+        return self._in_order(arrays_of(found, ["row", "vector"]))
+
+    def _in_order(self, arrays: dict[str, NDArray[Any]]) -> tuple[Places, Floats]:
+        """Return places and rows by place: a table promises no order, though it keeps one."""
+        places, block = arrays["row"], arrays["vector"]
+        if places.dtype != np.int64 or block.dtype != np.float32 or block.shape != (len(places), self.width):
+            raise self._damaged(f"rows of {block.dtype}, shape {block.shape}, at places of {places.dtype}")
+        if not (np.diff(places) > 0).all():
+            order = np.argsort(places)
+            places, block = places[order], block[order]
+        if len(places) and (places[0] < 0 or places[-1] >= self.n_rows or not (np.diff(places) > 0).all()):
+            raise self._damaged(f"rows at the places {places[0]} to {places[-1]}, or some twice")
+        return places, block
+
+    def _damaged(self, found: str) -> CorruptFileError:
+        return CorruptFileError(
+            f"The table {self._table.name} at {self._table.uri} holds {found}; expected {self.n_rows} rows of "
+            f"{self.width} numbers, one at each place. Restore it from a backup, or index the images again."
+        )
 
 
 class LancePart(AnyPart):
@@ -165,12 +183,3 @@ class LancePart(AnyPart):
             found = top_k_products(Q, block, min(k, len(block)))
             best = merged([best, Ranking(numbers[found.ids], found.scores)], k)
         return best
-
-
-def _in_order(arrays: dict[str, NDArray[Any]]) -> tuple[Places, Floats]:
-    """Give places and rows by place: a table promises no order, though it keeps one."""
-    places = arrays["row"]
-    if (np.diff(places) > 0).all():
-        return places, arrays["vector"]
-    order = np.argsort(places)
-    return places[order], arrays["vector"][order]

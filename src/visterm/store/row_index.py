@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import CorruptFileError, MissingExtraError
+from visterm.core.files import open_regular
 from visterm.core.products import top_k_products
 from visterm.core.writing import whole_file
 
@@ -43,6 +44,9 @@ LISTS = 4
 FETCHED = (50, 100, 200, 400)
 AT_ONCE = 2**16
 TRAINING_ROWS = 2**17
+INDEX_SUFFIX = ".faiss"
+MAGIC = b"IxPT"
+"""The first bytes of a file by faiss that turns rows before it looks for them, as ours do."""
 ALL_BELOW = 1000
 """With fewer rows every row is a candidate."""
 
@@ -112,23 +116,32 @@ class RowIndex:
             _faiss().write_index(self._index, os.fspath(temporary))
 
     @classmethod
-    def read(cls, path: Path, settings: Settings) -> Self:
-        """Read what `write` wrote.
+    def read(cls, path: Path, settings: Settings, width: int) -> Self:
+        """Read what `write` wrote, for rows of a width.
 
         Raises
         ------
         CorruptFileError
-            If it cannot be read.
+            If it cannot be read, or is of other rows.
         MissingExtraError
             If faiss is not installed.
         """
         faiss = _faiss()
         try:
+            with open_regular(path) as file:
+                magic = file.read(len(MAGIC))
+        except OSError as error:
+            raise CorruptFileError(f"{path} cannot be read: {error.strerror or error}.") from error
+        if magic != MAGIC:
+            raise CorruptFileError(f"{path} is no index of rows: it begins with {magic!r}; expected {MAGIC!r}.")
+        try:
             index = faiss.read_index(os.fspath(path))
         except RuntimeError as error:
             raise CorruptFileError(f"{path} is no index of rows: {str(error).splitlines()[-1]}") from error
-        if index.ntotal != settings.n_rows:
-            raise CorruptFileError(f"{path} covers {index.ntotal} rows; expected {settings.n_rows}.")
+        if (index.ntotal, index.d) != (settings.n_rows, width):
+            raise CorruptFileError(
+                f"{path} covers {index.ntotal} rows of {index.d} numbers; expected {settings.n_rows} of {width}."
+            )
         return cls(index, settings)
 
     def named(self, q: NDArray[np.float32], probed: int, fetched: int) -> NDArray[np.int64]:
@@ -138,6 +151,11 @@ class RowIndex:
         with _one_thread(faiss):
             _, places = self._index.search(q, min(fetched, self.n_rows), params=parameters)
         found: NDArray[np.int64] = np.sort(places[0])
+        if found.size and found[-1] >= self.n_rows:
+            raise CorruptFileError(
+                f"An index names row {found[-1]}, but covers {self.n_rows} rows. Index the images again into a new "
+                "catalogue."
+            )
         return found[np.searchsorted(found, 0) :]  # faiss fills up with -1
 
 
@@ -148,11 +166,14 @@ class LazyIndex:
     ----------
     path : Path
     settings : Settings
+    width : int
+        Of the rows.
     """
 
-    def __init__(self, path: Path, settings: Settings) -> None:
+    def __init__(self, path: Path, settings: Settings, width: int) -> None:
         self.path = path
         self.settings = settings
+        self._width = width
         self.n_rows = settings.n_rows
         self._index: RowIndex | None = None
         self._reading = threading.Lock()
@@ -161,7 +182,7 @@ class LazyIndex:
         """Ask the index, as `RowIndex.candidates` says."""
         if self._index is None and is_installed():
             with self._reading:
-                self._index = self._index or RowIndex.read(self.path, self.settings)
+                self._index = self._index or RowIndex.read(self.path, self.settings, self._width)
         return None if self._index is None else self._index.candidates(q, k)
 
 
@@ -202,8 +223,27 @@ def build_index(U: NDArray[np.float32], queries: NDArray[np.float32]) -> RowInde
 
 
 def settings_of(facts: str) -> Settings:
-    """Read what `Settings.as_dict` gave, from JSON."""
-    return Settings(**json.loads(facts))
+    """Read what `Settings.as_dict` gave, from JSON.
+
+    Raises
+    ------
+    CorruptFileError
+        If it is something else.
+    """
+    try:
+        settings = Settings(**json.loads(facts))
+        counts = (settings.n_rows, settings.lists, settings.probed, settings.fetched)
+        shares = (settings.recall, settings.seconds, settings.exact_seconds)
+        sound = all(type(count) is int and 0 <= count < 2**31 for count in counts)
+        sound = sound and all(type(share) in (int, float) and 0 <= share < math.inf for share in shares)
+    except (TypeError, ValueError, RecursionError):
+        sound = False
+    if not sound:
+        raise CorruptFileError(
+            f"What the catalogue notes of an index is damaged: {facts[:80]!r}. Restore it from a backup, or index the "
+            "images again."
+        )
+    return settings
 
 
 def growing(most: int) -> Iterator[int]:

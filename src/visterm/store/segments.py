@@ -16,12 +16,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.checks import checked_csr
 from visterm.core.errors import CorruptFileError
 from visterm.core.types import Matrix
 from visterm.core.writing import check_space, sync, writing
 from visterm.store.any_part import AnyPart
 from visterm.store.parts import Part
-from visterm.store.row_index import LazyIndex, settings_of
+from visterm.store.row_index import INDEX_SUFFIX, LazyIndex, settings_of
 from visterm.store.rows import stack_rows
 
 IDS, DENSE, DATA, INDICES, INDPTR = "ids.i64", "rows.f32", "data.f32", "indices.i32", "indptr.i64"
@@ -183,13 +184,9 @@ class SegmentFolder(Segment):
             return ids, self._map(DENSE, n_rows * self.width).reshape(n_rows, self.width)
         indptr = self._map(INDPTR, n_rows + 1)
         data, indices = self._map(DATA, int(indptr[-1])), self._map(INDICES, int(indptr[-1]))
-        try:
-            return ids, sp.csr_array((data, indices, indptr), shape=(n_rows, self.width), copy=False)
-        except ValueError as error:
-            raise CorruptFileError(
-                f"{self.folder / INDPTR} is damaged, so that its numbers place no rows: {error}. Restore it from a "
-                "backup, or index the images again."
-            ) from error
+        what = f"The rows in {self.folder} are damaged"
+        shape = (n_rows, self.width)
+        return ids, checked_csr(data, indices, indptr, shape, what, unique=False, error=CorruptFileError)
 
     def cut(self, n_rows: int) -> None:
         """Shorten the files."""
@@ -206,7 +203,13 @@ class SegmentFolder(Segment):
 
     def _opened(self, index: StoredIndex) -> LazyIndex | None:
         settings = settings_of(index.facts)
-        return LazyIndex(self.folder / index.file, settings) if settings.pays else None
+        path = self.folder / index.file
+        if path.parent != self.folder or path.suffix != INDEX_SUFFIX:
+            raise CorruptFileError(
+                f"The catalogue names {index.file!r} as the index of {self.folder}; expected a file "
+                f"*{INDEX_SUFFIX} in that folder."
+            )
+        return LazyIndex(path, settings, self.width) if settings.pays else None
 
     def _shorten(self, sizes: dict[str, int]) -> None:
         for name, count in sizes.items():
@@ -215,7 +218,10 @@ class SegmentFolder(Segment):
                 os.truncate(self.folder / name, size)
 
     def _n_values(self, n_rows: int) -> int:
-        return int(self._map(INDPTR, n_rows + 1)[-1])
+        n_values = int(self._map(INDPTR, n_rows + 1)[-1])
+        for name in (DATA, INDICES):
+            self._map(name, n_values)
+        return n_values
 
     def _write(self, name: str, place: int, values: NDArray[Any]) -> None:
         data = memoryview(np.ascontiguousarray(values, TYPES[name])).cast("B")

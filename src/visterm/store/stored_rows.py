@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import CorruptFileError, DataError, ShapeError, StorageError
 from visterm.core.types import Matrix
 from visterm.store.any_part import AnyPart
-from visterm.store.current_rows import CurrentRows, current_rows, segments_of
+from visterm.store.current_rows import CurrentRows, checked_places, current_rows, segments_of
 from visterm.store.database import Database
 from visterm.store.images import as_list
 from visterm.store.lance_segment import LancePlace, LanceSegment
@@ -150,7 +150,7 @@ class StoredRows:
         replaced = []
         with self.database.transaction():
             for segment in self.segments():
-                dead = self._dead(segment.id)
+                dead = self._dead(segment)
                 if len(dead) and len(dead) >= least * segment.n_rows:
                     self._write_anew(segment, dead)
                     replaced.append(segment.id)
@@ -244,9 +244,9 @@ class StoredRows:
                 self.have_changed()
             files.table.forget_old_versions()
 
-    def _dead(self, segment_id: int) -> NDArray[np.int64]:
-        found = self.database.rows("SELECT row FROM dead_rows WHERE segment_id = ? ORDER BY row", (segment_id,))
-        return np.array([row[0] for row in found], np.int64)
+    def _dead(self, segment: StoredSegment) -> NDArray[np.int64]:
+        statement = "SELECT row FROM dead_rows WHERE segment_id = ? ORDER BY row"
+        return checked_places(self.database.rows(statement, (segment.id,)), segment)
 
     def _write_anew(self, old: StoredSegment, dead: NDArray[np.int64]) -> None:
         part = self.files(old).part(old.n_rows, np.empty(0, np.int64))
