@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from visterm.core.errors import DataError
-from visterm.demo.drawn import DrawnLibrary, draw_library
 from visterm.data.wordnet_files import find_wordnet, read_database
+from visterm.demo.drawn import DrawnLibrary, draw_library
 
 
 @pytest.fixture(scope="session")

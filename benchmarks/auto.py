@@ -29,8 +29,8 @@ from visterm.encoders.named import make_encoder
 from visterm.features.training_rows import encode_corpus, read_corpus
 from visterm.metrics import average_precisions, evaluate
 from visterm.metrics.significance import paired_bootstrap
-from visterm.models.auto import Auto
-from visterm.models.candidates import candidates_for
+from visterm.models.blend.auto import Auto
+from visterm.models.blend.candidates import candidates_for
 from visterm_research.data.mulan import read_mulan
 
 METRICS = ["map", "word_map", "n_plus@5"]

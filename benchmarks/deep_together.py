@@ -22,7 +22,7 @@ from visterm.cluster.engine import engine
 from visterm.core.progress import SILENT
 from visterm.core.vocabulary import Vocabulary
 from visterm.features.training_rows import TrainingRows
-from visterm.models.sampled_tagger import SampledTagger
+from visterm.models.deep.sampled_tagger import SampledTagger
 from visterm.tagging.deep_fit_together import fit_on_machines
 from visterm_research.ugc.times_data import drawn_tags
 

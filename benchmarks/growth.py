@@ -24,7 +24,7 @@ from harness.runs import machine, options, parse, say, spread, write
 
 from visterm.core.persist import new_folder, save_estimator
 from visterm.core.tables import MODELS
-from visterm.models.wsabie import Wsabie
+from visterm.models.ranking.wsabie import Wsabie
 from visterm_research.data.drawn_tags import DrawnVisterms, draw_visterms
 
 SETTINGS = {"dim": 100, "learning_rate": 0.01, "max_norm": 2.0}

@@ -20,7 +20,7 @@ from harness.epochs import timed_epoch
 from harness.runs import machine, options, parse, say, write
 from same_bytes import CASES, SETTINGS
 
-from visterm.models import feature_steps, pair_training
+from visterm.models.ranking import feature_steps, pair_training
 
 BEFORE = 3
 """Epochs before the one that is profiled."""

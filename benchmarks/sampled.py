@@ -22,12 +22,12 @@ import numpy as np
 import torch
 from harness.runs import machine, options, parse, ratios, say, spread, write
 
-from visterm.models.cross_entropy_tagger import CrossEntropyTagger
-from visterm.models.full_objectives import FullObjective
-from visterm.models.sampled_objectives import SampledObjective
-from visterm.models.sampled_tagger import SampledTagger
-from visterm.models.tag_draws import TagDraws
-from visterm.models.word_table import WordTable
+from visterm.models.deep.cross_entropy_tagger import CrossEntropyTagger
+from visterm.models.deep.full_objectives import FullObjective
+from visterm.models.deep.sampled_objectives import SampledObjective
+from visterm.models.deep.sampled_tagger import SampledTagger
+from visterm.models.deep.tag_draws import TagDraws
+from visterm.models.deep.word_table import WordTable
 from visterm_research.ugc.times_data import drawn_tags
 
 FEW, MANY = 14_000, 432_213

@@ -27,9 +27,9 @@ from visterm.core.threads import resolve_jobs, standing_team
 from visterm.core.vocabulary import Vocabulary
 from visterm.encoders.visterms import Visterms
 from visterm.library.catalogue import Catalogue
-from visterm.models.calibration import Calibration
-from visterm.models.pamir import Pamir
-from visterm.models.wsabie import Wsabie
+from visterm.models.confidence.calibration import Calibration
+from visterm.models.pamir.pamir import Pamir
+from visterm.models.ranking.wsabie import Wsabie
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.exact import ExactStore
 from visterm.store.records import Record

@@ -22,7 +22,7 @@ from harness.stages import TAGS_AN_IMAGE, Rates, crowd, limits, meeting_seconds,
 
 from visterm.cluster.ordered import MOST_BLOCKS
 from visterm.features.job import SHARD_SIZE
-from visterm.models.training_together import MEETINGS, MOST_PAIRS
+from visterm.models.ranking.training_together import MEETINGS, MOST_PAIRS
 
 SIZES = {"100 million": 10**8, "a billion": 10**9}
 WORKERS = (1, 2, 4, 8, 16, 64, 256)

@@ -28,8 +28,8 @@ from visterm.core.types import Matrix
 from visterm.data.held_tags import hold_one_out
 from visterm.metrics import average_precisions
 from visterm.metrics.significance import paired_bootstrap
-from visterm.models.meetings import Exchange, MeetingPlace
-from visterm.models.row_windows import RowWindows
+from visterm.models.ranking.meetings import Exchange, MeetingPlace
+from visterm.models.ranking.row_windows import RowWindows
 
 WORKERS = (1, 2, 4)
 STOPPED_BY, JUDGED = 500, 500

@@ -43,9 +43,9 @@ from visterm.core.progress import SILENT, Progress
 from visterm.features.job import encode_folder
 from visterm.features.streaming.handed_over import HandedOver, take_part
 from visterm.features.streaming.memory import Plan
-from visterm.models.meetings import Exchange
-from visterm.models.training_together import MEETINGS
-from visterm.models.wsabie import Wsabie
+from visterm.models.ranking.meetings import Exchange
+from visterm.models.ranking.training_together import MEETINGS
+from visterm.models.ranking.wsabie import Wsabie
 from visterm.tagging.streamed_fit import fit_streamed
 from visterm.tagging.streamed_fit_together import SharedFit
 

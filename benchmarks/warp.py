@@ -18,9 +18,9 @@ import scipy.sparse as sp
 
 from visterm.core.threads import Team, one_blas_thread
 from visterm.kernels.vectors import limit_norms
-from visterm.models.image_sides import EmbeddedImages
-from visterm.models.pair_training import PairTraining
-from visterm.models.recipe import Recipe
+from visterm.models.ranking.image_sides import EmbeddedImages
+from visterm.models.ranking.pair_training import PairTraining
+from visterm.models.ranking.recipe import Recipe
 
 DIM = 100
 TAGS_AN_IMAGE = 3

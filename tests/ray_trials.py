@@ -18,7 +18,7 @@ def parts():
 
 def model_that(does):
     """A ridge model that does something before it learns; a class of its own, so that workers get it by value."""
-    from visterm.models.ridge import Ridge
+    from visterm.models.linear.ridge import Ridge
 
     class Doing(Ridge):
         def fit(self, X, Y, **how):

@@ -17,8 +17,8 @@ from visterm.encoders.bags import Bags
 from visterm.encoders.best_matches import BestMatches
 from visterm.encoders.gaussian_mixtures import Mixtures, fit_mixtures, log_likelihoods, log_likelihoods_among
 from visterm.encoders.visterms import Visterms
-from visterm.models.pamir import Pamir
-from visterm.models.svm import Svm
+from visterm.models.linear.svm import Svm
+from visterm.models.pamir.pamir import Pamir
 from visterm.tagging.tagger import Tagger
 
 SMALL = {"colours": 8, "max_side": 48, "n_jobs": 1}

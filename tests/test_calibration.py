@@ -24,9 +24,9 @@ from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.features.training_rows import TrainingRows
 from visterm.library.catalogue import Catalogue
 from visterm.metrics.cutoff import expected_f1_cutoff
-from visterm.models import fit_calibration as fitting
-from visterm.models.calibration import Calibration
-from visterm.models.fit_calibration import fit_calibration
+from visterm.models.confidence import fit_calibration as fitting
+from visterm.models.confidence.calibration import Calibration
+from visterm.models.confidence.fit_calibration import fit_calibration
 from visterm.models.held_out import HeldOutFit
 from visterm.tagging.calibrating import calibrate
 from visterm.tagging.run_files import CALIBRATION

@@ -13,10 +13,10 @@ from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
 from visterm.models.abilities import FitsTogether
-from visterm.models.data_parallel import ALONE, part_of
-from visterm.models.deep_network import DeepNetwork
-from visterm.models.shared_norm import shared_norm
-from visterm.models.word_table import WordTable
+from visterm.models.deep.data_parallel import ALONE, part_of
+from visterm.models.deep.network import DeepNetwork
+from visterm.models.deep.shared_norm import shared_norm
+from visterm.models.deep.word_table import WordTable
 
 SMALL = {"hidden": [20, 12], "epochs": 4, "batch_size": 40, "learning_rate": 0.005, "device": "cpu", "n_jobs": 1}
 WORDS = (np.random.default_rng(0).standard_normal((12, 10)) * 5).astype(np.float32).tolist()

@@ -18,17 +18,17 @@ from visterm.core.errors import DataError, MissingExtraError, ShapeError, Storag
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
-from visterm.models import deep_tagger
 from visterm.models.abilities import HoldsOut, PlacesWords
-from visterm.models.average_word_vector import AverageWordVector, share_rows
-from visterm.models.correlated_word_vectors import correlation_weights
-from visterm.models.cross_entropy_tagger import CrossEntropyTagger
-from visterm.models.deep_network import DeepNetwork
-from visterm.models.deep_training import WORK_A_THREAD
-from visterm.models.dense_layers import through_layers
-from visterm.models.fast0tag import Fast0Tag
-from visterm.models.sampled_objectives import SampledObjective
-from visterm.models.sampled_tagger import SampledTagger
+from visterm.models.deep import base as deep_tagger
+from visterm.models.deep.average_word_vector import AverageWordVector, share_rows
+from visterm.models.deep.correlated_word_vectors import correlation_weights
+from visterm.models.deep.cross_entropy_tagger import CrossEntropyTagger
+from visterm.models.deep.dense_layers import through_layers
+from visterm.models.deep.fast0tag import Fast0Tag
+from visterm.models.deep.network import DeepNetwork
+from visterm.models.deep.sampled_objectives import SampledObjective
+from visterm.models.deep.sampled_tagger import SampledTagger
+from visterm.models.deep.training import WORK_A_THREAD
 
 NAMES = ["sampled_tagger", "cross_entropy_tagger", "fast0tag", "average_word_vector", "correlated_word_vectors"]
 SMALL = {"hidden": [24], "epochs": 4, "batch_size": 40, "learning_rate": 0.005, "device": "cpu"}

@@ -17,9 +17,9 @@ from visterm.data.planted import plant_corpus
 from visterm.encoders.blocks import pixel_codes
 from visterm.encoders.visterms import Visterms
 from visterm.models.abilities import Explains
-from visterm.models.ensemble import Ensemble
-from visterm.models.knn import Knn
-from visterm.models.ridge import Ridge
+from visterm.models.blend.ensemble import Ensemble
+from visterm.models.linear.ridge import Ridge
+from visterm.models.neighbours.knn import Knn
 from visterm.tagging.explain import Explanation, Place, explain
 from visterm.tagging.heat_map import draw_heat, heat
 from visterm.tagging.tagger import Tagger

@@ -9,9 +9,9 @@ from sklearn.linear_model import Ridge as SklearnRidge
 
 from visterm.core.errors import TooLargeError, UserError
 from visterm.data.planted import plant_corpus
-from visterm.models import fasttag
-from visterm.models.fasttag import CORRUPTIONS, TRUSTS, FastTag
-from visterm.models.least_squares import mean_square_norm
+from visterm.models.linear import fasttag
+from visterm.models.linear.fasttag import CORRUPTIONS, TRUSTS, FastTag
+from visterm.models.linear.normal_equations import mean_square_norm
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from visterm.cluster import engine as engines
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.planted import plant_corpus
 from visterm.features.training_rows import TrainingRows
-from visterm.models.sampled_tagger import SampledTagger
+from visterm.models.deep.sampled_tagger import SampledTagger
 from visterm.tagging.deep_fit_together import fit_on_machines
 
 

@@ -19,7 +19,7 @@ from visterm.data.planted import plant_corpus
 from visterm.data.query_files import QueryRow
 from visterm.data.reference_texts import count_texts
 from visterm.data.tag_queries import queries_of_tags
-from visterm.models.pamir import Pamir
+from visterm.models.pamir.pamir import Pamir
 from visterm.tagging.query_corpus import query_corpus
 from visterm.tagging.query_rows import query_rows
 

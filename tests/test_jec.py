@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from reference.neighbours import distance, transferred_order
 from visterm.core.errors import UserError
 from visterm.data.planted import plant_corpus
-from visterm.models.jec import Jec
+from visterm.models.neighbours.jec import Jec
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from sklearn.kernel_ridge import KernelRidge as Reference
 from visterm.core.errors import UserError
 from visterm.data.planted import plant_corpus
 from visterm.metrics import average_precisions
-from visterm.models import kernel_ridge
-from visterm.models.kernel_ridge import KernelRidge
-from visterm.models.ridge import Ridge
+from visterm.models.linear import kernel_ridge
+from visterm.models.linear.kernel_ridge import KernelRidge
+from visterm.models.linear.ridge import Ridge
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ from visterm.features.streaming.row_copy import RowCopy
 from visterm.features.streaming.shards import Shards
 from visterm.features.streaming.windows import ShardWindows
 from visterm.features.training_rows import NONE_HELD_OUT, as_corpus
-from visterm.models.warp_linear import WarpLinear
+from visterm.models.ranking.warp_linear import WarpLinear
 from visterm.tagging.streamed_fit import fit_streamed
 
 SMALL = Plan(2, 8 * 160 * 50 * 2)

@@ -11,8 +11,8 @@ from multiprocessing.connection import Client
 import numpy as np
 import pytest
 
-from visterm.models.meetings import Exchange, LeftAloneError, MeetingPlace
-from visterm.models.shared_moves import Moves
+from visterm.models.ranking.meetings import Exchange, LeftAloneError, MeetingPlace
+from visterm.models.ranking.shared_moves import Moves
 from visterm.tagging.meeting_line import Caller, open_line
 
 

@@ -10,13 +10,14 @@ from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 from visterm.core.errors import DataError, TooLargeError, UserError
 from visterm.data.planted import plant_corpus
-from visterm.models import least_squares, linear
-from visterm.models.knn import Knn
-from visterm.models.least_squares import fit_ridge, leave_one_out, mean_square_norm
-from visterm.models.penalty_choice import ALPHAS
+from visterm.models.linear import base as linear
+from visterm.models.linear import normal_equations as least_squares
+from visterm.models.linear.least_squares import LeastSquares
+from visterm.models.linear.normal_equations import fit_ridge, leave_one_out, mean_square_norm
+from visterm.models.linear.penalty_choice import ALPHAS
+from visterm.models.linear.ridge import Ridge
+from visterm.models.neighbours.knn import Knn
 from visterm.models.prior import Prior
-from visterm.models.ridge import Ridge
-from visterm.models.unpenalised import LeastSquares
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from scipy.special import expit
 
 from reference.moved_words import kept_relations
 from visterm.core.errors import DataError, ShapeError, UserError
-from visterm.models import moved_words
-from visterm.models.moved_words import move_words
+from visterm.models.deep import moved_words
+from visterm.models.deep.moved_words import move_words
 
 
 def drawn(n_words=5, n_tags=8, width=3, new_width=3, seed=0):

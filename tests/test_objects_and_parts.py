@@ -7,8 +7,8 @@ import pytest
 
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.data.planted import plant_corpus
-from visterm.models.objects_and_parts import ObjectsAndParts
-from visterm.models.wsabie import Wsabie
+from visterm.models.parts.objects_and_parts import ObjectsAndParts
+from visterm.models.ranking.wsabie import Wsabie
 
 SMALL = {"dim": 8, "epochs": 10, "learning_rate": 0.02, "block": 16}
 KINDS = pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from visterm.data.planted import plant_corpus
 from visterm.data.tag_queries import queries_of_tags
 from visterm.metrics.queries import rank_queries
 from visterm.models.abilities import LearnsQueries
-from visterm.models.intercepts import set_intercepts
-from visterm.models.pamir import Pamir
-from visterm.models.pamir_ia import PamirIa
+from visterm.models.pamir.intercepts import set_intercepts
+from visterm.models.pamir.pamir import Pamir
+from visterm.models.pamir.pamir_ia import PamirIa
 
 
 @pytest.fixture(scope="module")

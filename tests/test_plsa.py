@@ -9,9 +9,9 @@ import scipy.sparse as sp
 from reference.generative import em_step, log_likelihood
 from visterm.core.errors import DataError, UserError
 from visterm.data.planted import plant_corpus
-from visterm.models import aspects
-from visterm.models.aspects import refit_images, refit_words
-from visterm.models.plsa import Plsa
+from visterm.models.generative import aspects
+from visterm.models.generative.aspects import refit_images, refit_words
+from visterm.models.generative.plsa import Plsa
 
 
 @pytest.fixture(scope="module")

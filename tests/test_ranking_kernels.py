@@ -18,8 +18,8 @@ from visterm.kernels.random import draw_many, draw_unit, stream_of
 from visterm.kernels.rows import add_outer, add_row, dense_rows, row_dot, row_squares, sparse_rows
 from visterm.kernels.rules import make_rule
 from visterm.kernels.warp import draw_violators
-from visterm.models.feature_steps import DenseSteps
-from visterm.models.recipe import rank_weights, rate_factor
+from visterm.models.ranking.feature_steps import DenseSteps
+from visterm.models.ranking.recipe import rank_weights, rate_factor
 
 
 @pytest.fixture(autouse=True)

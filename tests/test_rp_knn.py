@@ -9,9 +9,9 @@ import scipy.sparse as sp
 from reference.rp_tree import slow_leaf, slow_leaves
 from visterm.core.errors import UserError
 from visterm.data.planted import plant_corpus
-from visterm.models.knn import Knn
-from visterm.models.rp_knn import RpKnn
-from visterm.models.voting import lose_neighbors
+from visterm.models.neighbours.knn import Knn
+from visterm.models.neighbours.rp_knn import RpKnn
+from visterm.models.neighbours.voting import lose_neighbors
 
 
 @pytest.fixture(scope="module")

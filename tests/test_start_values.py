@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from visterm.models import embedding_ranking
-from visterm.models.wsabie import Wsabie
+from visterm.models.ranking import embedding_ranking
+from visterm.models.ranking.wsabie import Wsabie
 
 
 def start(n_rows, **settings):

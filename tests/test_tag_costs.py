@@ -9,8 +9,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
 from reference import tag_costs as reference
-from visterm.models import tag_costs
-from visterm.models.drawn_products import DrawnProducts
+from visterm.models.deep import tag_costs
+from visterm.models.deep.drawn_products import DrawnProducts
 
 N_IMAGES, P, N, N_TAGS, DIM = 4, 3, 5, 7, 6
 

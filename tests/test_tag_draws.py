@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.core.errors import UserError
-from visterm.models.sampled_tagger import SampledTagger
-from visterm.models.tag_draws import TagDraws
+from visterm.models.deep.sampled_tagger import SampledTagger
+from visterm.models.deep.tag_draws import TagDraws
 
 # Image 0 has two tags, 1 has four, 2 has none, 3 has one.
 Y = sp.csr_array(np.array([[1, 1, 0, 0, 0, 0], [1, 0, 1, 1, 1, 0], [0, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]], np.float32))

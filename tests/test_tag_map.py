@@ -9,7 +9,7 @@ import pytest
 
 from visterm.core.errors import UserError
 from visterm.core.vocabulary import Vocabulary
-from visterm.models.knn import Knn
+from visterm.models.neighbours.knn import Knn
 from visterm.tagging.tag_map import tag_map
 
 

@@ -10,8 +10,8 @@ from scipy.optimize import minimize
 from reference.neighbours import distance
 from visterm.core.errors import UnknownNameError, UserError
 from visterm.data.planted import plant_corpus
-from visterm.models.tag_sigmoids import Costs, fit_sigmoids
-from visterm.models.tagprop import ROOM, TagProp, taken_in_turn
+from visterm.models.confidence.tag_sigmoids import Costs, fit_sigmoids
+from visterm.models.neighbours.tagprop import ROOM, TagProp, taken_in_turn
 
 
 @pytest.fixture(scope="module")

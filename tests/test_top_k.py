@@ -11,7 +11,7 @@ from visterm.core.errors import TooLargeError
 from visterm.data.planted import plant_corpus
 from visterm.kernels.topk import top_k
 from visterm.models import base
-from visterm.models.ridge import Ridge
+from visterm.models.linear.ridge import Ridge
 
 
 @settings(deadline=None, max_examples=60)

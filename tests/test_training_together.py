@@ -12,11 +12,11 @@ from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
 from visterm.metrics.ranking import average_precisions
-from visterm.models.meetings import LeftAloneError, MeetingPlace
-from visterm.models.row_windows import RowWindows
-from visterm.models.shared_moves import Moves, moves, sum_of_moves, take_moves
-from visterm.models.streamed_fit import StreamedFit
-from visterm.models.training_together import meetings_a_window
+from visterm.models.ranking.meetings import LeftAloneError, MeetingPlace
+from visterm.models.ranking.row_windows import RowWindows
+from visterm.models.ranking.shared_moves import Moves, moves, sum_of_moves, take_moves
+from visterm.models.ranking.streamed_fit import StreamedFit
+from visterm.models.ranking.training_together import meetings_a_window
 
 TOGETHER = [entry.name for entry in MODELS if not entry.extra and issubclass(MODELS.load(entry.name), StreamedFit)]
 TOGETHER = [name for name in TOGETHER if MODELS.load(name).learns_together]

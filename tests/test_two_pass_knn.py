@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from reference.neighbours import distance, two_pass_shares
 from visterm.core.errors import UserError
 from visterm.data.planted import plant_corpus
-from visterm.models.knn import Knn
-from visterm.models.two_pass_knn import BANDWIDTHS, NEIGHBORS, TwoPassKnn
+from visterm.models.neighbours.knn import Knn
+from visterm.models.neighbours.two_pass_knn import BANDWIDTHS, NEIGHBORS, TwoPassKnn
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from visterm.kernels.rows import add_outer, dense_rows, embed, sparse_rows
 from visterm.kernels.rules import make_rule, move_rows
 from visterm.kernels.vectors import limit_norm, limit_norms, mix_rows
 from visterm.kernels.warp import draw_violators
-from visterm.models.recipe import rank_weights
+from visterm.models.ranking.recipe import rank_weights
 
 BOTH = pytest.mark.parametrize("counted", [True, False], ids=["all scores counted", "scores when drawn"])
 

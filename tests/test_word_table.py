@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
-from visterm.models.word_table import WordTable
+from visterm.models.deep.word_table import WordTable
 
 CPU = torch.device("cpu")
 

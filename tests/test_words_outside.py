@@ -20,7 +20,7 @@ from visterm.core.errors import CorruptFileError, DataError, StorageError, Unkno
 from visterm.core.persist import file_hash
 from visterm.core.tables import MODELS
 from visterm.data.word_vectors import WordVectors
-from visterm.models.calibration import Calibration
+from visterm.models.confidence.calibration import Calibration
 from visterm.tagging.start_words import told_of_random
 from visterm.tagging.word_places import WordPlaces
 

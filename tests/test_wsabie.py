@@ -10,11 +10,11 @@ from reference import warp as reference
 from visterm.core.errors import DataError, UserError
 from visterm.core.threads import Team
 from visterm.data.planted import plant_corpus
-from visterm.models import pair_training
-from visterm.models.image_sides import EmbeddedImages
-from visterm.models.pair_training import PairTraining
-from visterm.models.recipe import Recipe
-from visterm.models.wsabie import Wsabie
+from visterm.models.ranking import pair_training
+from visterm.models.ranking.image_sides import EmbeddedImages
+from visterm.models.ranking.pair_training import PairTraining
+from visterm.models.ranking.recipe import Recipe
+from visterm.models.ranking.wsabie import Wsabie
 
 FORMS = {"dense": np.asarray, "sparse": sp.csr_array}
 

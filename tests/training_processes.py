@@ -62,7 +62,7 @@ def _fit(folder: Path, together: Any, case: dict[str, Any]) -> tuple[dict[str, A
 
 def _fit_until_killed(model: Any, rows: Any, together: Any, batches: int) -> None:
     """Fit, and let the training die in all processes after so many batches."""
-    from visterm.models.word_table import WordTable
+    from visterm.models.deep.word_table import WordTable
 
     move, left = WordTable.step, iter(range(batches))
 
@@ -85,7 +85,7 @@ def main(folder: Path, size: int, rank: int) -> None:
     import torch
     import torch.distributed as dist
 
-    from visterm.models.torch_data_parallel import TorchDataParallel
+    from visterm.models.deep.torch_data_parallel import TorchDataParallel
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=size)

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.executor import Member
-from visterm.models import training_together
-from visterm.models.meetings import Exchange
-from visterm.models.pair_training import EpochSums
+from visterm.models.ranking import training_together
+from visterm.models.ranking.meetings import Exchange
+from visterm.models.ranking.pair_training import EpochSums
 from visterm.tagging.streamed_fit_together import _meeting_place
 
 

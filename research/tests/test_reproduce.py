@@ -18,8 +18,8 @@ from visterm.core.registry import Entry, Registry
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
 from visterm.metrics import average_precisions
-from visterm.models.knn import Knn
-from visterm.models.wsabie import Wsabie
+from visterm.models.neighbours.knn import Knn
+from visterm.models.ranking.wsabie import Wsabie
 from visterm_research.comparison.arms import (
     EXACT_KNN,
     OPT_AUC,
@@ -70,7 +70,7 @@ def test_methods_with_settings_try_equally_many() -> None:
 
 
 def test_a_model_that_is_not_registered_is_an_error_and_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Registry("model", [Entry("wsabie", "visterm.models.wsabie:Wsabie", "")], group="visterm.none")
+    table = Registry("model", [Entry("wsabie", "visterm.models.ranking.wsabie:Wsabie", "")], group="visterm.none")
     monkeypatch.setattr("visterm_research.comparison.arms.MODELS", table)
     with pytest.raises(UserError, match=r"not registered: knn, prior.*among wsabie"):
         chosen_arms([WSABIE, EXACT_KNN, PRIOR], [])
@@ -309,14 +309,14 @@ def test_all_methods_together_make_every_table_figure_and_claim(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("matplotlib")
-    wsabie, steps = "visterm.models.wsabie:Wsabie", f"{__name__}:Steps"
+    wsabie, steps = "visterm.models.ranking.wsabie:Wsabie", f"{__name__}:Steps"
     stand_ins = {
         **dict.fromkeys(("wsabie", "auc_embedding", "owpc_sgd", "warp_linear"), wsabie),
         **dict.fromkeys(("pamir_ia", "one_vs_rest"), steps),
         "rp_knn": f"{__name__}:Tree",
         "ensemble": f"{__name__}:Sum",
-        "knn": "visterm.models.knn:Knn",
-        "ridge": "visterm.models.ridge:Ridge",
+        "knn": "visterm.models.neighbours.knn:Knn",
+        "ridge": "visterm.models.linear.ridge:Ridge",
         "prior": "visterm.models.prior:Prior",
     }
     table = Registry("model", [Entry(name, target, "") for name, target in stand_ins.items()], group="visterm.none")

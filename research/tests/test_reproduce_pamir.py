@@ -22,7 +22,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.planted import plant_corpus
 from visterm.data.tag_files import read_tag_table
 from visterm.demo.drawn import DrawnLibrary
-from visterm.models.knn import Knn
+from visterm.models.neighbours.knn import Knn
 from visterm_research.comparison.arms import Settings
 from visterm_research.comparison.feature_sets import PAPER_PARAMS
 from visterm_research.comparison.markdown import Document

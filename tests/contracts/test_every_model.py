@@ -17,7 +17,7 @@ from visterm.data.planted import plant_corpus
 from visterm.data.tag_queries import queries_of_tags
 from visterm.models.abilities import AddsTags, FitsStreams, LearnsOn, LearnsQueries
 from visterm.models.base import Annotator
-from visterm.models.streamed_fit import Checkpoint
+from visterm.models.ranking.streamed_fit import Checkpoint
 
 INSTALLED = [entry.name for entry in MODELS if not entry.extra or find_spec(entry.extra)]
 """Models without an extra, and those whose extra (named as its main package) is there."""

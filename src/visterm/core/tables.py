@@ -22,94 +22,155 @@ FAST0TAG = "Zhang, Gong, Shah 2016"
 MODELS = Registry(
     "model",
     [
-        Entry("wsabie", "visterm.models.wsabie:Wsabie", "joint embedding of images and tags, WARP loss", WSABIE),
-        Entry("warp_linear", "visterm.models.warp_linear:WarpLinear", "one linear scorer a tag, WARP loss", WSABIE),
         Entry(
-            "auc_embedding", "visterm.models.auc_embedding:AucEmbedding", "joint embedding, all places equal", WSABIE
+            "wsabie", "visterm.models.ranking.wsabie:Wsabie", "joint embedding of images and tags, WARP loss", WSABIE
         ),
-        Entry("owpc_sgd", "visterm.models.owpc_sgd:OwpcSgd", "joint embedding, WARP's loss with exact ranks", WSABIE),
-        Entry("pamir", "visterm.models.pamir:Pamir", "one linear scorer a word, trained on queries of several", PAMIR),
-        Entry("pamir_ia", "visterm.models.pamir_ia:PamirIa", "one linear scorer a tag, ranked pair by pair", PAMIR),
         Entry(
-            "one_vs_rest", "visterm.models.one_vs_rest:OneVsRest", "one linear classifier a tag, large margin", WSABIE
+            "warp_linear", "visterm.models.ranking.warp_linear:WarpLinear", "one linear scorer a tag, WARP loss", WSABIE
         ),
-        Entry("vse_ens", "visterm.models.vse_ens:VseEns", "joint embedding, negatives drawn adaptively", VSE_ENS),
-        Entry("opt_auc", "visterm.models.opt_auc:OptAuc", "joint embedding, logistic loss of drawn pairs", VSE_ENS),
+        Entry(
+            "auc_embedding",
+            "visterm.models.ranking.auc_embedding:AucEmbedding",
+            "joint embedding, all places equal",
+            WSABIE,
+        ),
+        Entry(
+            "owpc_sgd",
+            "visterm.models.ranking.owpc_sgd:OwpcSgd",
+            "joint embedding, WARP's loss with exact ranks",
+            WSABIE,
+        ),
+        Entry(
+            "pamir",
+            "visterm.models.pamir.pamir:Pamir",
+            "one linear scorer a word, trained on queries of several",
+            PAMIR,
+        ),
+        Entry(
+            "pamir_ia", "visterm.models.pamir.pamir_ia:PamirIa", "one linear scorer a tag, ranked pair by pair", PAMIR
+        ),
+        Entry(
+            "one_vs_rest",
+            "visterm.models.ranking.one_vs_rest:OneVsRest",
+            "one linear classifier a tag, large margin",
+            WSABIE,
+        ),
+        Entry(
+            "vse_ens", "visterm.models.ranking.vse_ens:VseEns", "joint embedding, negatives drawn adaptively", VSE_ENS
+        ),
+        Entry(
+            "opt_auc", "visterm.models.ranking.opt_auc:OptAuc", "joint embedding, logistic loss of drawn pairs", VSE_ENS
+        ),
         Entry(
             "objects_and_parts",
-            "visterm.models.objects_and_parts:ObjectsAndParts",
+            "visterm.models.parts.objects_and_parts:ObjectsAndParts",
             "joint embedding that also learns which tag is part of which",
             OBJECTS_AND_PARTS,
         ),
         Entry(
             "sampled_tagger",
-            "visterm.models.sampled_tagger:SampledTagger",
+            "visterm.models.deep.sampled_tagger:SampledTagger",
             "deep network and word vectors, learned together from drawn tags",
             SAMPLED_TAGGING,
             extra="torch",
         ),
         Entry(
             "cross_entropy_tagger",
-            "visterm.models.cross_entropy_tagger:CrossEntropyTagger",
+            "visterm.models.deep.cross_entropy_tagger:CrossEntropyTagger",
             "deep network and word vectors, learned together from all tags",
             SAMPLED_TAGGING,
             extra="torch",
         ),
         Entry(
             "fast0tag",
-            "visterm.models.fast0tag:Fast0Tag",
+            "visterm.models.deep.fast0tag:Fast0Tag",
             "deep network whose direction in word space ranks the tags",
             FAST0TAG,
             extra="torch",
         ),
         Entry(
             "average_word_vector",
-            "visterm.models.average_word_vector:AverageWordVector",
+            "visterm.models.deep.average_word_vector:AverageWordVector",
             "deep network taught the mean vector of an image's tags",
             SAMPLED_TAGGING,
             extra="torch",
         ),
         Entry(
             "correlated_word_vectors",
-            "visterm.models.correlated_word_vectors:CorrelatedWordVectors",
+            "visterm.models.deep.correlated_word_vectors:CorrelatedWordVectors",
             "the same mean, of tags that go together most",
             SAMPLED_TAGGING,
             extra="torch",
         ),
-        Entry("ridge", "visterm.models.ridge:Ridge", "one linear scorer a tag, squared loss"),
+        Entry("ridge", "visterm.models.linear.ridge:Ridge", "one linear scorer a tag, squared loss"),
         Entry(
             "kernel_ridge",
-            "visterm.models.kernel_ridge:KernelRidge",
+            "visterm.models.linear.kernel_ridge:KernelRidge",
             "ridge over a Gaussian kernel: bends where images do",
         ),
-        Entry("knn", "visterm.models.knn:Knn", "tags of the most similar training images, by cosine", WSABIE),
+        Entry(
+            "knn", "visterm.models.neighbours.knn:Knn", "tags of the most similar training images, by cosine", WSABIE
+        ),
         Entry(
             "rp_knn",
-            "visterm.models.rp_knn:RpKnn",
+            "visterm.models.neighbours.rp_knn:RpKnn",
             "neighbours within a leaf of a random-projection tree: faster than knn, finds fewer",
             WSABIE,
         ),
-        Entry("jec", "visterm.models.jec:Jec", "tags of the nearest images, by several scaled distances", JEC),
         Entry(
-            "tagprop", "visterm.models.tagprop:TagProp", "neighbours vote by learned weights, rare tags lifted", TAGPROP
+            "jec", "visterm.models.neighbours.jec:Jec", "tags of the nearest images, by several scaled distances", JEC
         ),
         Entry(
-            "two_pass_knn", "visterm.models.two_pass_knn:TwoPassKnn", "each tag's own nearest images vote", TWO_PASS_KNN
+            "tagprop",
+            "visterm.models.neighbours.tagprop:TagProp",
+            "neighbours vote by learned weights, rare tags lifted",
+            TAGPROP,
         ),
-        Entry("fasttag", "visterm.models.fasttag:FastTag", "linear scorers of tag lists completed by a map", FASTTAG),
-        Entry("least_squares", "visterm.models.unpenalised:LeastSquares", "ridge without its penalty"),
+        Entry(
+            "two_pass_knn",
+            "visterm.models.neighbours.two_pass_knn:TwoPassKnn",
+            "each tag's own nearest images vote",
+            TWO_PASS_KNN,
+        ),
+        Entry(
+            "fasttag",
+            "visterm.models.linear.fasttag:FastTag",
+            "linear scorers of tag lists completed by a map",
+            FASTTAG,
+        ),
+        Entry("least_squares", "visterm.models.linear.least_squares:LeastSquares", "ridge without its penalty"),
         Entry(
             "svm",
-            "visterm.models.svm:Svm",
+            "visterm.models.linear.svm:Svm",
             "one SVM a tag, scores comparable for search; to tag: normalise=False",
             PAMIR,
         ),
-        Entry("cmrm", "visterm.models.cmrm:Cmrm", "tags of training images that would give the same visterms", CMRM),
-        Entry("mbrm", "visterm.models.mbrm:Mbrm", "tags of training images by the density of their features", MBRM),
-        Entry("cmtt", "visterm.models.cmtt:Cmtt", "visterms translated into tags, by cosines of their uses", CMTT),
-        Entry("plsa", "visterm.models.plsa:Plsa", "aspects that explain captions, found again in visterms", PLSA),
-        Entry("ensemble", "visterm.models.ensemble:Ensemble", "weighted sum of models that you name", WSABIE),
-        Entry("auto", "visterm.models.auto:Auto", "the best of several models, blended, within a time budget"),
+        Entry(
+            "cmrm",
+            "visterm.models.generative.cmrm:Cmrm",
+            "tags of training images that would give the same visterms",
+            CMRM,
+        ),
+        Entry(
+            "mbrm",
+            "visterm.models.generative.mbrm:Mbrm",
+            "tags of training images by the density of their features",
+            MBRM,
+        ),
+        Entry(
+            "cmtt",
+            "visterm.models.generative.cmtt:Cmtt",
+            "visterms translated into tags, by cosines of their uses",
+            CMTT,
+        ),
+        Entry(
+            "plsa",
+            "visterm.models.generative.plsa:Plsa",
+            "aspects that explain captions, found again in visterms",
+            PLSA,
+        ),
+        Entry("ensemble", "visterm.models.blend.ensemble:Ensemble", "weighted sum of models that you name", WSABIE),
+        Entry("auto", "visterm.models.blend.auto:Auto", "the best of several models, blended, within a time budget"),
         Entry("prior", "visterm.models.prior:Prior", "the most frequent tags, whatever the image", learns=False),
     ],
     group="visterm.models",

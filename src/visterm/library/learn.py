@@ -29,8 +29,8 @@ from visterm.library.training import (
     to_learn_from,
 )
 from visterm.models.abilities import AddsTags, LearnsOn
-from visterm.models.calibration import Calibration
-from visterm.models.fit_calibration import MIN_IMAGES
+from visterm.models.confidence.calibration import Calibration
+from visterm.models.confidence.fit_calibration import MIN_IMAGES
 from visterm.tagging.parts import tell_part_of
 from visterm.tagging.start_words import SETTING, StartWords
 from visterm.tagging.tagger import CHUNK, Tagger

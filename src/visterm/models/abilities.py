@@ -72,7 +72,7 @@ class FitsStreams(Protocol):
     """Learns from rows that do not fit in memory, window by window, and goes on after a kill."""
 
     def fit_stream(self, windows: Any, *, valid: Any = None, checkpoints: Any = None, monitor: Any = None) -> Self:
-        """Learn from `Windows` (see `visterm.models.streamed_fit`) as `fit` does from all rows at once."""
+        """Learn from `Windows` (see `visterm.models.ranking.streamed_fit`) as `fit` does from all rows at once."""
 
 
 @runtime_checkable
@@ -80,7 +80,7 @@ class FitsTogether(Protocol):
     """Learns in several processes at once, each on its part of every batch."""
 
     def fit_together(self, X: Any, Y: Any, together: Any, *, valid: Any = None, monitor: Any = None) -> Self:
-        """Learn as `fit` does, with the other processes of `together` (see `visterm.models.data_parallel`)."""
+        """Learn as `fit` does, with the other processes of `together` (see `visterm.models.deep.data_parallel`)."""
 
 
 @runtime_checkable

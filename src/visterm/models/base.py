@@ -15,7 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from visterm.core.checks import all_finite, as_csr, as_generator, check_k, check_magnitude, check_size, check_tags
-from visterm.core.errors import DataError, DivergedError, ShapeError
+from visterm.core.errors import DataError, DivergedError, ShapeError, VistermError
 from visterm.core.identity import count_rows, identity_rows, is_identity
 from visterm.core.learned import Flag, Kind, Listed, Text, Whole
 from visterm.core.products import product, top_k_products
@@ -246,6 +246,8 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
             X = X.tocsr()
         try:
             X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float32, order="C")
+        except VistermError:
+            raise
         except ValueError as error:  # in scikit-learn's words, but on one line, as those of a command's errors are
             raise DataError(" ".join(str(error).split())) from error
         X = as_csr(X) if sp.issparse(X) else X

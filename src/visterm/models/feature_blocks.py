@@ -10,7 +10,7 @@ import numpy as np
 
 from visterm.core.errors import UnknownNameError, UserError
 from visterm.core.registry import unknown
-from visterm.models.distances import DISTANCES
+from visterm.models.neighbours.distances import DISTANCES
 
 EXPECTED = "expected the widths of the blocks, such as (4096, 512), or pairs of first column and the one after the last"
 

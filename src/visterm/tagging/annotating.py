@@ -14,7 +14,7 @@ from visterm.core.tables import ENCODERS
 from visterm.core.types import Chunk, Matrix, Skipped, Tag
 from visterm.features.kind import is_features
 from visterm.features.training_rows import Photos, as_images, is_name
-from visterm.models.cutoffs import Cutoff
+from visterm.models.confidence.cutoffs import Cutoff
 from visterm.tagging.by_number import new_tags
 from visterm.tagging.cutoffs import cutoff_of, tags_above
 from visterm.tagging.word_places import rank_with_added

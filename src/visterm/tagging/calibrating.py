@@ -13,8 +13,8 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix
 from visterm.features.training_rows import TrainingRows
 from visterm.models.abilities import HoldsOut
-from visterm.models.calibration import Calibration
-from visterm.models.fit_calibration import MIN_IMAGES, fit_calibration
+from visterm.models.confidence.calibration import Calibration
+from visterm.models.confidence.fit_calibration import MIN_IMAGES, fit_calibration
 from visterm.models.kernel_columns import own_columns
 
 SHARE = 0.2

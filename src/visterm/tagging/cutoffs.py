@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from visterm.core.checks import check_number
 from visterm.core.errors import UserError
 from visterm.core.types import Matrix
-from visterm.models.calibration import Calibration
-from visterm.models.cutoffs import Cutoff, cutoff_at, cutoff_for_precision, cutoff_of_best_f1
+from visterm.models.confidence.calibration import Calibration
+from visterm.models.confidence.cutoffs import Cutoff, cutoff_at, cutoff_for_precision, cutoff_of_best_f1
 
 
 def cutoff_of(

@@ -18,7 +18,7 @@ from visterm.core.tables import MODELS
 from visterm.features.streaming.mapped_rows import read_matrix, write_matrix
 from visterm.features.training_rows import TrainingRows
 from visterm.models.abilities import FitsTogether
-from visterm.models.training_checkpoint import matrix_fingerprint
+from visterm.models.deep.checkpoint import matrix_fingerprint
 
 STATE, ROWS = "state", "rows"
 MATRICES = ("X", "Y", "valid_X", "valid_Y", "words")
@@ -45,7 +45,7 @@ class DeepFit(NamedTuple):
         """Fit in step with the others; the first gives what the model has learned."""
         import torch.distributed as dist
 
-        from visterm.models.torch_data_parallel import TorchDataParallel
+        from visterm.models.deep.torch_data_parallel import TorchDataParallel
 
         model = self.model
         model.set_params(n_jobs=member.n_threads)

@@ -20,7 +20,7 @@ from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.reference_texts import Reference
 from visterm.features.learned_images import LearnedImages
-from visterm.models.calibration import Calibration
+from visterm.models.confidence.calibration import Calibration
 from visterm.tagging.relations import WordRelations
 from visterm.tagging.run_checks import (
     FACTS,

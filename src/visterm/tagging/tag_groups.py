@@ -18,7 +18,7 @@ from visterm.data.aliases import Alias
 from visterm.data.corpus import Corpus
 from visterm.data.spellings import DOUBLED, EXCHANGED, HOW, LEFT_OUT, TWO_SLIPS, alike_spellings, folded
 from visterm.features.training_rows import LEARNED, encode_corpus
-from visterm.models import side_by_side
+from visterm.models.blend import side_by_side
 from visterm.tagging.tagger import Tagger
 
 NEVER_TOGETHER = "images alike, never together"

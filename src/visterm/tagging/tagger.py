@@ -29,7 +29,7 @@ from visterm.data.word_vectors import WordVectors
 from visterm.encoders.named import make_encoder
 from visterm.features.learned_images import LearnedImages
 from visterm.features.training_rows import Photos, TrainingRows, as_corpus, named_corpus, training_rows
-from visterm.models.calibration import Calibration
+from visterm.models.confidence.calibration import Calibration
 from visterm.tagging.annotating import CHUNK as CHUNK
 from visterm.tagging.annotating import Annotated, Annotations, TagsWanted, annotate_each
 from visterm.tagging.by_number import learn_by_number

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.core.tables import MODELS
 from visterm.metrics.significance import SignedRanks
-from visterm.models.counts import CountingAnnotator
+from visterm.models.generative.counts import CountingAnnotator
 from visterm_research.comparison.arms import Settings
 from visterm_research.comparison.feature_sets import FeatureSet
 from visterm_research.comparison.record import Record

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from visterm.core.writing import check_space, whole_file
-from visterm.models.streamed_fit import Checkpoint
+from visterm.models.ranking.streamed_fit import Checkpoint
 
 EVERY = 20.0
 """Seconds between checkpoints, at least, and 20 times as long as one takes."""

@@ -43,7 +43,7 @@ class ShardWindows:
     Attributes
     ----------
     n_features, n_tags, n_pairs, mean_length
-        See `visterm.models.streamed_fit.Windows`.
+        See `visterm.models.ranking.streamed_fit.Windows`.
     """
 
     def __init__(

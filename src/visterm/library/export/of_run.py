@@ -16,7 +16,7 @@ from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.types import Skipped
 from visterm.data.sidecars import Sidecars
 from visterm.library.export.items import ExportItem, Predicted
-from visterm.models.calibration import Calibration
+from visterm.models.confidence.calibration import Calibration
 from visterm.tagging.cutoffs import cutoff_of
 from visterm.tagging.tagger import CHUNK, Tagger
 

@@ -1,0 +1,396 @@
+"""Several models fitted within a time budget and blended: which is best where, nobody has to know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from visterm.core.checks import check_number
+from visterm.core.errors import DataError, UserError
+from visterm.core.learned import Array, Kind, Listed, Number, Record, Text, Whole
+from visterm.core.progress import SILENT, Progress, Titled
+from visterm.core.tables import MODELS
+from visterm.core.types import Matrix, RandomState
+from visterm.models.abilities import Explains
+from visterm.models.base import Annotator
+from visterm.models.blend.budget import Budget
+from visterm.models.blend.candidates import candidates_for
+from visterm.models.blend.columns import Columns, column_sets
+from visterm.models.blend.lifting import best_lift, tag_factors
+from visterm.models.blend.members import (
+    any_from_kernel,
+    chosen_settings,
+    listed,
+    make_member,
+    own_settings,
+    pass_on_jobs,
+)
+from visterm.models.blend.mixing import best_mix, both_maps, image_map, mixed, sample, without_idlers, word_map
+from visterm.models.blend.promising import in_turn, shortlist
+from visterm.models.blend.side_by_side import BLEND, check_joined, joined_image_rows, joined_tag_rows
+from visterm.models.blend.trials import Rows, Trial, try_all
+from visterm.models.explaining import FeatureShares
+from visterm.models.feature_blocks import check_blocks
+from visterm.models.held_out import HeldOutFit
+from visterm.models.kernel_columns import learns_from_kernel, own_columns
+from visterm.models.stopping import MIN_HELD_OUT, hold_out
+
+
+class Auto(Annotator):
+    """Fits several models, judges them on images that they have not seen, and blends the best.
+
+    The score of tag t is ``d_t Σ_m λ_m (s_m - μ_m) / σ_m``, where ``s_m`` is the score of model m, and ``μ_m`` and
+    ``σ_m`` the mean and standard deviation of its scores on held-out images: those of a neighbour model on images that
+    it has learned would be far off, because there each image is its own neighbour.
+
+    The weights ``λ``, not below 0 and of sum 1, are those with the highest sum of MAP over images (annotation) and MAP
+    over tags (search) on the held-out images. Weights for each of the two did no better on further images, at either.
+    Annotation has the factors ``d_t`` besides, which no search for one tag notices: ``d_t = spread_t^-lift``, with the
+    spread (standard deviation) of the tag's scores over the held-out images. Scores of rare tags spread little, so that
+    a lift above 0 gives more different tags.
+
+    Where features are of several kinds, the blocks of a chain of encoders, a model may read all of them or one block.
+    The first candidate is tried on all columns and on each block, the others on the three sets of columns where it did
+    best. An image's row is that of all members side by side, whatever they read. At most six models are weighed: the
+    best on each set of columns, then the best of the rest.
+
+    Candidates are tried one after the other. With a budget the seconds of each are estimated from a fit of an eighth of
+    the images; one for which too few are left is left out, and at the end a model for whose second fit, on all images,
+    none are left stays as it was fitted on the part. As then a clock decides, only without a budget, or with one that
+    was not the limit, the same seed gives the same bytes. Models without weight, or that add next to nothing, are
+    dropped.
+
+    Parameters
+    ----------
+    budget : float, optional
+        Seconds for the whole fit. The first candidate is fitted whatever it takes, and a fit that has begun is not cut
+        short, so it may take longer; what the first fit after an installation takes to compile is not counted. None:
+        as many as it takes.
+    blocks : sequence of int or of (int, int), optional
+        Widths of the feature blocks, side by side, or pairs of first column and the one after the last. None: one
+        block of all features; in a `Tagger`, the blocks that the encoder has. A block of which a tenth of the values
+        or more is not 0 is taken as dense, and so are all columns together if there is such a block; beyond 1 GiB
+        they are left out.
+    candidates : list of (name, settings) or estimators, optional
+        What to try, in this order: names from ``visterm models`` with their settings, or unfitted models, which are
+        cloned. One with settings of its own for each block is tried on all columns only. None: by the features, some
+        for dense ones and some for sparse ones.
+    lift : float, optional
+        How far rare tags are lifted, from 0, not at all, to 1. None: of 0 to 0.5 the most that leaves MAP over images
+        at most 0.003 below that of the blend without it, and of the best candidate alone.
+    valid_share : float
+        Share of the images held out to judge by, where `fit` is given no validation images; not less than 50 images,
+        unless that is more than half of them. With 0, or so few images, or images known only by number, the first
+        candidate is fitted alone.
+    n_jobs : int, optional
+        Threads, of the candidates too unless their settings say otherwise; None or -1 for all cores.
+    random_state : int, RandomState, Generator or None
+        Held-out images, and the random states of candidates whose settings have none.
+
+    Attributes
+    ----------
+    members_ : list of Annotator
+        The models of the blend, fitted.
+    columns_ : ndarray of int64, shape (n_members, 4)
+        What each member reads: the number of the block (0 for all columns), the first column, the one after the last,
+        and whether as an array (1) or as CSR (0).
+    weights_ : ndarray of float64, shape (n_members,)
+        λ.
+    means_, scales_ : ndarray of float64, shape (n_members,)
+        μ and σ; 0 and 1 where nothing was judged.
+    lift_ : float
+    tag_factors_ : ndarray of float64, shape (n_tags,)
+        d, of mean 1.
+    report_ : list of dict
+        One entry a candidate, as they were tried: ``model``, ``settings``, ``block`` that it reads (1 for the first;
+        None: all columns), ``seconds`` of fit and scores, ``map`` and ``word_map`` (over tags) on the judged images,
+        ``weight``, and ``reason``: why it is in or not.
+    valid_map_, valid_word_map_ : float or None
+        What the blend reached on the images that chose its weights and its lift.
+    n_held_out_ : int
+        Images held out to judge by; those of them that have a tag are judged, 2,000 at most.
+    tag_rows_ : array or CSR of float32, shape (n_tags, width)
+        CSR where a member's space is tag space.
+    """
+
+    members_: list[Annotator]
+    columns_: NDArray[np.int64]
+    weights_: NDArray[np.float64]
+    means_: NDArray[np.float64]
+    scales_: NDArray[np.float64]
+    lift_: float
+    tag_factors_: NDArray[np.float64]
+    report_: list[dict[str, Any]]
+    valid_map_: float | None
+    valid_word_map_: float | None
+    n_held_out_: int
+    tag_rows_: Matrix
+
+    learned: ClassVar[dict[str, Kind]] = {
+        **BLEND,
+        "weights_": Array("float64", ("n_members",), least=0),
+        "columns_": Array("int64", ("n_members", 4), least=0),
+        "lift_": Number(least=0, below=1),
+        "tag_factors_": Array("float64", ("n_tags_",), least=0),
+        "report_": Listed(Record({"model": Text(), "weight": Number(least=0), "reason": Text()})),
+        "valid_map_": Number(least=0, most=1, or_none=True),
+        "valid_word_map_": Number(least=0, most=1, or_none=True),
+        "n_held_out_": Whole(),
+    }
+
+    _held_out: HeldOutFit | None = None
+
+    test_params: ClassVar[dict[str, Any]] = {
+        "candidates": [["knn", {"n_neighbors": 10, "power": 2}], ["ridge", {}]],
+        "valid_share": 0.3,
+    }
+
+    def __init__(
+        self,
+        *,
+        budget: float | None = None,
+        blocks: Sequence[Any] | None = None,
+        candidates: Sequence[Any] | None = None,
+        lift: float | None = None,
+        valid_share: float = 0.2,
+        n_jobs: int | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.budget = budget
+        self.blocks = blocks
+        self.candidates = candidates
+        self.lift = lift
+        self.valid_share = valid_share
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, as in scikit-learn; a number of threads is passed on to fitted members."""
+        super().set_params(**params)
+        if "n_jobs" in params:
+            pass_on_jobs(getattr(self, "members_", []), self.n_jobs)
+        return self
+
+    def explain(self, x: Any, tag: int) -> FeatureShares:
+        """Say what each feature gave to a tag's score, see `LinearScores.explain`, by members that score by features.
+
+        What the others gave, which compare whole images, is `elsewhere`.
+
+        Raises
+        ------
+        UserError
+            If no member scores by features.
+        """
+        check_is_fitted(self)
+        x = self._check_features(x)
+        weights = np.zeros(self.n_features_in_)
+        row = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)[0]
+        factors = self.tag_factors_[tag] * self.weights_ / self.scales_
+        constant, linear = -float(factors @ self.means_), 0
+        for member, columns, factor in zip(self.members_, self.columns_.tolist(), factors, strict=True):
+            if isinstance(member, Explains):
+                some = Columns(*columns)
+                found = member.explain(some.of(x), tag)
+                weights[slice(some.first, some.stop) if some.block else slice(None)] += factor * found.weights
+                constant += factor * found.constant
+                linear += 1
+        if not linear:
+            names = ", ".join(MODELS.name_of(member) for member in self.members_)
+            raise UserError(
+                f"All models of this blend ({names}) compare whole images, so no feature has a share in the score. "
+                "Fit a model that scores by features, such as wsabie or ridge."
+            )
+        shares = row * weights
+        if linear == len(self.members_):
+            return FeatureShares(shares, weights, constant)
+        score = float(self.decision_function(x)[0, tag])
+        return FeatureShares(shares, weights, constant, score - float(shares.sum()) - constant)
+
+    def take_held_out(self) -> HeldOutFit | None:
+        """Give how the blend of the first fits scored the images that were judged, and forget it.
+
+        None where none were held out, or if it was asked before.
+        """
+        taken = self._held_out
+        self._held_out = None
+        return taken
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        columns = [Columns(*row) for row in self.columns_.tolist()]
+        for read in columns:
+            if not (read.first < read.stop <= self.n_features_in_ and read.dense <= 1):
+                raise DataError(f"columns_ has {tuple(read)}; expected columns of {self.n_features_in_} features")
+        whole = [read.block == 0 and not read.dense for read in columns]
+        widths = [
+            self.n_features_in_ if all_of_them else read.stop - read.first
+            for read, all_of_them in zip(columns, whole, strict=True)
+        ]
+        check_joined(self.members_, widths, self.tag_rows_)
+
+    def _check_settings(self) -> None:
+        check_blocks(self.blocks)
+        check_number(self.valid_share, "valid_share", least=0, below=1)
+        if self.lift is not None:
+            check_number(self.lift, "lift", least=0, below=1, otherwise="or None to have it chosen")
+        if self.budget is not None:
+            check_number(self.budget, "budget", above=0, otherwise="or None for no limit")
+
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        self._fit_monitored(X, Y, rng, None, SILENT)
+
+    def _fit_monitored(
+        self,
+        X: Matrix,
+        Y: sp.csr_array,
+        rng: np.random.Generator,
+        valid: tuple[Matrix, sp.csr_array] | None,
+        monitor: Progress,
+    ) -> None:
+        self.check_settings()
+        budget = Budget(self.budget)
+        trials = self._trials(X, rng)
+        learned, judged, held = self._part(Rows(X, Y), valid, len(trials), rng)
+        self.n_held_out_ = X.shape[0] - learned.X.shape[0] if valid is None else valid[0].shape[0]
+        if judged.X.shape[0] == 0:
+            self._fit_first(trials, learned, monitor)
+            return
+        trials = try_all(in_turn(trials), learned, judged, X.shape[0], budget, monitor, rng)
+        fitted = [trial for trial in trials if trial.scores is not None]
+        if not fitted and trials[0].error is not None:
+            raise trials[0].error
+        used = self._weigh(fitted, judged, held)
+        if learned.X.shape[0] < X.shape[0]:
+            self._fit_again(used, learned.X.shape[0], Rows(X, Y), budget, monitor)
+        self._keep(used)
+        self._report(trials, used)
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        return joined_image_rows(self.members_, [Columns(*row).of(X) for row in self.columns_.tolist()])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = any_from_kernel(self.candidates, "candidates", "auto")
+        return tags
+
+    def _trials(self, X: Matrix, rng: np.random.Generator) -> list[Trial]:
+        by_number = getattr(self, "by_number_", False)
+        found = []
+        for columns in column_sets(X, None if by_number else self.blocks):
+            given: Sequence[Any] = candidates_for(columns.of(X[:1]), by_number=by_number)
+            if self.candidates is not None:
+                given = listed(self.candidates, "candidates")
+            for kind, member in enumerate(given):
+                model = make_member(member, "auto", self.n_jobs, rng)
+                if columns.block and _is_set_by_block(model):
+                    continue
+                if columns.block == 0 and model.get_params(deep=False).get("blocks", ()) is None:
+                    model.set_params(blocks=self.blocks)
+                found.append(Trial(MODELS.name_of(model), model, own_settings(model), kind, columns))
+        return found
+
+    def _part(
+        self, rows: Rows, valid: tuple[Matrix, sp.csr_array] | None, n_models: int, rng: np.random.Generator
+    ) -> tuple[Rows, Rows, NDArray[np.int64]]:
+        """Give the rows to learn from, those to judge by and their places among all.
+
+        None are judged by if there are too few, or none has a tag.
+        """
+        n, nobody = rows.X.shape[0], np.empty(0, np.int64)
+        alone = rows, Rows(rows.X[:0], rows.Y[:0]), nobody
+        if getattr(self, "by_number_", False) or (valid is None and self.valid_share == 0):
+            return alone
+        if valid is None:
+            kept, held = hold_out(n, max(self.valid_share, min(MIN_HELD_OUT / n, 0.5)), rng)
+            learned = Rows(own_columns(self, rows.X[kept], kept), rows.Y[kept])
+            judged = Rows(own_columns(self, rows.X[held], kept), rows.Y[held])
+        else:
+            learned, judged, held = rows, Rows(*valid), nobody
+        tagged = np.flatnonzero(np.bincount(judged.Y.tocoo().coords[0][judged.Y.data > 0], minlength=judged.X.shape[0]))
+        if tagged.size == 0:
+            return alone
+        some = tagged[sample(tagged.size, n_models, rows.Y.shape[1], rng)]
+        return learned, Rows(judged.X[some], judged.Y[some]), held[some] if held.size else nobody
+
+    def _fit_first(self, trials: list[Trial], rows: Rows, monitor: Progress) -> None:
+        """Fit the first candidate alone, because no other can be compared with it."""
+        first = trials[0]
+        first.model.fit(first.columns.of(rows.X), rows.Y, monitor=Titled(monitor, first.title))
+        self.weights_, self.lift_, self.tag_factors_ = np.ones(1), 0.0, np.ones(rows.Y.shape[1])
+        self.valid_map_ = self.valid_word_map_ = self._held_out = None
+        first.reason = "alone: there are no images to judge by"
+        for trial in trials[1:]:
+            trial.reason = "left out: there are no images to judge by"
+        self._keep([first])
+        self._report(trials, [first])
+
+    def _weigh(self, fitted: list[Trial], judged: Rows, held: NDArray[np.int64]) -> list[Trial]:
+        """Find weights and lift, and give the candidates that have weight."""
+        best_alone = max(trial.map for trial in fitted if trial.map is not None)
+        fitted = shortlist(fitted)
+        scores = [trial.scores for trial in fitted if trial.scores is not None]
+        weights = without_idlers(*best_mix(scores, judged.Y, both_maps), scores, judged.Y)
+        blend = mixed(weights, scores)
+        self.lift_ = best_lift(blend, judged.Y, best_alone) if self.lift is None else float(self.lift)
+        self.tag_factors_ = tag_factors(blend, self.lift_)
+        blend *= self.tag_factors_.astype(np.float32)
+        self.valid_map_, self.valid_word_map_ = image_map(blend, judged.Y), word_map(blend, judged.Y)
+        everyone = sp.eye_array(blend.shape[1], format="csr", dtype=np.float32)
+        self._held_out = HeldOutFit(held, blend, everyone) if held.size else None
+        used = np.flatnonzero(weights > 0)
+        self.weights_ = weights[used]
+        return [fitted[m] for m in used]
+
+    def _fit_again(self, used: list[Trial], n: int, rows: Rows, budget: Budget, monitor: Progress) -> None:
+        """Fit on all images those for which the seconds reach, the weightiest first.
+
+        What a model chose of its settings stays: with others its scores would spread otherwise than those that the lift
+        and the weights were found for.
+        """
+        may_stay = budget.limited and not learns_from_kernel(self)  # kernel values are read with all images from now on
+        for m in np.argsort(-self.weights_, kind="stable"):
+            trial = used[m]
+            if may_stay and trial.seconds_again(n, rows.X.shape[0]) > budget.left():
+                trial.reason = f"in the blend, as fitted on {n:,} of {rows.X.shape[0]:,} images: no time was left"
+                continue
+            trial.model = clone(trial.model).set_params(**chosen_settings(trial.model))
+            trial.model.fit(trial.columns.of(rows.X), rows.Y, monitor=Titled(monitor, trial.title))
+
+    def _keep(self, used: list[Trial]) -> None:
+        self.members_ = [trial.model for trial in used]
+        self.columns_ = np.array([trial.columns for trial in used], np.int64)
+        self.means_ = np.array([trial.mean for trial in used])
+        self.scales_ = np.array([trial.scale for trial in used])
+        shares = self.weights_ / self.scales_
+        V: Any = joined_tag_rows(self.members_, shares, -(shares @ self.means_))
+        factors = self.tag_factors_.astype(np.float32)
+        self.tag_rows_ = sp.csr_array(sp.diags_array(factors) @ V) if sp.issparse(V) else V * factors[:, None]
+
+    def _report(self, trials: list[Trial], used: list[Trial]) -> None:
+        weights = {id(trial): float(weight) for trial, weight in zip(used, self.weights_, strict=True)}
+        self.report_ = [
+            {
+                "model": trial.name,
+                "settings": trial.settings,
+                "block": trial.columns.block or None,
+                "seconds": trial.seconds,
+                "map": trial.map,
+                "word_map": trial.word_map,
+                "weight": weights.get(id(trial), 0.0),
+                "reason": trial.reason or ("in the blend" if id(trial) in weights else "adds nothing to the others"),
+            }
+            for trial in trials
+        ]
+
+
+def _is_set_by_block(model: Annotator) -> bool:
+    """Whether settings of a model say something of each block, so that it needs all."""
+    params = model.get_params(deep=False)
+    return params.get("blocks") is not None or not isinstance(params.get("distances", ""), str)

@@ -1,0 +1,233 @@
+"""A weighted sum of models, each scaled once by its scores of training images, weights chosen on validation images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import Tags
+
+from visterm.core.checks import check_number
+from visterm.core.errors import UserError
+from visterm.core.learned import Array, Kind, Number
+from visterm.core.progress import SILENT, Progress
+from visterm.core.tables import MODELS
+from visterm.core.types import Matrix, RandomState
+from visterm.models.abilities import Explains
+from visterm.models.base import Annotator
+from visterm.models.blend.members import any_from_kernel, listed, make_member, pass_on_jobs
+from visterm.models.blend.mixing import best_mix, sample
+from visterm.models.blend.side_by_side import BLEND, check_joined, joined_image_rows, joined_tag_rows
+from visterm.models.explaining import LinearScores
+from visterm.models.kernel_columns import own_columns
+from visterm.models.stopping import hold_out
+
+DEFAULT_MEMBERS = (("wsabie", {"dim": 100}), ("wsabie", {"dim": 200}))
+
+
+class Ensemble(LinearScores):
+    """Scores a tag by the weighted sum of what other models say: ``Σ_m λ_m (s_m - μ_m) / σ_m``.
+
+    ``s_m`` is the score of member m, ``μ_m`` and ``σ_m`` the mean and the standard deviation of its scores of all tags
+    on training images. They are numbers fixed in `fit`, the same for all images and tags, so that the ensemble
+    compares images for a tag as its members do; the weights ``λ`` are not negative and sum to 1.
+
+    The sum stays one inner product. An image's row is its members' rows side by side, and a 1; a tag's row has the
+    members' tag rows times ``λ_m / σ_m`` in the same places, and at the end ``-Σ λ_m μ_m / σ_m``, the one number that
+    is left of all means: it is the same for all tags and images and changes no ranking, and makes 0 a middling score.
+    The width is the sum of the members' widths, and one.
+
+    The weights are those with the highest MAP over validation images, of which no member has learned. Where `fit` is
+    given none, a share of the images is held out, members are fitted on the others to choose the weights, and then
+    again on all images. Members get the validation images too, to stop by.
+
+    Parameters
+    ----------
+    members : list of (name, settings) or estimators, optional
+        The models to combine: names from ``visterm models`` with their settings, or unfitted models, which are cloned.
+        None: WSABIE with 100 and with 200 numbers, from the paper's Table 7.
+    weights : list of float, optional
+        λ, one a member, not negative; brought to a sum of 1. None: chosen.
+    valid_share : float
+        Share of the images that is held out to choose the weights. With 0, or so few images that less than 50 would be
+        held out, all members weigh the same.
+    n_jobs : int, optional
+        Threads, of the members too unless their settings say otherwise; None or -1 for all cores.
+    random_state : int, RandomState, Generator or None
+        Held-out images, images that give the scales, and the random states of members whose settings have none.
+
+    Attributes
+    ----------
+    members_ : list of Annotator
+        The fitted models.
+    weights_ : ndarray of float64, shape (n_members,)
+        λ.
+    means_, scales_ : ndarray of float64, shape (n_members,)
+        μ and σ; σ is 1 for a member whose scores are all the same.
+    valid_map_ : float or None
+        MAP that the weights reached over the images that chose them.
+    tag_rows_ : array or CSR of float32, shape (n_tags, width)
+        CSR where a member's space is tag space.
+
+    References
+    ----------
+    Weston, Bengio, Usunier 2010, section 6.4 ("Ensemble models"), Table 7.
+    """
+
+    members_: list[Annotator]
+    weights_: NDArray[np.float64]
+    means_: NDArray[np.float64]
+    scales_: NDArray[np.float64]
+    valid_map_: float | None
+    tag_rows_: Matrix
+
+    learned: ClassVar[dict[str, Kind]] = {
+        **BLEND,
+        "weights_": Array("float64", ("n_members",), least=0, most=1),
+        "valid_map_": Number(least=0, most=1, or_none=True),
+    }
+
+    test_params: ClassVar[dict[str, Any]] = {
+        "members": [["wsabie", {"dim": 16, "epochs": 10, "learning_rate": 0.01, "block": 128}], ["ridge", {}]],
+        "valid_share": 0.3,
+    }
+
+    def __init__(
+        self,
+        *,
+        members: Sequence[Any] | None = None,
+        weights: Sequence[float] | None = None,
+        valid_share: float = 0.1,
+        n_jobs: int | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.members = members
+        self.weights = weights
+        self.valid_share = valid_share
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, as in scikit-learn; a number of threads is passed on to fitted members."""
+        super().set_params(**params)
+        if "n_jobs" in params:
+            pass_on_jobs(getattr(self, "members_", []), self.n_jobs)
+        return self
+
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        self._fit_monitored(X, Y, rng, None, SILENT)
+
+    def _fit_monitored(
+        self,
+        X: Matrix,
+        Y: sp.csr_array,
+        rng: np.random.Generator,
+        valid: tuple[Matrix, sp.csr_array] | None,
+        monitor: Progress,
+    ) -> None:
+        self.check_settings()
+        given = listed(DEFAULT_MEMBERS if self.members is None else self.members, "members")
+        members = [make_member(member, "the ensemble", self.n_jobs, rng) for member in given]
+        weights = self._given_weights(len(members))
+        self.valid_map_ = None
+        if weights is None and valid is None and len(members) > 1:
+            trained, held = hold_out(X.shape[0], self.valid_share, rng)
+            if _has_tags(Y[held]):
+                judged = own_columns(self, X[held], trained), Y[held]
+                some = own_columns(self, X[trained], trained), Y[trained]
+                means, scales = self._fit_members(members, *some, judged, monitor, rng)
+                weights, self.valid_map_ = self._choose(members, means, scales, judged, rng)
+                members = [clone(member) for member in members]
+        self.means_, self.scales_ = self._fit_members(members, X, Y, valid, monitor, rng)
+        if weights is None and valid is not None and len(members) > 1 and _has_tags(valid[1]):
+            weights, self.valid_map_ = self._choose(members, self.means_, self.scales_, valid, rng)
+        self.members_ = members
+        self.weights_ = np.full(len(members), 1 / len(members)) if weights is None else weights
+        factors = self.weights_ / self.scales_
+        self.tag_rows_ = joined_tag_rows(members, factors, -(factors @ self.means_))
+
+    def _check_settings(self) -> None:
+        check_number(self.valid_share, "valid_share", least=0, below=1)
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        check_joined(self.members_, [self.n_features_in_] * len(self.members_), self.tag_rows_)
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        return joined_image_rows(self.members_, [X] * len(self.members_))
+
+    def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
+        factors = self.weights_ / self.scales_
+        weights = np.zeros(self.n_features_in_)
+        constant = -float(factors @ self.means_)
+        nothing = sp.csr_array((1, self.n_features_in_), dtype=np.float32)
+        for member, factor in zip(self.members_, factors, strict=True):
+            if not isinstance(member, Explains):
+                raise UserError(
+                    f"The ensemble has the member '{MODELS.name_of(member)}', whose scores are no sum over features."
+                )
+            scorer = member.explain(nothing, tag)
+            weights += factor * scorer.weights
+            constant += factor * scorer.constant
+        return weights, constant
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = any_from_kernel(self.members, "members", "the ensemble")
+        return tags
+
+    def _given_weights(self, n: int) -> NDArray[np.float64] | None:
+        if self.weights is None:
+            return None
+        weights: NDArray[np.float64] = np.asarray(self.weights, np.float64)
+        if weights.shape != (n,) or not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
+            raise UserError(
+                f"weights is {self.weights!r}; expected {n} numbers, one a member, none below 0 and one above; "
+                "or None to have them chosen."
+            )
+        shares: NDArray[np.float64] = weights / weights.sum()
+        return shares
+
+    def _fit_members(
+        self,
+        members: list[Annotator],
+        X: Matrix,
+        Y: sp.csr_array,
+        valid: tuple[Matrix, sp.csr_array] | None,
+        monitor: Progress,
+        rng: np.random.Generator,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Fit each member, and give the means and standard deviations of its scores of some training images."""
+        some = X[sample(X.shape[0], len(members), Y.shape[1], rng)]
+        means, scales = np.zeros(len(members)), np.ones(len(members))
+        for m, member in enumerate(members):
+            member.fit(X, Y, valid=valid, monitor=monitor)
+            scores = member.decision_function(some)
+            means[m] = scores.mean(dtype=np.float64)
+            scales[m] = scores.std(dtype=np.float64) or 1.0
+        return means, scales
+
+    def _choose(
+        self,
+        members: list[Annotator],
+        means: NDArray[np.float64],
+        scales: NDArray[np.float64],
+        judged: tuple[Matrix, sp.csr_array],
+        rng: np.random.Generator,
+    ) -> tuple[NDArray[np.float64], float]:
+        X, Y = judged
+        tagged = np.flatnonzero(np.bincount(Y.tocoo().coords[0][Y.data > 0], minlength=Y.shape[0]))
+        rows = tagged[sample(tagged.size, len(members), Y.shape[1], rng)]
+        scaled = [
+            ((member.decision_function(X[rows]) - np.float32(mean)) / np.float32(scale)).astype(np.float32)
+            for member, mean, scale in zip(members, means, scales, strict=True)
+        ]
+        return best_mix(scaled, Y[rows])
+
+
+def _has_tags(Y: sp.csr_array) -> bool:
+    return bool((Y.data > 0).any())

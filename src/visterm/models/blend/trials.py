@@ -1,0 +1,190 @@
+"""Candidates of a blend, each fitted on a part of the images and judged on others, as far as the seconds reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from visterm.core.errors import DivergedError, TooLargeError
+from visterm.core.progress import Progress, Titled
+from visterm.core.types import Matrix
+from visterm.models.base import Annotator
+from visterm.models.blend.budget import Budget, now, seconds_for
+from visterm.models.blend.candidates import growth_of
+from visterm.models.blend.columns import Columns
+from visterm.models.blend.mixing import image_map, word_map
+from visterm.models.kernel_columns import own_columns
+
+PROBE_PART = 8
+"""One row of so many is fitted first, to see how long all would take."""
+
+FEWEST_PROBED = 50
+
+WARM_ROWS = 50
+"""Rows of the fit that only has kernels compiled."""
+
+
+class Rows(NamedTuple):
+    """Images to learn from, or to judge by, and their tags."""
+
+    X: Matrix
+    Y: sp.csr_array
+
+
+@dataclass(eq=False)
+class Trial:
+    """What came of a candidate.
+
+    Attributes
+    ----------
+    name : str
+    model : Annotator
+        Fitted on the part that is learned from, where `scores` is there.
+    settings : dict
+        Those that are not its defaults.
+    kind : int
+        Its place among the candidates.
+    columns : Columns
+        What it reads of the features.
+    scores : ndarray of float32, shape (n_judged, n_tags), or None
+        Of the judged images, brought to mean 0 and variance 1; None where it was not fitted.
+    mean, scale : float
+        Mean and standard deviation of the scores before.
+    seconds : float or None
+        Of fit and scores.
+    map, word_map : float or None
+        What it reaches alone on the judged images, over images and over tags.
+    reason : str
+        Why it was not fitted; empty where it was.
+    error : Exception or None
+        What it was not fitted for, where that was not the time.
+    """
+
+    name: str
+    model: Annotator
+    settings: dict[str, Any]
+    kind: int
+    columns: Columns
+    scores: NDArray[np.float32] | None = None
+    mean: float = 0.0
+    scale: float = 1.0
+    seconds: float | None = None
+    map: float | None = None
+    word_map: float | None = None
+    reason: str = ""
+    error: Exception | None = None
+
+    @property
+    def title(self) -> str:
+        """Its name, and the block that it reads."""
+        return f"{self.name}, block {self.columns.block}" if self.columns.block else self.name
+
+    def seconds_again(self, n: int, n_all: int) -> float:
+        """Estimate the seconds of a fit of all images, of one that was fitted on `n`."""
+        return self.seconds_for(self.seconds or 0.0, n, n_all) if n_all > n else 0.0
+
+    def seconds_for(self, seconds: float, n_some: int, n_all: int) -> float:
+        """Estimate the seconds of a fit of `n_all` rows from those of one of `n_some`."""
+        return seconds_for(seconds, n_some, n_all, growth_of(self.name))
+
+
+def try_all(
+    trials: Iterable[Trial],
+    learned: Rows,
+    judged: Rows,
+    n_all: int,
+    budget: Budget,
+    monitor: Progress,
+    rng: np.random.Generator,
+) -> list[Trial]:
+    """Fit each candidate and judge it, or say why not.
+
+    Before a fit its seconds are estimated from one of an eighth of the rows. A candidate is left out if they, and those
+    of fitting it and all those before it again on `n_all` images, are more than are left. The first one is never left
+    out, and a fit that has begun is not cut short. Kernels, which the first fits after an installation compile, are
+    compiled before that, in a tiny fit that neither the estimates nor the budget count.
+
+    Parameters
+    ----------
+    trials : iterable of Trial
+        Changed in place. The next one is asked for once the one before is judged; one that has a reason is passed by.
+    learned, judged : Rows
+    n_all : int
+        Images of the last fit; as many as are learned from if there is none.
+    budget : Budget
+    monitor : Progress
+    rng : Generator
+        Draws the rows of the estimates; not asked where the budget has no end.
+    """
+    tried: list[Trial] = []
+    again = 0.0
+    for trial in trials:
+        if budget.limited and not trial.reason:
+            if not tried or budget.left() > again:
+                _warm_up(trial, learned, budget, rng)
+            if tried:
+                trial.reason = _too_long(trial, learned, judged, n_all, budget.left() - again, rng)
+        if not trial.reason:
+            _try(trial, learned, judged, monitor)
+            again += trial.seconds_again(learned.X.shape[0], n_all)
+        tried.append(trial)
+    return tried
+
+
+def _warm_up(trial: Trial, learned: Rows, budget: Budget, rng: np.random.Generator) -> None:
+    """Fit a few rows, for no other reason than that kernels are compiled, and put the end of the budget off by that."""
+    rows = _some(learned, WARM_ROWS, rng)
+    X = own_columns(trial.model, trial.columns.of(learned.X[rows]), rows)
+    began = now()
+    with suppress(DivergedError, TooLargeError):  # if all rows do that too, the fit of these says so
+        clone(trial.model).fit(X, learned.Y[rows]).decision_function(X)
+    budget.extend(now() - began)
+
+
+def _too_long(trial: Trial, learned: Rows, judged: Rows, n_all: int, left: float, rng: np.random.Generator) -> str:
+    """Say why a candidate cannot be fitted in the seconds that are left; nothing if it can."""
+    if left <= 0:
+        return "left out: no time was left"
+    n = learned.X.shape[0]
+    rows = _some(learned, max(n // PROBE_PART, FEWEST_PROBED), rng)
+    probe = clone(trial.model)
+    began = now()
+    try:
+        some, others = (own_columns(probe, trial.columns.of(X), rows) for X in (learned.X[rows], judged.X))
+        probe.fit(some, learned.Y[rows]).decision_function(others)
+    except (DivergedError, TooLargeError) as error:
+        trial.error = error
+        return f"left out: {error}"
+    spent = now() - began
+    about = trial.seconds_for(spent, rows.size, n)
+    about += trial.seconds_for(about, n, n_all) if n_all > n else 0.0
+    left = max(left - spent, 0)
+    return f"left out: about {about:.0f} s, {left:.0f} s were left" if about > left else ""
+
+
+def _some(learned: Rows, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    return np.sort(rng.permutation(learned.X.shape[0])[:most])
+
+
+def _try(trial: Trial, learned: Rows, judged: Rows, monitor: Progress) -> None:
+    began = now()
+    try:
+        trial.model.fit(trial.columns.of(learned.X), learned.Y, monitor=Titled(monitor, trial.title))
+        scores = trial.model.decision_function(trial.columns.of(judged.X))
+    except (DivergedError, TooLargeError) as error:
+        trial.error, trial.reason = error, f"left out: {error}"
+        return
+    trial.seconds = now() - began
+    trial.mean = float(scores.mean(dtype=np.float64))
+    trial.scale = float(scores.std(dtype=np.float64)) or 1.0
+    scores -= np.float32(trial.mean)
+    scores /= np.float32(trial.scale)
+    trial.scores = scores
+    trial.map, trial.word_map = image_map(scores, judged.Y), word_map(scores, judged.Y)

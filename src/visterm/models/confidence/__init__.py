@@ -1,0 +1,1 @@
+"""From scores to the chance of being right."""

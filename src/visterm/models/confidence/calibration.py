@@ -1,0 +1,94 @@
+"""Confidences: what a score says of the chance that an image has a tag, or answers a search by several."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.models.confidence.bending import Bend
+from visterm.models.confidence.held_out_chances import HeldOutChances
+
+Doubles = NDArray[np.float64]
+
+
+class Calibration(NamedTuple):
+    """A sigmoid for each tag, ``P(tag | image) = σ(bend(slope · score + offset))``, ``σ(x) = 1 / (1 + exp(-x))``.
+
+    A search by several words asks for images that have them all, and none of those with ``-``. Its confidence lies
+    between that of words that have nothing to do with each other, the product of theirs, and that of words of which
+    each brings the next, the least of theirs: ``P = (Π P_t)^(1 - λ) · (min P_t)^λ · Π (1 - P_n)`` for wanted words t
+    and unwanted words n. One word alone keeps its own confidence.
+
+    Attributes
+    ----------
+    slope, offset : ndarray of float64, shape (n_tags,)
+        Slopes are not below 0: the larger the score of an image, the larger the confidence.
+    together : float
+        λ, from 0 to 1: how far wanted words bring each other.
+    n_images : int
+        Images that it was fitted on.
+    bend : Bend
+        What puts right all confidences together.
+    held_out : HeldOutChances or None
+        What cut-offs are chosen by; None in runs written before any were kept.
+    """
+
+    slope: Doubles
+    offset: Doubles
+    together: float
+    n_images: int
+    bend: Bend = Bend()
+    held_out: HeldOutChances | None = None
+
+    def odds(self, scores: Any, tags: Any = None) -> Doubles:
+        """Give the log odds of the confidences of scores, with shapes as in `confidences`."""
+        slope, offset = (self.slope, self.offset) if tags is None else (self.slope[tags], self.offset[tags])
+        return self.bend(slope * np.asarray(scores, np.float64) + offset)
+
+    def confidences(self, scores: Any, tags: Any = None) -> Doubles:
+        """Give P(tag | image) for scores of all tags, shape (..., n_tags), or of those of `tags`, of any shape."""
+        found: Doubles = np.exp(log_sigmoid(self.odds(scores, tags)))
+        return found
+
+    def log_confidences(self, scores: Any, tags: Any, signs: Any) -> Doubles:
+        """Give the log of P(all wanted words, no unwanted one | image), for which search ranks images.
+
+        Parameters
+        ----------
+        scores : array-like, shape (n_images, n_words)
+        tags : array-like of int, shape (n_words,)
+            The tags that the words are.
+        signs : array-like, shape (n_words,)
+            Above 0: wanted; below 0: not wanted.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_images,)
+        """
+        tags, wanted = np.asarray(tags), np.asarray(signs) > 0
+        odds = self.odds(scores, tags)
+        logs: Doubles = log_sigmoid(-odds[:, ~wanted]).sum(axis=1)
+        if wanted.any():
+            own = log_sigmoid(odds[:, wanted])
+            logs = logs + (1 - self.together) * own.sum(axis=1) + self.together * own.min(axis=1)
+        return logs
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Give what there is to store."""
+        own = {name: np.asarray(value) for name, value in self._asdict().items() if name != "held_out"}
+        return own if self.held_out is None else own | self.held_out.arrays()
+
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
+        """Make the calibration that `arrays` took apart; of an older run, without a bend and held-out chances."""
+        bend = Bend(*arrays["bend"].tolist()) if "bend" in arrays else Bend()
+        n_images, together = int(arrays["n_images"]), float(arrays["together"])
+        return cls(arrays["slope"], arrays["offset"], together, n_images, bend, HeldOutChances.of_arrays(arrays))
+
+
+def log_sigmoid(odds: Doubles) -> Doubles:
+    """Give the logs of the probabilities whose log odds are given."""
+    logs: Doubles = -np.logaddexp(0, -odds)
+    return logs

@@ -1,0 +1,118 @@
+"""The confidence down to which an image is given a tag: for a wanted precision, or for the best F1."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.models.confidence.held_out_chances import LEAST_CHANCE, HeldOutChances
+
+Doubles = NDArray[np.float64]
+
+N_LEVELS = 10
+"""Expected precisions that are tried for a group of tags, from the wanted one up to nearly 1."""
+
+DOUBT = 20
+"""So many entries as expected stand beside the held-out entries of a group before what was right there counts more."""
+
+NEVER = np.inf
+
+
+class Cutoff(NamedTuple):
+    """The least confidence at which each tag is given.
+
+    Attributes
+    ----------
+    least : ndarray of float64, shape (n_tags,)
+        Infinite for a tag that is never given.
+    wanted : float or None
+        The precision that it is made for; None: another aim.
+    """
+
+    least: Doubles
+    wanted: float | None = None
+
+
+def cutoff_at(confidence: float, n_tags: int) -> Cutoff:
+    """Give every tag down to the same confidence."""
+    return Cutoff(np.full(n_tags, float(confidence)))
+
+
+def cutoff_of_best_f1(held: HeldOutChances) -> Cutoff:
+    """Give every tag down to the confidence where F1 of all tags given to all held-out images is expected to be best.
+
+    With chances that hold, one confidence for all tags, half of the best F1, cannot be beaten.
+
+    References
+    ----------
+    Lipton, Elkan, Naryanaswamy: Optimal thresholding of classifiers to maximize F1 measure. ECML PKDD 2014.
+    """
+    chances = np.sort(held.chances.astype(np.float64))[::-1]
+    if chances.size == 0:
+        return cutoff_at(NEVER, held.groups.size)
+    f1 = 2 * np.cumsum(chances) / (np.arange(1, chances.size + 1) + held.n_given)
+    return cutoff_at(chances[np.argmax(f1)], held.groups.size)
+
+
+def cutoff_for_precision(held: HeldOutChances, wanted: float) -> Cutoff:
+    """Give each tag down to where its expected precision over the held-out images is as wanted.
+
+    The expected precision of a tag down to a confidence c is the mean of its chances from c on, with one more entry at
+    c itself: the point where few entries seem just enough is met too early by luck. So a tag without a likely image is
+    given from the wanted precision on.
+
+    Chances of rare tags may be too large together while those of all tags are right. So what was right is counted for
+    groups of tags with about as many training images: where it is less than wanted, the least higher expected precision
+    is taken at which it is as wanted. 20 more entries stand for what little data cannot say: as right as expected, or
+    less, as the group's entries from half the wanted precision on are. A group that never is as right as wanted is not
+    given at all. Where more is right than wanted nothing is lowered.
+
+    Parameters
+    ----------
+    held : HeldOutChances
+    wanted : float
+        Above 0, below 1.
+    """
+    least = np.full(held.groups.size, NEVER)
+    tags = held.tags
+    faith = _faith(held, wanted / 2)
+    open_groups = set(np.unique(held.groups).tolist())
+    for level in np.linspace(wanted, 1, N_LEVELS, endpoint=False):
+        cuts = expected_cuts(held, float(level))
+        given = held.chances >= cuts[tags]
+        for group in sorted(open_groups):
+            of_group = given & (held.groups[tags] == group)
+            n, expected = int(of_group.sum()), float(held.chances[of_group].sum(dtype=np.float64))
+            mean = max(float(level), expected / n) if n else float(level)
+            if held.right[of_group].sum() + DOUBT * mean * faith[group] >= wanted * (n + DOUBT):
+                least[held.groups == group] = cuts[held.groups == group]
+                open_groups.remove(group)
+    return Cutoff(least, wanted)
+
+
+def expected_cuts(held: HeldOutChances, level: float) -> Doubles:
+    """Give the least chance of each tag down to which its expected precision is at least `level`."""
+    chances = held.chances.astype(np.float64)
+    sums = np.concatenate([[0.0], np.cumsum(chances)])
+    first = held.starts[:-1][held.tags]
+    ranks = np.arange(1, chances.size + 1) - first
+    expected = (sums[1:] - sums[first] + chances) / (ranks + 1)
+    n_given = np.bincount(held.tags[expected >= level], minlength=held.groups.size)
+    cuts = np.full(held.groups.size, level)
+    some = n_given > 0
+    cuts[some] = np.minimum(level, chances[held.starts[:-1][some] + n_given[some] - 1])
+    np.maximum(cuts, LEAST_CHANCE, out=cuts)
+    return cuts
+
+
+def _faith(held: HeldOutChances, least: float) -> Doubles:
+    """Give the share that is right of what a group's chances from `least` on promise, at most 1, shape (n_groups,)."""
+    some = held.chances >= least
+    groups = held.groups[held.tags][some]
+    n_groups = int(held.groups.max(initial=-1)) + 1
+    promised = np.bincount(groups, held.chances[some], minlength=n_groups) + DOUBT
+    right = np.bincount(groups, held.right[some], minlength=n_groups) + DOUBT
+    shares: Doubles = np.minimum(1, right / promised)
+    return shares

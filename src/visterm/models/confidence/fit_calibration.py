@@ -1,0 +1,190 @@
+"""Fit confidences to the scores of images that a model has not learned from (Platt's sigmoids, tag by tag)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from sklearn.linear_model import LogisticRegression
+
+from visterm.core.checks import as_csr
+from visterm.data.tag_queries import queries_of_tags, relevant_images
+from visterm.models.confidence.bending import Bend, fit_bend
+from visterm.models.confidence.calibration import Calibration, Doubles, log_sigmoid
+from visterm.models.confidence.held_out_chances import HeldOutChances
+from visterm.models.confidence.tag_sigmoids import Cases, likeliest_curves
+
+MIN_IMAGES = 20
+"""Of fewer held-out images with tags nothing is learned about chances."""
+
+PRIOR = 3.0
+"""How firmly a tag holds to the common curve: chosen on drawn libraries among 0.3, 1, 3 and 10, for six models."""
+
+MAX_CASES = 2**19
+"""Scores looked at; past these, of tags that images lack, a sample that weighs as much as all."""
+
+MAX_PART_CASES = 2**16
+"""The same for the curves of parts of the images, which only show how far curves can be trusted."""
+
+N_PARTS = 5
+MAX_SUBSETS = 2**14
+N_QUERIES = 300
+QUERY_IMAGES = 1000
+TOGETHER = 0.45
+"""Of libraries without images of two tags; about what is found on drawn libraries and Corel5k."""
+
+WEIGHT = 1.0
+"""C of the common curve: next to nothing beside many images, and enough that few, told apart without a mistake, make no
+confidences of 0 and 1."""
+
+NEVER = 1e-12
+
+
+def fit_calibration(
+    scores: NDArray[np.float32], Y: Any, others: Any, *, prior: float = PRIOR, seed: int = 0
+) -> Calibration | None:
+    """Find the sigmoid of each tag that makes the tags of held-out images most likely.
+
+    A tag's curve is drawn to one that all tags share, ``slope · score + offset + share · log odds of the tag among
+    the images learned from``, and the more, the fewer held-out images have the tag: there a frequent tag needs
+    less of a score than a rare one. A tag whose scores speak against it keeps the common curve. Tags that people left
+    out count as absent, so confidences are those of a tag being *given*.
+
+    Then the images are parted in five, and each part gets chances by the curves of the others: all confidences are bent
+    so that these chances hold, and what was right at them is kept, to choose cut-offs by.
+
+    Parameters
+    ----------
+    scores : ndarray of float32, shape (n_held_out, n_tags)
+        Of images that were not learned from.
+    Y : array-like or sparse, shape (n_held_out, n_tags)
+        Above 0: given.
+    others : array-like or sparse, shape (n_images, n_tags)
+        Tags of the images that were learned from: how frequent a tag is, and what searches by several words may be.
+    prior : float
+        How firmly a tag holds to the common curve; above 0.
+    seed : int
+        Of the samples, where there is much.
+
+    Returns
+    -------
+    Calibration or None
+        None where fewer than 20 of the images have a tag.
+
+    References
+    ----------
+    Platt: Probabilistic outputs for support vector machines. Advances in Large Margin Classifiers, 1999.
+    """
+    given, others = as_csr(as_csr(Y) > 0), as_csr(as_csr(others) > 0)
+    n_tagged = int((np.diff(given.indptr) > 0).sum())
+    if n_tagged < MIN_IMAGES or given.nnz == given.shape[0] * given.shape[1]:
+        return None
+    rng = np.random.default_rng(seed)
+    log_odds = _log_odds(others)
+    slope, offset = _sigmoids(scores, given, log_odds, prior, rng)
+    bend, held = _judged(scores, given, others, log_odds, prior, seed)
+    plain = Calibration(slope, offset, TOGETHER, given.shape[0], bend, held)
+    return plain._replace(together=_together(plain, scores, given, others, rng))
+
+
+def _log_odds(tags: sp.csr_array) -> Doubles:
+    n = tags.shape[0]
+    counts = np.bincount(tags.indices, minlength=tags.shape[1])
+    odds: Doubles = np.log((counts + 0.5) / (n - counts + 0.5))
+    return odds
+
+
+def _judged(
+    scores: NDArray[np.float32], given: sp.csr_array, others: sp.csr_array, log_odds: Doubles, prior: float, seed: int
+) -> tuple[Bend, HeldOutChances]:
+    """Judge curves on images that they were not fitted on, part by part: how all bend, and what was right."""
+    rng = np.random.default_rng(seed + 1)
+    odds = np.empty(scores.shape)
+    shuffled = rng.permutation(given.shape[0])
+    for part in np.array_split(shuffled, N_PARTS):
+        learned = np.setdiff1d(shuffled, part)
+        if given[learned].nnz in (0, learned.size * given.shape[1]):
+            learned = shuffled  # nothing to tell apart
+        slope, offset = _sigmoids(scores[learned], given[learned], log_odds, prior, rng, MAX_PART_CASES)
+        odds[part] = slope * scores[part] + offset
+    right = given.toarray() > 0
+    bend = fit_bend(odds.ravel(), right.ravel(), rng)
+    counts = np.bincount(others.indices, minlength=given.shape[1])
+    return bend, HeldOutChances.of(np.exp(log_sigmoid(bend(odds))), right, counts)
+
+
+def _sigmoids(
+    scores: NDArray[np.float32],
+    given: sp.csr_array,
+    log_odds: Doubles,
+    prior: float,
+    rng: np.random.Generator,
+    max_cases: int | None = None,
+) -> tuple[Doubles, Doubles]:
+    """Fit the common curve, then those of the tags, on scores brought to mean 0 and deviation 1."""
+    mean, deviation = scores.mean(dtype=np.float64), float(scores.std(dtype=np.float64)) or 1.0
+    cases = _cases(scores, given, rng, MAX_CASES if max_cases is None else max_cases)
+    cases = cases._replace(votes=(cases.votes - mean) / deviation)
+    centre = _common(cases, log_odds)
+    curves = likeliest_curves(cases, centre, prior)
+    against = curves[:, 0] < 0
+    curves[against] = centre[against]
+    slope = curves[:, 0] / deviation
+    return slope, curves[:, 1] - slope * mean
+
+
+def _cases(scores: NDArray[np.float32], given: sp.csr_array, rng: np.random.Generator, max_cases: int) -> Cases:
+    """Take all scores of tags that images have and, of the others, as many as there is room for."""
+    n_tags = given.shape[1]
+    has = np.zeros(scores.size, np.bool_)
+    has[np.repeat(np.arange(given.shape[0]), np.diff(given.indptr)) * n_tags + given.indices] = True
+    absent = np.flatnonzero(~has)
+    n_drawn = min(absent.size, max(max_cases - given.nnz, max_cases // 2))
+    drawn = absent if n_drawn == absent.size else np.sort(rng.choice(absent, n_drawn, replace=False))
+    places = np.concatenate([np.flatnonzero(has), drawn])
+    signs = np.where(has[places], 1.0, -1.0)
+    weights = np.where(has[places], 1.0, absent.size / max(n_drawn, 1))
+    return Cases(scores.ravel()[places].astype(np.float64), signs, weights, places % n_tags, np.zeros(n_tags))
+
+
+def _common(cases: Cases, log_odds: Doubles) -> Doubles:
+    """Give each tag's place on the curve that all share, shape (n_tags, 2)."""
+    features = np.stack([cases.votes, log_odds[cases.tags]], axis=1)
+    shared = LogisticRegression(C=WEIGHT, max_iter=1000).fit(features, cases.signs, sample_weight=cases.weights)
+    if shared.coef_[0, 0] < 0:  # scores that rank the wrong way round tell nothing
+        features[:, 0] = 0.0
+        shared.fit(features, cases.signs, sample_weight=cases.weights)
+    slope, share = shared.coef_[0]
+    return np.stack([np.full(len(log_odds), slope), shared.intercept_[0] + share * log_odds], axis=1)
+
+
+def _together(
+    plain: Calibration, scores: NDArray[np.float32], given: sp.csr_array, others: sp.csr_array, rng: np.random.Generator
+) -> float:
+    """Find λ by searches for two and three tags that an image learned from has, whether a held-out one has them or not.
+
+    Made from held-out images, each search would have an answer among them, and confidences would be too large.
+    """
+    made = queries_of_tags(others, max_words=3, max_subsets=MAX_SUBSETS, random_state=rng)
+    several = np.flatnonzero(made.n_words > 1)
+    if several.size == 0:
+        return plain.together
+    shares = made.n_relevant[several] / made.n_relevant[several].sum()
+    asked = made.words[np.sort(rng.choice(several, min(N_QUERIES, several.size), replace=False, p=shares))]
+    images = np.sort(rng.permutation(len(scores))[:QUERY_IMAGES])
+    right = relevant_images(asked, given[images]).toarray() > 0
+    if not right.any():
+        return plain.together
+    logs = log_sigmoid(plain.odds(scores[images]))
+    words = [asked.indices[asked.indptr[q] : asked.indptr[q + 1]] for q in range(asked.shape[0])]
+    product = np.stack([logs[:, of_query].sum(axis=1) for of_query in words])
+    least = np.stack([logs[:, of_query].min(axis=1) for of_query in words])
+
+    def loss(together: float) -> float:
+        log_p = (1 - together) * product + together * least
+        return float(-np.where(right, log_p, np.log(np.maximum(-np.expm1(log_p), NEVER))).mean())
+
+    return float(minimize_scalar(loss, bounds=(0, 1), method="bounded").x)

@@ -1,0 +1,1 @@
+"""Deep taggers: a network and word vectors, learned together."""

@@ -1,0 +1,433 @@
+"""What the deep taggers share: a network from image features into the words' space, and a vector a tag."""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import abstractmethod
+from collections.abc import Sequence
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from visterm.core.checks import check_count, check_number, check_size
+from visterm.core.errors import DataError, MissingExtraError, ShapeError, UserError
+from visterm.core.learned import Array, Kind, Number, Whole
+from visterm.core.packing import json_params
+from visterm.core.progress import SILENT, Progress
+from visterm.core.types import Matrix, RandomState
+from visterm.models.base import Annotator
+from visterm.models.deep.checkpoint import TrainingCheckpoint, matrix_fingerprint
+from visterm.models.deep.data_parallel import ALONE, DataParallel
+from visterm.models.deep.dense_layers import Layer, through_layers
+from visterm.models.deep.moved_words import move_words
+from visterm.models.deep.start_vectors import check_vectors, start_vectors
+from visterm.models.held_out import HeldOutFit
+from visterm.models.ranking.base import HISTORY
+from visterm.models.ranking.embedding_ranking import mean_length
+from visterm.models.ranking.recipe import rate_factor
+
+Floats = NDArray[np.float32]
+
+HIDDEN = (4096, 8192, 2048)
+"""Hidden layers of the paper (section 2)."""
+
+PENALTY = 1.0
+"""Of words that follow the tags (`move_words`)."""
+
+MAX_LAYERS = 1000
+
+MAX_TRAINED_BYTES = 2**34
+"""Weights and vectors with their gradients and what the optimisers keep."""
+
+NOT_OF_THE_TRAINING = ("checkpoint", "checkpoint_batches", "device", "n_jobs", "random_state", "word_vectors")
+"""Settings that a checkpoint may be gone on with whatever they are, or that are compared in another way."""
+
+
+class DeepTagger(Annotator):
+    """Scores a tag by ``h(x) · v_t``: a network's output for the image, and the vector of a word.
+
+    The network is trained by Adam and the vectors by row-wise Adagrad, both for the cost of a model; a new model writes
+    `_objective`. Training needs the extra ``torch``; a trained model scores by NumPy alone.
+
+    Parameters
+    ----------
+    hidden : sequence of int
+        Sizes of the layers between the features and the words' space. Smaller ones train faster.
+    dim : int, optional
+        Size of the words' space. None: that of `word_vectors`, and without any 300.
+    word_vectors : array-like, shape (n_tags, dim), optional
+        Vectors that the tags start with (a memory map will do); a row of zeros is a tag that has none, and starts at
+        random, as all do without. They are taken times one factor that brings them to length 1 (in the mean square).
+        They are not saved as a setting: what was made of them is.
+    dropout : float
+        Chance of a hidden number to be left out in a step of training. More helps where there are few images.
+    batch_norm : bool
+        Whether hidden numbers are brought to mean 0 and deviation 1 over each batch.
+    epochs : int
+        At most so many rounds over all images with tags.
+    batch_size : int
+        Images a step.
+    learning_rate : float
+        Size of the network's steps.
+    tag_learning_rate : float
+        Size of the steps of the vectors.
+    l2 : float
+        Factor of half the network's squared weights in the cost.
+    max_gradient : float
+        A gradient longer than this, of the network and the drawn vectors together, is scaled down to it.
+    schedule : str
+        How the learning rates change over the epochs: "constant", "inverse" or "cosine".
+    patience : int
+        Stop after so many epochs without a better MAP over the validation images. The best weights are kept.
+    valid_share : float
+        Where `fit` is given no validation rows: the share of the images that is held out to find the best number of
+        epochs; then all images are trained on for so many. With 0, or so few images that less than 50 would be held
+        out, all `epochs` are run.
+    half : bool
+        Mixed precision: the network computes in bfloat16, weights and costs stay float32. Faster on a GPU, slower on a
+        processor.
+    checkpoint : path-like, optional
+        A folder to keep the state of the training in. A `fit` of the same data and settings goes on from there, to the
+        same bytes on the processor; when it ends, the folder is removed.
+    checkpoint_batches : int
+        Batches from one checkpoint to the next.
+    device : str
+        Of the network: "auto" (a GPU if there is one), "cpu", "cuda". The vectors stay in the processor's memory.
+    n_jobs : int, optional
+        Threads; None or -1 for all cores. The same bytes for the same number; for small networks, which use one
+        thread, for any.
+    random_state : int, RandomState, Generator or None
+        Start values, order of the images, draws, and held-out images.
+
+    Attributes
+    ----------
+    tag_rows_ : ndarray of float32, shape (n_tags, dim)
+        The vectors of the tags.
+    weights_0_, offsets_0_, weights_1_, ... : ndarray of float32, shape (n_inputs, n_outputs) and (n_outputs,)
+        The layers.
+    n_layers_ : int
+    scale_ : float
+        Factor that brings the features' mean square to 1.
+    vector_scale_ : float or None
+        Factor that `word_vectors` were taken times; None without any.
+    word_vectors_ : ndarray of float32, shape (n_tags, dim)
+        `word_vectors`, where the tags moved away from them; not there otherwise.
+    n_epochs_, n_held_out_ : int
+        As in `RankingAnnotator`.
+    history_ : list of dict
+        For each epoch: ``epoch``, ``loss`` (mean over the batches), ``map`` (over the validation images, None without)
+        and ``seconds``.
+
+    References
+    ----------
+    Ni et al.: Sampled image tagging and retrieval methods on user generated content; sections 2 and 3.
+    """
+
+    tag_rows_: Floats
+    n_layers_: int
+    scale_: float
+    vector_scale_: float | None
+    word_vectors_: Floats
+    n_epochs_: int
+    n_held_out_: int
+    history_: list[dict[str, Any]]
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "tag_rows_": Array("float32", ("n_tags_", "dim")),
+        "weights_*_": Array("float32", (None, None)),
+        "offsets_*_": Array("float32", (None,)),
+        "n_layers_": Whole(least=1, most=MAX_LAYERS),
+        "scale_": Number(above=0),
+        "vector_scale_": Number(above=0, or_none=True),
+        "word_vectors_": Array("float32", ("n_tags_", "dim"), required=False),
+        "n_epochs_": Whole(),
+        "n_held_out_": Whole(),
+        "history_": HISTORY,
+    }
+
+    test_params: ClassVar[dict[str, Any]] = {
+        "hidden": [32],
+        "dim": 16,
+        "epochs": 30,
+        "batch_size": 40,
+        "learning_rate": 0.005,
+        "dropout": 0.0,
+        "device": "cpu",
+    }
+    start_params: ClassVar[tuple[str, ...]] = ("word_vectors",)
+    """Settings that only a fit needs: they are not saved."""
+
+    _held_out: HeldOutFit | None = None
+    _together: DataParallel = ALONE
+
+    def __init__(
+        self,
+        *,
+        hidden: Sequence[int] = HIDDEN,
+        dim: int | None = None,
+        word_vectors: Any = None,
+        dropout: float = 0.5,
+        batch_norm: bool = False,
+        epochs: int = 40,
+        batch_size: int = 256,
+        learning_rate: float = 0.0003,
+        tag_learning_rate: float = 0.1,
+        l2: float = 0.0,
+        max_gradient: float = 10.0,
+        schedule: str = "cosine",
+        patience: int = 5,
+        valid_share: float = 0.1,
+        half: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_batches: int = 1000,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.hidden = hidden
+        self.dim = dim
+        self.word_vectors = word_vectors
+        self.dropout = dropout
+        self.batch_norm = batch_norm
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.tag_learning_rate = tag_learning_rate
+        self.l2 = l2
+        self.max_gradient = max_gradient
+        self.schedule = schedule
+        self.patience = patience
+        self.valid_share = valid_share
+        self.half = half
+        self.checkpoint = checkpoint
+        self.checkpoint_batches = checkpoint_batches
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit_together(
+        self,
+        X: Any,
+        Y: Any,
+        together: DataParallel,
+        *,
+        valid: tuple[Any, Any] | None = None,
+        monitor: Progress | None = None,
+    ) -> Self:
+        """Learn as `fit` does, in several processes that each compute a part of every batch.
+
+        All call it with the same rows and settings, and all have the same weights in the end: those of one process but
+        for the rounding of sums. A `checkpoint` must be on a disk that all see; any number of them goes on from it.
+
+        Parameters
+        ----------
+        X, Y, valid, monitor
+            As in `fit`; only the first process tells its monitor.
+        together : DataParallel
+            The processes.
+
+        Raises
+        ------
+        UserError
+            If they are more than the images of a batch.
+        StorageError
+            If they do not see the same checkpoint.
+        """
+        self._together = together
+        try:
+            return self.fit(X, Y, valid=valid, monitor=monitor if together.rank == 0 else None)
+        finally:
+            del self._together
+
+    def tag_rows_from(self, vectors: Any) -> Floats:
+        """Give rows for words that are no tags, to search with as with those of tags.
+
+        Where the vectors of the tags have moved in training, words follow them (`move_words`, about the means).
+
+        Parameters
+        ----------
+        vectors : array-like, shape (n_words, dim)
+            Of the same kind as `word_vectors`.
+
+        Returns
+        -------
+        ndarray of float32, shape (n_words, dim)
+
+        Raises
+        ------
+        UserError
+            If the model was fitted without `word_vectors`: then words have no place among its tags.
+        ShapeError
+            If they have another width.
+        """
+        check_is_fitted(self)
+        if self.vector_scale_ is None:
+            raise UserError(
+                f"This {type(self).__name__} was fitted without word_vectors, so words that are no tags have no place "
+                "among its tags. Fit it with vectors of the tags, and give vectors of the same kind."
+            )
+        words = np.atleast_2d(np.asarray(vectors, np.float32))
+        if words.ndim != 2 or words.shape[1] != self.tag_rows_.shape[1]:
+            raise ShapeError(
+                f"The words' vectors have the shape {words.shape}; expected {self.tag_rows_.shape[1]} numbers a word."
+            )
+        factor = np.float32(self.vector_scale_)
+        if not hasattr(self, "word_vectors_"):
+            return words * factor
+        placed = np.flatnonzero(self.word_vectors_.any(axis=1))
+        old_tags = self.word_vectors_[placed] * factor
+        new_tags = self.tag_rows_[placed]
+        return move_words(words * factor, old_tags, new_tags, about_means=True, penalty=PENALTY, random_state=0)
+
+    def take_held_out(self) -> HeldOutFit | None:
+        """Give how the last `fit` scored the images that it held out, before it learned from all; and forget it.
+
+        None where it held out none, or was asked before.
+        """
+        taken = self._held_out
+        self._held_out = None
+        return taken
+
+    # -- what a model writes ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _objective(self, Y: sp.csr_array) -> Any:
+        """Give the `Objective` of training on these tags (n_images, n_tags)."""
+
+    def _words_move(self) -> bool:
+        """Say whether the vectors of the tags learn."""
+        return False
+
+    def _work_a_tag(self, n_tags: int) -> int:
+        """Give how many vectors of tags an image is multiplied with in training."""
+        return n_tags
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        return through_layers(X, self.scale_, self._layers())
+
+    def _layers(self) -> list[Layer]:
+        return [Layer(getattr(self, f"weights_{i}_"), getattr(self, f"offsets_{i}_")) for i in range(self.n_layers_)]
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        names = {f"{kind}_{i}_" for kind in ("weights", "offsets") for i in range(self.n_layers_)}
+        found = {name for name in vars(self) if name.startswith(("weights_", "offsets_"))}
+        if found != names:
+            raise DataError(f"There are {sorted(found)}; expected weights and offsets of {self.n_layers_} layers")
+        width = self.n_features_in_
+        for i, layer in enumerate(self._layers()):
+            if layer.weights.shape != (width, len(layer.offsets)):
+                raise DataError(f"weights_{i}_ are {layer.weights.shape}; expected {(width, len(layer.offsets))}")
+            width = len(layer.offsets)
+        if width != self.tag_rows_.shape[1]:
+            raise DataError(f"The last layer has {width} numbers, and tag_rows_ {self.tag_rows_.shape[1]}")
+
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        self._fit_monitored(X, Y, rng, None, SILENT)
+
+    def _fit_monitored(
+        self,
+        X: Matrix,
+        Y: sp.csr_array,
+        rng: np.random.Generator,
+        valid: tuple[Matrix, sp.csr_array] | None,
+        monitor: Progress,
+    ) -> None:
+        self.check_settings()
+        if not (Y.data > 0).any():
+            raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
+        if self.word_vectors is not None:
+            check_vectors(self.word_vectors, Y.shape[1], self.dim)
+        sizes = [X.shape[1], *self.hidden, self._dim()]
+        n_bytes = 16 * sum(a * b for a, b in pairwise(sizes)) + 4 * Y.shape[1] * self._dim()
+        layers = " → ".join(f"{size:,}" for size in sizes)
+        what = f"A network of {layers} numbers and {Y.shape[1]:,} vectors"
+        check_size(n_bytes, MAX_TRAINED_BYTES, what, "Take smaller layers (hidden, dim).")
+        if hasattr(self, "word_vectors_"):  # of an earlier fit
+            del self.word_vectors_
+        from visterm.models.deep.course import DeepCourse  # torch
+
+        self._held_out = None
+        self.scale_ = math.sqrt(X.shape[1]) / (mean_length(X) or 1.0)
+        kept = TrainingCheckpoint(self.checkpoint, self._what_is_trained(X, Y, valid) if self.checkpoint else {})
+        seed = int(rng.integers(2**63))
+        course = DeepCourse(self, X, Y, seed=seed, checkpoint=kept, together=self._together, monitor=monitor)
+        course.run(valid)
+        if self.word_vectors is not None and self._words_move():  # a memory map is not read again as epochs are checked
+            self.word_vectors_ = np.asarray(self.word_vectors, np.float32)
+
+    def _start_rows(self, n_tags: int, rng: np.random.Generator) -> Floats:
+        rows, self.vector_scale_ = start_vectors(self.word_vectors, n_tags, self.dim, rng)
+        return rows
+
+    def _publish(self, layers: list[Layer], rows: Floats) -> None:
+        self.n_layers_ = len(layers)
+        for place, layer in enumerate(layers):
+            setattr(self, f"weights_{place}_", layer.weights)
+            setattr(self, f"offsets_{place}_", layer.offsets)
+        self.tag_rows_ = rows
+
+    def _work(self, n_features: int, n_tags: int) -> int:
+        """Count the multiplications of a batch's way through the network and beside the vectors."""
+        dim = self._dim()
+        sizes = [n_features, *self.hidden, dim]
+        network = sum(a * b for a, b in pairwise(sizes))
+        return self.batch_size * (network + dim * self._work_a_tag(n_tags))
+
+    def _dim(self) -> int:
+        if self.word_vectors is not None:
+            return int(np.shape(self.word_vectors)[1])
+        return self.dim or 300
+
+    def _what_is_trained(self, X: Matrix, Y: sp.csr_array, valid: tuple[Matrix, sp.csr_array] | None) -> dict[str, Any]:
+        """Give what a checkpoint must agree in."""
+        params = {key: value for key, value in json_params(self).items() if key not in NOT_OF_THE_TRAINING}
+        matrices = {"X": X, "Y": Y}
+        if valid is not None:
+            matrices |= {"validation X": valid[0], "validation Y": valid[1]}
+        if self.word_vectors is not None:
+            matrices["word_vectors"] = self.word_vectors
+        if isinstance(self.random_state, int):
+            params["random_state"] = self.random_state
+        return {"model": type(self).__name__, **params} | {
+            name: matrix_fingerprint(matrix) for name, matrix in matrices.items()
+        }
+
+    def _check_settings(self) -> None:
+        if not isinstance(self.hidden, list | tuple):
+            raise UserError(
+                f"hidden is {self.hidden!r}; expected a list of sizes, such as [1024, 512], or [] for none."
+            )
+        for size in self.hidden:
+            check_count(size, "a size in hidden")
+        if self.dim is not None:
+            check_count(self.dim, "dim", "or None for that of the word vectors (300 without any)")
+        for name in ("epochs", "batch_size", "patience", "checkpoint_batches"):
+            check_count(getattr(self, name), name)
+        for name in ("learning_rate", "tag_learning_rate", "max_gradient"):
+            check_number(getattr(self, name), name, above=0)
+        check_number(self.l2, "l2", least=0)
+        check_number(self.dropout, "dropout", least=0, below=1)
+        check_number(self.valid_share, "valid_share", least=0, below=1)
+        rate_factor(self.schedule, 1, self.epochs)
+
+    def check_settings(self) -> None:
+        """Refuse settings that cannot be used here, before any long work; `fit` asks too."""
+        super().check_settings()
+        if find_spec("torch") is None:
+            raise MissingExtraError(
+                f"To train {type(self).__name__} needs the package 'torch'. "
+                "Install it with: pip install 'visterm[torch]'"
+            )
+        if self.device not in ("auto", "cpu"):
+            from visterm.encoders.torch_network import torch_device
+
+            torch_device(self.device)

@@ -1,0 +1,220 @@
+"""One training of a network and a table of words: its batches, their steps, and its state to the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+
+from visterm.core.errors import UserError
+from visterm.core.types import Matrix
+from visterm.models.deep.data_parallel import ALONE, DataParallel, Part, part_of
+from visterm.models.deep.network import DeepNetwork
+from visterm.models.deep.word_table import WordTable
+
+Ints = NDArray[np.int64]
+Arrays = dict[str, NDArray[Any]]
+
+WORK_A_THREAD = 2**25
+"""Multiplications a batch from which on a further thread is used: below, calling it takes longer than it helps."""
+
+_TURN = RLock()
+
+
+class Objective(Protocol):
+    """What a batch is trained for."""
+
+    def start_epoch(self, rng: np.random.Generator) -> None:
+        """Draw what is drawn once an epoch."""
+
+    def loss(
+        self, f: torch.Tensor, images: Ints, table: WordTable, rng: np.random.Generator, part: Part | None = None
+    ) -> torch.Tensor:
+        """Give the mean cost of the images of a batch: vectors (n, dim), beside rows that it takes from the table.
+
+        With a part, `images` are the whole batch, for which all is drawn, and `f` and the cost are of the part.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """How a training moves its weights.
+
+    Attributes
+    ----------
+    batch_size : int
+    learning_rate : float
+        Of the network, by Adam.
+    tag_learning_rate : float
+        Of the table, by row-wise Adagrad.
+    l2 : float
+        Factor of half the network's squared weights.
+    max_gradient : float
+        Longest gradient of a batch, of network and drawn rows together; a longer one is scaled down.
+    half : bool
+        Whether the network computes in bfloat16; weights, sums and costs stay float32.
+    """
+
+    batch_size: int
+    learning_rate: float
+    tag_learning_rate: float
+    l2: float
+    max_gradient: float
+    half: bool
+
+
+class DeepTraining:
+    """A training under way, which can be entered before any batch: all draws are keyed by seed, epoch and batch.
+
+    Parameters
+    ----------
+    network : DeepNetwork
+    table : WordTable
+    objective : Objective
+    X : array or CSR of float32, shape (n_images, n_features)
+    images : ndarray of int64
+        Rows of `X` to learn from.
+    steps : Steps
+    seed : list of int
+    device : torch.device
+        Of the network.
+    together : DataParallel
+        The processes that make each step together, this one computing its part of the batch.
+
+    Raises
+    ------
+    UserError
+        If they are more than the images of a batch.
+    """
+
+    def __init__(
+        self,
+        network: DeepNetwork,
+        table: WordTable,
+        objective: Objective,
+        X: Matrix,
+        images: Ints,
+        steps: Steps,
+        *,
+        seed: list[int],
+        device: torch.device,
+        together: DataParallel = ALONE,
+    ) -> None:
+        self.network, self.table = network.to(device).train(), table
+        self._objective, self._X, self._images, self._steps = objective, X, images, steps
+        self._seed, self._device = seed, device
+        self._adam = torch.optim.Adam(
+            self.network.parameters(), lr=steps.learning_rate, weight_decay=steps.l2, fused=True
+        )
+        self._drops = torch.Generator(device)
+        self.n_batches = -(-images.size // steps.batch_size)
+        self._together, self._forward = together, together.averaging(self.network)
+        if self.n_batches and images.size // self.n_batches < together.size:
+            raise UserError(
+                f"A batch has {images.size // self.n_batches} images (batch_size {steps.batch_size}), too few for "
+                f"{together.size} workers to take a part each. Take a larger batch_size, or fewer workers."
+            )
+
+    def run_epoch(
+        self, epoch: int, rate: float, *, first: int = 0, total: float = 0.0, after: Callable[[int, float], None]
+    ) -> float:
+        """Go over all images once, and give the mean loss of the batches.
+
+        Parameters
+        ----------
+        epoch : int
+        rate : float
+            Factor of the learning rates.
+        first : int
+            Batch to begin with: those before it were done.
+        total : float
+            Sum of the losses of those.
+        after : callable
+            Told after each batch how many of the epoch are done, and the sum of their losses.
+        """
+        rng = np.random.default_rng([*self._seed, epoch])
+        order = rng.permutation(self._images)
+        self._objective.start_epoch(rng)
+        for group in self._adam.param_groups:
+            group["lr"] = self._steps.learning_rate * rate
+        batches = np.array_split(order, self.n_batches) if self.n_batches else []
+        for number in range(first, len(batches)):
+            total += self._step(batches[number], np.random.default_rng([*self._seed, epoch, number]), rate)
+            after(number + 1, total)
+        return total / max(len(batches), 1)
+
+    def state(self) -> Arrays:
+        """Give all that the next batch depends on, as arrays that may change with it."""
+        arrays = {f"network.{name}": _array(value) for name, value in self.network.state_dict().items()}
+        for place, moments in self._adam.state_dict()["state"].items():
+            arrays |= {f"adam.{place}.{name}": _array(value) for name, value in moments.items()}
+        return arrays | {"table": self.table.rows, "sums": self.table.sums}
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take a state back."""
+        named = {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()}
+        parts: dict[str, dict[str, Any]] = {"network": {}, "adam": {}}
+        for name, value in named.items():
+            kind, _, rest = name.partition(".")
+            if kind in parts:
+                parts[kind][rest] = value
+        self.network.load_state_dict(parts["network"])
+        moments: dict[int, dict[str, Any]] = {}
+        for name, value in parts["adam"].items():
+            place, _, what = name.partition(".")
+            moments.setdefault(int(place), {})[what] = value
+        self._adam.load_state_dict({"state": moments, "param_groups": self._adam.state_dict()["param_groups"]})
+        self.table.rows[:] = arrays["table"]
+        self.table.sums[:] = arrays["sums"]
+
+    def _step(self, images: Ints, rng: np.random.Generator, rate: float) -> float:
+        part = part_of(images.size, self._together.rank, self._together.size)
+        rows: Any = self._X[images[part.rows]]
+        x = torch.from_numpy(np.asarray(rows.toarray() if sp.issparse(rows) else rows, np.float32)).to(self._device)
+        self._drops.manual_seed(int(rng.integers(2**63)))
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._steps.half):
+            f = self._forward(x, self._drops, part)
+        loss = self._share(self._objective.loss(f, images, self.table, rng, part), part)
+        self._adam.zero_grad()
+        loss.backward()
+        self.table.meet(self._together, part.n)
+        moved = [*self.network.parameters(), *self.table.lent()]
+        torch.nn.utils.clip_grad_norm_(moved, self._steps.max_gradient)
+        self._adam.step()
+        self.table.step(self._steps.tag_learning_rate * rate)
+        return float(self._together.total(loss.detach())) / self._together.size
+
+    def _share(self, cost: torch.Tensor, part: Part) -> torch.Tensor:
+        """Weigh the mean cost of a part so that the mean over the processes is that of the batch."""
+        return cost * (len(part) * self._together.size / part.n)
+
+
+@contextmanager
+def torch_settings(n_jobs: int, work: int, *, half: bool) -> Iterator[None]:
+    """Hold torch to as many threads as are allowed and of use for so many multiplications a batch; all is put back.
+
+    With `half` oneDNN, which computes on the processor, is left out: on virtual machines that tell of AMX and do not
+    let it run, its bfloat16 products end the process. These settings are of the whole process, so that trainings in
+    several threads take turns.
+    """
+    with _TURN:
+        threads, onednn = torch.get_num_threads(), torch.backends.mkldnn.enabled
+        torch.set_num_threads(max(1, min(n_jobs, work // WORK_A_THREAD)))
+        torch.backends.mkldnn.enabled = onednn and not half
+        try:
+            yield
+        finally:
+            torch.backends.mkldnn.enabled = onednn
+            torch.set_num_threads(threads)
+
+
+def _array(value: torch.Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = value.detach().cpu().numpy()
+    return array

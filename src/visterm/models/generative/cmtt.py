@@ -1,0 +1,151 @@
+"""CMTT, the cross-media translation table: P(tag | visterm) by cosines of their uses over training images."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.linalg import svds
+
+from visterm.core.checks import check_count
+from visterm.core.errors import DataError, UserError
+from visterm.core.learned import Array, Kind
+from visterm.core.threads import one_blas_thread
+from visterm.core.types import Matrix, RandomState
+from visterm.models.generative.counts import CountingAnnotator, Counts, as_counts, count_tags, scale_rows
+
+Floats = NDArray[np.float64]
+
+NORMALIZE = ("tags", "visterms")
+
+
+class Cmtt(CountingAnnotator):
+    """Translates each visterm of an image into tags: ``P(t|p) = Σ_v P(t|v) tf(v, p) / Σ_v tf(v, p)``.
+
+    A tag and a visterm are alike if they are used in the same training images: each is the vector of its weights in
+    them, noise is taken out by keeping the `rank` largest singular values of all vectors side by side, and the table
+    is made of cosines. Tags weigh by their idf, ``-log(n_t / (n + 1))``, and visterms as their features say (`idf`
+    weighs them too), both divided by the length of the image's row.
+
+    Features are counts, 0 or more; a negative one is an error. An image without any scores 0 for all tags. Images
+    without a tag are left out of training, and explicit negatives count as not given.
+
+    Parameters
+    ----------
+    rank : int
+        Singular values kept. Fewer is smoother, more tells rarer tags apart; from the number of images, or of tags
+        and visterms, on, all are, and nothing is taken out.
+    normalize : {"tags", "visterms"}
+        What the table's cosines sum to 1 over. "tags": ``P(t|v)``, the sum over the tags of a visterm, cosines below 0
+        counting as 0. "visterms": as the paper prints it, over the visterms of a tag, and with cosines below 0 as they
+        are; this compares images by how large a part of them speaks for the tag, and a tag whose cosines do not sum
+        to more than 0 scores 0.
+    idf : bool
+        Weigh visterms by their idf in the table: for plain counts. Rows of the encoder `visterms` are weighted already,
+        and a feature that all images have would weigh next to nothing.
+    random_state : int, RandomState, Generator or None
+        Where the search for singular vectors starts.
+
+    Attributes
+    ----------
+    tag_rows_ : ndarray of float32, shape (n_tags, n_features)
+        The table, if features are sparse or not more than tags: image rows are then the shares of visterms.
+    table_ : ndarray of float32, shape (n_features, n_tags)
+        The table, otherwise: image rows are then the scores.
+
+    References
+    ----------
+    J.-Y. Pan, H.-J. Yang, P. Duygulu, C. Faloutsos: Automatic image captioning. ICME 2004. As in Grangier, Bengio 2008,
+    section II-B.
+    """
+
+    probabilities: ClassVar[bool] = True
+
+    tag_rows_: NDArray[np.float32]
+    table_: NDArray[np.float32]
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "tag_rows_": Array("float32", ("n_tags_", "n_features_in_"), required=False),
+        "table_": Array("float32", ("n_features_in_", "n_tags_"), required=False),
+    }
+
+    test_params: ClassVar[dict[str, Any]] = {"rank": 12}
+
+    def __init__(
+        self, *, rank: int = 200, normalize: str = "tags", idf: bool = False, random_state: RandomState = 0
+    ) -> None:
+        self.rank = rank
+        self.normalize = normalize
+        self.idf = idf
+        self.random_state = random_state
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        if hasattr(self, "tag_rows_") == hasattr(self, "table_"):
+            raise DataError("There are tag_rows_ and table_, or neither; expected one of them")
+
+    def _check_settings(self) -> None:
+        check_count(self.rank, "rank")
+        if self.normalize not in NORMALIZE:
+            raise UserError(f"normalize is {self.normalize!r}; expected one of {', '.join(map(repr, NORMALIZE))}.")
+
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        self._check_settings()
+        tagged, given = count_tags(Y)
+        counts = sp.csr_array(as_counts(X[tagged]))
+        uses = sp.hstack([_weighted(given, idf=True), _weighted(counts, idf=self.idf)], format="csr")
+        with one_blas_thread():
+            places = _unit_rows(_places(sp.csr_array(uses), self.rank, rng))
+            cosines = np.asarray(_dense(places[: self.n_tags_] @ places[self.n_tags_ :].T))
+        table = self._normalized(cosines).astype(np.float32)
+        if sp.issparse(X) or X.shape[1] <= self.n_tags_:
+            self.tag_rows_ = table
+        else:
+            self.table_ = np.ascontiguousarray(table.T)
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        shares = scale_rows(as_counts(X)).astype(np.float32)
+        if hasattr(self, "tag_rows_"):
+            return sp.csr_array(shares) if sp.issparse(shares) else np.asarray(shares)
+        return np.asarray(shares @ self.table_, np.float32)
+
+    def _normalized(self, cosines: Floats) -> Floats:
+        if self.normalize == "tags":
+            cosines = np.maximum(cosines, 0)
+        sums = cosines.sum(axis=0 if self.normalize == "tags" else 1, keepdims=True)
+        table: Floats = np.divide(cosines, sums, out=np.zeros_like(cosines), where=sums > 0)
+        return table
+
+
+def _weighted(counts: Counts, *, idf: bool) -> sp.csr_array:
+    """Weigh the uses of words and scale each image's to unit length."""
+    if idf:
+        having = np.bincount(counts.indices, minlength=counts.shape[1])
+        weights = -np.log(np.maximum(having, 1) / (counts.shape[0] + 1))
+        counts = sp.csr_array(counts @ sp.diags_array(weights))
+    return sp.csr_array(_unit_rows(counts))
+
+
+def _places(uses: sp.csr_array, rank: int, rng: np.random.Generator) -> Any:
+    """Give the place of each column among the largest singular vectors, shape (n_columns, rank): cosines as in M'."""
+    if rank >= min(uses.shape):
+        return sp.csr_array(uses.T)
+    start = rng.standard_normal(min(uses.shape))
+    _, lengths, directions = svds(uses, k=rank, v0=start, solver="arpack")
+    places = (directions * lengths[:, None]).T
+    places[np.bincount(uses.indices, minlength=uses.shape[1]) == 0] = 0  # roundings have a cosine too
+    return places
+
+
+def _unit_rows(rows: Any) -> Any:
+    """Scale rows to unit length; rows of zeros stay."""
+    squares = rows.power(2).sum(axis=1) if sp.issparse(rows) else np.einsum("ij,ij->i", rows, rows)
+    lengths = np.sqrt(np.asarray(squares, np.float64).ravel())
+    factors = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    return sp.csr_array(sp.diags_array(factors) @ rows) if sp.issparse(rows) else rows * factors[:, None]
+
+
+def _dense(matrix: Any) -> Any:
+    return matrix.toarray() if sp.issparse(matrix) else matrix

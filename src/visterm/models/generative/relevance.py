@@ -1,0 +1,136 @@
+"""What relevance models share: training images, weighed by how likely each makes the new one, lend it their tags."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.learned import Array, Csr, DenseOrCsr, Kind
+from visterm.core.threads import one_blas_thread
+from visterm.core.types import Matrix
+from visterm.metrics.ranking import average_precisions
+from visterm.models.base import Annotator
+from visterm.models.generative.counts import count_tags
+
+Floats = NDArray[np.float64]
+
+CHOICE_ROWS = 1000
+"""At most so many training images, each left out in turn, choose the settings."""
+
+BLOCK_BYTES = 2**25
+
+
+class RelevanceAnnotator(Annotator):
+    """Scores tags by the conditional ``P(t|p) = Σ_j P(j|p) P(t|j)``, ``P(j|p) ∝ P(p|j)``, over training images j.
+
+    All training images that have a tag are as likely before one looks at the picture; those without any know nothing of
+    tags and are left out. A new model writes `_learn_images`, `_log_likelihoods` and `_tag_shares`.
+
+    Two settings are left to it: how sharply the likelihood tells training images apart, and how much of a tag's
+    probability comes from its frequency in all captions. Those not given are the ones that rank the tags of training
+    images best (MAP over images) when each is left out of the sum.
+
+    Attributes
+    ----------
+    images_ : array or CSR of float64
+        What the likelihood knows of the tagged training images.
+    captions_ : csr_array of float64, shape (n_tagged, n_tags)
+        Part of P(t|j) that is the image's own.
+    background_ : ndarray of float64, shape (n_tags,)
+        Part that is the same for all images.
+    """
+
+    probabilities: ClassVar[bool] = True
+
+    images_: Any
+    captions_: sp.csr_array
+    background_: Floats
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "images_": DenseOrCsr("float64", ("n_tagged", "n_features_in_"), canonical=False),
+        "captions_": Csr("float64", ("n_tagged", "n_tags_"), least=0, canonical=False),
+        "background_": Array("float64", ("n_tags_",), least=0),
+    }
+
+    likelihood_setting: ClassVar[str]
+    """Parameter that says how sharp the likelihood is; the value used gets the same name with ``_``."""
+    likelihood_choices: ClassVar[tuple[float, ...]]
+
+    caption_setting: ClassVar[str]
+    """Parameter that says how smooth P(t|j) is."""
+    caption_choices: ClassVar[tuple[float, ...]]
+
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        self._check_settings()
+        tagged, given = count_tags(Y)
+        X = X[tagged]
+        sharpness, smoothing = self._choose(X, given, rng)
+        setattr(self, f"{self.likelihood_setting}_", sharpness)
+        setattr(self, f"{self.caption_setting}_", smoothing)
+        self.images_ = self._learn_images(X, sharpness)
+        self.captions_, self.background_ = self._tag_shares(given, smoothing)
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        rows = np.empty((X.shape[0], self.n_tags_), np.float32)
+        sharpness = getattr(self, f"{self.likelihood_setting}_")
+        for part, likelihoods in self._blocks(X, self.images_, sharpness):
+            rows[part] = posteriors(likelihoods) @ self.captions_ + self.background_
+        return rows
+
+    @abstractmethod
+    def _learn_images(self, X: Matrix, sharpness: float) -> Any:
+        """Give what the likelihood needs of the tagged training images."""
+
+    @abstractmethod
+    def _log_likelihoods(self, X: Matrix, images: Any, sharpness: float) -> Floats:
+        """Give log P(p|j), up to what is the same for all j, shape (n_images, n_tagged)."""
+
+    @abstractmethod
+    def _tag_shares(self, given: sp.csr_array, smoothing: float) -> tuple[sp.csr_array, Floats]:
+        """Give what is P(t|j) together: the image's own part (n_tagged, n_tags) and the background (n_tags,)."""
+
+    def _blocks(self, X: Matrix, images: Any, sharpness: float) -> Iterator[tuple[slice, Floats]]:
+        step = max(1, BLOCK_BYTES // (8 * images.shape[0]))
+        for start in range(0, X.shape[0], step):
+            part = slice(start, min(start + step, X.shape[0]))
+            with one_blas_thread():
+                likelihoods = self._log_likelihoods(X[part], images, sharpness)
+            yield part, likelihoods
+
+    def _choose(self, X: Matrix, given: sp.csr_array, rng: np.random.Generator) -> tuple[float, float]:
+        sharps = self._values(self.likelihood_setting, self.likelihood_choices)
+        smooths = self._values(self.caption_setting, self.caption_choices)
+        n = given.shape[0]
+        rows = np.sort(rng.permutation(n)[:CHOICE_ROWS])
+        if len(sharps) * len(smooths) == 1 or n < 2 or given.shape[1] < 2:
+            return sharps[0], smooths[0]
+        shares = {smoothing: self._tag_shares(given, smoothing) for smoothing in smooths}
+        tried = dict.fromkeys(product(sharps, smooths), 0.0)
+        for sharpness in sharps:
+            images = self._learn_images(X, sharpness)
+            for part, likelihoods in self._blocks(X[rows], images, sharpness):
+                own = rows[part]
+                likelihoods[np.arange(own.size), own] = -np.inf
+                weights = posteriors(likelihoods)
+                for smoothing, (captions, background) in shares.items():
+                    scores = (weights @ captions + background).astype(np.float32)
+                    tried[sharpness, smoothing] += float(average_precisions(scores, given[own]).sum())
+        return max(tried, key=tried.__getitem__)
+
+    def _values(self, name: str, choices: tuple[float, ...]) -> tuple[float, ...]:
+        value = getattr(self, name)
+        return choices if value is None else (float(value),)
+
+
+def posteriors(likelihoods: Floats) -> Floats:
+    """Turn log P(p|j) into P(j|p), each row of sum 1; the input is used up."""
+    likelihoods -= likelihoods.max(axis=1, keepdims=True)
+    np.exp(likelihoods, out=likelihoods)
+    likelihoods /= likelihoods.sum(axis=1, keepdims=True)
+    return likelihoods

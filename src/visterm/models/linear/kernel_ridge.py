@@ -1,0 +1,221 @@
+"""Ridge regression in the space of a Gaussian kernel: as quick as ridge, and it bends where the images do."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, lapack
+
+from visterm.core.checks import check_count, check_number, check_size
+from visterm.core.learned import Array, Kind, Number
+from visterm.core.products import product
+from visterm.core.threads import one_blas_thread
+from visterm.core.types import Matrix, RandomState
+from visterm.metrics.ranking import average_precisions
+from visterm.models.base import Annotator
+from visterm.models.neighbours.voting import UNIT_ROWS, unit_rows
+
+Doubles = NDArray[np.float64]
+
+GAMMAS = (1.0, 3.0)
+ALPHAS = (3.0, 1.0, 0.3, 0.1, 0.03)
+"""Settings tried, penalties from strong to weak."""
+
+DEFAULT_GAMMA, DEFAULT_ALPHA = 1.0, 0.3
+
+CHOICE_ROWS = 2000
+"""At most so many images choose the settings: the time grows with their cube."""
+
+BLOCK_BYTES = 2**25
+MAX_KERNEL_BYTES = 2**33
+
+ROUNDING = 1e-8
+"""Added to the diagonal of the landmarks' kernel as a share of 1, its values there."""
+
+
+class KernelRidge(Annotator):
+    """Predicts for each tag 1 where it is given and 0 where not, by penalised least squares in the space of a kernel.
+
+    The kernel of two images is ``exp(-g ‖x - x'‖²)`` of their feature rows, scaled to unit length: 1 for an image with
+    itself, less the further off. The score of a tag is its frequency and ``Σ_j k(x, x_j) c_j`` over the landmarks
+    ``x_j``, where ``c`` minimises ``Σ (k · c - (y - mean y))² + alpha cᵀ K c``. Like neighbours, it knows tags that
+    look like several different things; like ridge, it weighs all images at once. Explicit negatives count as not given.
+
+    With no more training images than `landmarks` all are landmarks, and the solution is exact; otherwise some are
+    drawn, and all images are learned from (the subset of regressors). Scores are in tag space.
+
+    Parameters
+    ----------
+    gamma : float, optional
+        ``g`` in units of 1 / mean squared distance of training images. More looks nearer. None: 1 or 3, as chosen.
+    alpha : float, optional
+        Penalty. More is smoother and nearer to the tag frequencies. None: chosen from 3 to 0.03.
+    landmarks : int
+        Training images that others are compared with, at most. Fitting takes time as their cube, and as their square
+        times the images.
+    random_state : int, RandomState, Generator or None
+        Which images are landmarks, and which choose the settings, where there are more than 2,000.
+
+    Attributes
+    ----------
+    gamma_, alpha_ : float
+        The settings that were used. Those not given are the ones whose exact leave-one-out predictions rank the tags of
+        training images best (MAP over images).
+    width_ : float
+        The mean squared distance.
+    rows_ : array or CSR of float32, shape (n_landmarks, n_features)
+        Features of the landmarks, of unit length.
+    dual_ : ndarray of float32, shape (n_landmarks, n_tags)
+        c.
+    frequencies_ : ndarray of float32, shape (n_tags,)
+
+    References
+    ----------
+    Saunders, Gammerman, Vovk: Ridge regression learning algorithm in dual variables. ICML 1998. Rasmussen, Williams:
+    Gaussian processes for machine learning, 2006; sections 5.4.2 (leaving one out) and 8.3.1 (subset of regressors).
+    """
+
+    gamma_: float
+    alpha_: float
+    width_: float
+    rows_: Matrix
+    dual_: NDArray[np.float32]
+    frequencies_: NDArray[np.float32]
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "gamma_": Number(above=0),
+        "alpha_": Number(above=0),
+        "width_": Number(above=0),
+        "rows_": UNIT_ROWS,
+        "dual_": Array("float32", ("n_images", "n_tags_")),
+        "frequencies_": Array("float32", ("n_tags_",), least=0, most=1),
+    }
+
+    test_params: ClassVar[dict[str, Any]] = {"landmarks": 200}
+
+    def __init__(
+        self,
+        *,
+        gamma: float | None = None,
+        alpha: float | None = None,
+        landmarks: int = 5000,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.gamma = gamma
+        self.alpha = alpha
+        self.landmarks = landmarks
+        self.random_state = random_state
+
+    def _check_settings(self) -> None:
+        check_count(self.landmarks, "landmarks")
+        if self.gamma is not None:
+            check_number(self.gamma, "gamma", above=0, otherwise="or None to have it chosen")
+        if self.alpha is not None:
+            check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")
+
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        self.check_settings()
+        n, m = X.shape[0], min(int(self.landmarks), X.shape[0])
+        check_size(24 * m * m, MAX_KERNEL_BYTES, f"The kernel of {m} landmarks", "Take fewer (landmarks).")
+        given = sp.csr_array(Y > 0, dtype=np.float32)
+        rows = unit_rows(X)
+        order = rng.permutation(n)
+        with one_blas_thread():
+            self.gamma_, self.alpha_, self.width_ = self._choose(rows, given, np.sort(order[:CHOICE_ROWS]))
+            self.rows_ = rows[np.sort(order[:m])]
+            frequencies = np.asarray(given.mean(axis=0, dtype=np.float64)).ravel()
+            self.frequencies_ = frequencies.astype(np.float32)
+            dual = self._solve_all(rows, given, frequencies) if m == n else self._solve_some(rows, given, frequencies)
+            self.dual_ = np.ascontiguousarray(dual, np.float32)
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        rows = unit_rows(X)
+        scores = np.empty((X.shape[0], self.n_tags_), np.float32)
+        with one_blas_thread():
+            for part in _parts(X.shape[0], self.rows_.shape[0]):
+                kernel = self._kernel(_distances(rows[part], self.rows_)).astype(np.float32)
+                scores[part] = product(kernel, self.dual_)
+        scores += self.frequencies_
+        return scores
+
+    def _kernel(self, distances: Doubles) -> Doubles:
+        kernel: Doubles = np.exp(distances * (-self.gamma_ / self.width_))
+        return kernel
+
+    def _choose(self, rows: Matrix, given: sp.csr_array, some: NDArray[np.int64]) -> tuple[float, float, float]:
+        """Give γ, the penalty and the mean squared distance; what is None by leaving each of some images out."""
+        distances = _distances(rows[some], rows[some])
+        width = float(distances.sum()) / max(some.size * (some.size - 1), 1) or 1.0
+        gammas = GAMMAS if self.gamma is None else (float(self.gamma),)
+        alphas = ALPHAS if self.alpha is None else (float(self.alpha),)
+        tags = given[some]
+        best, reached = (gammas[0], alphas[0] if len(alphas) == 1 else DEFAULT_ALPHA, width), -1.0
+        if len(gammas) * len(alphas) == 1 or tags.nnz == 0 or min(tags.shape) < 2:
+            return best
+        targets = tags.toarray().astype(np.float64)
+        for gamma in gammas:
+            kernel = np.exp(distances * (-gamma / width))
+            before = -1.0
+            for alpha in alphas:
+                found = float(np.nanmean(average_precisions(_left_out(kernel, targets, alpha), tags)))
+                if found > reached:
+                    best, reached = (gamma, alpha, width), found
+                if found <= before:
+                    break
+                before = found
+        return best
+
+    def _solve_all(self, rows: Matrix, given: sp.csr_array, frequencies: Doubles) -> Doubles:
+        kernel = self._kernel(_distances(rows, self.rows_))
+        kernel[np.diag_indices_from(kernel)] += self.alpha_
+        return _solve(kernel, given.toarray() - frequencies)
+
+    def _solve_some(self, rows: Matrix, given: sp.csr_array, frequencies: Doubles) -> Doubles:
+        """Solve ``(K_mn K_nm + alpha K_mm) c = K_mn (Y - mean Y)``, going over the images block by block."""
+        m = self.rows_.shape[0]
+        square, moment = np.zeros((m, m)), np.zeros((m, given.shape[1]))
+        for part in _parts(rows.shape[0], m):
+            kernel = self._kernel(_distances(rows[part], self.rows_))
+            square += kernel.T @ kernel
+            moment += kernel.T @ (given[part].toarray() - frequencies)
+        own = self._kernel(_distances(self.rows_, self.rows_))
+        own[np.diag_indices_from(own)] += ROUNDING * rows.shape[0]
+        return _solve(square + self.alpha_ * own, moment)
+
+
+def _distances(A: Matrix, B: Matrix) -> Doubles:
+    """Give the squared distances of rows, shape (n_a, n_b)."""
+    products: Any = A @ B.T
+    products = products.toarray() if sp.issparse(products) else products
+    distances: Doubles = np.maximum(_squares(A)[:, None] + _squares(B) - 2 * products.astype(np.float64), 0)
+    return distances
+
+
+def _squares(rows: Any) -> Doubles:
+    exact = rows.astype(np.float64)
+    squares: Any = exact.power(2).sum(axis=1) if sp.issparse(exact) else np.einsum("ij,ij->i", exact, exact)
+    return np.asarray(squares)
+
+
+def _left_out(kernel: Doubles, targets: Doubles, alpha: float) -> Doubles:
+    """Predict each row by the fit to all others: its error is ``c / diag (K + αI)⁻¹``."""
+    square = kernel.copy()
+    square[np.diag_indices_from(square)] += alpha
+    factor, lower = cho_factor(square, lower=True, overwrite_a=True)
+    dual = cho_solve((factor, lower), targets - targets.mean(axis=0))
+    inverse, _ = lapack.dpotri(factor, lower=lower, overwrite_c=True)
+    predicted: Doubles = targets - dual / np.diag(inverse)[:, None]
+    return predicted
+
+
+def _solve(square: Doubles, moment: Any) -> Doubles:
+    solved: Doubles = cho_solve(cho_factor(square, lower=True, overwrite_a=True), np.asarray(moment, np.float64))
+    return solved
+
+
+def _parts(n: int, width: int) -> list[slice]:
+    step = max(1, BLOCK_BYTES // (8 * width))
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]

@@ -1,0 +1,244 @@
+"""One support vector machine a tag, with a penalty of its own, its scores brought to one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import check_number
+from visterm.core.learned import Array, Kind
+from visterm.core.products import product
+from visterm.core.progress import SILENT, Progress
+from visterm.core.threads import Team, one_blas_thread, resolve_jobs
+from visterm.core.types import Matrix, RandomState
+from visterm.metrics.retrieval import rank_images
+from visterm.models.linear.base import check_weight_size
+from visterm.models.linear.normal_equations import LinearFit
+from visterm.models.linear.svm_solvers import KernelMachines, LinearMachines, Machine
+from visterm.models.pamir.kernel_rows import KEPT_KERNELS, KernelAnnotator
+from visterm.models.stopping import hold_out
+
+Doubles = NDArray[np.float64]
+
+PENALTIES = (0.1, 1.0, 10.0, 100.0)
+"""Values of C tried, for features of mean squared length 1."""
+
+DEFAULT_C = 1.0
+
+LEAST_GAIN = 1e-9
+"""By less than this no tag leaves the C that is best for all."""
+
+ROUNDING = 1e-12
+"""Variances of less than this share of the mean square are rounding."""
+
+ROWS_AT_ONCE = 1024
+TAGS_AT_ONCE = 64
+
+
+class Svm(KernelAnnotator):
+    """One support vector machine for each tag, tuned for itself, whose scores are normalised to be comparable.
+
+    The machine of a tag tells images that have it from all others, by a large margin; explicit negatives count as not
+    given. Its score is brought to mean 0 and variance 1 over the training images, so that a query of several words can
+    average the scores of its words (PAMIR paper, section II-A). A tag that no training image has scores as low
+    everywhere as any tag does on any training image, one that all have as high.
+
+    With the linear kernel scores are ``x · w + b`` and the rows those of `LinearAnnotator`; so they are with
+    ``kernel="precomputed"``, where the features are kernel values with the training images. With the other kernels the
+    model keeps the support vectors of all tags, and its space is tag space.
+
+    Parameters
+    ----------
+    kernel : {"linear", "rbf", "chi2", "intersection", "hellinger", "precomputed"}
+        How images are compared. "linear" has squared hinge losses and is solved by liblinear, the others have hinge
+        losses and are solved by libsvm, in time that grows faster than the square of the images; "chi2", "intersection"
+        and "hellinger" are for histograms. "precomputed": `X` is the kernel with the training images, (n, n_images).
+    C : float, optional
+        What a violated margin costs, for features of mean squared length 1 (a kernel of mean 1 on the diagonal). More
+        fits closer. None: chosen for each tag, from 0.1 to 100, by the average precision of a search for it among
+        validation images; for a tag that none of those has, the one that is best for all tags together.
+    gamma : float, optional
+        ``γ`` of "rbf" and "chi2". None: 1 / mean distance between training images.
+    normalise : bool
+        Whether each tag's scores are brought to one mean and variance, as for searches by several words. False keeps
+        the margins, which rank the tags of an image far better: those of rare tags stay low.
+    valid_share : float
+        Share of the images held out to choose C, where `fit` is given no validation images. With 0, or so few images
+        that less than 50 would be held out, C is 1. Machines are trained again on all images.
+    n_jobs : int, optional
+        Threads, which share out the tags; None or -1 for all cores.
+    random_state : int, RandomState, Generator or None
+        Which images are held out.
+
+    Attributes
+    ----------
+    C_ : ndarray of float64, shape (n_tags,)
+        The penalties that were used.
+    gamma_ : float
+        0 for kernels without.
+    landmarks_ : array or CSR of float32, shape (n_features, n_support)
+        With "rbf" to "hellinger": the support vectors, as the kernel compares them.
+    tag_rows_, weights_, intercept_
+        As in `LinearAnnotator`; the features are kernel values with the support vectors, or the training images, where
+        the kernel is not linear.
+
+    References
+    ----------
+    Grangier, Bengio 2008, section II-A. Amir et al.: IBM research TRECVID-2005 video retrieval system. TRECVID 2005.
+    """
+
+    C_: Doubles
+
+    learned: ClassVar[dict[str, Kind]] = {"C_": Array("float64", ("n_tags_",), above=0)}
+
+    test_params: ClassVar[dict[str, Any]] = {"valid_share": 0.25}
+
+    def __init__(
+        self,
+        *,
+        kernel: str = "linear",
+        C: float | None = None,
+        gamma: float | None = None,
+        normalise: bool = True,
+        valid_share: float = 0.1,
+        n_jobs: int | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.C = C
+        self.gamma = gamma
+        self.normalise = normalise
+        self.valid_share = valid_share
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        self._fit_monitored(X, Y, rng, None, SILENT)
+
+    def _fit_monitored(
+        self,
+        X: Matrix,
+        Y: sp.csr_array,
+        rng: np.random.Generator,
+        valid: tuple[Matrix, sp.csr_array] | None,
+        monitor: Progress,
+    ) -> None:
+        self.check_settings()
+        given = sp.csr_array(Y > 0, dtype=np.float32)
+        with one_blas_thread():
+            compare = self._comparison(X)
+            F = compare(X)
+            check_weight_size(F.shape[1], Y.shape[1], "SVM")
+            if self.C is not None:
+                self.C_ = np.full(Y.shape[1], float(self.C))
+            elif valid is not None:
+                self.C_ = self._choose(F, given, compare(valid[0]), valid[1], monitor)
+            else:
+                trained, held = hold_out(X.shape[0], self.valid_share, rng)
+                some, judged = (F, F) if self.kernel == "linear" else (F[:, trained], F[:, trained])
+                self.C_ = self._choose(some[trained], given[trained], judged[held], given[held], monitor)
+            found = joined(self._train(F, given, self.C_, monitor), F, given, normalise=self.normalise)
+        self._keep_machines(found, X)
+
+    def _check_settings(self) -> None:
+        self._check_kernel()
+        if self.C is not None:
+            check_number(self.C, "C", above=0, otherwise="or None to have it chosen for each tag")
+        check_number(self.valid_share, "valid_share", least=0, below=1)
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        if self.kernel not in KEPT_KERNELS:
+            return super()._image_rows(X)
+        return np.asarray(product(self._kernel_values(X), self.weights_) + self.intercept_, np.float32)
+
+    def _choose(self, F: Matrix, given: sp.csr_array, judged: Matrix, tags: sp.csr_array, monitor: Progress) -> Doubles:
+        """Give each tag's C: by a search for it among the judged images, with machines trained on the others."""
+        relevant = sp.csc_array(tags > 0)
+        if relevant.nnz == 0:
+            return np.full(given.shape[1], DEFAULT_C)
+        reached = np.full((given.shape[1], len(PENALTIES)), np.nan)
+        for place, C in enumerate(PENALTIES):
+            machines = self._train(F, given, np.full(given.shape[1], C), monitor, only=np.diff(relevant.indptr) > 0)
+            for tag, machine in enumerate(machines):
+                if relevant.indptr[tag] < relevant.indptr[tag + 1]:
+                    scores = np.asarray(judged @ machine.weights + machine.bias)
+                    reached[tag, place] = rank_images(scores[:, None], relevant[:, [tag]]).average_precision()[0]
+        common = int(np.argmax(np.nanmean(reached, axis=0)))
+        reached[:, common] = np.nan_to_num(reached[:, common]) + LEAST_GAIN
+        chosen: Doubles = np.asarray(PENALTIES)[np.nanargmax(reached, axis=1)]
+        return chosen
+
+    def _train(
+        self,
+        F: Matrix,
+        given: sp.csr_array,
+        C: Doubles,
+        monitor: Progress,
+        only: NDArray[np.bool_] | None = None,
+    ) -> list[Machine]:
+        """Train the machine of each tag (of those in `only`); of tags that none or all images have, without weights."""
+        solver = LinearMachines(F) if self.kernel == "linear" else KernelMachines(np.asarray(F))
+        members = sp.csc_array(given)
+        n, n_tags = given.shape
+
+        def solve(tag: int) -> Machine:
+            has = np.zeros(n, bool)
+            has[members.indices[members.indptr[tag] : members.indptr[tag + 1]]] = True
+            if has.all() or not has.any() or (only is not None and not only[tag]):
+                return Machine(np.zeros(F.shape[1]), 0.0)
+            return solver.solve(has, float(C[tag]))
+
+        machines: list[Machine] = []
+        monitor.start("support vector machines", n_tags)
+        try:
+            with Team(resolve_jobs(self.n_jobs)) as team:
+                for start in range(0, n_tags, TAGS_AT_ONCE):
+                    count = min(TAGS_AT_ONCE, n_tags - start)
+                    machines += team.run(lambda number, start=start: solve(start + number), count)  # type: ignore[misc]
+                    monitor.advance(count)
+        finally:
+            monitor.finish()
+        return machines
+
+    def _keep_machines(self, found: LinearFit, X: Matrix) -> None:
+        if self.kernel not in KEPT_KERNELS:
+            self._keep(found.weights, found.intercept, X)
+            return
+        support = np.flatnonzero(found.weights.any(axis=1))
+        self._keep_support(X[support])
+        self.weights_ = np.ascontiguousarray(found.weights[support])
+        self.intercept_ = found.intercept
+
+
+def joined(machines: Sequence[Machine], F: Matrix, given: sp.csr_array, *, normalise: bool) -> LinearFit:
+    """Put the machines of all tags side by side, each with scores of mean 0 and variance 1 over the training images.
+
+    Without `normalise` scores stay as they are. A tag that no image has gets the lowest score of any tag on any of
+    them, one that all have the highest.
+    """
+    W = np.stack([machine.weights for machine in machines], axis=1)
+    b = np.array([machine.bias for machine in machines])
+    n = F.shape[0]
+    sums, squares = np.zeros(len(b)), np.zeros(len(b))
+    low, high = np.full(len(b), np.inf), np.full(len(b), -np.inf)
+    for start in range(0, n, ROWS_AT_ONCE):
+        scores = np.asarray(F[start : start + ROWS_AT_ONCE] @ W + b)
+        sums += scores.sum(axis=0)
+        squares += np.square(scores).sum(axis=0)
+        low, high = np.minimum(low, scores.min(axis=0)), np.maximum(high, scores.max(axis=0))
+    means, scales = np.zeros(len(b)), np.ones(len(b))
+    counts = np.bincount(given.indices, minlength=len(b))
+    if normalise:
+        means = sums / n
+        variances = squares / n - means**2
+        varies = variances > ROUNDING * np.maximum(squares / n, np.finfo(np.float64).tiny)
+        scales = np.sqrt(np.where(varies, variances, 1.0))
+    weights, intercept = W / scales, (b - means) / scales
+    trained = (counts > 0) & (counts < n)
+    intercept[counts == 0] = ((low - means) / scales)[trained].min(initial=-1)
+    intercept[counts == n] = ((high - means) / scales)[trained].max(initial=1)
+    return LinearFit(weights.astype(np.float32), intercept.astype(np.float32))

@@ -1,0 +1,129 @@
+"""What models over several distances share: blocks of features, each compared in its own way and scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.errors import DataError
+from visterm.core.learned import Array, DenseOrCsr, Kind
+from visterm.core.threads import Team, one_blas_thread, resolve_jobs
+from visterm.core.types import Matrix
+from visterm.kernels.topk import top_k
+from visterm.models.base import MAX_FEATURE, Annotator
+from visterm.models.feature_blocks import check_blocks, read_blocks, read_distances
+from visterm.models.neighbours.distances import BlockDistances
+from visterm.models.neighbours.voting import BLOCK_BYTES, TAGS_OF_IMAGES, Ids
+
+T = TypeVar("T")
+Floats = NDArray[np.float32]
+
+SAMPLE_ROWS = 1000
+"""At most so many training images say how large distances are, and choose settings."""
+
+SHORTEST = 1e-38
+"""Distances below this have no inverse in float32."""
+
+PART_ROWS = 128
+"""At most so many images are compared at a time by one thread."""
+
+
+class DistanceAnnotator(Annotator):
+    """Learns from the training images that are near in several feature blocks; a new model extends `_fit`.
+
+    Each block has a distance of its own, divided by the largest one between some training images and all, so that
+    none is much above 1 (Makadia, Pavlovic, Kumar 2008, section 3.2).
+
+    Attributes
+    ----------
+    rows_ : array or CSR of float32, shape (n_images, n_features)
+        Training features.
+    given_ : csr_array of float32, shape (n_images, n_tags)
+        Their tags.
+    scales_ : ndarray of float64, shape (n_blocks,)
+        The largest distance in each block.
+    """
+
+    blocks: Sequence[Any] | None
+    distances: str | Sequence[str]
+    n_jobs: int | None
+    rows_: Matrix
+    given_: sp.csr_array
+    scales_: NDArray[np.float64]
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "rows_": DenseOrCsr("float32", ("n_images", "n_features_in_"), least=-MAX_FEATURE, most=MAX_FEATURE),
+        "given_": TAGS_OF_IMAGES,
+        "scales_": Array("float64", ("n_blocks",), least=SHORTEST),
+    }
+
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        self.check_settings()
+        self.rows_ = X
+        self.given_ = sp.csr_array(Y > 0, dtype=np.float32)
+        self.scales_ = np.ones(len(self._slices()))
+        largest = self._near_parts(X[self._sample(rng, SAMPLE_ROWS)], lambda _, D: D.max(axis=(1, 2)))
+        scales = np.max(largest, axis=0).astype(np.float64)
+        self.scales_ = np.where(scales > 0, scales, 1.0)
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        if len(self._slices()) != len(self.scales_):
+            raise DataError(f"scales_ are of {len(self.scales_)} blocks; expected {len(self._slices())}, as in blocks")
+
+    def _check_settings(self) -> None:
+        check_blocks(self.blocks)
+        read_distances(self.distances, self.blocks)
+
+    def _near_parts(self, X: Matrix, work: Callable[[slice, Floats], T], own: Ids | None = None) -> list[T]:
+        """Run `work` on one part of the images after the other, and give the results in order.
+
+        Parameters
+        ----------
+        X : array or CSR, shape (n, n_features)
+        work : callable
+            Takes the images meant and their scaled distances to all training images, (n_blocks, n_part, n_images).
+        own : ndarray of int64, shape (n,), optional
+            The training image that each row is: infinitely far from itself.
+        """
+        n, n_blocks = X.shape[0], len(self.scales_)
+        step = int(np.clip(BLOCK_BYTES // (4 * n_blocks * self.rows_.shape[0]), 1, PART_ROWS))
+        distances = self._block_distances()
+        factors = (1 / self.scales_).astype(np.float32)[:, None, None]
+
+        def part(number: int) -> T:
+            rows = slice(number * step, min((number + 1) * step, n))
+            D = distances.to(X[rows])
+            D *= factors
+            if own is not None:
+                D[:, np.arange(D.shape[1]), own[rows]] = np.inf
+            return work(rows, D)
+
+        n_parts = -(-n // step)
+        with one_blas_thread(), Team(min(resolve_jobs(self.n_jobs), n_parts)) as team:
+            return team.run(part, n_parts)
+
+    def _sample(self, rng: np.random.Generator, most: int) -> Ids:
+        """Draw some training images, in order; all where there are no more."""
+        rows: Ids = np.sort(rng.permutation(self.rows_.shape[0])[:most])
+        return rows
+
+    def _slices(self) -> list[slice]:
+        return read_blocks(self.blocks, self.rows_.shape[1])
+
+    def _block_distances(self) -> BlockDistances:
+        """Open the training rows, once for each set of them."""
+        if getattr(self, "_opened_rows", None) is not self.rows_:
+            self._opened = BlockDistances(self.rows_, self._slices(), read_distances(self.distances, self.blocks))
+            self._opened_rows = self.rows_
+        return self._opened
+
+
+def nearest(distances: Floats, k: int) -> tuple[Ids, Floats]:
+    """Give the k nearest of each row of distances and how far they are, nearest first, ties by id."""
+    ids, closeness = top_k(np.negative(distances), min(k, distances.shape[1]))
+    return ids, -closeness

@@ -1,0 +1,295 @@
+"""TagProp: votes of neighbours whose weights, by rank or by distance, make the training tags most likely."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from visterm.core.checks import check_count, check_number
+from visterm.core.errors import DataError, UnknownNameError
+from visterm.core.learned import Array, Csr, Kind, Whole
+from visterm.core.registry import unknown
+from visterm.core.threads import Team, resolve_jobs
+from visterm.core.types import Matrix, RandomState
+from visterm.kernels.tagprop import vote_slopes
+from visterm.models.confidence.tag_sigmoids import Costs, Sigmoids, fit_sigmoids
+from visterm.models.neighbours.near_images import DistanceAnnotator, Floats, nearest
+from visterm.models.neighbours.voting import Ids, weighted_votes
+
+Doubles = NDArray[np.float64]
+
+WEIGHTS = ("distance", "rank")
+
+LEARN_ROWS = 5000
+"""At most so many training images, each left out in turn, teach the weights and sigmoids."""
+
+ROUNDS = 3
+"""Times that weights and sigmoids are learned in turn; what more bring is below the third digit."""
+
+MAX_STEPS = 100
+START_WEIGHT = 10.0
+"""Where the weights of distances begin, shared among the blocks: distances are about 1 at most."""
+
+ROOM = 1e-5
+"""ε of the paper (equation 2): the chance of a tag that no neighbour has."""
+
+PART = 64
+"""Images whose votes a thread looks at in one go."""
+
+
+class Neighbourhoods(NamedTuple):
+    """Neighbours of some images.
+
+    Attributes
+    ----------
+    ids : ndarray of int64, shape (n, n_slots)
+    distances : ndarray of float32, shape (n, n_slots, n_blocks)
+    """
+
+    ids: Ids
+    distances: Floats
+
+
+class TagProp(DistanceAnnotator):
+    """Tag propagation: neighbours vote, and how much each counts is learned.
+
+    The votes for tag t of image i are ``v_it = Σ_j π_ij [image j has t]`` over its neighbours j, with weights
+    ``π_ij`` that sum to 1. By distance, ``π_ij`` goes with ``exp(-w · d_ij)``: a metric of one weight for each feature
+    block is learned. By rank, ``π_ij`` is a number learned for the place of j among the neighbours. The weights
+    maximise the likelihood of the tags of training images, each left out of its own neighbours; tags given and not
+    given count as much in sum.
+
+    With `sigmoid`, the probability of the tag is ``1 / (1 + exp(-α_t v_it - β_t))``, where α and β of each tag are
+    learned in turn with the weights: they lift rare tags, which no image has many neighbours with. Scores are then
+    ``α_t v_it + β_t``, which rank as the probabilities do, and keep the rows sparse; otherwise ``v_it``.
+
+    Parameters
+    ----------
+    blocks : sequence of int or of (int, int), optional
+        Widths of the feature blocks, side by side, or pairs of first column and the one after the last. None: one
+        block of all features; in a `Tagger`, the blocks that the encoder has.
+    distances : str or sequence of str
+        How blocks are compared: "l1", "l2", "chi2" (for histograms) or "cosine"; one for all, or one for each.
+    weights : {"distance", "rank"}
+        What the weight of a neighbour goes by. By distance the weights are one number a block (SD and ML of the paper),
+        by rank one a neighbour and block (RK).
+    n_neighbors : int
+        K. By distance: neighbours that vote, taken from all blocks in turn, nearest first. By rank: from each block.
+    sigmoid : bool
+        Whether each tag has a sigmoid of its own (σ of the paper).
+    prior : float
+        How firmly each sigmoid holds to the one that fits all tags together. Less lifts rare tags more, so that more
+        tags are ever given, and ranks the tags of an image a little worse.
+    n_jobs : int, optional
+        Threads; None or -1 for all cores.
+    random_state : int, RandomState, Generator or None
+        Which images give the scales of the distances (1,000) and teach the weights (5,000), where there are more.
+
+    Attributes
+    ----------
+    distance_weights_ : ndarray of float64, shape (n_blocks,)
+        w, of distances divided by `scales_`; none below 0.
+    rank_weights_ : ndarray of float64, shape (n_blocks · K,)
+        π of the neighbours of the first block, nearest first, then of the others; of sum 1.
+    n_neighbors_ : int
+        K: fewer where there are not as many other training images.
+    tag_rows_ : csr_array of float32, shape (n_tags, n_tags + 1)
+        With sigmoids: α on the diagonal, β in the last column.
+    rows_, given_, scales_
+        As in `DistanceAnnotator`.
+
+    References
+    ----------
+    Guillaumin, Mensink, Verbeek, Schmid: TagProp: discriminative metric learning in nearest neighbor models for image
+    auto-annotation. ICCV 2009; section 3.
+    """
+
+    distance_weights_: Doubles
+    rank_weights_: Doubles
+    n_neighbors_: int
+    tag_rows_: sp.csr_array
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "distance_weights_": Array("float64", ("n_blocks",), least=0, required=False),
+        "rank_weights_": Array("float64", ("n_slots",), least=0, most=1, required=False),
+        "n_neighbors_": Whole(least=1, most="n_images"),
+        "tag_rows_": Csr("float32", ("n_tags_", "n_tags_ + 1"), required=False),
+    }
+
+    test_params: ClassVar[dict[str, Any]] = {"n_neighbors": 40}
+
+    def __init__(
+        self,
+        *,
+        blocks: Sequence[Any] | None = None,
+        distances: str | Sequence[str] = "l2",
+        weights: str = "distance",
+        n_neighbors: int = 200,
+        sigmoid: bool = True,
+        prior: float = 0.01,
+        n_jobs: int | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.blocks = blocks
+        self.distances = distances
+        self.weights = weights
+        self.n_neighbors = n_neighbors
+        self.sigmoid = sigmoid
+        self.prior = prior
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        super()._fit(X, Y, rng)
+        self.n_neighbors_ = min(self.n_neighbors, max(X.shape[0] - 1, 1))
+        self._set(self._start())
+        rows = self._sample(rng, LEARN_ROWS)
+        own = sp.csr_array(self.given_[rows])
+        own.sort_indices()
+        sigmoids = Sigmoids.flat(Y.shape[1])
+        if X.shape[0] > 1 and own.nnz:
+            sigmoids = self._learn(self._neighbourhoods(self.rows_[rows], rows), own)
+        if self.sigmoid:
+            diagonal = sp.diags_array(sigmoids.scale)
+            self.tag_rows_ = sp.csr_array(sp.hstack([diagonal, sigmoids.offset[:, None]]), dtype=np.float32)
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        found = {name for name in ("distance_weights_", "rank_weights_", "tag_rows_") if hasattr(self, name)}
+        if found != {f"{self.weights}_weights_"} | ({"tag_rows_"} if self.sigmoid else set()):
+            raise DataError(f"{sorted(found)} do not go with weights={self.weights!r} and sigmoid={self.sigmoid}")
+        n_slots = len(self.scales_) * self.n_neighbors_
+        if self.weights == "rank" and len(self.rank_weights_) != n_slots:
+            raise DataError(f"rank_weights_ are {len(self.rank_weights_)}; expected {n_slots}, of each neighbour")
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        check_count(self.n_neighbors, "n_neighbors")
+        check_number(self.prior, "prior", above=0)
+        if self.weights not in WEIGHTS:
+            raise UnknownNameError(unknown("kind of weights", str(self.weights), list(WEIGHTS)))
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        def vote(_: slice, D: Floats) -> sp.csr_array:
+            return self._votes(self._found(D))
+
+        votes = sp.vstack(self._near_parts(X, vote), format="csr")
+        if self.sigmoid:
+            votes = sp.hstack([votes, np.ones((X.shape[0], 1), np.float32)], format="csr")
+        return sp.csr_array(votes, dtype=np.float32)
+
+    def _neighbourhoods(self, X: Matrix, own: Ids) -> Neighbourhoods:
+        parts = self._near_parts(X, lambda _, D: self._found(D), own)
+        return Neighbourhoods(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+    def _found(self, D: Floats) -> Neighbourhoods:
+        """Find the neighbours of some images among their distances, shape (n_blocks, n, n_images)."""
+        k = self.n_neighbors_
+        listed = [nearest(of_block, k)[0] for of_block in D]
+        ids = np.concatenate(listed, axis=1) if self.weights == "rank" else taken_in_turn(listed, k)
+        places = np.broadcast_to(ids, (len(D), *ids.shape))
+        return Neighbourhoods(ids, np.moveaxis(np.take_along_axis(D, places, axis=2), 0, 2))
+
+    def _votes(self, found: Neighbourhoods) -> sp.csr_array:
+        weights = self._neighbour_weights(found.distances).astype(np.float32)
+        return weighted_votes(found.ids, weights, self.given_)
+
+    def _start(self) -> Doubles:
+        n_blocks = len(self.scales_)
+        if self.weights == "rank":
+            return np.zeros(n_blocks * self.n_neighbors_)
+        return np.full(n_blocks, START_WEIGHT / n_blocks)
+
+    def _set(self, parameters: Doubles) -> None:
+        if self.weights == "rank":
+            self.rank_weights_ = _softmax(parameters)
+        else:
+            self.distance_weights_ = parameters
+
+    def _neighbour_weights(self, distances: Floats) -> Doubles:
+        """Give π, shape (n, n_slots)."""
+        if self.weights == "rank":
+            return np.broadcast_to(self.rank_weights_, distances.shape[:2])
+        return _softmax(-(distances @ self.distance_weights_))
+
+    def _learn(self, found: Neighbourhoods, own: sp.csr_array) -> Sigmoids:
+        """Learn the weights, and with sigmoids those in turn with them."""
+        costs = Costs.balanced(own)
+        sigmoids = Sigmoids.flat(own.shape[1])
+        parameters = self._start()
+        for turn in range(ROUNDS if self.sigmoid else 1):
+            likelihood = self._likelihood(found, own, costs, sigmoids if turn else None)
+            parameters = self._most_likely(likelihood, parameters, found.distances)
+            self._set(parameters)
+            if self.sigmoid:
+                sigmoids = fit_sigmoids(self._votes(found), own, costs, self.prior)
+        return sigmoids
+
+    def _most_likely(
+        self, likelihood: Callable[[Doubles], tuple[float, Doubles]], start: Doubles, distances: Floats
+    ) -> Doubles:
+        """Descend to the parameters with the smallest loss: weights of distances, or logarithms of rank weights."""
+
+        def loss(parameters: Doubles) -> tuple[float, Doubles]:
+            self._set(parameters)
+            weights = self._neighbour_weights(distances)
+            value, slopes = likelihood(weights)
+            turned = weights * (slopes - np.einsum("ik,ik->i", weights, slopes)[:, None])
+            by_rank = self.weights == "rank"
+            return value, turned.sum(axis=0) if by_rank else -np.einsum("ik,ikb->b", turned, distances)
+
+        bounds = None if self.weights == "rank" else [(0, None)] * start.size
+        found: Doubles = minimize(
+            loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": MAX_STEPS}
+        ).x
+        return found
+
+    def _likelihood(
+        self, found: Neighbourhoods, own: sp.csr_array, costs: Costs, sigmoids: Sigmoids | None
+    ) -> Callable[[Doubles], tuple[float, Doubles]]:
+        """Give the function from weights to the loss and its slopes along each."""
+        n = own.shape[0]
+        curves = sigmoids or Sigmoids.flat(own.shape[1])
+        given = self.given_
+
+        def measure(weights: Doubles) -> tuple[float, Doubles]:
+            losses, slopes = np.empty(n), np.empty(weights.shape)
+            votes = np.ascontiguousarray(weights)
+
+            def part(number: int) -> None:
+                vote_slopes(
+                    number * PART, min((number + 1) * PART, n), found.ids, votes, given.indptr, given.indices,
+                    own.indptr, own.indices, (costs.given, costs.absent), ROOM, curves.scale, curves.offset,
+                    sigmoids is not None, losses, slopes,
+                )  # fmt: skip
+
+            with Team(resolve_jobs(self.n_jobs)) as team:
+                team.run(part, -(-n // PART))
+            return float(losses.sum()), slopes
+
+        return measure
+
+
+def taken_in_turn(listed: Sequence[Ids], k: int) -> Ids:
+    """Take the nearest of each list, then the second nearest of each, and so on, until each row has k different ids."""
+    if len(listed) == 1:
+        return listed[0][:, :k]
+    rows = np.stack(listed, axis=2).reshape(len(listed[0]), -1)
+    order = np.argsort(rows, axis=1, kind="stable")
+    ordered = np.take_along_axis(rows, order, axis=1)
+    again = np.zeros(rows.shape, bool)
+    np.put_along_axis(again, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
+    first = np.argsort(again, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(rows, first, axis=1)
+
+
+def _softmax(values: NDArray[Any]) -> Doubles:
+    values = values.astype(np.float64)
+    grown: Doubles = np.exp(values - values.max(axis=-1, keepdims=True))
+    shares: Doubles = grown / grown.sum(axis=-1, keepdims=True)
+    return shares

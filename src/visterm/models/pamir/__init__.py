@@ -1,0 +1,1 @@
+"""PAMIR: linear scorers of words that learn from queries of several."""

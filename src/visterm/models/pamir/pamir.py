@@ -1,0 +1,403 @@
+"""PAMIR: one scorer a word, linear or by a kernel, trained on queries so that relevant images rank above others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.metaestimators import available_if
+
+from visterm.core.checks import as_csr, check_count, check_tags
+from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
+from visterm.core.learned import Array, Kind, Whole
+from visterm.core.progress import SILENT, Progress
+from visterm.core.query_weights import inverse_frequencies, weigh_words
+from visterm.core.registry import unknown
+from visterm.core.threads import Team, one_blas_thread
+from visterm.core.types import Matrix, RandomState
+from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
+from visterm.metrics.queries import TOP, gains_of, rank_queries
+from visterm.models.base import BLOCK_BYTES
+from visterm.models.held_out import HeldOutFit
+from visterm.models.linear.base import check_weight_size
+from visterm.models.pamir.intercepts import keep_means, set_intercepts
+from visterm.models.pamir.kernel_rows import KEPT_KERNELS, KernelAnnotator
+from visterm.models.pamir.kernel_triplets import KernelTripletTraining
+from visterm.models.pamir.top_triplets import TOP_LOSSES, TopTripletTraining
+from visterm.models.pamir.triplet_training import TripletTraining
+from visterm.models.ranking.base import Images, Measure, Setup, Training, Validation, Weights, own_tags
+from visterm.models.ranking.feature_steps import Floats
+from visterm.models.ranking.linear_ranking import LinearRanker, check_aggressiveness
+
+LOSSES = ("triplet", *TOP_LOSSES)
+
+
+class JudgedImages(NamedTuple):
+    """Images, and queries with what is relevant among these images."""
+
+    X: Matrix
+    queries: Queries
+
+
+def _learns_on(model: Pamir) -> bool:
+    """Say why `partial_fit` is not there with kernels."""
+    if model.kernel != "linear":
+        raise UserError(
+            f"With kernel={model.kernel!r} PAMIR weighs its training images, so that more of them need a new fit. "
+            'Use fit on all of them, or kernel="linear".'
+        )
+    return True
+
+
+class Pamir(KernelAnnotator, LinearRanker):
+    """One weight vector a word, trained on queries so that the images relevant to a query score above the others.
+
+    A query is a row of weights of its words, an image p is mapped to text by ``f(p) = (w_1 · p, ..., w_T · p)``, and
+    the score is ``q · f(p)``. Triplets are drawn: a query, an image p+ that is relevant to it, and one, p-, that is
+    not. Where the loss ``l = |1 - q · f(p+) + q · f(p-)|₊`` is above 0, the smallest step that would bring it to 0 is
+    made, but none longer than `aggressiveness`: ``w_t += τ q_t (p+ - p-)`` for the words t of the query. An epoch is as
+    many triplets as there are pairs of a query and an image relevant to it; epochs end when the mean average precision
+    over the queries of validation images no longer rises.
+
+    `fit` makes the queries from the tags (every set of up to `max_words` tags that an image has, weighed by idf);
+    `fit_queries` takes them as they are. The order of images does not depend on the bias of a tag; it is set last, so
+    that tags can be compared within an image: a tag's scores are its log odds, on average right on training images.
+
+    With another kernel than the linear one, ``w_t = Σ_j α_tj p_j`` over the training images, and ``w_t · p`` is
+    ``Σ_j α_tj k(p_j, p)`` (section III-E): a step moves two numbers for each word of the query. The space is then that
+    of the kernel values, ``u = [k(p_1, p), ..., k(p_n, p), 1]`` and ``v = [α, b]``, as wide as there are training
+    images with a weight, and there is no `partial_fit`.
+
+    The losses "p10", "warp" and "ndcg" look at the top of the ranking, where people look (section VI). After q and p+,
+    images are drawn until one, p-, scores within 1 of p+; how soon that happens tells the rank of p+, and the longest
+    step is `aggressiveness` times what this rank costs: "p10", the share of the first ten places that p+ has lost;
+    "warp", WSABIE's weight; "ndcg", the discounted gain that it has lost against the first place, as a share of the
+    query's largest. With "ndcg" the relevances given to `fit_queries` are gains, and p- is any image of less gain.
+
+    Each step sees the weights that the one before has left, so there is nothing to share among threads: `n_jobs` counts
+    only in annotating.
+
+    Parameters
+    ----------
+    kernel : {"linear", "rbf", "chi2", "intersection", "hellinger", "precomputed"}
+        How images are compared; "chi2", "intersection" and "hellinger" are for histograms. "precomputed": `X` is the
+        kernel with the training images, (n, n_images), symmetric for these themselves. The kernel of n training images
+        takes 4 n² bytes in training.
+    gamma : float, optional
+        ``γ`` of "rbf" and "chi2". None: 1 / mean distance between training images.
+    loss : {"triplet", "p10", "warp", "ndcg"}
+        What mistakes cost; "triplet" is the paper's. The others need ``kernel="linear"`` and take several times as
+        long.
+    max_trials : int
+        Draws until a relevant image counts as well ranked, with the losses of the top. More looks farther up.
+    aggressiveness : float
+        Longest step (c), for features of mean length 1 (a kernel of mean 1 on the diagonal). More follows each triplet
+        farther.
+    max_words : int or None
+        Words of the queries that `fit` makes, at most; None: as many as an image has tags (as in the paper).
+    max_subsets : int
+        Past so many sets of two or more tags, counted image by image, `fit` draws a sample of them.
+    epochs : int
+        At most so many.
+    average : int
+        The weights are the mean over about so many of the last epochs; 1: the last ones alone (as in the paper).
+    row_length, patience, valid_share, schedule, n_jobs, random_state
+        As in `EmbeddingRanker`; the schedule is that of `aggressiveness`.
+
+    Attributes
+    ----------
+    tag_rows_ : ndarray of float32, shape (n_tags, n_features + 1) or (n_tags, n_support + 1)
+        Weights of features, or of training images; then the bias.
+    scale_ : float
+        What `row_length` multiplies the features with in training, or the kernel.
+    gamma_, landmarks_
+        As in `Svm`.
+    n_queries_ : int
+        Queries that it was fitted on.
+    history_ : list of dict
+        As in `RankingAnnotator`; ``map`` is the mean average precision over the queries of validation images (with
+        ``loss="ndcg"``, the mean nDCG10), and the other means are over the triplets.
+
+    References
+    ----------
+    Grangier, Bengio: A discriminative kernel-based model to rank images from text queries. PAMI 30, 2008; sections
+    III-B to III-D, IV-A and V-A; the losses of the top are what section VI wishes for.
+    Usunier, Buffoni, Gallinari: Ranking with ordered weighted pairwise classification. ICML 2009 ("p10").
+    Burges, Ragno, Le: Learning to rank with nonsmooth cost functions. NIPS 2006 ("ndcg").
+    """
+
+    test_params: ClassVar[dict[str, Any]] = {"epochs": 20}
+
+    n_queries_: int
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "tag_rows_": Array("float32", ("n_tags_", "n_inputs + 1")),
+        "n_queries_": Whole(least=1, required=False),
+    }
+
+    def __init__(
+        self,
+        *,
+        kernel: str = "linear",
+        gamma: float | None = None,
+        loss: str = "triplet",
+        max_trials: int = 100,
+        aggressiveness: float = 0.1,
+        max_words: int | None = 3,
+        max_subsets: int = MAX_SUBSETS,
+        row_length: float = 1.0,
+        epochs: int = 200,
+        average: int = 20,
+        patience: int = 10,
+        valid_share: float = 0.1,
+        schedule: str = "constant",
+        n_jobs: int | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.loss = loss
+        self.max_trials = max_trials
+        self.aggressiveness = aggressiveness
+        self.max_words = max_words
+        self.max_subsets = max_subsets
+        self.row_length = row_length
+        self.epochs = epochs
+        self.average = average
+        self.patience = patience
+        self.valid_share = valid_share
+        self.schedule = schedule
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit_queries(
+        self,
+        X: Any,
+        Q: Any,
+        R: Any,
+        *,
+        valid: tuple[Any, Any, Any] | None = None,
+        monitor: Progress | None = None,
+    ) -> Self:
+        """Learn from queries and the images judged relevant to them; forgets what was learned before.
+
+        An image relevant to a query counts as having its words where the bias of a tag is set.
+
+        Parameters
+        ----------
+        X : array-like or sparse, shape (n_images, n_features), or None
+            Image features. None: images known only by number.
+        Q : array-like or sparse, shape (n_queries, n_tags)
+            Weights of the words, as `visterm.core.query_weights.weigh_words` gives them; below 0: not wanted.
+        R : array-like or sparse, shape (n_queries, n_images)
+            Above 0: relevant, and with ``loss="ndcg"`` as relevant as the number says. All other images count as not
+            relevant.
+        valid : tuple (X, Q, R), optional
+            Validation images and queries, to stop by. Without them a share of the images is held out.
+        monitor : Progress, optional
+            Told of each epoch.
+
+        Returns
+        -------
+        Pamir
+            The model itself.
+
+        Raises
+        ------
+        ShapeError
+            If the shapes do not fit.
+        DataError
+            If no query has a relevant image, or something is not finite.
+        DivergedError
+            If training ends in infinity or NaN.
+        """
+        asked = _checked(Q, R, X)
+        tagged = as_csr(sp.csr_array(asked.relevant.T) @ (asked.words > 0).astype(np.float32))
+
+        def learn(X: Matrix, Y: sp.csr_array, rng: np.random.Generator, _: Validation | None) -> None:
+            self._check_settings()
+            judged = None
+            if valid is not None:
+                X_valid = self._check_features(valid[0])
+                judged = JudgedImages(X_valid, _checked(valid[1], valid[2], X_valid))
+                if judged.queries.words.shape[1] != Y.shape[1]:
+                    raise ShapeError(
+                        f"The validation Q has {judged.queries.words.shape[1]} tags, the training Q {Y.shape[1]}."
+                    )
+            self._learn(X, own_tags(Y), asked, rng, judged, monitor or SILENT)
+
+        return self._fit_by(X, tagged, None, learn)
+
+    @available_if(_learns_on)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, Y: Any, *, images: bool = True) -> Self:
+        """Go once over triplets of more images and their tags, as `fit` makes them of its own.
+
+        Parameters and errors are those of `RankingAnnotator.partial_fit`. The mean score of each tag over these images
+        stays as it was, so that few images do not change how readily a tag is given. There only with
+        ``kernel="linear"``: otherwise each image learned from is a coordinate of all image rows.
+        """
+        before = self.tag_rows_ if hasattr(self, "tag_rows_") else None
+        super().partial_fit(X, Y, images=images)
+        X = self._check_features(X)
+        if before is None:
+            set_intercepts(self.tag_rows_, X, own_tags(check_tags(Y, X.shape[0])))
+        else:
+            keep_means(self.tag_rows_, before, X)
+        return self
+
+    def _fit_monitored(
+        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, monitor: Progress
+    ) -> None:
+        self._check_settings()
+        own = own_tags(Y)
+        idf = _idf(own)
+        judged = None if valid is None else JudgedImages(valid[0], self._queries_of(own_tags(valid[1]), idf, rng))
+        self._learn(X, own, self._queries_of(own, idf, rng), rng, judged, monitor)
+
+    def _learn(
+        self,
+        X: Matrix,
+        own: sp.csr_array,
+        asked: Queries,
+        rng: np.random.Generator,
+        judged: JudgedImages | None,
+        monitor: Progress,
+    ) -> None:
+        """Learn the weights from queries, then the bias from the tags that images have."""
+        if asked.relevant.nnz == 0:
+            raise DataError("No image is relevant to a query, or has a tag (above 0), so there is nothing to learn.")
+        with one_blas_thread():
+            compare = self._comparison(X)
+            K = compare(X)
+            if judged is not None:
+                judged = JudgedImages(compare(judged.X), judged.queries)
+        self._scale_features(K)
+        self.n_queries_ = len(asked)
+
+        def train(images: Images | None, judged: JudgedImages | None, epochs: int) -> None:
+            queries = asked if images is None else asked.among(images)
+
+            def begin(weights: Weights, team: Team) -> Training:
+                return self._triplets(K, images, queries, weights[0], rng)
+
+            self._train(self._start(K, own.shape[1], rng), begin, self._found_by(judged), epochs, monitor)
+
+        def keep(trained: Images, held: Images) -> HeldOutFit:
+            set_intercepts(self.tag_rows_, K[trained], own[trained])
+            return HeldOutFit(held, super(Pamir, self)._image_rows(K[held]), self.tag_rows_)
+
+        if judged is None:
+            self._train_twice(X.shape[0], rng, lambda held: JudgedImages(K[held], asked.among(held)), train, keep)
+        else:
+            self.n_held_out_, self._held_out = 0, None
+            train(None, judged, self.epochs)
+        set_intercepts(self.tag_rows_, K, own)
+        if self.kernel in KEPT_KERNELS:
+            support = np.flatnonzero(self.tag_rows_[:, :-1].any(axis=0))
+            self._keep_support(X[support])
+            self.tag_rows_ = np.ascontiguousarray(self.tag_rows_[:, [*support, -1]])
+
+    def _triplets(
+        self, K: Matrix, images: Images | None, queries: Queries, weights: Floats, rng: np.random.Generator
+    ) -> Training:
+        """Begin training on some images (None: all), numbered in the queries by their place among these."""
+        if self.kernel == "linear":
+            return self._linear_triplets(self._scaled(K if images is None else K[images]), queries, weights, rng)
+        some = np.arange(K.shape[0]) if images is None else images
+        return KernelTripletTraining(
+            np.asarray(K), some, queries.words, queries.relevant, weights, scale=self.scale_, rng=rng
+        )
+
+    def _linear_triplets(self, X: Matrix, queries: Queries, weights: Floats, rng: np.random.Generator) -> Training:
+        if self.loss == "triplet":
+            return TripletTraining(X, queries.words, queries.relevant, weights, rng=rng)
+        return TopTripletTraining(
+            X, queries.words, queries.relevant, weights, loss=self.loss, max_trials=self.max_trials, rng=rng
+        )
+
+    def _scale_features(self, X: Matrix) -> None:
+        if self.kernel == "linear":
+            super()._scale_features(X)
+            return
+        check_weight_size(X.shape[1], self.n_tags_, "PAMIR")
+        square = float(np.trace(np.asarray(X), dtype=np.float64)) / X.shape[0]
+        if square < 0:
+            raise DataError(
+                f"The kernel of the training images with themselves is {square:.3g} on average; expected squared "
+                "lengths, which are not below 0."
+            )
+        self.scale_ = self.row_length**2 / (square or 1.0)
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        return super()._image_rows(self._kernel_values(X) if self.kernel in KEPT_KERNELS else X)
+
+    def _found_by(self, judged: JudgedImages | None) -> Measure | None:
+        """Give what measures the weights as they are on validation queries: AvgP, or nDCG10 with its loss.
+
+        None where there are none.
+        """
+        if judged is None or judged.queries.relevant.nnz == 0:
+            return None
+        K, queries = judged.X, judged.queries.among(np.arange(judged.X.shape[0]))
+
+        def found() -> float:
+            ranks = rank_queries(lambda: self._compared_blocks(K), queries.words, queries.relevant)
+            if self.loss == "ndcg":
+                return float(ranks.graded_ndcg(TOP, gains_of(ranks, queries.relevant)).mean())
+            return float(ranks.average_precision().mean())
+
+        return found
+
+    def _compared_blocks(self, K: Matrix) -> Iterator[tuple[slice, Floats]]:
+        """Yield blocks of rows, compared already, and their scores."""
+        step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
+        for start in range(0, K.shape[0], step):
+            rows = slice(start, min(start + step, K.shape[0]))
+            yield rows, self._scores(super()._image_rows(K[rows]))
+
+    def _queries_of(self, own: sp.csr_array, idf: Floats, rng: np.random.Generator) -> Queries:
+        made = queries_of_tags(own, max_words=self.max_words, max_subsets=self.max_subsets, random_state=rng)
+        return Queries(weigh_words(made.words, idf), made.relevant)
+
+    def _rate(self) -> float:
+        return self.aggressiveness
+
+    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+        made = self._queries_of(own, _idf(own), setup.rng)
+        return self._linear_triplets(self._scaled(X), made, weights[0], setup.rng)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        self._check_kernel()
+        check_aggressiveness(self)
+        if self.loss not in LOSSES:
+            raise UnknownNameError(unknown("loss", str(self.loss), list(LOSSES)))
+        if self.loss != "triplet" and self.kernel != "linear":
+            raise UserError(
+                f"loss is {self.loss!r} and kernel {self.kernel!r}; the losses of the top of the ranking are there for "
+                'linear scorers only. Use loss="triplet", or kernel="linear".'
+            )
+        check_count(self.max_trials, "max_trials")
+        if self.max_words is not None:
+            check_count(self.max_words, "max_words", "or None for as many as an image has")
+        check_count(self.max_subsets, "max_subsets")
+
+
+def _idf(own: sp.csr_array) -> Floats:
+    """Give the inverse frequencies of tags among the captions of images."""
+    return inverse_frequencies(np.bincount(own.indices, minlength=own.shape[1]), own.shape[0])
+
+
+def _checked(Q: Any, R: Any, X: Any) -> Queries:
+    """Check weights of words and relevant images against each other and against the images."""
+    weights, relevant = as_csr(Q), as_csr(R)
+    relevant = as_csr(relevant.multiply(relevant > 0))
+    for name, matrix in (("Q", weights), ("R", relevant)):
+        if not np.isfinite(matrix.data).all():
+            raise DataError(f"{name} contains NaN or infinity; expected finite numbers.")
+    n_images = relevant.shape[1] if X is None else X.shape[0] if hasattr(X, "shape") else len(X)
+    if relevant.shape[1] != n_images:
+        raise ShapeError(f"R judges {relevant.shape[1]} images, but X has {n_images}; expected a column an image.")
+    return Queries(weights, relevant)

@@ -1,0 +1,75 @@
+"""PAMIR for image annotation: one linear scorer a tag, trained to rank by passive-aggressive steps."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import scipy.sparse as sp
+
+from visterm.core.types import Matrix, RandomState
+from visterm.models.pamir.turn_training import TurnTraining
+from visterm.models.ranking.base import Setup, Training, Weights
+from visterm.models.ranking.linear_ranking import LinearRanker, check_aggressiveness
+from visterm.models.ranking.streamed_fit import StreamedFit
+
+
+class PamirIa(LinearRanker, StreamedFit):
+    """One linear scorer a tag, trained so that an image's tags score higher than others: PAMIR turned to annotation.
+
+    For each pair (image, true tag y), in random order, one other tag ȳ is drawn uniformly. Where the loss
+    ``l = |1 - f_y(x) + f_ȳ(x)|₊`` is above 0, the smallest step that would bring it to 0 is made, but none longer than
+    `aggressiveness`: ``τ = min(aggressiveness, l / (2 |x|²))``, ``w_y += τ x``, ``w_ȳ -= τ x``. Each step sees the
+    weights that the one before has left, so there is nothing to share among threads: `n_jobs` counts only in
+    annotating.
+
+    Parameters
+    ----------
+    aggressiveness : float
+        Longest step (C), for features of mean length 1. More follows each pair farther; from 1 on it is rarely reached.
+    epochs : int
+        At most so many rounds over all pairs.
+    row_length, average, patience, valid_share, schedule, n_jobs, random_state
+        As in `EmbeddingRanker`; the schedule is that of `aggressiveness`.
+
+    References
+    ----------
+    Grangier, Bengio: A discriminative kernel-based model to rank images from text queries. PAMI 30, 2008. Weston,
+    Bengio, Usunier: Large scale image annotation: learning to rank with joint word-image embeddings. Machine Learning
+    81, 2010; section 6.3, Tables 2 and 5.
+    """
+
+    learns_together: ClassVar[bool] = False
+    test_params: ClassVar[dict[str, Any]] = {"epochs": 20}
+
+    def __init__(
+        self,
+        *,
+        aggressiveness: float = 0.1,
+        row_length: float = 1.0,
+        epochs: int = 100,
+        average: int = 20,
+        patience: int = 10,
+        valid_share: float = 0.1,
+        schedule: str = "constant",
+        n_jobs: int | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.aggressiveness = aggressiveness
+        self.row_length = row_length
+        self.epochs = epochs
+        self.average = average
+        self.patience = patience
+        self.valid_share = valid_share
+        self.schedule = schedule
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _rate(self) -> float:
+        return self.aggressiveness
+
+    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+        return TurnTraining(self._scaled(X), own, weights[0], rng=setup.rng)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        check_aggressiveness(self)

@@ -1,0 +1,381 @@
+"""Objects and their parts: an embedding of images and tags that also knows which tag names a part of what."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from visterm.core.checks import check_count, check_k, check_number
+from visterm.core.errors import DataError, ShapeError, UserError
+from visterm.core.learned import Array, Kind
+from visterm.core.pairs import best_pairs, ranks_of_pairs
+from visterm.core.types import Matrix, PairRanking, RandomState
+from visterm.data.quadruplets import Quadruplets, check_relations
+from visterm.kernels.topk import top_k
+from visterm.models.parts.related_training import Places, RelatedImages, RelatedTraining
+from visterm.models.ranking.base import Measure, Setup, Training, Validation, Weights
+from visterm.models.ranking.embedding_ranking import EmbeddingRanker
+from visterm.models.ranking.feature_steps import Floats, Ints
+from visterm.models.ranking.pair_training import block_size
+from visterm.models.ranking.recipe import Recipe, rank_weights
+
+VALIDATION_QUADRUPLETS = 2000
+IMPOSSIBLE = np.float32(-1e30)
+MAX_PAIR_TAGS = 20_000
+"""Tags up to which the scores of all pairs of tags are made at once: 1.6 GB."""
+
+
+class ObjectsAndParts(EmbeddingRanker):
+    """Joint embedding of images and tags in which tags that are part of one another are near, too.
+
+    A picture of an object with the label o and one of a part with the label p fit by
+
+    ``f(I_o, o, I_p, p) = f_I(I_o, o) + f_I(I_p, p) + α f_L(o, p)``
+
+    where ``f_I(I, t) = (x V) · U_t`` scores a label for an image, and ``f_L(o, p) = W_o · W_p`` one label for another.
+    It learns from images that carry tags and from the relations between tags alone: the picture of a wheel need not be
+    one of that car's, and in no picture a part has to be marked ("proxy supervision"). Training is that of section
+    4.3.3, see `RelatedTraining`; the violation is ``f(x̃) + 1 > f(x)``, of which the paper's step 4 prints the reverse.
+    Without relations this is `wsabie` with the paper's weights of ranks, 1 for every true tag that is not the first.
+
+    Parameters
+    ----------
+    part_of : array-like of int, shape (n_relations, 2), or None
+        Columns of two tags: the part, and the whole that it is part of.
+    shared : bool
+        Whether tags have one vector for images and for other tags (U = W). "Unshared" (False) labels images a little
+        better, as the vectors of a car and a wheel need not be alike.
+    directed : bool
+        Whether tags have one vector as a whole and another as a part, so that a wheel may be a part of a car without
+        a car being a part of a wheel: ``f_L(o, p) = W_o · P_p``. Not in the paper.
+    alpha : float
+        Weight of f_L. The paper has 0.1; with 1 left-out relations of drawn objects were found better (area under the
+        ROC curve 0.84 against 0.74) and labels of parts, too, with those of images as good.
+    negative_weight : float
+        How much of a step pushes the vectors of two tags apart that are not known to be related. 1 as in the paper,
+        where a relation that is missing from the list counts as an error of whoever believes in it: left-out relations
+        of drawn objects then came out below pairs that are none (area under the ROC curve 0.32 on validation images;
+        0.61 with 0.1, at 0.015 less precision of known ones). 0: they are pulled together only.
+    weight : str
+        What a true tag on rank k costs, see `rank_weights`; "top" as in the paper.
+    truncate : int
+        See `weight`.
+    max_trials : int
+        γ: draws after which a true tag counts as well ranked. After N draws its rank is taken to be floor(γ / N).
+    image_learning_rate : float, optional
+        Size of the steps of V; None: as those of the tags.
+    dim, learning_rate, max_norm, row_length, epochs, average, patience, valid_share, schedule, init_scale
+        As in `EmbeddingRanker`.
+    block, n_jobs, random_state
+        As in `EmbeddingRanker`; a block is a mini-batch, and its steps are summed.
+
+    Attributes
+    ----------
+    tag_rows_ : ndarray of float32, shape (n_tags, dim)
+        U.
+    relation_rows_ : ndarray of float32, shape (n_tags, 0, dim or 2 dim)
+        W, and beside it the vectors as parts; without columns as far as they are those of `tag_rows_`.
+    part_of_ : ndarray of int64, shape (n_relations, 2)
+        The relations that were learned from.
+    history_ : list of dict
+        With relations ``map`` is None, and ``mean_rank`` stands for it: the mean rank of the true pair of labels, among
+        all pairs, over quadruplets of validation images; the weights with the least are kept.
+
+    References
+    ----------
+    Mesnil, Bordes, Weston, Chechik, Bengio: Learning semantic representations of objects and their parts. Machine
+    Learning 94, 2014; sections 3, 4.3 and 6.
+    """
+
+    step: str = "sgd"
+    l2: float = 0.0
+    bias: float = 0.0
+
+    part_of_: Ints
+    relation_rows_: Floats
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "part_of_": Array("int64", ("n_relations", 2), least=0, below="n_tags_", empty=True),
+        "relation_rows_": Array("float32", ("n_tags_", None), empty=True),
+    }
+
+    _by_rank = False
+
+    def __init__(
+        self,
+        *,
+        part_of: Any = None,
+        shared: bool = True,
+        directed: bool = False,
+        alpha: float = 1.0,
+        negative_weight: float = 0.1,
+        weight: str = "top",
+        truncate: int = 10,
+        max_trials: int = 100,
+        dim: int = 100,
+        learning_rate: float = 0.0015,
+        image_learning_rate: float | None = None,
+        max_norm: float = 0.7,
+        row_length: float = 6.0,
+        epochs: int = 100,
+        average: int = 20,
+        patience: int = 10,
+        valid_share: float = 0.1,
+        schedule: str = "constant",
+        init_scale: float | None = None,
+        block: int | None = None,
+        n_jobs: int | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.part_of = part_of
+        self.shared = shared
+        self.directed = directed
+        self.alpha = alpha
+        self.negative_weight = negative_weight
+        self.weight = weight
+        self.truncate = truncate
+        self.max_trials = max_trials
+        self.dim = dim
+        self.learning_rate = learning_rate
+        self.image_learning_rate = image_learning_rate
+        self.max_norm = max_norm
+        self.row_length = row_length
+        self.epochs = epochs
+        self.average = average
+        self.patience = patience
+        self.valid_share = valid_share
+        self.schedule = schedule
+        self.init_scale = init_scale
+        self.block = block
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    # -- labels of pairs ----------------------------------------------------------------------------------------------
+
+    def annotate_pairs(
+        self,
+        X_object: Any,
+        X_part: Any,
+        k: int = 5,
+        *,
+        objects: Any = None,
+        parts: Any = None,
+        words: bool = True,
+        offset: float = 0.0,
+        possible: Any = None,
+    ) -> PairRanking:
+        """Label images of objects and, beside each, an image of a part of it.
+
+        Parameters
+        ----------
+        X_object, X_part : array-like or sparse, shape (n, n_features)
+            Row i of the second shows a part of what row i of the first shows.
+        k : int
+            How many pairs of labels; 0 means all.
+        objects, parts : array-like of int, shape (n,), optional
+            Labels that are known, of the objects or of the parts: then only the other one is looked for ("triplet").
+        words : bool
+            Whether f_L counts ("image-word"), or the images alone ("image").
+        offset : float
+            λ, what is added to the score of pairs whose relation was learned from: much of it leaves only those
+            (section 6.5).
+        possible : array-like of bool, shape (n_tags, n_tags), optional
+            Whether a whole (row) can have a part (column); pairs that cannot be come last, with scores of about -1e30.
+            None: all can, each tag with itself too, as in the paper.
+
+        Returns
+        -------
+        PairRanking
+            Shape (n, k) or less, best first: exact, of all pairs.
+
+        Raises
+        ------
+        ShapeError
+            If the two have not as many rows, or there is not a label for each.
+        """
+        check_is_fitted(self)
+        A, B = (self._scores(self._image_rows(self._check_features(X))) for X in (X_object, X_part))
+        if len(A) != len(B):
+            raise ShapeError(
+                f"There are {len(A)} images of objects and {len(B)} of parts; expected one part an object."
+            )
+        F = self.pair_scores(words=words, offset=offset)
+        if possible is not None:
+            F = np.where(possible, F, IMPOSSIBLE)
+        if objects is None and parts is None:
+            return best_pairs(A, B, F, k, self.n_jobs)
+        if objects is not None and parts is not None:
+            raise UserError("Both labels are given, so there is nothing to look for. Give the objects' or the parts'.")
+        known, S, across = (objects, B, F) if parts is None else (parts, A, F.T)
+        tags = self._known_tags(known, len(A))
+        ids, scores = top_k(np.ascontiguousarray(S + across[tags]), check_k(k, self.n_tags_))
+        scores += np.take_along_axis(A if parts is None else B, tags[:, None], axis=1)
+        same = np.repeat(tags[:, None], ids.shape[1], axis=1)
+        return PairRanking(ids, same, scores) if parts is None else PairRanking(same, ids, scores)
+
+    def ranks_of_pairs(
+        self, X_object: Any, X_part: Any, objects: Any, parts: Any, *, words: bool = True, offset: float = 0.0
+    ) -> Ints:
+        """Give the place of the true pair of labels among all pairs, from 0 on; parameters as for `annotate_pairs`."""
+        check_is_fitted(self)
+        A, B = (self._scores(self._image_rows(self._check_features(X))) for X in (X_object, X_part))
+        return ranks_of_pairs(A, B, self.pair_scores(words=words, offset=offset), objects, parts, self.n_jobs)
+
+    def relation_scores(self, wholes: Any) -> Floats:
+        """Give f_L of wholes and all tags: how much each is a part of them, shape (n, n_tags).
+
+        Parameters
+        ----------
+        wholes : array-like of int, shape (n,)
+            Tags.
+        """
+        check_is_fitted(self)
+        tags = np.atleast_1d(np.asarray(wholes))
+        as_whole, as_part = self._relation_vectors()
+        found: Floats = as_whole[self._known_tags(tags, len(tags))] @ as_part.T
+        return found
+
+    def pair_scores(self, *, words: bool = True, offset: float = 0.0) -> Floats:
+        """Give what pairs of tags add to a score whatever the images show, shape (n_tags, n_tags): whole, part.
+
+        See `annotate_pairs` for the parameters.
+        """
+        check_is_fitted(self)
+        if self.n_tags_ > MAX_PAIR_TAGS:
+            raise UserError(
+                f"Pairs of {self.n_tags_:,} tags would take {4e-9 * self.n_tags_**2:,.1f} GB; up to {MAX_PAIR_TAGS:,} "
+                "tags can be paired. Leave out rare tags, or those without relations."
+            )
+        scores = np.zeros((self.n_tags_, self.n_tags_), np.float32)
+        if words:
+            as_whole, as_part = self._relation_vectors()
+            np.matmul(as_whole, as_part.T, out=scores)
+            scores *= np.float32(self.alpha)
+        scores[self.part_of_[:, 1], self.part_of_[:, 0]] += np.float32(offset)
+        return scores
+
+    def add_tags(self, X: Any, Y_new: Any) -> Self:
+        """Learn the rows of new tags, which have no relations; see `RankingAnnotator.add_tags`."""
+        super().add_tags(X, Y_new)
+        n_new = self.n_tags_ - len(self.relation_rows_)
+        nothing = np.zeros((n_new, self.relation_rows_.shape[1]), np.float32)
+        self.relation_rows_ = np.concatenate([self.relation_rows_, nothing])
+        return self
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        width, expected = self.relation_rows_.shape[1], self._places().width - self.dim
+        if width != expected:
+            raise DataError(f"relation_rows_ has {width} columns; expected {expected}, by dim, shared and directed")
+
+    def _places(self) -> Places:
+        whole = 0 if self.shared else self.dim
+        return Places(self.dim, whole, whole + self.dim if self.directed else whole)
+
+    def _relation_vectors(self) -> tuple[Floats, Floats]:
+        places, rows = self._places(), np.hstack([self.tag_rows_, self.relation_rows_])
+        return rows[:, places.whole :][:, : self.dim], rows[:, places.part :][:, : self.dim]
+
+    def _known_tags(self, tags: Any, n: int) -> Ints:
+        found = np.asarray(tags)
+        if found.shape != (n,) or found.dtype.kind not in "iu":
+            raise ShapeError(
+                f"The known labels have the shape {found.shape}; expected one tag's number for each of {n}."
+            )
+        if found.size and not 0 <= int(found.min()) <= int(found.max()) < self.n_tags_:
+            raise DataError(f"A label is tag {found.max()}, but this model knows {self.n_tags_} tags, from 0 on.")
+        return found.astype(np.int64)
+
+    def _start(self, X: Matrix, n_tags: int, rng: np.random.Generator) -> Weights:
+        self.part_of_ = check_relations([] if self.part_of is None else self.part_of, n_tags)
+        image_map, tag_rows = super()._start(X, n_tags, rng)
+        deviation = np.float32(1 / np.sqrt(self.dim))  # related tags have no image features to average out the noise
+        more = [self._normal_rows(n_tags, deviation, rng) for _ in range(self._places().width // self.dim - 1)]
+        return image_map, np.ascontiguousarray(np.hstack([tag_rows, *more]))
+
+    def _resume(self) -> Weights:
+        return self.image_map_.copy(), np.hstack([self.tag_rows_, self.relation_rows_])
+
+    def _publish(self, *weights: Floats) -> None:
+        self.image_map_, rows = weights
+        self.tag_rows_ = np.ascontiguousarray(rows[:, : self.dim])
+        self.relation_rows_ = np.ascontiguousarray(rows[:, self.dim :])
+
+    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+        image_map, tag_rows = weights
+        recipe = Recipe(
+            weight=self.weight,
+            truncate=self.truncate,
+            max_trials=self.max_trials,
+            rank_of_trials=True,
+            block=self.block or setup.block,
+        )
+        rate_factor = 1.0 if self.image_learning_rate is None else self.image_learning_rate / self.learning_rate
+        shared: dict[str, Any] = {"places": self._places(), "alpha": self.alpha, "rate_factor": rate_factor}
+        side = RelatedImages(
+            X,
+            image_map,
+            tag_rows,
+            block=block_size(recipe.block, own.nnz),
+            max_norm=self.max_norm,
+            scale=self.scale_,
+            n_jobs=setup.team.size,
+            moving=setup.images,
+            **shared,
+        )
+        return RelatedTraining(
+            side,
+            own,
+            tag_rows,
+            recipe,
+            pairs=self.part_of_,
+            negative_weight=self.negative_weight,
+            max_norm=self.max_norm,
+            rng=setup.rng,
+            team=setup.team,
+            **shared,
+        )
+
+    def _measured(self, found: float | None) -> dict[str, float | None]:
+        return {"map": None, "mean_rank": None if found is None else -found} if self._by_rank else {"map": found}
+
+    def _in_words(self, found: float, best: float, best_epoch: int) -> str:
+        if not self._by_rank:
+            return super()._in_words(found, best, best_epoch)
+        return f"mean rank {-found:,.1f} of {self.n_tags_**2:,} pairs, best {-best:,.1f} after {best_epoch}"
+
+    def _measure(self, judged: Validation | None) -> Measure | None:
+        """Give what measures the weights: the mean rank of pairs of labels if there are relations, negative."""
+        self._by_rank = False
+        if judged is None or not len(self.part_of_):
+            return super()._measure(judged)
+        X, Y = judged
+        try:
+            quadruplets = Quadruplets(Y, self.part_of_)
+        except DataError:  # no relation whose tags have an image each among those
+            return super()._measure(judged)
+        self._by_rank = True
+        drawn = quadruplets.draw(VALIDATION_QUADRUPLETS)
+
+        def mean_rank() -> float:
+            ranks = self.ranks_of_pairs(X[drawn.object_images], X[drawn.part_images], drawn.objects, drawn.parts)
+            return -float(np.mean(ranks))
+
+        return mean_rank
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        check_count(self.truncate, "truncate")
+        check_number(self.alpha, "alpha", least=0)
+        check_number(self.negative_weight, "negative_weight", least=0, most=1)
+        rank_weights(self.weight, 1)
+        if self.image_learning_rate is not None:
+            check_number(self.image_learning_rate, "image_learning_rate", above=0, otherwise="or None for the tags'")
+        for name in ("shared", "directed"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise UserError(f"{name} is {getattr(self, name)!r}; expected True or False.")

@@ -1,0 +1,164 @@
+"""Epochs over pairs of an image and a tag, each beside a tag that is related to it: training on objects and parts."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.threads import Team
+from visterm.core.types import Matrix
+from visterm.kernels.contexts import add_contexts, draw_contexts, move_contexts
+from visterm.kernels.rows import dense_rows
+from visterm.models.ranking.feature_steps import Floats, Ints
+from visterm.models.ranking.image_sides import EmbeddedImages
+from visterm.models.ranking.pair_training import PairTraining
+from visterm.models.ranking.recipe import Recipe
+
+
+class Places(NamedTuple):
+    """Where in a tag's row its vectors begin: as a label of images (at 0), as a whole, and as a part.
+
+    Attributes
+    ----------
+    dim : int
+        Numbers of each vector.
+    whole, part : int
+        Columns; the same where tags have one vector for both.
+    """
+
+    dim: int
+    whole: int
+    part: int
+
+    @property
+    def width(self) -> int:
+        """Numbers of a whole row."""
+        return max(self.whole, self.part) + self.dim
+
+
+class RelatedImages(EmbeddedImages):
+    """Embedded images to which each example's context is added, so that a tag's score is one product with its row.
+
+    Parameters
+    ----------
+    X, image_map
+        As for `EmbeddedImages`, which has further keyword parameters.
+    tag_rows : ndarray of float32, shape (n_tags, places.width)
+    places : Places
+    alpha : float
+        Weight of the score of two tags.
+    rate_factor : float
+        Learning rate of the image map over that of tags.
+    """
+
+    def __init__(
+        self,
+        X: Matrix,
+        image_map: Floats,
+        tag_rows: Floats,
+        *,
+        places: Places,
+        alpha: float,
+        rate_factor: float,
+        block: int,
+        **settings: Any,
+    ) -> None:
+        super().__init__(X, image_map, block=block, l2=0.0, adagrad=False, **settings)
+        self.U = np.zeros((block, places.width), np.float32)
+        self.rows = dense_rows(self.U)
+        self.steps = np.zeros((block, places.width), np.float32)
+        self._W, self._places, self._alpha, self._rate_factor = tag_rows, places, alpha, rate_factor
+        self._contexts: tuple[Ints, Ints, Ints] = (self._numbers, self._numbers, self._numbers)
+
+    def set_rate(self, rate: float) -> None:
+        """Take the learning rate of tags in the epochs to come; images learn at their own."""
+        super().set_rate(rate * self._rate_factor)
+
+    def take_contexts(self, contexts: Ints, own_at: Ints, context_at: Ints) -> None:
+        """Take the contexts of the block that comes next, as `add_contexts` wants them."""
+        self._contexts = contexts, own_at, context_at
+
+    def embed(self, part: slice) -> None:
+        """Map the images of this part and add their contexts."""
+        super().embed(part)
+        contexts, own_at, context_at = (array[part] for array in self._contexts)
+        U = self.U[: self._n][part]
+        add_contexts(contexts, own_at, context_at, self._places.dim, self._alpha, self._W, U)
+
+    def _image_steps(self) -> Floats:
+        return np.ascontiguousarray(self.steps[: self._n, : self._places.dim])
+
+
+class RelatedTraining(PairTraining):
+    """Training on quadruplets (object image, object, part image, part), of which each step needs one image.
+
+    A step changes one of the two labels of a quadruplet, so what the other image scores is the same on both sides of
+    the constraint and cancels: of constraint (6) there remain the object's image, its label, and the part's label as
+    its context, of (7) the same of the part. So an epoch visits each pair of image and tag once, beside a tag drawn
+    among all that are related to it, whichever of the two is the part; tags without relations stand alone. A label
+    that outranks the true one is looked for among all tags that the image does not have.
+
+    Parameters
+    ----------
+    side : RelatedImages
+    own, tag_rows, recipe, rng, team
+        As for `PairTraining`; tag rows are limited by `max_norm` here, each vector by itself.
+    pairs : ndarray of int64, shape (n, 2)
+        Part and whole.
+    places : Places
+    alpha, rate_factor
+        As for `RelatedImages`.
+    negative_weight : float
+        See `ObjectsAndParts`.
+    max_norm : float
+    """
+
+    def __init__(
+        self,
+        side: RelatedImages,
+        own: sp.csr_array,
+        tag_rows: Floats,
+        recipe: Recipe,
+        *,
+        pairs: Ints,
+        places: Places,
+        alpha: float,
+        rate_factor: float,
+        negative_weight: float,
+        max_norm: float,
+        rng: np.random.Generator,
+        team: Team,
+    ) -> None:
+        super().__init__(side, own, tag_rows, recipe, rng=rng, team=team)
+        self._related, self._places, self._alpha, self._max_norm = side, places, alpha, max_norm
+        self._spare = 1.0 - negative_weight
+        parts, wholes = pairs[:, 0], pairs[:, 1]
+        tags = np.concatenate([parts, wholes])
+        order = np.argsort(tags, kind="stable")
+        self._partners = np.concatenate([wholes, parts])[order]
+        own_at = np.repeat(np.array([places.part, places.whole], np.int64), len(pairs))
+        self._own_at, self._context_at = own_at[order], np.roll(own_at, len(pairs))[order]
+        self._first_partner = np.concatenate([[0], np.cumsum(np.bincount(tags, minlength=len(tag_rows)))]).astype(
+            np.int64
+        )
+        self._context_seed = self._seed + 1  # a stream of its own, and the generator goes on as without relations
+
+    def _run_block(self, examples: Ints) -> NDArray[np.float64]:
+        n, tags = examples.size, self._tags[examples]
+        contexts, found = np.empty(n, np.int64), np.zeros(n, np.int64)
+        draw_contexts(
+            examples, tags, self._first_partner, self._partners, self._context_seed, self._epoch, contexts, found
+        )
+        own_at = self._own_at[found] if self._own_at.size else found
+        context_at = self._context_at[found] if self._context_at.size else found
+        self._related.take_contexts(contexts, own_at, context_at)
+        sums = super()._run_block(examples)
+        alpha_rate = self._alpha * self._rule.rate
+        move_contexts(
+            contexts, own_at, context_at, tags, self._violators[:n], self._gains[:n], self._side.steps[:n],
+            self._places.dim, alpha_rate / self._side.rate, alpha_rate, self._spare, self._max_norm, self._W,
+        )  # fmt: skip
+        return sums

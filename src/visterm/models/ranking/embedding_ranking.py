@@ -1,0 +1,239 @@
+"""What the ranking models in a joint space share: their settings, start values and steps; a model adds its recipe."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import check_count, check_number
+from visterm.core.errors import UserError
+from visterm.core.learned import Kind, Number
+from visterm.core.threads import Team, resolve_jobs
+from visterm.core.types import Matrix, RandomState
+from visterm.kernels.codes import Step
+from visterm.kernels.vectors import limit_norms
+from visterm.models.ranking.base import RankingAnnotator, Setup, Training, Weights
+from visterm.models.ranking.embedding import EmbeddingAnnotator
+from visterm.models.ranking.feature_steps import Floats
+from visterm.models.ranking.image_sides import EmbeddedImages
+from visterm.models.ranking.pair_training import PairTraining, block_size
+from visterm.models.ranking.recipe import STEPS, Recipe
+
+START_ROWS = 16_384
+"""Rows of start values that one thread draws at a time."""
+
+
+class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
+    """A joint embedding of images and tags that is trained on pairs in blocks; a new model writes `_recipe`.
+
+    A score is ``(x V) · W_t``: the image features ``x`` are mapped into a space of `dim` numbers and compared there
+    with the vector of tag t. The pairs of a block are scored and drawn for against the weights at its start. Every
+    draw is keyed by the seed, the epoch and the pair, so the weights have the same bytes for any `n_jobs`.
+
+    Parameters
+    ----------
+    dim : int
+        Size of the joint space. More separates rare tags and costs time and memory in proportion.
+    learning_rate : float
+        Size of the steps. More learns faster and noisier; `average` evens out the noise.
+    max_norm : float
+        Longest vector of a feature or a tag (C in the paper). More lets scores grow and single features decide: it
+        fits the training images better, and new ones only up to a point.
+    row_length : float
+        The features are taken times one factor that brings the training rows to this length (in the mean square), so
+        that their unit does not matter. More lets the vectors of the features learn faster than those of the tags.
+    epochs : int
+        At most so many rounds over all pairs.
+    max_trials : int, optional
+        Draws after which a true tag counts as well ranked. None: as many as there are candidates, as in the paper. Less
+        is faster where there are many tags. Of use only where one draws until a violation.
+    average : int
+        The weights kept are a running mean over about the last so many epochs (Polyak averaging), which stays within
+        `max_norm`. 1 keeps the last weights alone, as the paper does.
+    patience : int
+        Stop after so many epochs without a better MAP over the validation images. The best weights are kept.
+    valid_share : float
+        Where `fit` is given no validation rows: the share of the images that is held out to find the best number of
+        epochs; then all images are trained on for so many. With 0, or so few images that less than 50 would be held
+        out, all `epochs` are run.
+    step : str
+        "sgd", or "adagrad": each vector slows down with the squares of the gradients that it has seen.
+    schedule : str
+        How the learning rate changes over the epochs: "constant", "inverse" or "cosine".
+    l2 : float
+        Factor of the squared length of the vectors that a step moves (½ l2 |v|²).
+    init_scale : float, optional
+        Deviation of the start values; None: one over the root of the number of features, as in the WSABIE paper.
+    bias : float
+        One more coordinate, the same for all images: each tag gets a number that counts whatever the image shows. More
+        lets tags learn how common they are sooner. 0: none, as in the paper.
+    block : int, optional
+        Pairs that share one state of the weights. More is faster, less is nearer to the paper's single steps. None: as
+        many as there are tags, from 16 to 256, so that few of a block's steps meet in the same tag; where there are
+        many pairs a 160th of them, up to 4,096.
+    n_jobs : int, optional
+        Threads; None or -1 for all cores.
+    random_state : int, RandomState, Generator or None
+        Start values, order of the pairs, draws, and held-out images.
+
+    Attributes
+    ----------
+    image_map_ : ndarray of float32, shape (n_features, dim)
+        V of the paper, transposed: the vector of each feature, times `scale_`.
+    tag_rows_ : ndarray of float32, shape (n_tags, dim), with a bias (n_tags, dim + 1)
+        W of the paper, transposed: the vector of each tag.
+    constant_ : float
+        The coordinate that `bias` asks for.
+    scale_ : float
+        The factor that `row_length` asks for.
+    n_epochs_ : int
+    history_ : list of dict
+        See `RankingAnnotator`.
+    """
+
+    scale_: float
+
+    learned: ClassVar[dict[str, Kind]] = {"scale_": Number(above=0)}
+
+    test_params: ClassVar[dict[str, Any]] = {"dim": 16, "epochs": 30, "learning_rate": 0.005, "block": 128}
+
+    def __init__(
+        self,
+        *,
+        dim: int = 100,
+        learning_rate: float = 0.0015,
+        max_norm: float = 0.7,
+        row_length: float = 6.0,
+        epochs: int = 100,
+        max_trials: int | None = None,
+        average: int = 20,
+        patience: int = 10,
+        valid_share: float = 0.1,
+        step: str = "sgd",
+        schedule: str = "constant",
+        l2: float = 0.0,
+        init_scale: float | None = None,
+        bias: float = 0.0,
+        block: int | None = None,
+        n_jobs: int | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.dim = dim
+        self.learning_rate = learning_rate
+        self.max_norm = max_norm
+        self.row_length = row_length
+        self.epochs = epochs
+        self.max_trials = max_trials
+        self.average = average
+        self.patience = patience
+        self.valid_share = valid_share
+        self.step = step
+        self.schedule = schedule
+        self.l2 = l2
+        self.init_scale = init_scale
+        self.bias = bias
+        self.block = block
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _recipe(self) -> dict[str, Any]:
+        """Give the parts of the model's `Recipe` that are its own."""
+        return {}
+
+    def _scale_features(self, X: Matrix) -> None:
+        self.scale_ = self.row_length / (mean_length(X) or 1.0)
+        self.constant_ = float(self.bias)
+
+    def _start(self, X: Matrix, n_tags: int, rng: np.random.Generator) -> Weights:
+        deviation = np.float32(1 / math.sqrt(X.shape[1]) if self.init_scale is None else self.init_scale)
+        image_map = self._normal_rows(X.shape[1], deviation, rng)
+        tag_rows = self._normal_rows(n_tags, deviation, rng)
+        if self.constant_:
+            tag_rows = np.hstack([tag_rows, np.zeros((n_tags, 1), np.float32)])
+        image_map *= np.float32(self.scale_)
+        return image_map, tag_rows
+
+    def _normal_rows(self, n_rows: int, deviation: np.float32, rng: np.random.Generator) -> Floats:
+        """Draw rows within the norm limit; many rows in parts of fixed size, each from a stream of its own."""
+        rows = np.empty((n_rows, self.dim), np.float32)
+        starts = range(0, n_rows, START_ROWS)
+        streams = [rng] if len(starts) == 1 else [np.random.default_rng(rng.integers(2**63)) for _ in starts]
+
+        def draw(number: int) -> None:
+            part = rows[starts[number] : starts[number] + START_ROWS]
+            streams[number].standard_normal(out=part, dtype=np.float32)
+            part *= deviation
+            limit_norms(part, self.max_norm)
+
+        with Team(resolve_jobs(self.n_jobs)) as team:
+            team.run(draw, len(starts))
+        return rows
+
+    def _resume(self) -> Weights:
+        return self.image_map_.copy(), self.tag_rows_.copy()
+
+    def _longest_rows(self, n_weights: int) -> tuple[float, ...]:
+        return self.max_norm * self.scale_, self.max_norm
+
+    def _publish(self, *weights: Floats) -> None:
+        self.image_map_, self.tag_rows_ = weights
+
+    def _rate(self) -> float:
+        return self.learning_rate
+
+    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+        image_map, tag_rows = weights
+        recipe = Recipe(
+            **{
+                "step": STEPS[self.step],
+                "l2": self.l2,
+                "max_norm": self.max_norm,
+                "max_trials": self.max_trials,
+                "block": self.block or setup.block,
+                **self._recipe(),
+            }
+        )
+        side = EmbeddedImages(
+            X,
+            image_map,
+            block=block_size(recipe.block, own.nnz),
+            l2=recipe.l2,
+            max_norm=recipe.max_norm,
+            adagrad=recipe.step == Step.ADAGRAD,
+            scale=self.scale_,
+            constant=self.constant_,
+            n_jobs=setup.team.size,
+            moving=setup.images,
+        )
+        return PairTraining(side, own, tag_rows, recipe, rng=setup.rng, team=setup.team)
+
+    def _check_settings(self) -> None:
+        check_count(self.dim, "dim")
+        super()._check_settings()
+        check_pair_settings(self)
+        check_number(self.bias, "bias", least=0)
+        if self.init_scale is not None:
+            check_number(self.init_scale, "init_scale", least=0, otherwise="or None for the paper's")
+
+
+def check_pair_settings(model: Any) -> None:
+    """Refuse settings of training on pairs that cannot be."""
+    if model.max_trials is not None:
+        check_count(model.max_trials, "max_trials", "or None for as many as there are candidates")
+    if model.block is not None:
+        check_count(model.block, "block", "or None to have it chosen")
+    for name in ("learning_rate", "max_norm", "row_length"):
+        check_number(getattr(model, name), name, above=0)
+    check_number(model.l2, "l2", least=0)
+    if model.step not in STEPS:
+        raise UserError(f"step is {model.step!r}; expected one of: {', '.join(STEPS)}.")
+
+
+def mean_length(X: Matrix) -> float:
+    """Give the root of the mean squared length of rows."""
+    values: NDArray[np.float32] = np.asarray(X.data if sp.issparse(X) else X).reshape(-1)
+    return math.sqrt(float(np.einsum("i,i->", values, values, dtype=np.float64)) / X.shape[0])

@@ -1,0 +1,174 @@
+"""The image's side of a block of pairs: rows to score with, and the steps that they take back."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from visterm.core.types import Matrix
+from visterm.kernels.rows import Rows, dense_rows, sparse_rows
+from visterm.kernels.rules import make_rule
+from visterm.models.ranking.feature_steps import Floats, Ints, feature_steps
+
+
+class ImageSide(Protocol):
+    """What training in blocks asks of the image's side, whichever the scorer is.
+
+    Attributes
+    ----------
+    U : ndarray of float32, shape (block, width) or (0, 0)
+        Image rows of the block, where they are held as an array.
+    rows : Rows
+        Image rows, for the kernels.
+    steps : ndarray of float32, shape (block, width) or (block, 0)
+        Steps of the image rows, for the block to fill; no columns where they do not move.
+    rate : float
+        Learning rate of the steps.
+    n_shares : int
+        Parts that may be moved at the same time.
+    grain : int
+        How much larger parts shall be, because a pair is so little work that the calls would count.
+    squares : ndarray of float32, shape (n_features,) or (0,)
+        What "adagrad" slows the steps of the map down by.
+    tabled : bool
+        Whether all scores of a few pairs may be made by one product. Not for linear scorers: sparse rows would be
+        slower by it, and dense ones shall learn the same from the same draws.
+    """
+
+    U: Floats
+    rows: Rows
+    steps: Floats
+    rate: float
+    n_shares: int
+    grain: int
+    squares: Floats
+    tabled: bool
+
+    def set_rate(self, rate: float) -> None:
+        """Take the learning rate of the epochs to come."""
+
+    def take(self, images: Ints) -> Ints:
+        """Make a block of images the one that all is about; give which of `rows` each is."""
+
+    def embed(self, part: slice) -> None:
+        """Bring a part of `U` up to date."""
+
+    def move(self, share: int, active: Ints) -> None:
+        """Take one share of the steps of the active images."""
+
+
+class EmbeddedImages:
+    """Images mapped into the joint space, by a map that learns.
+
+    Parameters
+    ----------
+    X : array or CSR of float32, shape (n_images, n_features)
+    image_map : ndarray of float32, shape (n_features, dim)
+        The matrix V of the WSABIE paper, transposed; changed in place.
+    block : int
+    l2, max_norm : float
+    adagrad : bool
+    constant : float
+        One more coordinate of each image, for tag rows that have one more; 0: none.
+    scale : float
+        Train as if the features were multiplied by it, without a copy of them: the map is then the paper's times
+        `scale`, so its steps are `scale` squared and its norms `scale` times as large.
+    n_jobs : int
+    moving : bool
+        False leaves the map as it is.
+    """
+
+    tabled = True
+
+    def __init__(
+        self,
+        X: Matrix,
+        image_map: Floats,
+        *,
+        block: int,
+        l2: float,
+        max_norm: float,
+        adagrad: bool,
+        scale: float,
+        constant: float = 0.0,
+        n_jobs: int,
+        moving: bool = True,
+    ) -> None:
+        dim = image_map.shape[1]
+        self._features = feature_steps(X, block, n_jobs)
+        self.grain = self._features.grain
+        self._image_map, self._l2, self._max_norm, self._scale = image_map, l2, max_norm * scale, scale
+        self.squares: Floats = np.ones(image_map.shape[0] if adagrad else 0, np.float32)
+        self.U: Floats = np.full((block, dim + (constant > 0)), constant, np.float32)
+        self.rows = dense_rows(self.U)
+        self.steps: Floats = np.zeros((block, dim if moving else 0), np.float32)
+        self._numbers = np.arange(block)
+        self.n_shares = self._features.n_shares if moving else 0
+
+    def set_rate(self, rate: float) -> None:
+        """Take the learning rate of the epochs to come."""
+        self.rate = rate * self._scale**2
+        in_the_papers_unit = rate * self._scale
+        self._rule = make_rule(in_the_papers_unit, self._l2 / self._scale, self._max_norm)
+
+    def take(self, images: Ints) -> Ints:
+        """Give the images of the block numbers from 0 on."""
+        self._features.take(images)
+        self._n = images.size
+        return self._numbers[: images.size]
+
+    def embed(self, part: slice) -> None:
+        """Map the images of this part."""
+        self._features.embed(part, self._image_map, self.U[: self._n][part])
+
+    def move(self, share: int, active: Ints) -> None:
+        """Move one share of the map."""
+        self._features.move(share, active, self._image_steps(), self._rule, self.squares, self._image_map)
+
+    def _image_steps(self) -> Floats:
+        """Give the steps of the block's images."""
+        return self.steps[: self._n]
+
+
+class PlainImages:
+    """Images as their features, for linear scorers: nothing on this side learns.
+
+    Parameters
+    ----------
+    X : array or CSR of float32, shape (n_images, width)
+        Features with whatever constant column stands for the bias.
+    block : int
+    """
+
+    n_shares = 0
+    grain = 1
+    tabled = False
+
+    def __init__(self, X: Matrix, block: int) -> None:
+        self.steps: Floats = np.zeros((block, 0), np.float32)
+        self.squares: Floats = np.empty(0, np.float32)
+        self.rate = 0.0
+        self._X = X
+        self._dense = not sp.issparse(X)
+        self.U: Floats = np.empty((block, X.shape[1]) if self._dense else (0, 0), np.float32)
+        csr: Any = X
+        self.rows: Rows = dense_rows(self.U) if self._dense else sparse_rows(csr.data, csr.indices, csr.indptr)
+        self._numbers = np.arange(block)
+
+    def set_rate(self, rate: float) -> None:
+        """Nothing moves, whatever the rate."""
+
+    def take(self, images: Ints) -> Ints:
+        """Copy the rows of the block together; sparse ones stay where they are."""
+        if not self._dense:
+            return images
+        np.take(self._X, images, axis=0, out=self.U[: images.size])
+        return self._numbers[: images.size]
+
+    def embed(self, part: slice) -> None:
+        """Do nothing: the rows are there."""
+
+    def move(self, share: int, active: Ints) -> None:
+        """Do nothing: there are no shares."""

@@ -1,0 +1,91 @@
+"""One-vs-rest: each tag a linear classifier of its own, trained by passive-aggressive steps."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from visterm.core.checks import check_count
+from visterm.core.types import Matrix, RandomState
+from visterm.models.ranking.base import Setup, Training, Weights
+from visterm.models.ranking.linear_ranking import LinearRanker, check_aggressiveness
+from visterm.models.ranking.new_tags import image_rows
+from visterm.models.ranking.separate_training import SeparateTraining
+from visterm.models.ranking.streamed_fit import StreamedFit
+
+
+class OneVsRest(LinearRanker, StreamedFit):
+    """One large-margin linear classifier a tag, which knows nothing of the other tags.
+
+    A tag's images are visited in random order; after each come `negatives` images, drawn uniformly among those without
+    the tag. With s = 1 for the former and -1 for the latter the loss is ``l = |1 - s (w · x + b)|₊``, and the step
+    ``s · min(aggressiveness, l / |x|²) · x`` (PA-I). Tags are trained at the same time in several threads.
+
+    Parameters
+    ----------
+    aggressiveness : float
+        Longest step (C), for features of mean length 1.
+    negatives : int
+        Images without the tag for each image with it. More puts rare tags lower in an image's ranking, as they mostly
+        belong.
+    epochs : int
+        At most so many rounds over all pairs.
+    row_length, average, patience, valid_share, schedule, n_jobs, random_state
+        As in `EmbeddingRanker`; the schedule is that of `aggressiveness`.
+
+    References
+    ----------
+    Weston, Bengio, Usunier: Large scale image annotation: learning to rank with joint word-image embeddings. Machine
+    Learning 81, 2010; section 6.3, Table 2. Crammer, Dekel, Keshet, Shalev-Shwartz, Singer: Online passive-aggressive
+    algorithms. JMLR 7, 2006.
+    """
+
+    learns_together: ClassVar[bool] = False
+    test_params: ClassVar[dict[str, Any]] = {"epochs": 20}
+
+    def __init__(
+        self,
+        *,
+        aggressiveness: float = 0.1,
+        negatives: int = 1,
+        row_length: float = 1.0,
+        epochs: int = 100,
+        average: int = 20,
+        patience: int = 10,
+        valid_share: float = 0.1,
+        schedule: str = "constant",
+        n_jobs: int | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.aggressiveness = aggressiveness
+        self.negatives = negatives
+        self.row_length = row_length
+        self.epochs = epochs
+        self.average = average
+        self.patience = patience
+        self.valid_share = valid_share
+        self.schedule = schedule
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _rate(self) -> float:
+        return self.aggressiveness
+
+    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+        return SeparateTraining(
+            image_rows(self._scaled(X)),
+            own,
+            weights[0],
+            offsets=np.zeros(X.shape[0], np.float32),
+            n_negatives=self.negatives,
+            max_norm=np.inf,
+            rng=setup.rng,
+            team=setup.team,
+        )
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        check_aggressiveness(self)
+        check_count(self.negatives, "negatives")
