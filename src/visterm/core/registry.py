@@ -121,7 +121,7 @@ class Registry:
         )
 
     def _offered(self) -> dict[str, Entry]:
-        """Return what other packages offer under names of their own: it takes 20 ms, as all that is installed is read."""
+        """Return what other packages offer under names of their own; reading all that is installed takes 20 ms."""
         found: dict[str, Entry] = {}
         for point in entry_points(group=self._group):
             if point.name not in self._own:
