@@ -12,10 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
-from visterm.core.errors import VistermError
+from visterm.core.errors import DataError, VistermError
 from visterm.data.array_files import ALWAYS_FINE
 from visterm.data.feature_files import read_features
 from visterm.data.feature_shards import Shard, read_named_rows, read_shard, shard_bytes
+from visterm.models.knn import Knn
+from visterm.models.pamir import Pamir
+from visterm.models.svm import Svm
 
 ROWS = np.array([[1, 0, 2], [0, 3, 0]], np.float32)
 SOUND = sp.csr_array(ROWS)
@@ -231,3 +234,16 @@ def test_a_shard_whose_names_are_no_texts_is_refused(names, tmp_path):
     pq.write_table(table, tmp_path / "part-0.parquet")
     with pytest.raises(VistermError, match="the column 'file_name' is"):
         read_shard(tmp_path / "part-0.parquet")
+
+
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
+@pytest.mark.parametrize(("part", "at", "value"), [("indices", 1, 10**6), ("indices", 1, -3), ("indptr", 2, 10**6)])
+@pytest.mark.parametrize("model", [Svm(kernel="precomputed"), Pamir(kernel="precomputed"), Knn()], ids=str)
+def test_a_damaged_sparse_matrix_is_refused_in_python_as_in_files(model, part, at, value, form):
+    """As a kernel made elsewhere, as features, and as tags."""
+    damaged, tags = form(np.eye(8, dtype=np.float32)), np.eye(8, dtype=np.float32)[:, :3]
+    getattr(damaged, part)[at] = value
+    with pytest.raises(DataError, match="is damaged"):
+        model.fit(damaged, tags)
+    with pytest.raises(DataError, match="is damaged"):
+        model.fit(np.eye(8, dtype=np.float32), damaged)

@@ -20,6 +20,8 @@ BLOCK_ROWS = 2**16
 
 def as_csr(matrix: Any) -> sp.csr_array:
     """Give a canonical CSR of float32: sorted columns, no duplicates, no stored zeros; the input stays as it was."""
+    if sp.issparse(matrix):
+        check_sparse(matrix)
     csr = sp.csr_array(matrix, dtype=np.float32)
     canonical = csr.has_canonical_format and (csr.nnz == 0 or bool(csr.data.all()))
     if not canonical:
@@ -27,6 +29,25 @@ def as_csr(matrix: Any) -> sp.csr_array:
         csr.sum_duplicates()
         csr.eliminate_zeros()
     return csr
+
+
+def check_sparse(matrix: Any) -> None:
+    """Refuse a sparse matrix whose indices or pointers are out of range: compiled code follows them without looking.
+
+    Raises
+    ------
+    DataError
+        If so.
+    """
+    check = getattr(matrix, "check_format", None)  # of CSR, CSC and BSR; the others have no pointers
+    if check is None:
+        return
+    try:
+        check(full_check=True)
+    except ValueError as error:
+        raise DataError(
+            f"A sparse matrix of shape {matrix.shape} is damaged: {error}. Make it anew from its values."
+        ) from error
 
 
 def checked_csr(

@@ -14,7 +14,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from visterm.core.checks import all_finite, as_csr, as_generator, check_k, check_magnitude, check_size, check_tags
+from visterm.core.checks import (
+    all_finite,
+    as_csr,
+    as_generator,
+    check_k,
+    check_magnitude,
+    check_size,
+    check_sparse,
+    check_tags,
+)
 from visterm.core.errors import DataError, DivergedError, ShapeError, VistermError
 from visterm.core.identity import count_rows, identity_rows, is_identity
 from visterm.core.learned import Flag, Kind, Listed, Text, Whole
@@ -242,7 +251,8 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
     def _check_features(self, X: Any, *, reset: bool = False) -> Matrix:
         if X is None:
             X = self._own_images()
-        if sp.issparse(X) and X.format != "csr":
+        if sp.issparse(X):
+            check_sparse(X)
             X = X.tocsr()
         try:
             X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float32, order="C")

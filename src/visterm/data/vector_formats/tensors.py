@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ class TensorVectors:
     def _tensor(self, entry: dict[str, Any], kind: str) -> NDArray[Any]:
         first, last = entry["data_offsets"]
         shape = tuple(entry["shape"])
-        if last - first != np.dtype(kind).itemsize * int(np.prod(shape)) or self._start + last > self._size():
+        if last - first != np.dtype(kind).itemsize * math.prod(shape) or self._start + last > self._size():
             raise DataError(f"{self.path} is not whole: a tensor ends behind its end. Copy it again.")
         if last == first:
             return np.zeros(shape, kind)

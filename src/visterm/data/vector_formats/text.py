@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError
 from visterm.data.vector_formats.source import refuse_non_finite
 
+MOST_DIGITS = 12
+"""Of a count: more is no number of words or of columns, and Python converts no text of thousands of digits."""
+
 LONGEST_LINE = 2**20
 """Bytes that are read in search of a line's end: more is no text of vectors."""
 
@@ -134,7 +137,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 def two_counts(cells: list[bytes]) -> tuple[int, int] | None:
     """Give the numbers of words and of columns that stand in the first line of word2vec and fastText, or None."""
-    if len(cells) == 2 and all(cell.isdigit() for cell in cells):
+    if len(cells) == 2 and all(cell.isdigit() and len(cell) <= MOST_DIGITS for cell in cells):
         return int(cells[0]), int(cells[1])
     return None
 
