@@ -112,7 +112,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
         text = file.read(size) if size <= _LARGEST_HEADER else b""
     try:
         header = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not a safetensors file, or not whole.") from error
     if not isinstance(header, dict):
         raise DataError(f"{path} is not a safetensors file, or not whole.")
@@ -130,7 +130,7 @@ def _is_entry(entry: Any) -> bool:
     shape, place = entry.get("shape"), entry.get("data_offsets")
     if not isinstance(shape, list) or not isinstance(place, list) or len(place) != 2:
         return False
-    return all(type(number) is int and number >= 0 for number in (*shape, *place)) and place[0] <= place[1]
+    return all(type(number) is int and 0 <= number < 2**63 for number in (*shape, *place)) and place[0] <= place[1]
 
 
 def _matrix_name(header: dict[str, Any], path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NamedTuple, cast
@@ -15,7 +16,7 @@ from visterm.core.errors import DataError
 from visterm.data.vector_formats.source import refuse_non_finite
 
 MOST_DIGITS = 12
-"""Of a count: more is no number of words or of columns, and Python converts no text of thousands of digits."""
+"""Of a count: more is taken for the next power of ten, as Python converts no text of thousands of digits."""
 
 LONGEST_LINE = 2**20
 """Bytes that are read in search of a line's end: more is no text of vectors."""
@@ -123,7 +124,7 @@ class TextVectors:
         """Read a line without the white space at its end."""
         try:
             line = self._file.readline(LONGEST_LINE)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise DataError(f"{self.path} cannot be unpacked: {error}. Copy it again.") from error
         self._at_end = not line
         if len(line) >= LONGEST_LINE:
@@ -137,8 +138,9 @@ def _opened(path: Path) -> IO[bytes]:
 
 def two_counts(cells: list[bytes]) -> tuple[int, int] | None:
     """Give the numbers of words and of columns that stand in the first line of word2vec and fastText, or None."""
-    if len(cells) == 2 and all(cell.isdigit() and len(cell) <= MOST_DIGITS for cell in cells):
-        return int(cells[0]), int(cells[1])
+    if len(cells) == 2 and all(cell.isdigit() for cell in cells):
+        n_words, width = (int(cell) if len(cell) <= MOST_DIGITS else 10**MOST_DIGITS for cell in cells)
+        return n_words, width
     return None
 
 
