@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -200,6 +202,17 @@ def test_a_job_whose_process_is_gone_is_lost(catalogue):
     child.wait()
     catalogue.database.write("UPDATE jobs SET pid = ? WHERE id = ?", (child.pid, lost))
     assert catalogue.jobs.mark_lost() == [lost]
+    assert (catalogue.jobs.get(lost).state, catalogue.jobs.get(mine).state) == ("lost", "running")
+
+
+def test_a_job_of_an_earlier_process_with_the_same_number_is_lost(catalogue):
+    """As in a container, where a service is process 1 after each start."""
+    mine = catalogue.jobs.start("index")
+    catalogue.database.write(
+        "INSERT INTO jobs (kind, state, started, pid, host) VALUES ('fit', 'running', '2026-01-01T00:00:00Z', ?, ?)",
+        (os.getpid(), socket.gethostname()),
+    )
+    (lost,) = catalogue.jobs.mark_lost()
     assert (catalogue.jobs.get(lost).state, catalogue.jobs.get(mine).state) == ("lost", "running")
 
 

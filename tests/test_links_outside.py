@@ -90,3 +90,12 @@ def test_notes_of_texts_are_not_written_through_a_link_out_of_the_folder(photos,
     (skipped,) = export_tags([ExportItem(photos / "000.png", (), SEA)], make_target("txt"))
     assert "out of its folder" in skipped.reason
     assert not (tmp_path / "elsewhere" / "notes").exists()
+
+
+def test_notes_of_texts_are_written_through_a_link_that_one_asks_to_follow(photos, tmp_path):
+    (photos / ".visterm_texts.jsonl").symlink_to(tmp_path / "elsewhere" / "notes")
+    (change,) = export_tags([ExportItem(photos / "000.png", (), SEA)], make_target("txt", follow_links=True))
+    assert [mark.tag for mark in change.added] == ["sea"]
+    assert '"000.txt"' in (tmp_path / "elsewhere" / "notes").read_text()
+    assert list(undo_tags([photos / "000.png"], make_target("txt", follow_links=True)))
+    assert not (photos / "000.txt").exists()

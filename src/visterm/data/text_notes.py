@@ -53,14 +53,21 @@ class TextNote(NamedTuple):
 class TextNotes:
     """The notes of the texts of one folder: a line each, of which the last of a text counts.
 
+    Parameters
+    ----------
+    folder : Path
+    follow_links : bool
+        Write them where they are a link out of the folder.
+
     Raises
     ------
     DataError
         If they cannot be understood.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, follow_links: bool = False) -> None:
         self._path = folder / NOTES
+        self._follow_links = follow_links
         self._notes: dict[str, list[TextNote]] = {}  # of each text the last that is done, and those after it
         content = content_of(self._path) or b""
         self._cut: int | None = None
@@ -105,7 +112,8 @@ class TextNotes:
         fields = note._asdict()
         if note.done:
             del fields["done"]  # as all visterms read it
-        check_stays_inside(self._path)
+        if not self._follow_links:
+            check_stays_inside(self._path)
         try:
             if self._cut is not None:
                 os.truncate(self._path, self._cut)

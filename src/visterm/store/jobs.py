@@ -14,6 +14,9 @@ from visterm.store.database import Database, now
 COLUMNS = "id, kind, state, done, total, message, started, finished, error, pid, host"
 OPEN = "('waiting', 'running', 'cancelling')"
 
+_STARTED_HERE: set[tuple[str, int]] = set()
+"""Jobs that this process wrote down, by catalogue: others with its number are of an earlier process."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -60,6 +63,7 @@ class Jobs:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._place = os.path.realpath(database.path) if database.path else ""
 
     def start(self, kind: str, *, total: int | None = None, waiting: bool = False) -> int:
         """Write down a job of this process, and give its id."""
@@ -68,7 +72,9 @@ class Jobs:
                 "INSERT INTO jobs (kind, state, total, started, pid, host) VALUES (?, ?, ?, ?, ?, ?)",
                 (kind, "waiting" if waiting else "running", total, now(), os.getpid(), socket.gethostname()),
             )
-        return int(made.lastrowid or 0)
+        job_id = int(made.lastrowid or 0)
+        _STARTED_HERE.add((self._place, job_id))
+        return job_id
 
     def run(self, job_id: int) -> None:
         """Say that a waiting job has begun."""
@@ -118,11 +124,18 @@ class Jobs:
         return [Job(*row) for row in found]
 
     def mark_lost(self) -> list[int]:
-        """Say of jobs whose process on this host is gone that they are lost, and give their ids."""
+        """Say of jobs whose process on this host is gone that they are lost, and give their ids.
+
+        A process number comes again: a service in a container is number 1 after each start.
+        """
         found = self._database.rows(
             f"SELECT id, pid FROM jobs WHERE state IN {OPEN} AND host = ?", (socket.gethostname(),)
         )
-        lost = [job_id for job_id, pid in found if not _alive(pid)]
+        lost = [
+            job_id
+            for job_id, pid in found
+            if not _alive(pid) or (pid == os.getpid() and (self._place, job_id) not in _STARTED_HERE)
+        ]
         self._database.write_many(
             "UPDATE jobs SET state = 'lost', finished = ?, error = 'its process was killed' WHERE id = ?",
             [(now(), job_id) for job_id in lost],

@@ -82,7 +82,7 @@ class TextTarget:
 
     def _notes_of(self, text: Path) -> TextNotes:
         if text.parent not in self._notes:
-            self._notes[text.parent] = TextNotes(text.parent)
+            self._notes[text.parent] = TextNotes(text.parent, follow_links=self._follow_links)
         return self._notes[text.parent]
 
 
