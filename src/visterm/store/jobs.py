@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import uuid
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -63,7 +64,7 @@ class Jobs:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._place = os.path.realpath(database.path) if database.path else ""
+        self._place = os.path.realpath(database.path) if database.path else uuid.uuid4().hex
 
     def start(self, kind: str, *, total: int | None = None, waiting: bool = False) -> int:
         """Write down a job of this process, and give its id."""
