@@ -12,6 +12,7 @@ from io import BytesIO
 import numpy as np
 import pytest
 from PIL import Image
+from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from tiny_catalogue import KINDS, N_IMAGES, SIZE, make_tiny_catalogue
@@ -21,9 +22,10 @@ from visterm.tagging.tagger import Tagger
 from visterm.web.app import create_app
 from visterm.web.batching import Batcher
 from visterm.web.errors import Refused
+from visterm.web.metrics import Metrics, figure
 from visterm.web.paging import cursor_at, place_of
 from visterm.web.security import Access, is_loopback, local_address
-from visterm.web.service import Bounds
+from visterm.web.service import VERSION, Bounds
 from visterm.web.work import Work
 
 HERE = "http://127.0.0.1:8080"
@@ -568,13 +570,53 @@ def test_label_studio_configurations_are_read_and_hostile_ones_refused(service):
 
 def test_figures_are_in_the_form_that_prometheus_reads(service):
     service.get(f"{API}/images/1")
-    lines = service.get(f"{API}/metrics").text.splitlines()
-    line = re.compile(r'^[a-z_]+(\{([a-z]+="[^"\\]*",?)*\})? [0-9.e+-]+$')
-    assert all(found.startswith(("# HELP ", "# TYPE ")) or line.match(found) for found in lines)
-    counted = [found for found in lines if 'route="/api/v1/images/{image_id}"' in found and "bucket" in found]
-    totals = [int(found.rpartition(" ")[2]) for found in counted]
-    assert totals == sorted(totals)
-    assert totals[-1] >= 1
+    answer = service.get(f"{API}/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    families = {family.name: family for family in text_string_to_metric_families(answer.text)}
+    assert {(family.name, family.type) for family in families.values()} == {
+        ("visterm_requests", "counter"),
+        ("visterm_request_seconds", "histogram"),
+        ("visterm_info", "gauge"),
+        ("visterm_images", "gauge"),
+        ("visterm_waiting", "gauge"),
+        ("visterm_refused", "counter"),
+        ("visterm_body_bytes", "gauge"),
+        ("visterm_decoders_died", "counter"),
+        ("visterm_thumbnail_bytes", "gauge"),
+        ("visterm_jobs_open", "gauge"),
+    }
+    assert families["visterm_info"].samples[0].labels == {"version": VERSION}
+    kinds = [sample.labels["kind"] for sample in families["visterm_refused"].samples]
+    assert kinds == ["body", "search", "browse", "write", "annotate", "decode", "decode uploads"]
+    assert [sample.labels["kind"] for sample in families["visterm_waiting"].samples] == kinds[1:]
+
+
+def test_requests_are_counted_by_method_route_and_status_and_their_time_by_route():
+    metrics = Metrics()
+    for method, route, status, seconds in [
+        ("GET", "/a/{id}", 200, 0.5),
+        ("GET", "/a/{id}", 200, 3),
+        ("PUT", "/b", 404, 20),
+    ]:
+        metrics.note(method, route, status, seconds)
+    families = text_string_to_metric_families(metrics.text([figure("visterm_body_bytes", "Held.", 1_234_567_890)]))
+    found = {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
+    bounds = ["0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1.0", "2.5", "5.0", "10.0", "+Inf"]
+    buckets = [(route, bound) for route in ("/a/{id}", "/b") for bound in bounds]
+    counts = [0] * 6 + [1] * 3 + [2] * 3 + [0] * 11 + [1]
+    assert found == {
+        ("visterm_requests_total", "GET", "/a/{id}", "200"): 2,
+        ("visterm_requests_total", "PUT", "/b", "404"): 1,
+        **{
+            ("visterm_request_seconds_bucket", bound, route): n
+            for (route, bound), n in zip(buckets, counts, strict=True)
+        },
+        ("visterm_request_seconds_sum", "/a/{id}"): 3.5,
+        ("visterm_request_seconds_count", "/a/{id}"): 2,
+        ("visterm_request_seconds_sum", "/b"): 20,
+        ("visterm_request_seconds_count", "/b"): 1,
+        ("visterm_body_bytes",): 1_234_567_890,
+    }
 
 
 def test_the_page_of_the_api_lists_every_address_and_needs_no_other_host(service):

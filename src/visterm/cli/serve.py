@@ -50,6 +50,7 @@ def serve(
     try:
         import fastapi  # noqa: F401
         import jinja2  # noqa: F401
+        import prometheus_client  # noqa: F401
         import python_multipart  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from prometheus_client import Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -22,42 +22,59 @@ class Metrics:
     """Counts of requests and of the time they took, by route."""
 
     def __init__(self) -> None:
-        self._requests: Counter[tuple[str, str, int]] = Counter()
-        self._buckets: dict[str, list[int]] = {}
-        self._seconds: Counter[str] = Counter()
+        self._requests = Counter(
+            "visterm_requests", "Requests that were answered.", ["method", "route", "status"], registry=None
+        )
+        self._seconds = Histogram(
+            "visterm_request_seconds",
+            "Time from a request to the end of its answer.",
+            ["route"],
+            buckets=BOUNDS,
+            registry=None,
+        )
 
     def note(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request."""
-        self._requests[method, route, status] += 1
-        buckets = self._buckets.setdefault(route, [0] * (len(BOUNDS) + 1))
-        buckets[bisect_left(BOUNDS, seconds)] += 1
-        self._seconds[route] += seconds  # type: ignore[assignment]
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
 
-    def text(self, gauges: Mapping[str, tuple[str, Iterable[tuple[dict[str, str], float]]]]) -> str:
-        """Write all, with further figures: by name, what they are (a help text) and values with labels."""
-        lines = [
-            "# HELP visterm_requests_total Requests that were answered.",
-            "# TYPE visterm_requests_total counter",
-        ]
-        for (method, route, status), count in sorted(self._requests.items()):
-            labels = {"method": method, "route": route, "status": str(status)}
-            lines.append(f"visterm_requests_total{_labels(labels)} {count}")
-        lines += [
-            "# HELP visterm_request_seconds Time from a request to the end of its answer.",
-            "# TYPE visterm_request_seconds histogram",
-        ]
-        for route, buckets in sorted(self._buckets.items()):
-            total = 0
-            for bound, count in zip((*map(str, BOUNDS), "+Inf"), buckets, strict=True):
-                total += count
-                lines.append(f"visterm_request_seconds_bucket{_labels({'route': route, 'le': bound})} {total}")
-            lines.append(f"visterm_request_seconds_sum{_labels({'route': route})} {self._seconds[route]:.6f}")
-            lines.append(f"visterm_request_seconds_count{_labels({'route': route})} {total}")
-        for name, (what, values) in gauges.items():
-            kind = "counter" if name.endswith("_total") else "gauge"
-            lines += [f"# HELP {name} {what}", f"# TYPE {name} {kind}"]
-            lines += [f"{name}{_labels(labels)} {value:g}" for labels, value in values]
-        return "\n".join(lines) + "\n"
+    def text(self, figures: Iterable[Metric]) -> str:
+        """Write all, with further figures."""
+        return generate_latest(_Families([*self._requests.collect(), *self._seconds.collect(), *figures])).decode()
+
+
+def figure(name: str, what: str, values: Mapping[str, float] | float, label: str = "kind") -> Metric:
+    """Return a figure to be written: a counter if its name ends on ``_total``, else a gauge.
+
+    Parameters
+    ----------
+    name : str
+    what : str
+        The help text.
+    values : mapping of str to float, or float
+        By value of the label; one number for a figure without labels.
+    label : str
+    """
+    kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+    if isinstance(values, Mapping):
+        found = kind(name, what, labels=[label])
+        for value_of_label, value in values.items():
+            found.add_metric([value_of_label], value)
+        return found
+    return kind(name, what, value=values)
+
+
+class _Families:
+    """Metrics as Prometheus' client writes them, without the times of their creation, which it adds to each."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield one metric after another."""
+        for family in self._families:
+            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+            yield family
 
 
 class Counting:
@@ -89,18 +106,8 @@ class Counting:
 
 
 def _route_of(scope: Scope) -> str:
-    """Give the pattern of the address that was asked for: of a few, whatever ids are in it."""
+    """Return the pattern of the address that was requested: one of a few, whatever ids are in it."""
     pattern: str = getattr(scope.get("route"), "path", "none")
     if scope["path"].startswith(API) and pattern != "none" and not pattern.startswith(API):
         return API + pattern
     return pattern
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -36,7 +36,7 @@ from visterm.web.body_limit import Bodies
 from visterm.web.decoding import Decoders
 from visterm.web.errors import Refused
 from visterm.web.jobs import JobRunner
-from visterm.web.metrics import Metrics
+from visterm.web.metrics import Metrics, figure
 from visterm.web.security import Access
 from visterm.web.thumbnails import Thumbnails
 from visterm.web.work import Work
@@ -310,29 +310,26 @@ class Service:
         }
 
     def metrics_text(self, n_images: int) -> str:
-        """Give all figures in Prometheus' text form."""
+        """Write all figures in Prometheus' text form."""
         decoders = (self.decoders, self.upload_decoders)
         kinds = (self.searching, self.browsing, self.writing, self.encoding, *(each.work for each in decoders))
+        refused = {"body": self.bodies.refused} | {work.name: work.refused for work in kinds}
+        died = sum(each.died for each in decoders)
         return self.metrics.text(
-            {
-                "visterm_info": ("What runs.", [({"version": VERSION}, 1)]),
-                "visterm_images": ("Images of the catalogue that are here.", [({}, n_images)]),
-                "visterm_waiting": (
+            [
+                figure("visterm_info", "What runs.", {VERSION: 1}, label="version"),
+                figure("visterm_images", "Images of the catalogue that are here.", n_images),
+                figure(
+                    "visterm_waiting",
                     "Requests at work and waiting, by kind.",
-                    [({"kind": work.name}, work.waiting) for work in kinds],
+                    {work.name: work.waiting for work in kinds},
                 ),
-                "visterm_refused_total": (
-                    "Requests that were answered 503, by kind.",
-                    [({"kind": "body"}, self.bodies.refused), *(({"kind": work.name}, work.refused) for work in kinds)],
-                ),
-                "visterm_body_bytes": ("Bytes of requests' bodies that are held now.", [({}, self.bodies.held)]),
-                "visterm_decoders_died_total": (
-                    "Processes that died of a picture and were replaced.",
-                    [({}, sum(each.died for each in decoders))],
-                ),
-                "visterm_thumbnail_bytes": ("Memory that thumbnails take.", [({}, self.thumbnails.n_bytes)]),
-                "visterm_jobs_open": ("Jobs of this service that go on or wait.", [({}, self.jobs.n_open)]),
-            }
+                figure("visterm_refused_total", "Requests that were answered 503, by kind.", refused),
+                figure("visterm_body_bytes", "Bytes of requests' bodies that are held now.", self.bodies.held),
+                figure("visterm_decoders_died_total", "Processes that died of a picture and were replaced.", died),
+                figure("visterm_thumbnail_bytes", "Memory that thumbnails take.", self.thumbnails.n_bytes),
+                figure("visterm_jobs_open", "Jobs of this service that go on or wait.", self.jobs.n_open),
+            ]
         )
 
 
