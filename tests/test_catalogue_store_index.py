@@ -11,7 +11,6 @@ import pytest
 from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError
 from visterm.store import row_index, segment_indexes
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.faiss_store import FaissStore
 from visterm.store.records import Record
 from visterm.store.row_index import RowIndex, Settings, build_index
 
@@ -94,24 +93,20 @@ def test_an_index_that_names_rows_beyond_those_it_covers_is_noticed(index, queri
         [lying.candidates(q, 10) for q in queries[:, None, :]]
 
 
-def test_what_a_store_finds_by_it_has_the_scores_of_exact_search(monkeypatch, rows, queries):
-    monkeypatch.setattr(row_index, "PAYS", 0.0)
-    store = FaissStore(queries[:20], least=1000)
-    store.add(np.arange(N), rows)
-    assert store._parts[0].index is not None
-    found = store.search(queries, 10)
+def test_what_a_catalogue_finds_by_it_has_the_scores_of_exact_search(always, rows, queries, tmp_path):
+    made = catalogue_of(tmp_path, rows)
+    assert made.build_index(queries[:20])
+    found = made.search(queries, 10)
     assert recall(found.ids, queries, rows, 10) >= 0.97
     np.testing.assert_allclose(found.scores, np.take_along_axis(queries @ rows.T, found.ids, 1), atol=1e-5)
     assert (np.diff(found.scores, axis=1) <= 0).all()
-    assert recall(store.search(queries[:3], 0).ids, queries[:3], rows, N) == 1
+    assert recall(made.search(queries[:3], 0).ids, queries[:3], rows, N) == 1
 
 
-def test_where_rows_have_no_structure_search_stays_exact():
+def test_where_rows_have_no_structure_an_index_does_not_pay():
     rng = np.random.default_rng(0)
     U = rng.standard_normal((1500, 40), np.float32)
-    store = FaissStore(rng.standard_normal((5, 40), np.float32), least=1000)
-    store.add(np.arange(1500), U)
-    assert store._parts[0].index is None
+    assert not build_index(U, rng.standard_normal((5, 40), np.float32)).settings.pays
 
 
 def test_a_catalogue_keeps_its_index_and_finds_rows_that_came_after_it_and_none_that_are_gone(

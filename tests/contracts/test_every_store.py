@@ -1,4 +1,4 @@
-"""What every store promises: the k best rows, as brute force finds them."""
+"""What every way to keep the rows of a catalogue promises: the k best rows, as brute force finds them."""
 
 from __future__ import annotations
 
@@ -8,80 +8,16 @@ import scipy.sparse as sp
 
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.executor import LocalShards
-from visterm.store import lance_rows, parts
+from visterm.store import lance_rows, lance_table, parts, row_index, segment_indexes
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.exact import ExactStore
-from visterm.store.faiss_store import FaissStore
-from visterm.store.lance_store import LanceStore
 from visterm.store.records import Record
+from visterm.store.searched import SearchedCatalogue
 from visterm.store.searched_union import ShardedRows
 
 ORIGIN = Origin("/runs/one", "f00d")
 
-
-def in_memory(folder, U):
-    store = ExactStore()
-    store.add(np.arange(U.shape[0]), U)
-    return store
-
-
-def in_pieces(folder, U):
-    """Taken in by threes, from the last to the first, and each three in disorder."""
-    store = ExactStore()
-    for start in reversed(range(0, U.shape[0], 3)):
-        ids = np.arange(start, min(start + 3, U.shape[0]))[::-1]
-        store.add(ids, U[ids])
-    return store
-
-
-def memory_mapped(folder, U):
-    parts = {"rows": U} if isinstance(U, np.ndarray) else {"data": U.data, "indices": U.indices, "indptr": U.indptr}
-    for name, array in parts.items():
-        np.save(folder / name, array)
-    mapped = [np.load(folder / f"{name}.npy", mmap_mode="r") for name in parts]
-    return in_memory(folder, mapped[0] if len(mapped) == 1 else sp.csr_array(tuple(mapped), shape=U.shape))
-
-
-def by_faiss(folder, U):
-    """Through an index, which names every row where there are few."""
-    pytest.importorskip("faiss")
-    store = FaissStore(least=1)
-    store.add(np.arange(U.shape[0]), U)
-    return store
-
-
-def in_a_lance_table(folder, U):
-    """Opened anew, kept in memory as it is small."""
-    if sp.issparse(U):
-        pytest.skip("a Lance table holds dense rows")
-    pytest.importorskip("lancedb", reason="the extra lance is not installed")
-    LanceStore(str(folder)).add(np.arange(U.shape[0]), U)
-    return LanceStore(str(folder))
-
-
-def in_a_large_lance_table(folder, U):
-    """Read from disk for each search, as one that memory does not hold; each addition in disorder."""
-    in_a_lance_table(folder / "other", U)
-    store = LanceStore(str(folder))
-    for start in range(0, max(1, U.shape[0]), 400):
-        ids = np.arange(start, min(start + 400, U.shape[0]))[::-1]
-        store.add(ids, U[ids])
-    return store
-
-
-@pytest.fixture(autouse=True)
-def _large_tables(request, monkeypatch):
-    if getattr(request.node, "callspec", None) and request.node.callspec.params.get("build") is in_a_large_lance_table:
-        monkeypatch.setattr(lance_rows, "KEPT_BYTES", 0)
-
-
-def in_shards(folder, U):
-    """Three stores, one of them empty, asked as one."""
-    n, third = U.shape[0], U.shape[0] // 3
-    shards = [ExactStore() for _ in range(3)]
-    for shard, ids in ((0, np.arange(third)), (2, np.arange(third, n))):
-        shards[shard].add(ids - ids.min(initial=n if n else 0), U[ids])
-    return ShardedRows(LocalShards(shards), [0, third, third])
+INDEXED = 64
+"""Rows from which on the catalogues here have an index; with fewer, faiss does not learn its codes."""
 
 
 def filled(catalogue, U):
@@ -118,8 +54,18 @@ def with_gaps(made, U):
     return made
 
 
+def catalogue_with_index(folder, U):
+    """Dense rows behind an index that looks into all of its lists and names every row."""
+    pytest.importorskip("faiss")
+    if sp.issparse(U):
+        pytest.skip("an index is of dense rows")
+    made = filled(StoredCatalogue.create(folder / "catalogue", ORIGIN), U)
+    assert made.build_index(U[:3]) == (U.shape[0] >= INDEXED)
+    return StoredCatalogue.open(made.folder)
+
+
 def catalogue_in_lance(folder, U):
-    """Its rows in Lance tables, with gaps: images that came and went, and a row of each image replaced."""
+    """Its rows in Lance tables, kept in memory as they are small, with gaps: see `catalogue_with_gaps`."""
     if sp.issparse(U):
         pytest.skip("a Lance table holds dense rows")
     pytest.importorskip("lancedb", reason="the extra lance is not installed")
@@ -128,20 +74,46 @@ def catalogue_in_lance(folder, U):
     return with_gaps(made, U)
 
 
+def catalogue_in_large_lance_tables(folder, U):
+    """The same, its rows read from disk for each search, as those that memory does not hold."""
+    return catalogue_in_lance(folder, U)
+
+
+def catalogues_searched_as_one(folder, U):
+    """Three catalogues, one of them empty."""
+    third = U.shape[0] // 3
+    pieces = (U[:third], U[:0], U[third:])
+    shards = [SearchedCatalogue(filled(StoredCatalogue(ORIGIN), piece)) for piece in pieces]
+    return ShardedRows(LocalShards(shards), [0, third, third])
+
+
+@pytest.fixture(autouse=True)
+def _small_sizes_count_as_large(request, monkeypatch):
+    build = request.node.callspec.params["build"]
+    if build is catalogue_in_large_lance_tables:
+        for module, name, value in (
+            (lance_rows, "KEPT_BYTES", 0),
+            (lance_rows, "READ_BYTES", 4 * 6 * 250),
+            (lance_rows, "AT_ONCE", 100),
+            (lance_table, "AT_ONCE", 1000),
+        ):
+            monkeypatch.setattr(module, name, value)
+    if build is catalogue_with_index:
+        monkeypatch.setattr(segment_indexes, "INDEX_FROM", INDEXED)
+        for name, value in {"ALL_BELOW": 0, "PAYS": 0.0, "FETCHED": (10**6,), "growing": lambda _: [200]}.items():
+            monkeypatch.setattr(row_index, name, value)
+
+
 stores = pytest.mark.parametrize(
     "build",
     [
-        in_memory,
-        in_pieces,
-        memory_mapped,
-        by_faiss,
-        in_shards,
-        in_a_lance_table,
-        in_a_large_lance_table,
         catalogue_in_memory,
         catalogue_in_a_folder,
         catalogue_with_gaps,
+        catalogue_with_index,
         catalogue_in_lance,
+        catalogue_in_large_lance_tables,
+        catalogues_searched_as_one,
     ],
 )
 kinds = pytest.mark.parametrize("kind", [np.asarray, sp.csr_array], ids=["dense", "csr"])
@@ -258,30 +230,21 @@ def test_queries_that_are_not_finite_are_refused(tmp_path, build, bad):
         build(tmp_path, whole_numbers(8, 2)).search([1, bad])
 
 
-def test_ids_are_those_that_were_given():
-    store = ExactStore()
-    store.add([70, 3], [[1.0, 0.0], [0.0, 1.0]])
-    store.add([20], sp.csr_array([[2.0, 0.0]]))
-    assert store.search([1, 0.5], 0).ids.tolist() == [[20, 70, 3]]
-    assert (len(store), store.width) == (3, 2)
-
-
+@pytest.mark.parametrize("build", [catalogue_in_memory, catalogue_in_a_folder, catalogue_in_lance])
 @pytest.mark.parametrize(
     ("ids", "U", "error", "words"),
     [
-        ([1], [[1.0, 2.0]], DataError, "id 1 is in the store already"),
-        ([5, 5], [[1.0, 2.0], [3.0, 4.0]], DataError, "id 5 is given twice"),
-        ([-1], [[1.0, 2.0]], DataError, "-1 is below 0"),
-        ([0.5], [[1.0, 2.0]], DataError, "expected whole numbers"),
-        ([5, 6], [[1.0, 2.0]], ShapeError, r"1 rows, but the ids have the shape \(2,\)"),
-        ([5], [[1.0]], ShapeError, "U has 1 columns"),
-        ([5], [[np.nan, 1.0]], DataError, "U contains NaN"),
-        ([5], [["a", "b"]], DataError, "U must be numbers"),
+        ([1, 1], [[1.0, 2.0], [3.0, 4.0]], DataError, "An image is given twice"),
+        ([0, 1], [[1.0, 2.0]], ShapeError, "2 images, but 1 rows"),
+        ([1], [[1.0]], ShapeError, "U has 1 columns"),
+        ([1], [[np.nan, 1.0]], DataError, "U contains NaN"),
+        ([1], [["a", "b"]], DataError, "U must be numbers"),
+        ([1], [1.0, 2.0], ShapeError, "U has 1 dimensions"),
     ],
 )
-def test_rows_that_do_not_fit_are_refused_and_leave_the_store_as_it_was(ids, U, error, words):
-    store = ExactStore()
-    store.add([1], [[1.0, 1.0]])
+def test_rows_that_do_not_fit_are_refused_and_leave_the_store_as_it_was(tmp_path, build, ids, U, error, words):
+    store = build(tmp_path, np.array([[1.0, 1.0], [2.0, 0.5]], np.float32))
     with pytest.raises(error, match=words):
-        store.add(ids, U)
-    assert store.search([1, 1], 0).ids.tolist() == [[1]]
+        store.set_rows(ids, U)
+    assert store.search([1, 1], 0).ids.tolist() == [[1, 0]]
+    assert (len(store), store.width) == (2, 2)

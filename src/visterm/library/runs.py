@@ -13,7 +13,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.library.job import CatalogueJob
 from visterm.library.rows import Filled, RowWriter
 from visterm.store.catalogue import RUNS, StoredCatalogue
-from visterm.store.faiss_store import ASKED
+from visterm.store.segment_indexes import ASKED
 
 if TYPE_CHECKING:
     from visterm.tagging.tagger import Tagger

@@ -1,4 +1,4 @@
-"""The contract of every store: rows to search under ids, and the k best of them for a query row."""
+"""What every search of rows promises: ids in, the k best rows for a query row out; and the checks of what comes in."""
 
 from __future__ import annotations
 
@@ -65,51 +65,6 @@ class SearchedRows(ABC):
                 f"{name} has {rows.shape[1]} columns, but the rows of this store have {self.width}. "
                 "Rows and queries must come from the same model."
             )
-
-
-class Store(SearchedRows):
-    """Keeps rows and finds those with the largest dot products. A new store writes four hooks.
-
-    `_add` and `_search` get checked arguments; `__len__` and `width` say what is there.
-    """
-
-    def add(self, ids: Any, U: Any) -> None:
-        """Take rows in.
-
-        Parameters
-        ----------
-        ids : array-like of int, shape (n,)
-            A number of 0 or more for each row, none of them twice and none in the store.
-        U : array or CSR of float32, shape (n, width)
-            Memory-mapped arrays stay where they are.
-
-        Raises
-        ------
-        ShapeError
-            If `ids` and `U` do not fit each other, or `U` is not as wide as the rows that are there.
-        DataError
-            If an id is negative or there already, or a row is not finite.
-        """
-        U = as_rows(U, "U")
-        numbers = np.asarray(ids)
-        if numbers.ndim != 1 or numbers.shape[0] != U.shape[0]:
-            raise ShapeError(
-                f"There are {U.shape[0]} rows, but the ids have the shape {numbers.shape}; expected one each."
-            )
-        if numbers.size and numbers.dtype.kind not in "iu":
-            raise DataError(f"The ids are of {numbers.dtype}; expected whole numbers.")
-        numbers = numbers.astype(np.int64)
-        self._check_width(U, "U")
-        if numbers.size and numbers.min() < 0:
-            raise DataError(f"The id {numbers.min()} is below 0; expected whole numbers of 0 or more.")
-        values, counts = np.unique(numbers, return_counts=True)
-        if (counts > 1).any():
-            raise DataError(f"The id {values[counts > 1][0]} is given twice.")
-        self._add(numbers, U)
-
-    @abstractmethod
-    def _add(self, ids: NDArray[np.int64], U: Matrix) -> None:
-        """Take checked rows in; refuse ids that are there."""
 
 
 def as_rows(matrix: Any, name: str) -> Matrix:

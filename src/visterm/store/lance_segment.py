@@ -23,7 +23,6 @@ from visterm.core.types import Matrix
 from visterm.store.any_part import AnyPart
 from visterm.store.lance_index import LanceIndex
 from visterm.store.lance_rows import LancePart, LanceRows
-from visterm.store.lance_store import DENSE_ONLY
 from visterm.store.lance_table import LanceTable, table_names
 from visterm.store.row_index import settings_of
 from visterm.store.segments import IDS, SegmentFolder, StoredIndex
@@ -31,8 +30,12 @@ from visterm.store.segments import IDS, SegmentFolder, StoredIndex
 LANCE = "lance"
 """The folder of the tables where no other place was named, and the name of their indexes."""
 
-
 FILES = "files"
+
+DENSE_ONLY = (
+    "The rows are sparse, and a Lance table holds dense ones. Keep them in files, or choose a model whose rows are "
+    "dense, such as wsabie."
+)
 
 
 class LancePlace(NamedTuple):

@@ -5,17 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from visterm.core.jsonlines import json_text
 from visterm.core.wording import count_of
 from visterm.store.current_rows import segments_of
 from visterm.store.database import Database
-from visterm.store.faiss_store import ASKED, INDEX_FROM, drawn_places, sample
 from visterm.store.lance_index import index_that_pays
 from visterm.store.lance_segment import LANCE, LanceSegment
 from visterm.store.row_index import Settings, build_index, is_installed, settings_of
 from visterm.store.segments import SegmentFolder, StoredSegment
 from visterm.store.stored_rows import StoredRows
+
+INDEX_FROM = 100_000
+"""Rows of a segment from which on an index pays: below, reading all of them takes a few milliseconds."""
+
+ASKED = 100
+"""Queries that an index is measured on."""
 
 AGAIN = 0.2
 """Share of a segment's rows outside its index, from which on it is made anew."""
@@ -73,7 +79,7 @@ class SegmentIndexes:
     def _beside_the_rows(self, files: SegmentFolder, segment: StoredSegment, queries: Any, name: str) -> Settings:
         U = files.read(segment.n_rows)[1]
         assert isinstance(U, np.ndarray)
-        index = build_index(U, sample(U) if queries is None else np.asarray(queries, np.float32)[:ASKED])
+        index = build_index(U, U[drawn_places(len(U))] if queries is None else np.asarray(queries, np.float32)[:ASKED])
         if index.settings.pays:
             index.write(files.folder / name)
         return index.settings
@@ -112,6 +118,11 @@ class SegmentIndexes:
         )
         measured = "SELECT json_extract(facts, '$.n_rows') FROM indexes WHERE segment_id = ?"
         return [(segment, self._database.value(measured, (segment.id,)) or 0) for segment in large]
+
+
+def drawn_places(n_rows: int) -> NDArray[np.int64]:
+    """Draw the places of some rows, ascending, to stand for queries."""
+    return np.sort(np.random.default_rng(1).permutation(n_rows)[:ASKED])
 
 
 def _measured(settings: Settings) -> str:

@@ -16,8 +16,7 @@ from visterm.store.any_part import AnyPart
 from visterm.store.current_rows import CurrentRows, checked_places, current_rows, segments_of
 from visterm.store.database import Database
 from visterm.store.images import as_list
-from visterm.store.lance_segment import LancePlace, LanceSegment
-from visterm.store.lance_store import DENSE_ONLY
+from visterm.store.lance_segment import DENSE_ONLY, LancePlace, LanceSegment
 from visterm.store.lance_table import table_names
 from visterm.store.row_sums import RowSums
 from visterm.store.segments import Segment, SegmentFolder, SegmentInMemory, StoredSegment

@@ -1,0 +1,79 @@
+"""A table of LanceDB: which version counts, how it is tidied, and an index that is dropped where it does not pay."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from visterm.core.errors import CorruptFileError, MissingExtraError
+from visterm.store import row_index
+from visterm.store.lance_index import index_that_pays
+from visterm.store.lance_table import LanceTable
+
+pytest.importorskip("lancedb", reason="the extra lance is not installed")
+
+N, WIDTH = 3000, 13
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Rows around 60 scenes."""
+    rng = np.random.default_rng(0)
+    scenes = rng.standard_normal((60, WIDTH), np.float32)
+    return scenes[rng.integers(0, 60, N)] + np.float32(0.3) * rng.standard_normal((N, WIDTH), np.float32)
+
+
+@pytest.fixture(scope="module")
+def queries():
+    return np.random.default_rng(1).standard_normal((30, WIDTH), np.float32)
+
+
+def test_an_index_that_does_not_pay_is_dropped(tmp_path, rows, queries, monkeypatch):
+    monkeypatch.setattr(row_index, "PAYS", 1e9)
+    table = LanceTable(str(tmp_path), "rows")
+    version = table.append(table.create(WIDTH), 0, np.arange(N), rows)
+    _, settings = index_that_pays(table, version, N, WIDTH, queries[:5])
+    assert not settings.pays
+    assert list(table.writable().list_indices()) == []
+
+
+def test_rows_that_were_added_to_a_version_that_does_not_count_are_written_over(tmp_path):
+    table = LanceTable(str(tmp_path), "rows")
+    made = table.create(2)
+    kept = table.append(made, 0, np.array([7]), np.ones((1, 2), np.float32))
+    table.append(kept, 1, np.array([8, 9]), np.zeros((2, 2), np.float32))
+    version = table.append(kept, 1, np.array([5]), np.full((1, 2), 3, np.float32))
+    assert table.at(version).to_arrow()["id"].to_pylist() == [7, 5]
+    assert table.at(kept).to_arrow()["id"].to_pylist() == [7]
+
+
+def test_tidying_keeps_rows_and_their_order_and_the_version_before(tmp_path, rows):
+    table = LanceTable(str(tmp_path), "rows")
+    version = table.create(WIDTH)
+    for start in range(0, 200, 10):
+        before = version
+        version = table.append(version, start, np.arange(start, start + 10), rows[start : start + 10])
+    assert table.is_untidy(200)
+    tidy, _ = table.tidy(version)
+    assert not table.is_untidy(200)
+    table.forget_old_versions()
+    assert table.at(tidy).stats()["fragment_stats"]["num_fragments"] == 1
+    assert table.at(tidy).to_arrow()["row"].to_pylist() == list(range(200))
+    assert table.at(before).count_rows() == 190
+
+
+def test_a_table_or_a_version_that_is_gone_is_told_of(tmp_path):
+    table = LanceTable(str(tmp_path), "rows")
+    with pytest.raises(CorruptFileError, match="The table rows of rows cannot be opened"):
+        table.latest()
+    table.create(3)
+    with pytest.raises(CorruptFileError, match="has no version 77"):
+        table.at(77)
+
+
+def test_without_lancedb_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lancedb", None)
+    with pytest.raises(MissingExtraError, match=r"visterm\[lance\]"):
+        LanceTable(str(tmp_path / "another place"), "rows")
