@@ -1,38 +1,32 @@
-"""Damaged runs by number: sound runs of every model, changed in values, arrays and bytes, with a manifest that fits.
+"""Damaged runs by number: sound runs changed in values, arrays and bytes, with a manifest that fits.
 
-``python fuzzed_runs.py FOLDER NAME FIRST END`` opens cases FIRST .. END - 1 of runs that `make_runs` put into a folder,
-of those with NAME in their name ("all": of all in turn), and prints what became of each. The first word of a run's name
-is the part of it that is damaged: its model or its encoder.
+``python fuzzed_models.py FOLDER NAME FIRST END`` opens cases FIRST .. END - 1 of runs that `make_runs` put into a
+folder, of those with NAME in their name ("all": of all in turn), and prints what became of each; ``fuzzed_encoders.py``
+likewise.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import resource
-import sys
 import traceback
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from visterm.core.errors import VistermError
 from visterm.core.persist import MANIFEST, file_hash
-from visterm.core.tables import MODELS
-from visterm.core.vocabulary import Vocabulary
-from visterm.encoders.visterms import Visterms
-from visterm.tagging.tagger import Tagger
 
 SEED = 20_261_122
 MEMORY = 2**30
 """Bytes that a case may take beyond what the sound runs take."""
 
-N_IMAGES, N_TAGS = 40, 6
 VALUES: tuple[Any, ...] = (
     0, -1, 1, 2, 255, 2**31 - 1, 2**31, 2**53, 2**63, 10**30, 0.5, -0.0, 1e-320, 1e308, -1e308, float("nan"),
     float("inf"), True, False, None, "", "text", "../../x", "\ud800", [], {}, [0], [[0]], [[[]]], {"a": 0},
@@ -59,8 +53,6 @@ NUMBERS = (
     np.inf,
 )
 TYPES = ("float32", "float64", "float16", "int64", "int32", "int8", "uint8", "uint64", "bool")
-FURTHER = {"svm": {"kernel": "rbf"}, "tagprop": {"weights": "rank", "blocks": [4, 8]}, "wsabie": {"bias": 0.5}}
-"""Settings of the sparse runs of some models, so that all that can be learned is there."""
 
 
 class Files(NamedTuple):
@@ -71,37 +63,6 @@ class Files(NamedTuple):
 
 
 Damage = Callable[[Files, np.random.Generator], None]
-
-
-def make_runs(folder: Path) -> None:
-    """Fit every model on dense features and on sparse ones, and save each as a run."""
-    rng = np.random.default_rng(0)
-    pictures = list(rng.integers(0, 256, (N_IMAGES, 16, 16, 3), np.uint8))
-    encoder = Visterms(colours=4, codebook=12, scales=(1.0,), max_side=16, sample_blocks=200, n_jobs=1).fit(pictures)
-    X: Any = encoder.transform(pictures)
-    Y = sp.csr_array(X[:, :N_TAGS] > np.median(X.toarray()[:, :N_TAGS], axis=0), dtype=np.float32)
-    tags = Vocabulary([f"tag {t}" for t in range(N_TAGS)])
-    sp.save_npz(folder / "X.npz", X)
-    for entry in MODELS:
-        if entry.extra and not find_spec(entry.extra):
-            continue
-        for form, features in (("dense", X.toarray()), ("sparse", X)):
-            cls = entry.load()
-            params = cls.test_params | (FURTHER.get(entry.name, {}) if form == "sparse" else {})
-            short = {"epochs": 2, "n_jobs": 1, "random_state": 0}
-            model = cls(**params)
-            model.set_params(**{key: value for key, value in short.items() if key in model.get_params(deep=False)})
-            tagger = Tagger.from_parts(encoder, model.fit(features, Y), tags, {})
-            tagger.save(folder / f"model {entry.name} {form}")
-
-
-def damages() -> tuple[Damage, ...]:
-    """List what can be done to the files of an estimator."""
-    return (
-        value_changed, value_changed, entry_dropped, entry_renamed, entry_added, array_dropped, array_added,
-        array_of_another_type, array_of_another_shape, array_cut, array_made_longer, number_changed, number_changed,
-        number_changed, numbers_swapped, arrays_swapped,
-    )  # fmt: skip
 
 
 def places(node: Any) -> list[tuple[Any, Any]]:
@@ -210,28 +171,41 @@ def _drawn(choices: list[Any], rng: np.random.Generator) -> Any:
     return choices[rng.integers(len(choices))]
 
 
-class Cases:
+OF_VALUES: tuple[Damage, ...] = (
+    value_changed, value_changed, entry_dropped, entry_renamed, entry_added,
+)  # fmt: skip
+OF_ARRAYS: tuple[Damage, ...] = (
+    array_dropped, array_of_another_type, array_of_another_shape, array_cut, array_made_longer, number_changed,
+    number_changed, number_changed, numbers_swapped, arrays_swapped,
+)  # fmt: skip
+DAMAGES: tuple[Damage | None, ...] = (*OF_VALUES, *OF_ARRAYS, array_added, None, None)
+"""What can be done to the files of an estimator, in turn; None changes bytes."""
+
+
+class Cases(ABC):
     """Opens damaged copies of sound runs.
 
     Parameters
     ----------
     folder : Path
-        From `make_runs`.
+        The sound runs.
     names : list of str
-        The runs in it that take turns.
+        Those in it that take turns; the first word of a name is the part of the run that is damaged.
     """
 
     def __init__(self, folder: Path, names: list[str]) -> None:
         self._folder = folder
         self._names = names
-        self._asked = {"model": self._ask_model}
-        sparse = sp.csr_array(sp.load_npz(folder / "X.npz"))
-        self._features = {"sparse": sparse, "dense": sparse.toarray()}
         self._sound = {name: self.answer(folder / name, name) for name in names}
 
+    @abstractmethod
+    def answer(self, run: Path, name: str) -> list[Any]:
+        """Ask a run for all that its damaged part gives."""
+
     def name_of(self, number: int) -> str:
-        """Say which run a case is made of, and by which damage."""
-        return f"{self._names[number % len(self._names)]}: {self._damage(number)}"
+        """Say which run a case is made of, and by which damage, if it has what that damages."""
+        damage = self._damage(number)
+        return f"{self._names[number % len(self._names)]}: {damage.__name__ if damage else 'bytes_changed'}"
 
     def become_of(self, number: int, folder: Path) -> str:
         """Open the case in a folder that is written anew: "same", "other" answers, or "refused: " and the message."""
@@ -243,48 +217,57 @@ class Cases:
             return f"refused: {error}"
         return "same" if answer == self._sound[name] else "other"
 
-    def answer(self, run: Path, name: str) -> list[Any]:
-        """Ask a run for all that its damaged part gives."""
-        return self._asked[name.partition(" ")[0]](Tagger.load(run, n_jobs=1), name)
-
-    def _ask_model(self, tagger: Tagger, name: str) -> list[Any]:
-        model, X = tagger.model, self._features[name.rpartition(" ")[2]]
-        ids, scores = model.annotate(X, 3)
-        rows = model.image_rows(X)
-        found = rows @ model.query_rows(np.eye(N_TAGS)[:2]).T
-        if not np.isfinite(scores).all() or not np.isfinite(found.data if sp.issparse(found) else found).all():
-            raise ArithmeticError("infinite scores")
-        if hasattr(model, "pair_scores"):
-            model.pair_scores()
-        return [ids.tolist(), scores.tolist()]
-
-    def _damage(self, number: int) -> str:
-        turn = number // len(self._names) % (len(damages()) + 2)
-        return damages()[turn].__name__ if turn < len(damages()) else "bytes_changed"
+    def _damage(self, number: int) -> Damage | None:
+        return DAMAGES[number // len(self._names) % len(DAMAGES)]
 
     def _write(self, number: int, sound: Path, folder: Path) -> None:
-        rng = np.random.default_rng([SEED, number])
+        """Make a folder a copy of the sound run, of links to its files but where they are damaged."""
+        for file in folder.iterdir():
+            file.unlink()
         for file in sound.iterdir():
-            (folder / file.name).write_bytes(file.read_bytes())
-        part = self._names[number % len(self._names)].partition(" ")[0]
-        described, arrays = folder / f"{part}.json", folder / f"{part}.safetensors"
-        if self._damage(number) == "bytes_changed":
-            file = described if number // len(self._names) % 2 else arrays
-            file.write_bytes(bytes_changed(file.read_bytes(), rng))
-        else:
-            files = Files(json.loads(described.read_text()), load_file(arrays))
-            next(damage for damage in damages() if damage.__name__ == self._damage(number))(files, rng)
-            described.write_text(json.dumps(files.description))
-            save_file({name: np.ascontiguousarray(array) for name, array in files.arrays.items()}, arrays)
+            os.link(file, folder / file.name)
+        changed = self._damage_run(number, folder, np.random.default_rng([SEED, number]))
         manifest = json.loads((folder / MANIFEST).read_text())
-        manifest["sha256"] = {name: file_hash(folder / name) for name in manifest["sha256"]}
-        (folder / MANIFEST).write_text(json.dumps(manifest))
+        manifest["sha256"] |= {file.name: file_hash(file) for file in changed if file.name in manifest["sha256"]}
+        write_anew(folder / MANIFEST, json.dumps(manifest).encode())
+
+    def _damage_run(self, number: int, folder: Path, rng: np.random.Generator) -> list[Path]:
+        """Damage some of a run's files, and return them."""
+        part = self._names[number % len(self._names)].partition(" ")[0]
+        described, held = folder / f"{part}.json", folder / f"{part}.safetensors"
+        damage = self._damage(number)
+        if damage is None:
+            file = described if number // len(self._names) % 2 else held
+            write_anew(file, bytes_changed(file.read_bytes(), rng))
+            return [file]
+        files = Files(json.loads(described.read_text()), load_file(held))
+        if damage in OF_ARRAYS and not files.arrays:
+            damage = value_changed
+        damage(files, rng)
+        write_anew(described, json.dumps(files.description).encode())
+        write_anew(held, as_safetensors(files.arrays))
+        return [described, held]
 
 
-def open_cases(folder: Path, names: list[str], first: int, end: int) -> None:
-    """Print each case's number before it is opened and, after it, what became of it."""
+def write_anew(file: Path, content: bytes) -> None:
+    """Replace a file, which may be a link to a sound one."""
+    file.unlink()
+    file.write_bytes(content)
+
+
+def as_safetensors(arrays: dict[str, np.ndarray]) -> bytes:
+    """Return the bytes of a file that holds named arrays."""
+    return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+
+
+def open_cases(kind: type[Cases], arguments: list[str]) -> None:
+    """Open the cases that a command names; print the number of each first, and then what became of it."""
+    folder, wanted, first, end = Path(arguments[0]), arguments[1], int(arguments[2]), int(arguments[3])
+    names = sorted(run.name for run in folder.iterdir() if run.is_dir() and run.name.partition(" ")[2])
+    if wanted != "all":
+        names = [name for name in names if wanted in name.split()]
     warnings.simplefilter("ignore")
-    cases = Cases(folder, names)
+    cases = kind(folder, names)
     (folder / "case").mkdir(exist_ok=True)
     used = next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if "VmSize" in line)
     resource.setrlimit(resource.RLIMIT_AS, (used * 2**10 + MEMORY,) * 2)
@@ -294,11 +277,3 @@ def open_cases(folder: Path, names: list[str], first: int, end: int) -> None:
             print(json.dumps(cases.become_of(number, folder / "case")), flush=True)
         except BaseException:
             print(json.dumps("failed: " + traceback.format_exc()), flush=True)
-
-
-if __name__ == "__main__":
-    runs = Path(sys.argv[1])
-    chosen = sorted(run.name for run in runs.iterdir() if run.name.startswith(("model ", "encoder ")))
-    if sys.argv[2] != "all":
-        chosen = [name for name in chosen if sys.argv[2] in name.split()]
-    open_cases(runs, chosen, int(sys.argv[3]), int(sys.argv[4]))

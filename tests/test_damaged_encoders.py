@@ -6,9 +6,14 @@ import json
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from visterm.core.errors import CorruptFileError
 from visterm.core.persist import MANIFEST, file_hash
+from visterm.core.vocabulary import Vocabulary
+from visterm.encoders.ids import Ids
+from visterm.encoders.precomputed import Precomputed
+from visterm.models.prior import Prior
 from visterm.tagging.tagger import Tagger
 
 
@@ -48,3 +53,30 @@ def test_what_cannot_be_is_refused_in_one_line_that_names_the_file(file, before,
     with pytest.raises(CorruptFileError, match=file) as refused:
         Tagger.load(tmp_path)
     assert "\n" not in str(refused.value)
+
+
+def test_a_model_knows_no_more_images_by_number_than_its_encoder_names(tmp_path):
+    np.save(tmp_path / "features.npy", np.eye(2, dtype=np.float32))
+    (tmp_path / "features.names.txt").write_text("a\nb\n")
+    precomputed = Precomputed(path=str(tmp_path / "features.npy")).fit(["a", "b"])
+    Y = sp.csr_array(np.array([[1, 0], [0, 1]], np.float32))
+    for encoder in (Ids().fit(["a", "b"]), precomputed):
+        model = Prior().fit(None, Y)
+        tagger = Tagger.from_parts(encoder, model, Vocabulary(["sea", "sky"]))
+        tagger.save(tmp_path / "sound")
+        assert Tagger.load(tmp_path / "sound").model.annotate(None, 1).ids.shape == (2, 1)
+        model.n_features_in_ = 2**52
+        tagger.save(tmp_path / "damaged")
+        with pytest.raises(CorruptFileError, match=r"the encoder (names 2|gives rows of 2 features)"):
+            Tagger.load(tmp_path / "damaged")
+
+
+def test_an_encoder_of_a_features_file_names_the_images_that_it_was_fitted_on(tmp_path):
+    np.save(tmp_path / "features.npy", np.eye(2, dtype=np.float32))
+    (tmp_path / "features.names.txt").write_text("a\nb\n")
+    encoder = Precomputed(path=str(tmp_path / "features.npy")).fit(["a", "b"])
+    encoder.names_ = []
+    model = Prior().fit(np.eye(2), sp.csr_array(np.eye(2, dtype=np.float32)))
+    Tagger.from_parts(encoder, model, Vocabulary(["sea", "sky"])).save(tmp_path / "run")
+    with pytest.raises(CorruptFileError, match="names_ is empty; expected at least 1 image"):
+        Tagger.load(tmp_path / "run")

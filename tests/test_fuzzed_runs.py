@@ -7,16 +7,17 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-import fuzzed_runs
-from fuzzed_runs import make_runs
-from visterm.core.tables import MODELS
+import fuzzed_encoders
+import fuzzed_models
+from visterm.core.tables import ENCODERS, MODELS
 
-SOME = 2_000
+SOME = {fuzzed_models: 1_200, fuzzed_encoders: 800}
 MANY = 2_000
-"""Of each model."""
+"""Of each model, and of each encoder."""
 
 HANGS = 3_000.0
 """Seconds after which a process that opens cases hangs, however slow the machine is."""
@@ -24,15 +25,22 @@ HANGS = 3_000.0
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs")
-    make_runs(folder)
-    return folder
+    """Make the runs of models, or of encoders, where they are first asked for."""
+    made: dict[ModuleType, Path] = {}
+
+    def of(cases: ModuleType) -> Path:
+        if cases not in made:
+            made[cases] = tmp_path_factory.mktemp(cases.__name__)
+            cases.make_runs(made[cases])
+        return made[cases]
+
+    return of
 
 
-def check(folder: Path, name: str, n_cases: int) -> None:
+def check(cases: ModuleType, folder: Path, name: str, n_cases: int) -> None:
     """Open cases in a process of its own, so that one that kills it can be named."""
     child = subprocess.run(
-        [sys.executable, fuzzed_runs.__file__, str(folder), name, "0", str(n_cases)],
+        [sys.executable, cases.__file__, str(folder), name, "0", str(n_cases)],
         capture_output=True,
         text=True,
         timeout=HANGS,
@@ -50,11 +58,18 @@ def check(folder: Path, name: str, n_cases: int) -> None:
     assert counts["same"] > n_cases / 100  # and some does not
 
 
-def test_any_damage_to_a_run_is_refused_in_one_line_or_leaves_it_answering(runs):
-    check(runs, "all", SOME)
+@pytest.mark.parametrize("cases", SOME, ids=lambda cases: cases.__name__)
+def test_any_damage_to_a_run_is_refused_in_one_line_or_leaves_it_answering(cases, runs):
+    check(cases, runs(cases), "all", SOME[cases])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS.names())
 def test_any_of_many_damages_to_a_model_is_refused_in_one_line_or_leaves_it_answering(name, runs):
-    check(runs, name, MANY)
+    check(fuzzed_models, runs(fuzzed_models), name, MANY)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*ENCODERS.names(), "files"])
+def test_any_of_many_damages_to_an_encoder_is_refused_in_one_line_or_leaves_it_answering(name, runs):
+    check(fuzzed_encoders, runs(fuzzed_encoders), name, MANY)

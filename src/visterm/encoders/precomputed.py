@@ -136,6 +136,11 @@ class Precomputed(AnyEncoder):
         )
         return dict.fromkeys(np.flatnonzero(table.rows_of(images) < 0).tolist(), reason)
 
+    def _check_learned(self) -> None:
+        """Refuse an encoder that was fitted on no image."""
+        if not self.names_:
+            raise DataError("names_ is empty; expected at least 1 image")
+
     def _fit_images(self, images: Sequence[Any], skip_unreadable: bool, progress: Progress) -> None:
         table = self._open()
         self.refuse_unknown(images, only_if_all=skip_unreadable)

@@ -77,10 +77,13 @@ def read_skips(file: Path) -> list[Skipped]:
 
 
 def check_encoder(encoder: Any, model: Any) -> None:
-    """Refuse an encoder whose rows the model cannot take."""
+    """Refuse an encoder whose rows the model cannot take, or that names fewer images than the model knows by number."""
     width, expected = encoder.width, getattr(model, "n_features_in_", None)
     if width is not None and expected is not None and width != expected:
         raise DataError(f"the encoder gives rows of {width} features, but the model takes {expected}")
+    n_named = len(getattr(encoder, "names_", ()))
+    if getattr(model, "by_number_", False) and expected > n_named:
+        raise DataError(f"the model knows {expected} images by number, but the encoder names {n_named}")
 
 
 def read_calibration(file: Path, model: Any) -> dict[str, Any]:
