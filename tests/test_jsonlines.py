@@ -7,6 +7,7 @@ import json
 import os
 
 import pytest
+from rich.cells import cell_len
 
 from visterm.cli.output import emit, exit_code, show, table
 from visterm.core.jsonlines import json_text, read_skipped, write_skipped
@@ -97,3 +98,17 @@ def test_rows_of_other_splits_are_told_of(splits, told):
 def test_a_very_long_tag_widens_no_line_but_its_own(capsys):
     table([["sky", "1"], ["y" * 200, "2"]], ["tag", "images"])
     assert capsys.readouterr().out.splitlines() == ["tag  images", "sky       1", "y" * 200 + "       2"]
+
+
+@pytest.mark.parametrize("tags", [["猫の写真", "dog"], ["한국어", "砂 beach", "é"], ["🐱", "cat 🌊🌊", "x"]])
+def test_numbers_line_up_on_a_terminal_whatever_script_the_tags_are_in(capsys, tags):
+    table([[tag, f"{10**i}"] for i, tag in enumerate(tags)], ["tag", "images"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len({cell_len(line) for line in lines}) == 1
+
+
+def test_a_table_has_the_same_columns_where_letters_are_replaced_that_cannot_be_written(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="ascii"))
+    table([["猫\n", "1"], ["dog", "2"]], ["tag", "images"])
+    assert written.getvalue().splitlines() == [b"tag  images", b"??        1", b"dog       2"]

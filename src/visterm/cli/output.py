@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _WIDEST = 60
-"""Characters that columns are aligned for."""
+"""Columns of a terminal that a cell may take for others to be lined up with it."""
 
 
 def say(message: str) -> None:
@@ -33,16 +33,31 @@ def emit(value: dict[str, Any]) -> None:
 
 def show(line: str) -> None:
     """Print one line of a result for people, whatever the names in it hold."""
-    print(printable(line).encode(_encoding(), "replace").decode(_encoding()), flush=True)
+    print(_as_shown(line), flush=True)
 
 
 def table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
-    """Print aligned columns; numbers to the right. A cell that is very long widens its own line alone."""
-    everything = [list(header), *[list(row) for row in rows]]
-    widths = [max([len(row[i]) for row in everything if len(row[i]) <= _WIDEST] or [0]) for i in range(len(header))]
-    for row in everything:
-        cells = [cell.rjust(w) if _numeric(cell) else cell.ljust(w) for cell, w in zip(row, widths, strict=True)]
-        show("  ".join(cells).rstrip())
+    """Print columns that line up on a terminal, where letters of Chinese, Japanese and Korean and emoji are two wide.
+
+    Numbers stand to the right. A cell that is very long widens its own line alone.
+    """
+    lines = [[_as_shown(cell) for cell in row] for row in (header, *rows)]
+    widths = [max([w for w in map(_width, column) if w <= _WIDEST] or [0]) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = []
+        for cell, width in zip(line, widths, strict=True):
+            gap = " " * (width - _width(cell))
+            cells.append(gap + cell if _numeric(cell) else cell + gap)
+        print("  ".join(cells).rstrip(), flush=True)
+
+
+def _width(text: str) -> int:
+    """Return the columns of a terminal that a text takes; rich is imported only for text that has others than ASCII."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def exit_code(skipped: Sequence[Skipped], listed_in: Path) -> int:
@@ -53,6 +68,11 @@ def exit_code(skipped: Sequence[Skipped], listed_in: Path) -> int:
     counts = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0])))
     say(f"Skipped {count_of(len(skipped), 'image')} ({counts}); listed in {listed_in}")
     return 3
+
+
+def _as_shown(text: str) -> str:
+    """Return a text with what cannot be seen, or cannot be written on standard output, replaced."""
+    return printable(text).encode(_encoding(), "replace").decode(_encoding())
 
 
 def _encoding() -> str:
