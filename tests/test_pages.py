@@ -21,6 +21,7 @@ from visterm.library.merge_tags import merge_tags
 from visterm.library.search_shares import search_shares
 from visterm.tagging.tag_map import PlacedTag
 from visterm.web.pages.map_drawing import LETTER, ROOMS, draw_map
+from visterm.web.pages.render import render
 
 PAGES = ["/", "/?q=sky", "/?like=1", "/?tag=sky&unreviewed=1", "/image/0", "/review", "/tags", "/tags?order=precision",
          "/tag?name=sky", "/tags/map", "/tags/alike", "/library", "/related?q=sky", "/image/99999"]  # fmt: skip
@@ -129,6 +130,23 @@ def test_markup_in_names_and_tags_is_there_as_text(client, catalogue):
     assert "&lt;img src=x onerror=alert(2)&gt;.jpg" in client.get(f"/image/{marked}").text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in client.get("/image/0").text
     assert client.get("/tag", params={"name": MARKUP}).status_code == 200
+
+
+def test_letters_that_hide_or_turn_the_writing_round_are_visible_and_forms_send_the_tag_as_it_is(client):
+    sly, seen = "gpj\u202eexe\u200b", "gpj\ufffdexe\ufffd"
+    page = client.post("/image/0/tags", data={"tag": sly, "do": "give"}, headers={"x-part": "1"}).text
+    assert f">{seen}</a>" in page
+    assert f'aria-label="Remove {seen}"' in page
+    assert f'name="tag" value="{sly}"' in page
+    assert seen in client.get("/tag", params={"name": sly}).text.partition("<h1>")[2].partition("</h1>")[0]
+    taken = client.post("/image/0/tags", data={"tag": sly, "do": "take"}, headers={"x-part": "1"}).text
+    assert seen not in taken.partition("<h2>Predicted")[0].partition("<h2>Tags")[2]
+
+
+def test_names_of_files_and_folders_are_shown_without_letters_that_hide():
+    page = render("_merged.html", tag="a\u2066/b\udcff", into="می\u200cخواهم", n_images=1).body.decode()
+    assert "in place of a\ufffd/b\ufffd on" in page
+    assert ">می\u200cخواهم</a>" in page  # a joiner that the script needs
 
 
 def test_links_to_more_pictures_lead_through_all_of_them_once(client, catalogue):

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 from fastapi import Request
 from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
 from visterm.core.wording import count_of, printable
@@ -82,8 +83,19 @@ def thumbnail(image_id: int, side: int) -> str:
 
 
 def file_name(name: str) -> str:
-    """Give the last part of a path, to be printed."""
-    return printable(name.rstrip("/").rpartition("/")[2] or name)
+    """Return the last part of a path."""
+    return name.rstrip("/").rpartition("/")[2] or name
+
+
+class _Exact(str):
+    """Text that a form or the script sends back, which has to stay what it is."""
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as a page shows it: U+FFFD for what turns the direction of writing round, or is not seen."""
+    if not isinstance(value, str) or isinstance(value, Markup | _Exact):
+        return value
+    return "\n".join(map(printable, value.split("\n")))
 
 
 def percent(share: float | None) -> str:
@@ -115,9 +127,10 @@ def moment(at: str | None) -> str:
 _TEMPLATES = Environment(
     loader=PackageLoader("visterm.web.pages"),
     autoescape=True,
+    finalize=_shown,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
 )
 _TEMPLATES.globals.update(static=address_of, local=local, thumbnail=thumbnail, count_of=count_of)
-_TEMPLATES.filters.update(percent=percent, file_size=file_size, moment=moment, printable=printable, file_name=file_name)
+_TEMPLATES.filters.update(percent=percent, file_size=file_size, moment=moment, exact=_Exact, file_name=file_name)

@@ -8,6 +8,10 @@
 
   // ---- Telling: for eyes at the foot of the window, and for screen readers --------------------------------------
 
+  // What turns the direction of writing round, or is not seen, is shown as the pages show it
+  const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+  const shown = (text) => text.replace(HIDDEN, "\ufffd");
+
   const said = one("#said");
   let silence;
 
@@ -190,7 +194,7 @@
         const count = document.createElement("small");
         count.textContent = images ? images.toLocaleString("en") : "no pictures yet";
         option.classList.toggle("without", !images);
-        option.append(tag, " ", count);
+        option.append(shown(tag), " ", count);
         option.addEventListener("pointerdown", (event) => {
           event.preventDefault();
           choose(option);
@@ -234,7 +238,7 @@
     heat.src = `/api/v1/images/${figure.dataset.image}/heat?${new URLSearchParams({ tag, size: 640 })}`;
     heat.addEventListener("load", () => {
       const told = one("#heat-said");
-      if (told && heat.isConnected) told.textContent = `Where “${tag}” comes from`;
+      if (told && heat.isConnected) told.textContent = `Where “${shown(tag)}” comes from`;
     });
     heat.addEventListener("error", () => heat.remove());
     one(".frame", figure).append(heat);
