@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import traceback
 import uuid
@@ -20,6 +19,7 @@ from visterm.core.errors import StorageError, VistermError
 from visterm.core.executor import Group, Member, must_see
 from visterm.core.jsonlines import json_text
 from visterm.core.progress import Progress
+from visterm.core.writing import write_whole
 
 MOST_LOSSES = 10
 """Times that workers may be lost before a job is given up: by then the fault lies with it."""
@@ -154,9 +154,7 @@ def _one(config: dict[str, Any]) -> Any:
 
 def _write_error(path: Path, error: Exception) -> None:
     told = {"type": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
-    written = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}")
-    written.write_text(json_text(told), encoding="utf-8")
-    os.replace(written, path)
+    write_whole(path, json_text(told).encode("utf-8"))
 
 
 def _read_error(path: Path) -> Exception:

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +31,7 @@ from visterm.core.packing import csr_of_parts, csr_parts, pack, unpack
 from visterm.core.registry import Registry
 from visterm.core.remote import as_path, is_remote
 from visterm.core.times import put_times, without_times
-from visterm.core.writing import check_space, storage_error, sync, writing
+from visterm.core.writing import check_space, is_alive, storage_error, sync, temporary_beside, writing
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -91,21 +90,36 @@ def new_folder(path: str | os.PathLike[str], kind: str, *, changing: bool = Fals
     """
     target = Path(path)
     check_target(target, kind)
+    with whole_folder(target) as temporary:
+        yield temporary
+        files = sorted(p for p in temporary.rglob("*") if p.is_file())
+        lasting = [] if changing else [file for file in files if not file.name.endswith(TIMES)]
+        sums = {p.relative_to(temporary).as_posix(): file_hash(p) for p in lasting}
+        write_json(temporary / MANIFEST, {"kind": kind, "format": FORMAT, "sha256": sums})
+        for file in [*files, temporary / MANIFEST]:
+            sync(file)
+        sync(temporary)
+
+
+@contextmanager
+def whole_folder(target: Path) -> Iterator[Path]:
+    """Write a folder beside its place and put it there at the end, whatever lay there, without manifest or checksums.
+
+    For thousands of files that are quickly made again, which `new_folder` would take long to hash and to sync.
+
+    Raises
+    ------
+    DiskError
+        If its disk is full, or refuses in another way; nothing is left of what was written.
+    """
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(target)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    temporary = temporary_beside(target)
     try:
         with writing(target):
             temporary.mkdir()
             yield temporary
-            files = sorted(p for p in temporary.rglob("*") if p.is_file())
-            lasting = [] if changing else [file for file in files if not file.name.endswith(TIMES)]
-            sums = {p.relative_to(temporary).as_posix(): file_hash(p) for p in lasting}
-            write_json(temporary / MANIFEST, {"kind": kind, "format": FORMAT, "sha256": sums})
-            for file in [*files, temporary / MANIFEST]:
-                sync(file)
-            sync(temporary)
             _put_in_place(temporary, target)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -141,8 +155,8 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
         If a file is missing or was changed.
     """
     target = as_path(path)
-    if not is_remote(target) and not target.exists() and _backup(target).exists():
-        os.replace(_backup(target), target)  # a kill between the two renames of `_put_in_place`
+    if not is_remote(target):
+        _bring_back(target)
     if not target.exists():
         raise StorageError(f"There is no {kind} at {target}. {_how_to_make(kind)}")
     found = folder_kind(target)
@@ -322,8 +336,7 @@ def _put_in_place(temporary: Path, target: Path) -> None:
     try:
         os.replace(temporary, target)
     except OSError:
-        if backup.exists():
-            os.replace(backup, target)
+        _bring_back(target)
         raise
     sync(target.parent)
     shutil.rmtree(backup, ignore_errors=True)
@@ -333,23 +346,17 @@ def _backup(target: Path) -> Path:
     return target.with_name(f".{target.name}.old")
 
 
-def _sweep(target: Path) -> None:
-    """Remove what killed processes left: the temporary folders of this target whose process is gone."""
+def _bring_back(target: Path) -> None:
+    """Put the old folder back in its place where a kill, or an error, fell between the two renames."""
     if not target.exists() and _backup(target).exists():
         os.replace(_backup(target), target)
+
+
+def _sweep(target: Path) -> None:
+    """Remove what killed processes left: the temporary folders of this target whose process is gone."""
+    _bring_back(target)
     shutil.rmtree(_backup(target), ignore_errors=True)
     for left in target.parent.glob(f".{target.name}.*-*.tmp"):
         pid = left.name.removeprefix(f".{target.name}.").partition("-")[0]
         if not pid.isdigit() or not is_alive(int(pid)):
             shutil.rmtree(left, ignore_errors=True)
-
-
-def is_alive(pid: int) -> bool:
-    """Say whether a process of this machine runs."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -107,7 +107,7 @@ def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None, *, among: 
 
     def select(select_part: SelectPart, rows: Floats) -> Ranking:
         heaps = team.run(lambda part: select_part(rows, V, bounds[part], bounds[part + 1], k), n_parts)
-        return _merged(heaps, k)
+        return merged(heaps, k)
 
     if chosen is not None:
         return select(partial(_chosen, chosen), U)
@@ -174,8 +174,8 @@ def _heaps(U: Floats, V: Floats, first: int, stop: int, k: int) -> Ranking:
     return heaps
 
 
-def _merged(parts: list[Ranking], k: int) -> Ranking:
-    """Sort the heaps of all parts together and keep the k best of each row."""
+def merged(parts: Sequence[Ranking], k: int) -> Ranking:
+    """Sort rankings (or heaps) of the same queries together and keep the k best of each row, ties by the smaller id."""
     ids = np.concatenate([part.ids for part in parts], axis=1)
     scores = np.concatenate([part.scores for part in parts], axis=1)
     order = np.lexsort((ids, -scores), axis=1)[:, :k]

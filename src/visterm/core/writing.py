@@ -124,8 +124,9 @@ def whole_file(path: Place, *, shared: bool = False) -> Iterator[Path]:
     ----------
     path : path-like
     shared : bool
-        Others may be writing the same file, such as a worker that was given up: the temporary name is nobody else's.
-        False: it is always the same, so that what a kill leaves is written over by the next.
+        Others may be writing the same file, such as a worker that was given up: the temporary name is nobody else's,
+        and begins with the number of the process. False: it is always the same, so that what a kill leaves is written
+        over by the next.
 
     Yields
     ------
@@ -137,8 +138,7 @@ def whole_file(path: Place, *, shared: bool = False) -> Iterator[Path]:
     DiskError
     """
     path = Path(path)
-    own = f".{uuid.uuid4().hex[:8]}" if shared else ""
-    temporary = path.with_name(f".{path.name}{own}.tmp")
+    temporary = temporary_beside(path) if shared else path.with_name(f".{path.name}.tmp")
     try:
         with writing(path):
             yield temporary
@@ -148,6 +148,22 @@ def whole_file(path: Place, *, shared: bool = False) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def temporary_beside(path: Path) -> Path:
+    """Return a name beside a path that nobody else has, with the number of this process in it."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process of this machine runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def write_whole(path: Path, content: bytes) -> None:

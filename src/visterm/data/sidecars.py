@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import uuid
 from collections import defaultdict
 from pathlib import Path
 
 from visterm.core.errors import DataError, StorageError
 from visterm.core.files import GB, read_regular
-from visterm.core.persist import is_alive
 from visterm.core.vocabulary import tag_key
-from visterm.core.writing import writing
+from visterm.core.writing import is_alive, whole_file
 from visterm.data.embedded import embedded_keywords, union
 from visterm.data.image_folders import SUFFIXES
 from visterm.data.xmp.keywords import GIVEN, Keywords, read_keywords
@@ -140,21 +138,15 @@ def replace_file(path: Path, old: bytes | None, new: bytes | None, *, follow_lin
     path = Path(os.path.realpath(path))
     if content_of(path) != old:
         raise StorageError(f"{path} was changed by another program just now; it is left as it is. Export again.")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
     try:
         if new is None:
             path.unlink(missing_ok=True)
             return
-        try:
-            with writing(path), temporary.open("xb") as file:
+        with whole_file(path, shared=True) as temporary:
+            with temporary.open("xb") as file:
                 file.write(new)
-                file.flush()
-                os.fsync(file.fileno())
             if old is not None:
                 os.chmod(temporary, path.stat().st_mode)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror or error}. It is left as it was.") from error
 

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from visterm.core.errors import StorageError
 from visterm.core.remote import RemotePath
+from visterm.core.writing import is_alive
 
 RENEWED = 30.0
 """Seconds after which the object is written anew."""
@@ -136,12 +137,8 @@ def _is_abandoned(found: dict[str, Any]) -> bool:
     if found.get("host") == socket.gethostname() and found.get("token") not in _OWN:
         if pid == os.getpid():  # of a process before this one, in a container begun anew
             return True
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
+        if not is_alive(pid):
             return True
-        except PermissionError:
-            pass
     return time.time() - renewed > ABANDONED
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.core.products import merged
 from visterm.core.types import Matrix, Ranking
 
 PASSED_OVER = 200
@@ -169,16 +169,6 @@ class AnyPart(ABC):
         at = np.searchsorted(there, ids)
         at = at[(at < len(there)) & (there[np.minimum(at, len(there) - 1)] == ids)]
         return at if order is None else np.sort(order[at])
-
-
-def merged(parts: Sequence[Ranking], k: int) -> Ranking:
-    """Put rankings of the same queries together: the best of each hold the best of all."""
-    if len(parts) == 1:
-        return parts[0]
-    ids = np.concatenate([part.ids for part in parts], axis=1)
-    scores = np.concatenate([part.scores for part in parts], axis=1)
-    order = np.lexsort((ids, -scores), axis=1)[:, :k]
-    return Ranking(np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1))
 
 
 def _without(found: Ranking, hidden: NDArray[np.int64], k: int) -> Ranking:

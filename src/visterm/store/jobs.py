@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from visterm.core.jsonlines import json_text
+from visterm.core.writing import is_alive
 from visterm.store.database import Database, now
 
 COLUMNS = "id, kind, state, done, total, message, started, finished, error, pid, host"
@@ -135,7 +136,7 @@ class Jobs:
         lost = [
             job_id
             for job_id, pid in found
-            if not _alive(pid) or (pid == os.getpid() and (self._place, job_id) not in _STARTED_HERE)
+            if not is_alive(pid) or (pid == os.getpid() and (self._place, job_id) not in _STARTED_HERE)
         ]
         self._database.write_many(
             "UPDATE jobs SET state = 'lost', finished = ?, error = 'its process was killed' WHERE id = ?",
@@ -172,13 +173,3 @@ class History:
             (before, limit),
         )
         return [Event(event_id, at, what, json.loads(details)) for event_id, at, what, details in found]
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

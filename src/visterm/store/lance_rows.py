@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import CorruptFileError
-from visterm.core.products import top_k_products
+from visterm.core.products import merged, top_k_products
 from visterm.core.types import Ranking
-from visterm.store.any_part import AnyPart, Candidates, merged
+from visterm.store.any_part import AnyPart, Candidates
 from visterm.store.lance_table import AT_ONCE, LanceTable, arrays_of, batches
 
 Places: TypeAlias = NDArray[np.int64]

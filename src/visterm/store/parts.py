@@ -8,10 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.products import top_k_products
+from visterm.core.products import merged, top_k_products
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
-from visterm.store.any_part import AnyPart, Candidates, merged
+from visterm.store.any_part import AnyPart, Candidates
 
 BLOCK_BYTES = 2**24
 """Scores held at a time, of some queries and some sparse rows."""

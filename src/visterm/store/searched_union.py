@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.executor import Shards
+from visterm.core.products import merged
 from visterm.core.types import Matrix, Ranking
-from visterm.store.any_part import merged
 from visterm.store.base import SearchedRows, as_queries
 from visterm.store.filters import Filter
 from visterm.store.rows import stack_rows

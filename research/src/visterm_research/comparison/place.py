@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from visterm.core.errors import StorageError
-from visterm_research.comparison.record import replace_text
+from visterm.core.writing import write_whole
 
 DESCRIPTION = "reproduction.json"
 """Written first: whose comparison the folder holds."""
@@ -43,7 +43,9 @@ def begin_folder(out: Path, paper: str) -> None:
         raise StorageError(f"{out} holds the comparison of another paper ({found}). Choose another name.")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        replace_text(out / DESCRIPTION, json.dumps({"paper": paper}, indent=1, ensure_ascii=False) + "\n")
+        write_whole(
+            out / DESCRIPTION, (json.dumps({"paper": paper}, indent=1, ensure_ascii=False) + "\n").encode("utf-8")
+        )
     except OSError as error:
         raise StorageError(f"{out} cannot be written: {error.strerror}. Choose another.") from error
 

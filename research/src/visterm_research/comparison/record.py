@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.core.digests import jsonable
 from visterm.core.errors import CorruptFileError
+from visterm.core.writing import whole_file, write_whole
 
 Record = dict[str, Any]
 
@@ -53,7 +53,7 @@ class Records:
         """Keep a result, whole or not at all."""
         path = self._path(group, key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(path, json.dumps(jsonable(record), indent=1, ensure_ascii=False) + "\n")
+        write_whole(path, (json.dumps(jsonable(record), indent=1, ensure_ascii=False) + "\n").encode("utf-8"))
 
     def get_values(self, group: str, key: str) -> dict[str, NDArray[np.float64]] | None:
         """Find the values image by image that were kept with a result."""
@@ -67,17 +67,9 @@ class Records:
         """Keep values image by image; call it before `put`, which marks the result as finished."""
         path = self._path(group, key).with_suffix(".npz")
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{os.getpid()}-{path.name}")
         named: dict[str, Any] = {name.replace("@", "_at_"): array for name, array in values.items()}
-        np.savez_compressed(temporary, **named)
-        os.replace(temporary, path)
+        with whole_file(path, shared=True) as temporary, temporary.open("wb") as file:
+            np.savez_compressed(file, **named)
 
     def _path(self, group: str, key: str) -> Path:
         return self._folder / group / f"{key}.json"
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a file under another name and rename it."""
-    temporary = path.with_name(f".{os.getpid()}-{path.name}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)

@@ -16,7 +16,7 @@ from visterm.core.checks import check_count, check_number
 from visterm.core.errors import StorageError, UserError
 from visterm.core.progress import SILENT, Progress, track
 from visterm.core.threads import resolve_jobs
-from visterm.demo.drawn.folders import is_drawn, split_of, whole_folder, write_csv, write_mark
+from visterm.demo.drawn.folders import drawn_folder, is_drawn, split_of, write_csv, write_mark
 from visterm.demo.drawn.relations import IS_A, PART_OF
 from visterm.demo.drawn.scene import Box, Scene, draw_scene
 from visterm.demo.drawn.things import THINGS
@@ -133,7 +133,7 @@ def draw_crops(
     if isinstance(side, bool) or not 16 <= side <= max(SIZE):
         raise UserError(f"side is {side!r}; expected a whole number of pixels, 16 to {max(SIZE)}.")
     threads, target = resolve_jobs(n_jobs), Path(folder)
-    with whole_folder(target, KIND) as temporary:
+    with drawn_folder(target, KIND) as temporary:
         images = temporary / "images"
         images.mkdir()
         crops: list[Crop] = []

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import shutil
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from visterm.core.errors import StorageError
+from visterm.core.persist import whole_folder
 
 MARK = "drawn.json"
 SPLITS = ("train", "valid", "test")
@@ -47,10 +45,8 @@ def is_drawn(folder: Path, kind: str) -> bool:
 
 
 @contextmanager
-def whole_folder(target: Path, kind: str) -> Iterator[Path]:
-    """Write into a temporary folder beside the target and rename it at the end.
-
-    The sums and syncs of `visterm.core.persist.new_folder` would take longer than drawing thousands of pictures.
+def drawn_folder(target: Path, kind: str) -> Iterator[Path]:
+    """Write a folder of this kind in one step, in place of one of the same kind (`write_mark`).
 
     Raises
     ------
@@ -59,40 +55,5 @@ def whole_folder(target: Path, kind: str) -> Iterator[Path]:
     """
     if target.exists() and not is_drawn(target, kind) and not (target.is_dir() and not any(target.iterdir())):
         raise StorageError(f"{target} exists and is not a {kind}, so it is not replaced. Choose another folder.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    old = target.with_name(f".{target.name}.old")
-    _clean_up(target, old)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
-    temporary.mkdir()
-    try:
+    with whole_folder(target) as temporary:
         yield temporary
-        if target.exists():
-            os.replace(target, old)
-        os.replace(temporary, target)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if old.exists() and not target.exists():
-            os.replace(old, target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _clean_up(target: Path, old: Path) -> None:
-    """Bring back a folder that a kill left aside, and remove what killed processes began."""
-    if old.exists() and not target.exists():
-        os.replace(old, target)
-    shutil.rmtree(old, ignore_errors=True)
-    for left in target.parent.glob(f".{target.name}.*-*.tmp"):
-        pid = left.name.removeprefix(f".{target.name}.").partition("-")[0]
-        if pid.isdigit() and not _alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -17,7 +17,7 @@ from PIL import Image
 from visterm.core.errors import StorageError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import resolve_jobs
-from visterm.demo.drawn.folders import SPLITS, is_drawn, split_of, whole_folder, write_csv, write_mark
+from visterm.demo.drawn.folders import SPLITS, drawn_folder, is_drawn, split_of, write_csv, write_mark
 from visterm.demo.drawn.people import NoiseSettings, person_behind
 from visterm.demo.drawn.queries import Query, queries_of
 from visterm.demo.drawn.relations import IS_A, PART_OF, TRUE_TAGS, implied
@@ -155,7 +155,7 @@ def draw_library(
         raise UserError(f"format is {format!r}; expected one of: {', '.join(_ENCODERS)}.")
     noise, threads = noise or NoiseSettings(), resolve_jobs(n_jobs)
     target = Path(folder)
-    with whole_folder(target, KIND) as temporary:
+    with drawn_folder(target, KIND) as temporary:
         (temporary / "images").mkdir()
         pictures = tuple(_draw_all(temporary / "images", n_scenes, seed, threads, noise, progress, format))
         queries = tuple(
