@@ -48,32 +48,15 @@ def track(items: Iterable[T], progress: Progress, task: str, total: int | None =
         progress.finish()
 
 
-class Steps:
-    """Passes on only the steps: for a part of a task that was started already."""
+class PassedOn:
+    """Passes everything on: what other kinds of progress differ from in one method."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
     def start(self, task: str, total: int | None = None) -> None:
-        """Ignore the start: the whole task has begun."""
-
-    def advance(self, steps: int = 1, note: str = "") -> None:
-        """Pass the step on."""
-        self._progress.advance(steps, note)
-
-    def finish(self) -> None:
-        """Ignore the end: the whole task goes on."""
-
-
-class Titled:
-    """Gives all tasks a name of its own: for the fit of one model among many."""
-
-    def __init__(self, progress: Progress, title: str) -> None:
-        self._progress, self._title = progress, title
-
-    def start(self, task: str, total: int | None = None) -> None:
-        """Begin the task under the name."""
-        self._progress.start(self._title, total)
+        """Pass the start on."""
+        self._progress.start(task, total)
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         """Pass the step on."""
@@ -84,14 +67,36 @@ class Titled:
         self._progress.finish()
 
 
-class OneTask:
+class Steps(PassedOn):
+    """Passes on only the steps: for a part of a task that was started already."""
+
+    def start(self, task: str, total: int | None = None) -> None:
+        """Ignore the start: the whole task has begun."""
+
+    def finish(self) -> None:
+        """Ignore the end: the whole task goes on."""
+
+
+class Titled(PassedOn):
+    """Gives all tasks a name of its own: for the fit of one model among many."""
+
+    def __init__(self, progress: Progress, title: str) -> None:
+        super().__init__(progress)
+        self._title = title
+
+    def start(self, task: str, total: int | None = None) -> None:
+        """Begin the task under the name."""
+        self._progress.start(self._title, total)
+
+
+class OneTask(Titled):
     """One task from beginning to end, whatever tasks the work inside it begins; ends with how it came out.
 
     For a fit that is judged after it: what is shown last is then the judgement, and not a note of the fit's last epoch.
     """
 
     def __init__(self, progress: Progress, title: str) -> None:
-        self._progress, self._title = progress, title
+        super().__init__(progress, title)
         self._steps = 0
 
     def __enter__(self) -> Self:

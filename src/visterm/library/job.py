@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from visterm.core.progress import Progress
+from visterm.core.progress import PassedOn, Progress
 from visterm.store.catalogue import StoredCatalogue
 
 ASKED_EVERY = 0.5
@@ -67,22 +67,17 @@ class CatalogueJob:
         return _Watched(self, progress)
 
 
-class _Watched:
+class _Watched(PassedOn):
     """Passes all on, and looks now and then whether to stop."""
 
     def __init__(self, job: CatalogueJob, progress: Progress) -> None:
-        self._job, self._progress = job, progress
+        super().__init__(progress)
+        self._job = job
         self._looked = time.monotonic()
 
-    def start(self, task: str, total: int | None = None) -> None:
-        self._progress.start(task, total)
-
     def advance(self, steps: int = 1, note: str = "") -> None:
-        self._progress.advance(steps, note)
+        super().advance(steps, note)
         if time.monotonic() - self._looked >= ASKED_EVERY:
             self._looked = time.monotonic()
             if self._job.cancelled:
                 raise JobCancelledError
-
-    def finish(self) -> None:
-        self._progress.finish()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from visterm.core.progress import Silent
 from visterm_research.comparison.figures import Line, draw_lines
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.record import Record
@@ -80,7 +81,7 @@ def curve(trials: Trials, problem: Problem, model: str, settings: Mapping[str, A
     return trials.once(f"{problem.name}/epochs", of, work, {"model": model, **settings})
 
 
-class Judge:
+class Judge(Silent):
     """A monitor of a fit that judges the model after each epoch, by weights as they are then.
 
     Parameters
@@ -94,9 +95,6 @@ class Judge:
         self._model, self._rows = model, rows
         self.found: dict[str, list[float]] = {"map": [], "f1": [], "tag_f1": []}
 
-    def start(self, task: str, total: int | None = None) -> None:
-        """Ignore the start."""
-
     def advance(self, steps: int = 1, note: str = "") -> None:
         """Judge after an epoch; a fit that begins says that none is done."""
         if steps:
@@ -104,9 +102,6 @@ class Judge:
             self.found["map"].append(metrics["map"])
             self.found["f1"].append(five_of(metrics, BY_IMAGE).f1)
             self.found["tag_f1"].append(five_of(metrics, BY_TAG).f1)
-
-    def finish(self) -> None:
-        """Ignore the end."""
 
 
 def _write(
