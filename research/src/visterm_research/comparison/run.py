@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.digests import jsonable
+from visterm.core.writing import write_whole
 from visterm_research.comparison.arms import Arm
 from visterm_research.comparison.claims import Claim
 from visterm_research.comparison.markdown import Document
 from visterm_research.comparison.problem import Problem
-from visterm_research.comparison.record import replace_text
 from visterm_research.comparison.trials import OutOfTimeError, Tested, Trials
 
 TestedArms = dict[str, Tested]
@@ -118,7 +118,7 @@ class Comparison:
             Further results, such as curves, by name.
         """
         report = self.out / "report.md"
-        replace_text(report, self.document.render())
+        write_whole(report, self.document.render().encode("utf-8"))
         results = {
             "paper": self.paper,
             "machine": machine(),
@@ -132,7 +132,8 @@ class Comparison:
             "unfinished": self.unfinished,
             **facts,
         }
-        replace_text(self.out / "results.json", json.dumps(jsonable(results), indent=1, ensure_ascii=False) + "\n")
+        told = json.dumps(jsonable(results), indent=1, ensure_ascii=False) + "\n"
+        write_whole(self.out / "results.json", told.encode("utf-8"))
         return Outcome(report, self.claims, self.unfinished)
 
 
