@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from contextlib import ExitStack
 
 import pytest
@@ -14,13 +16,15 @@ from tiny_catalogues import ENCODER, draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
 
 SIZE = 6 * 2**20
-QUICK = "--set dim=4 --set epochs=5 --jobs 1 --encoder visterms " + " ".join(
+QUICK_ENCODER = "--encoder visterms " + " ".join(
     f"--encoder-set {name}={str(value).replace(' ', '')}" for name, value in ENCODER.items()
 )
+QUICK = f"--set dim=4 --set epochs=5 --jobs 1 {QUICK_ENCODER}"
 
 COMMANDS = {
     "fit": "fit {photos} --tags {tags} -o {disk}/new --model wsabie {quick}",
     "fit over a run": "fit {photos} --tags {tags} -o {disk}/run --model wsabie {quick}",
+    "fit by queries": "fit {photos} --queries {queries} -o {disk}/new --model pamir --set epochs=2 --jobs 1 {encoder}",
     "fit a catalogue": "fit --catalogue {disk}/catalogue --full --jobs 1",
     "tune": "tune {photos} --tags {tags} -o {disk}/new --model wsabie --grid learning_rate=0.1,0.01 {quick}",
     "encode": "encode {photos} -o {disk}/new --shard-size 8 --jobs 1 --run {run}",
@@ -74,6 +78,9 @@ def places(disk, tmp_path_factory):
     disk.restore(kept)
     found = {"disk": disk.folder, "kept": kept, "run": run, "photos": disk.folder / "photos", "more": large / "more"}
     found |= {"tags": write_tags(large / "tags.csv", tags), "catalogue": large / "catalogue", "quick": QUICK}
+    clicks = "".join(f"{tag},{name}\n" for name, given in tags.items() for tag in given)
+    (large / "clicks.csv").write_text(f"query,image\n{clicks}", encoding="utf-8")
+    found |= {"queries": large / "clicks.csv", "encoder": QUICK_ENCODER}
     made = Catalogue.create(large / "catalogue", Tagger.load(run, n_jobs=1))
     made.index(found["photos"], tags=found["tags"])
     made.stored.close()
@@ -137,3 +144,13 @@ def test_a_command_ends_clean_where_the_disk_fills_up_midway(name, disk, places)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_ends_clean_wherever_the_disk_fills_up(name, share, disk, places):
     check(name, disk, places, share)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@pytest.mark.parametrize("arguments", ["models", "models --json"])
+def test_results_that_standard_output_does_not_take_end_in_one_line(arguments):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "visterm", *arguments.split()]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "visterm: The disk is full. Make space there and try again.\n"
