@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,3 +42,39 @@ def wordnet_folder() -> Path:
 def small_library(tmp_path_factory: pytest.TempPathFactory) -> DrawnLibrary:
     """A drawn library of 200 scenes, shared by the tests that only read it."""
     return draw_library(tmp_path_factory.mktemp("drawn") / "library", n_scenes=200, seed=5, n_jobs=1)
+
+
+@pytest.fixture(scope="session")
+def held_engine() -> Iterator[ExitStack]:
+    """What the Ray engine of this process' tests runs in; closing it ends the engine."""
+    with ExitStack() as held:
+        yield held
+
+
+@pytest.fixture(scope="session")
+def ray_store() -> Iterator[str]:
+    """The address of a local S3 server that the Ray engine's workers find in their environment."""
+    from object_stores import running_server
+
+    with running_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def ray_engine(held_engine: ExitStack, ray_store: str) -> Iterator[Any]:
+    """A Ray engine of two workers: one for all tests of this process, as starting one takes long."""
+    from object_stores import named_server
+    from visterm.cluster.engine import engine, load_ray
+
+    if not load_ray().is_initialized():
+        held_engine.close()
+        with named_server(ray_store):
+            held_engine.enter_context(engine("local", 2))
+    with engine("local", 2) as reached:
+        yield reached
+
+
+@pytest.fixture
+def no_ray_engine(held_engine: ExitStack) -> None:
+    """No Ray engine runs: for tests that start machines of their own."""
+    held_engine.close()

@@ -13,22 +13,36 @@ import pytest
 @contextmanager
 def s3_server() -> Iterator[str]:
     """Start moto's server, point the environment of this process and its children at it, and give its URL."""
+    with running_server() as url, named_server(url):
+        yield url
+
+
+@contextmanager
+def running_server() -> Iterator[str]:
+    """Start moto's server, and give its URL."""
     pytest.importorskip("s3fs", reason="wants s3fs (extra s3)")
     moto = pytest.importorskip("moto.server", reason="wants moto's S3 server")
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
-    url = "http://{}:{}".format(*server.get_host_and_port())
+    try:
+        yield "http://{}:{}".format(*server.get_host_and_port())
+    finally:
+        server.stop()
+
+
+@contextmanager
+def named_server(url: str) -> Iterator[None]:
+    """Point the environment of this process, and of the children that it starts, at a server."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", url)
         patch.setenv("AWS_ACCESS_KEY_ID", "tests")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "tests")
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         try:
-            yield url
+            yield
         finally:
             forget_stores()
-            server.stop()
 
 
 def forget_stores() -> None:

@@ -45,7 +45,7 @@ class Losing:
 
 
 @pytest.mark.slow
-def test_a_machine_that_is_lost_changes_nothing_but_the_rounding(tmp_path):
+def test_a_machine_that_is_lost_changes_nothing_but_the_rounding(no_ray_engine, tmp_path):
     from ray.cluster_utils import Cluster
 
     settings = {"hidden": [64, 32], "dim": 8, "epochs": 60, "patience": 60, "batch_size": 64, "learning_rate": 0.002}

@@ -17,7 +17,6 @@ from command_line import run_command
 from planted_features import fitted_encoder, plant
 from visterm import Tagger
 from visterm.cluster import RayExecutor, train_group
-from visterm.cluster import engine as engines
 from visterm.cluster.engine import Engine
 from visterm.cluster.told_progress import ToldProgress, retold
 from visterm.cluster.train_group import group_of
@@ -28,13 +27,6 @@ from visterm.features.streaming.mapped_rows import read_matrix, write_matrix
 from visterm.tagging.deep_fit_together import _sweep, check_fits_together
 
 SETTINGS = {"hidden": (16,), "dim": 8, "epochs": 3, "batch_size": 64, "learning_rate": 0.005}
-
-
-@pytest.fixture(scope="module")
-def session():
-    """An engine of two processors that the tests of this file share."""
-    with engines.engine(engines.LOCAL, 2) as engine:
-        yield engine
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +48,7 @@ def fit(drawn, out, *options, model="sampled_tagger", **changed):
     return run_command([*command, *settings, *options])
 
 
-def test_two_workers_learn_the_run_of_one_process(session, drawn, tmp_path):
+def test_two_workers_learn_the_run_of_one_process(ray_engine, drawn, tmp_path):
     alone, together = tmp_path / "alone", tmp_path / "together"
     assert fit(drawn, alone).returncode == 0
     result = fit(drawn, together, "--ray", "local")

@@ -12,7 +12,6 @@ import pytest
 from command_line import run_command
 from remote_photos import content, picture
 from tiny_networks import colour_network
-from visterm.cluster.engine import engine
 from visterm.core.errors import StorageError
 from visterm.core.progress import SILENT
 from visterm.core.threads import Team
@@ -25,12 +24,6 @@ pytest.importorskip("ray", reason="wants the extra ray")
 
 N = 30
 TAGS = [["sea", "sky"], ["tree"], ["tree", "sky"]]
-
-
-@pytest.fixture(scope="module")
-def reached():
-    with engine("local", 2) as there:
-        yield there
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +56,8 @@ def annotate(library, *arguments):
     return done
 
 
-def test_the_lines_that_are_printed_are_those_of_one_process(reached, library):
+@pytest.mark.usefixtures("ray_engine")
+def test_the_lines_that_are_printed_are_those_of_one_process(library):
     alone = annotate(library, "F", "--json", "--skipped", "alone.jsonl")
     shared = annotate(library, "F", "--json", "--skipped", "shared.jsonl", "--ray", "local")
     assert "not asked" not in shared.stderr
@@ -73,7 +67,8 @@ def test_the_lines_that_are_printed_are_those_of_one_process(reached, library):
     assert json.loads((library / "shared.jsonl").read_text())["image"] == "07.png"
 
 
-def test_the_folder_that_is_written_has_the_bytes_of_one_process_and_is_gone_on_with(reached, library, tmp_path):
+@pytest.mark.usefixtures("ray_engine")
+def test_the_folder_that_is_written_has_the_bytes_of_one_process_and_is_gone_on_with(library, tmp_path):
     annotate(library, "photos", "-o", tmp_path / "alone")
     shutil.copytree(tmp_path / "alone", tmp_path / "shared")
     for part in sorted((tmp_path / "shared" / "data").iterdir())[::2]:

@@ -14,7 +14,6 @@ from PIL import Image
 from command_line import run_command
 from remote_photos import content, picture
 from visterm.cluster import RayExecutor, ordered
-from visterm.cluster.engine import engine
 from visterm.cluster.ordered import in_order
 from visterm.core.errors import CorruptFileError, StorageError, UserError
 from visterm.core.executor import LocalExecutor
@@ -33,11 +32,9 @@ N = 24
 
 
 @pytest.fixture(scope="module")
-def reached():
-    """An engine of two workers, which all tests of this file use."""
+def reached(ray_engine):
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
-    with engine("local", 2) as there:
-        yield there
+    return ray_engine
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def run(photos, tmp_path_factory):
 
 
 @pytest.fixture
-def lossy():
+def lossy(no_ray_engine):
     """Two machines of one processor each; `losing(happened)` loses one as soon as something has happened."""
     from ray.cluster_utils import Cluster
 

@@ -8,11 +8,10 @@ import sys
 import pytest
 
 from command_line import run_command
-from object_stores import new_bucket, s3_server
+from object_stores import named_server, new_bucket
 from remote_photos import N, content, paint
 from visterm import Tagger
 from visterm.cluster import RayExecutor
-from visterm.cluster.engine import engine
 from visterm.core.remote import as_path
 from visterm.features.job import encode_folder
 
@@ -22,9 +21,9 @@ pytest_plugins = ["encoding_fixtures"]
 
 
 @pytest.fixture(scope="module")
-def bucket():
-    """A bucket with photos, and an engine of two workers that were started where the environment names its server."""
-    with s3_server(), engine("local", 2):
+def bucket(ray_store, ray_engine):
+    """A bucket with photos, on the server that the environment of Ray's workers names."""
+    with named_server(ray_store):
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
         place = as_path(new_bucket())
         paint(place / "photos")

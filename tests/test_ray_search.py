@@ -10,19 +10,11 @@ from command_line import visterm
 from tiny_catalogues import draw_photos, fit_run
 from visterm import Catalogue, Tagger
 from visterm.cluster import RayExecutor
-from visterm.cluster.engine import engine
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError
 from visterm.library.union import CatalogueUnion
 from visterm.store.filters import Filter
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")
-
-
-@pytest.fixture(scope="module")
-def reached():
-    """An engine of two workers, which all tests of this file use."""
-    with engine("local", 2) as there:
-        yield there
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +32,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def there(reached, folder):
+def there(ray_engine, folder):
     with CatalogueUnion.load(folder / "both", executor=RayExecutor("local")) as there:
         yield there
 
@@ -74,7 +66,7 @@ def test_an_actor_that_dies_is_started_again_and_its_question_asked_anew(there):
     assert there.search("red", 0) == before
 
 
-@pytest.mark.usefixtures("reached")
+@pytest.mark.usefixtures("ray_engine")
 def test_the_command_prints_what_it_prints_without_ray(folder):
     assert visterm("search both 'red -blue' --json --ray local", folder) == visterm(
         "search both 'red -blue' --json", folder

@@ -21,7 +21,7 @@ def _by_value():
 
 
 @pytest.fixture
-def cluster():
+def cluster(no_ray_engine):
     """Two machines of one processor each, beside a head that works on nothing."""
     from ray.cluster_utils import Cluster
 

@@ -11,7 +11,6 @@ from command_line import run_command
 from drawn_training import HALF, SMALL, assert_same_model, draw_features, in_threads, tagger_of
 from visterm import Tagger
 from visterm.cluster import RayExecutor
-from visterm.cluster.engine import engine
 from visterm.core.errors import UserError
 from visterm.core.executor import LOCAL
 from visterm.features.streaming.handed_over import take_part
@@ -46,9 +45,9 @@ def test_workers_of_one_process_learn_again_to_the_same_bytes_and_as_well_as_one
     assert first.facts["images"] == alone.facts["images"]
 
 
+@pytest.mark.usefixtures("ray_engine")
 def test_rays_workers_learn_the_bytes_of_workers_in_one_process(drawn, tmp_path):
-    with engine("local", 2):
-        tagger = on_machines(drawn, tmp_path / "work")
+    tagger = on_machines(drawn, tmp_path / "work")
     assert tagger.told == []
     assert tagger.facts["workers"] == 2
     assert_same_model(tagger, in_threads(drawn, tmp_path / "threads", 2))
@@ -146,6 +145,7 @@ class Losing:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_ray_engine")
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_machine_that_is_lost_changes_no_byte(drawn, tmp_path, which):
     from ray.cluster_utils import Cluster

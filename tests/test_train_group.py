@@ -10,7 +10,6 @@ import pytest
 
 pytest.importorskip("ray", reason="wants the package ray (extra ray)")
 
-from visterm.cluster import engine as engines
 from visterm.cluster.train_group import run_group
 from visterm.core.errors import DivergedError
 from visterm.core.executor import Group
@@ -19,14 +18,7 @@ from visterm.core.progress import SILENT
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def session():
-    """An engine of two processors that the tests of this file share."""
-    with engines.engine(engines.LOCAL, 2) as engine:
-        yield engine
-
-
-def test_when_a_worker_is_lost_all_begin_again_and_go_on(session, tmp_path):
+def test_when_a_worker_is_lost_all_begin_again_and_go_on(ray_engine, tmp_path):
     def work(together, progress):
         from ray.train.collective import barrier
 
@@ -41,7 +33,7 @@ def test_when_a_worker_is_lost_all_begin_again_and_go_on(session, tmp_path):
     assert [len(list(tmp_path.glob(f"begun.{rank}.*"))) for rank in range(2)] == [2, 2]
 
 
-def test_an_error_of_one_worker_ends_the_job_and_those_that_wait_for_it(session, tmp_path):
+def test_an_error_of_one_worker_ends_the_job_and_those_that_wait_for_it(ray_engine, tmp_path):
     def work(together, progress):
         from ray.train.collective import barrier
 
@@ -54,7 +46,7 @@ def test_an_error_of_one_worker_ends_the_job_and_those_that_wait_for_it(session,
     assert "In a worker:" in caught.value.__notes__[0]
 
 
-def test_what_a_killed_command_left_is_swept_and_nothing_stays(session, tmp_path):
+def test_what_a_killed_command_left_is_swept_and_nothing_stays(ray_engine, tmp_path):
     (tmp_path / "told.1").mkdir()
     assert run_group(lambda member, progress: member.broadcast("said"), Group(1, 1), tmp_path, SILENT) == "said"
     assert list(tmp_path.iterdir()) == []

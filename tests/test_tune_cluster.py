@@ -15,7 +15,7 @@ ray = pytest.importorskip("ray", reason="wants the package ray (extra ray)")
 
 
 @pytest.mark.slow
-def test_a_machine_that_is_lost_has_its_trial_done_again(tmp_path):
+def test_a_machine_that_is_lost_has_its_trial_done_again(no_ray_engine, tmp_path):
     from ray.cluster_utils import Cluster
 
     def wait_for(happened):  # local, so that workers get it by value
