@@ -14,7 +14,7 @@ demo: $(VENV)/.base  ## Draw a photo library, learn its tags, tag and search it,
 	$(BIN)/visterm demo -o demo
 
 test: $(VENV)/.dev  ## Run the whole test suite (about 11 minutes on 2 cores)
-	$(PYTEST) -n 2 --dist loadfile -m "not slow" --durations 10
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not slow" --durations 10
 
 test-kernels: $(VENV)/.dev  ## Run the kernels' tests with bounds checked, and again without compiling
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-checked $(PYTEST) -q $(KERNEL_TESTS)
