@@ -21,6 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from visterm.core.errors import CorruptFileError, OutOfSpaceError, StorageError
 from visterm.core.jsonlines import json_text, read_skipped, skipped_bytes
+from visterm.core.learned import HASH, Kind, Listed, Record, Sizes, Text, Whole
 from visterm.core.persist import (
     MANIFEST,
     check_target,
@@ -30,6 +31,7 @@ from visterm.core.persist import (
     new_folder,
     open_folder,
     read_json,
+    refusing,
     save_estimator,
     write_json,
 )
@@ -41,6 +43,18 @@ from visterm.features.kind import FEATURES, UNFINISHED
 
 FORMAT = 1
 ENCODER, DATA, SKIPPED, ASKED = "encoder", "data", "skipped.jsonl", "asked.json"
+
+ENTRY = Record({"file": Text(pattern=r"[^/\x00.][^/\x00]*"), "rows": Whole(), "sha256": Text(pattern=HASH)})
+NOTE = Record(
+    {
+        "entry": Record(ENTRY.fields, or_none=True),
+        "width": Whole(required=False),
+        "layout": Text(pattern="dense|sparse|", required=False),
+        "skipped": Listed(Record({"image": Text(), "reason": Text()})),
+    }
+)
+ASKED_KIND = Record({"fingerprint": Text(), "shard_size": Whole(least=1)})
+"""What the JSON files of a folder can hold, whoever wrote them: a shard's file lies in the folder."""
 
 
 class Asked(NamedTuple):
@@ -121,6 +135,21 @@ class FeatureFolder:
 
     kind: ClassVar[str] = FEATURES
     unfinished_name: ClassVar[str] = UNFINISHED
+    manifest_kind: ClassVar[Record] = Record(
+        {
+            "images": Text(),
+            "n_images": Whole(),
+            "n_skipped": Whole(),
+            "encoder": Text(),
+            "settings": Record(),
+            "asked": Text(),
+            "fingerprint": Text(),
+            "width": Whole(),
+            "layout": Text(pattern="dense|sparse"),
+            "shard_size": Whole(least=1),
+            "shards": Listed(ENTRY),
+        }
+    )
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = as_path(path)
@@ -204,14 +233,9 @@ class FeatureFolder:
         """
         if not (self.path / MANIFEST).exists():
             return None
-        facts = read_json(open_folder(self.path, self.kind) / MANIFEST)
-        try:
-            shards = [ShardEntry(**entry) for entry in facts["shards"]]
-            return self._contents_of(facts, shards)
-        except (KeyError, TypeError) as error:
-            raise CorruptFileError(
-                f"{self.path / MANIFEST} is no manifest of a {self.kind}: {error} is wrong."
-            ) from error
+        facts = self._read_manifest(open_folder(self.path, self.kind) / MANIFEST)
+        with refusing(self.path / MANIFEST):
+            return self._contents_of(facts, [ShardEntry(**entry) for entry in facts["shards"]])
 
     def skipped(self) -> list[Skipped]:
         """Read the list of images that have no row."""
@@ -284,7 +308,7 @@ class FeatureFolder:
 
     def notes(self) -> list[dict[str, Any]]:
         """Read what a job that is not finished has noted of each shard that is done."""
-        return [read_json(file) for file in sorted(self.unfinished.glob("*.json")) if file.name != MANIFEST]
+        return [read_note(file) for file in sorted(self.unfinished.glob("*.json")) if file.name != MANIFEST]
 
     def has_encoder(self) -> bool:
         """Say whether an encoder was saved: once it is, it is never fitted again."""
@@ -302,7 +326,7 @@ class FeatureFolder:
         encoder = load_estimator(ENCODERS, folder, ENCODER)
         if "n_jobs" in encoder.get_params(deep=False):
             encoder.set_params(n_jobs=n_jobs)
-        return encoder, Asked(**read_json(folder / ASKED))
+        return encoder, Asked(**_read_checked(folder / ASKED, ASKED_KIND))
 
     def commit(self, contents: Any, skipped: Sequence[Skipped]) -> None:
         """Put new contents in place of the old; the shards are in ``data`` already, or among the unfinished.
@@ -325,7 +349,7 @@ class FeatureFolder:
         if pending.exists():
             data = self.path / DATA
             data.mkdir(exist_ok=True)
-            wanted = {entry["file"] for entry in read_json(pending)["shards"]}
+            wanted = {entry["file"] for entry in self._read_manifest(pending)["shards"]}
             for name in sorted(wanted):
                 if (self.unfinished / name).exists():
                     os.replace(self.unfinished / name, data / name)
@@ -339,10 +363,13 @@ class FeatureFolder:
             self._drop_what_the_manifest_does_not_name()
 
     def _drop_what_the_manifest_does_not_name(self) -> None:
-        wanted = {entry["file"] for entry in read_json(self.path / MANIFEST)["shards"]}
+        wanted = {entry["file"] for entry in self._read_manifest(self.path / MANIFEST)["shards"]}
         for file in self._files_of(DATA):
             if file.name not in wanted:
                 file.unlink()
+
+    def _read_manifest(self, file: Path) -> dict[str, Any]:
+        return _read_checked(file, self.manifest_kind)
 
     def _contents_of(self, facts: dict[str, Any], shards: list[ShardEntry]) -> Any:
         """Give the contents that a manifest tells of: a dataclass with `shards`, in their order, and `n_rows`."""
@@ -350,6 +377,24 @@ class FeatureFolder:
 
     def _files_of(self, name: str) -> list[Path]:
         return list((self.path / name).glob("*"))
+
+
+def read_note(file: Path) -> dict[str, Any]:
+    """Read what a job noted of a shard or a part that is done.
+
+    Raises
+    ------
+    CorruptFileError
+        If it is damaged.
+    """
+    return _read_checked(file, NOTE)
+
+
+def _read_checked(file: Path, kind: Kind) -> dict[str, Any]:
+    with refusing(file):
+        value: dict[str, Any] = read_json(file)
+        kind.check(value, Sizes(None))
+    return value
 
 
 def _is_whole(file: Path, entry: ShardEntry) -> bool:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from visterm.core.errors import CorruptFileError, StorageError
-from visterm.core.persist import MANIFEST, folder_kind, open_folder, read_json
+from visterm.core.persist import MANIFEST, folder_kind, open_folder
 from visterm.core.remote import RemotePath, is_remote
 from visterm.core.types import Skipped
 from visterm.data.fetching import READERS
-from visterm.features.folder import DATA, ENCODER, SKIPPED, Asked, Contents, FeatureFolder, ShardEntry
+from visterm.features.folder import DATA, ENCODER, SKIPPED, Asked, Contents, FeatureFolder, ShardEntry, read_note
 from visterm.features.lease import Lease
 from visterm.features.shard_cache import CACHE
 
@@ -109,7 +109,7 @@ class RemoteFeatureFolder(FeatureFolder):
         """Read what a job that is not finished has noted of each shard that is done."""
         names = [name for name in _remote(self.unfinished).children() if name.endswith(".json")]
         with ThreadPoolExecutor(READERS) as pool:
-            return list(pool.map(read_json, [self.unfinished / name for name in names if name not in (MANIFEST, LOCK)]))
+            return list(pool.map(read_note, [self.unfinished / name for name in names if name not in (MANIFEST, LOCK)]))
 
     def save_encoder(self, encoder: Any, asked: Asked) -> None:
         """Keep the fitted encoder, with what was asked for; its manifest is put last."""

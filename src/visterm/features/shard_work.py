@@ -16,14 +16,13 @@ from visterm.core.checks import finite_rows
 from visterm.core.errors import CorruptFileError
 from visterm.core.executor import must_see
 from visterm.core.jsonlines import json_text
-from visterm.core.persist import read_json
 from visterm.core.progress import Progress, Steps
 from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
 from visterm.core.writing import write_whole
 from visterm.data.contents import content_hash, stamp_hash, stamps
 from visterm.data.feature_shards import Shard, shard_bytes
-from visterm.features.folder import Contents, FeatureFolder, ShardEntry
+from visterm.features.folder import Contents, FeatureFolder, ShardEntry, read_note
 from visterm.features.rows import Place, StoredRows
 from visterm.store.rows import stack_rows
 
@@ -237,7 +236,7 @@ class ShardWork:
         """Find what a job that was killed has done of the very same images."""
         if not note.exists():
             return None
-        value = read_json(note)
+        value = read_note(note)
         try:
             entry = None if value["entry"] is None else ShardEntry(**value["entry"])
             skipped = [Skipped(**item) for item in value["skipped"]]

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from visterm.core.errors import StorageError, UserError
-from visterm.core.persist import MANIFEST, folder_kind, open_folder, read_description, read_json
+from visterm.core.learned import Record, Sizes, Text
+from visterm.core.persist import folder_kind, open_folder, read_description, refusing
 from visterm.core.remote import as_path
 from visterm.features.folder import ENCODER, FeatureFolder
 from visterm.features.kind import FEATURES, is_features
@@ -16,7 +17,9 @@ from visterm.library.facts import catalogue_facts
 from visterm.library.union import UNION, CatalogueUnion
 from visterm.store.catalogue import StoredCatalogue
 from visterm.tagging.annotations.folder import ANNOTATIONS, AnnotationFolder, annotation_folder
+from visterm.tagging.run_checks import FACTS, read_part
 
+DESCRIBED = Record({"name": Text(), "params": Record(), "values": Record()})
 TRIED = "models tried"
 """What `auto` tried: one entry a model; one that reads a block of a chain of encoders has the encoder's name."""
 
@@ -91,7 +94,7 @@ def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """
     kind = folder_kind(path)
     folder = open_folder(StoredCatalogue.open(path).run_folder if kind == "catalogue" else path, "run")
-    model = read_description(folder, "model")
+    model = _read_described(folder, "model")
     history: list[dict[str, Any]] = _learned(model, "history_") or []
     if not history:
         raise UserError(
@@ -122,22 +125,22 @@ def _annotation_facts(folder: AnnotationFolder) -> dict[str, Any]:
 def _feature_facts(features: FeatureFolder) -> dict[str, Any]:
     features.recover()
     notes = features.notes()
-    if folder_kind(features.path) != FEATURES:
+    contents = features.contents()
+    if contents is None:
         return _facts_so_far(features, notes)
-    manifest = read_json(open_folder(features.path, FEATURES) / MANIFEST)
     update = {"shards of an unfinished update": len(notes)} if features.unfinished.is_dir() else {}
     return {
-        "kind": manifest["kind"],
-        "images": manifest["n_images"],
-        "rows": manifest["n_rows"],
-        "skipped images": manifest["n_skipped"],
-        "features": manifest["width"],
-        "layout": manifest["layout"],
-        "shards": len(manifest["shards"]),
-        "made of": manifest["images"],
-        "encoder": manifest["encoder"],
-        "encoder settings": manifest["settings"],
-        "encoder fingerprint": manifest["fingerprint"],
+        "kind": features.kind,
+        "images": contents.n_images,
+        "rows": contents.n_rows,
+        "skipped images": contents.n_skipped,
+        "features": contents.width,
+        "layout": contents.layout,
+        "shards": len(contents.shards),
+        "made of": contents.images,
+        "encoder": contents.encoder,
+        "encoder settings": contents.settings,
+        "encoder fingerprint": contents.fingerprint,
     } | update
 
 
@@ -145,7 +148,7 @@ def _facts_so_far(features: FeatureFolder, notes: list[dict[str, Any]]) -> dict[
     """Give the facts of a job that is stopped or still at it."""
     encoder = {"name": "not learned yet", "params": {}}
     if features.has_encoder():
-        encoder = read_json(features.path / ENCODER / f"{ENCODER}.json")
+        encoder = _read_described(features.path / ENCODER, ENCODER)
     return {
         "kind": f"{FEATURES}, not finished",
         "shards so far": len(notes),
@@ -158,19 +161,20 @@ def _facts_so_far(features: FeatureFolder, notes: list[dict[str, Any]]) -> dict[
 
 
 def _run_facts(folder: Path) -> dict[str, Any]:
-    encoder, model = read_json(folder / "encoder.json"), read_description(folder, "model")
-    facts: dict[str, Any] = read_json(folder / "facts.json")
-    history = _learned(model, "history_") or []
-    measured, ranks = (
-        [entry[name] for entry in history if entry.get(name) is not None] for name in ("map", "mean_rank")
-    )
-    found = {
-        "epochs": _learned(model, "n_epochs_"),
-        "best validation MAP": max(measured, default=_learned(model, "valid_map_")),
-        "best validation mean rank": min(ranks, default=None),
-        "validation word MAP": _learned(model, "valid_word_map_"),
-        TRIED: _tried(encoder, model),
-    }
+    encoder, model = _read_described(folder, "encoder"), _read_described(folder, "model")
+    facts = read_part(folder / "facts.json", dict, FACTS)
+    with refusing(folder / "model.json"):
+        history = _learned(model, "history_") or []
+        measured, ranks = (
+            [entry[name] for entry in history if entry.get(name) is not None] for name in ("map", "mean_rank")
+        )
+        found = {
+            "epochs": _learned(model, "n_epochs_"),
+            "best validation MAP": max(measured, default=_learned(model, "valid_map_")),
+            "best validation mean rank": min(ranks, default=None),
+            "validation word MAP": _learned(model, "valid_word_map_"),
+            TRIED: _tried(encoder, model),
+        }
     return (
         facts
         | {
@@ -192,6 +196,16 @@ def _tried(encoder: dict[str, Any], model: dict[str, Any]) -> list[dict[str, Any
     return [
         {**entry, "encoder": parts[entry["block"] - 1]["name"]} if entry.get("block") else entry for entry in report
     ]
+
+
+def _read_described(folder: Path, name: str) -> dict[str, Any]:
+    """Read the JSON of an encoder or a model without making one of it; what it learned is for showing only."""
+    with refusing(folder / f"{name}.json"):
+        described: dict[str, Any] = read_description(folder, name)
+        DESCRIBED.check(described, Sizes(None))
+        for value in described["values"].values():
+            Record().check(value, Sizes(None))
+    return described
 
 
 def _learned(model: dict[str, Any], name: str) -> Any:

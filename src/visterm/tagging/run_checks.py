@@ -82,7 +82,7 @@ def check_encoder(encoder: Any, model: Any) -> None:
     if width is not None and expected is not None and width != expected:
         raise DataError(f"the encoder gives rows of {width} features, but the model takes {expected}")
     n_named = len(getattr(encoder, "names_", ()))
-    if getattr(model, "by_number_", False) and expected > n_named:
+    if getattr(model, "by_number_", False) and expected is not None and expected > n_named:
         raise DataError(f"the model knows {expected} images by number, but the encoder names {n_named}")
 
 

@@ -15,8 +15,9 @@ import os
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from visterm.core.learned import Listed, Record, Text, Whole
 from visterm.core.remote import is_remote
-from visterm.features.folder import FeatureFolder, ShardEntry
+from visterm.features.folder import ENTRY, FeatureFolder, ShardEntry
 from visterm.features.remote_folder import BEGUN, RemoteFeatureFolder
 
 ANNOTATIONS = "folder of annotations"
@@ -59,6 +60,16 @@ class AnnotationFolder(FeatureFolder):
 
     kind: ClassVar[str] = ANNOTATIONS
     unfinished_name: ClassVar[str] = ".annotating"
+    manifest_kind: ClassVar[Record] = Record(
+        {
+            "run": Text(),
+            "asked": Text(),
+            "wanted": Record(),
+            "n_images": Whole(),
+            "n_skipped": Whole(),
+            "shards": Listed(ENTRY),
+        }
+    )
 
     def _contents_of(self, facts: dict[str, Any], shards: list[ShardEntry]) -> AnnotationContents:
         names = [name for name in AnnotationContents.__slots__ if name != "shards"]

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 from visterm.core.errors import CorruptFileError
 from visterm.core.jsonlines import json_text
-from visterm.core.persist import read_json
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.threads import Team
 from visterm.core.types import Skipped
 from visterm.core.writing import write_whole
-from visterm.features.folder import ShardEntry
+from visterm.features.folder import ShardEntry, read_note
 from visterm.tagging.annotating import ChunkTags
 from visterm.tagging.annotations.folder import AnnotationContents, AnnotationFolder
 from visterm.tagging.annotations.pieces import Piece, PieceReader
@@ -121,7 +120,7 @@ class PartWork:
         """Find what a job that was killed has done of the very same images."""
         if not note.exists():
             return None
-        value = read_json(note)
+        value = read_note(note)
         try:
             entry = None if value["entry"] is None else ShardEntry(**value["entry"])
             done = PartDone(entry, [Skipped(**item) for item in value["skipped"]], 0)
