@@ -37,7 +37,7 @@ SMALL_FILE = 60
 LIMITS = {
     "small files with one importer": 51,
     "imports upwards": 0,
-    "files in circles": 6,
+    "files in circles": 0,
     "heavy packages loaded": 0,
 }
 """What ``--check`` allows: today's figures, to be lowered as the work goes on. Where it ends: 8, 0, 0, 0."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from visterm.core.vocabulary import Vocabulary
     from visterm.library.catalogue import Catalogue
     from visterm.tagging.relations import WordRelations
-    from visterm.tagging.tagger import Tagger
+    from visterm.tagging.tagger import Tagger, fit
 
 _EXPORTS = {
     "Catalogue": "visterm.library.catalogue",
@@ -22,9 +22,12 @@ _EXPORTS = {
     "VistermError": "visterm.core.errors",
     "Vocabulary": "visterm.core.vocabulary",
     "WordRelations": "visterm.tagging.relations",
+    "fit": "visterm.tagging.tagger",
 }
+_ROOMS = ("encoders", "models")
+"""Rooms whose classes are public: `visterm.models.Wsabie`."""
 
-__all__ = ["Catalogue", "Hit", "Ranking", "Tag", "Tagger", "VistermError", "Vocabulary", "WordRelations"]
+__all__ = ["Catalogue", "Hit", "Ranking", "Tag", "Tagger", "VistermError", "Vocabulary", "WordRelations", "fit"]
 
 
 def __getattr__(name: str) -> Any:
@@ -33,10 +36,14 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("visterm")
+    if name in _ROOMS:
+        return import_module(f"visterm.{name}")
     if name not in _EXPORTS:
-        raise AttributeError(f"module 'visterm' has no attribute '{name}'; public names: {', '.join(__all__)}")
+        from visterm.core.registry import unknown_attribute
+
+        raise AttributeError(unknown_attribute("visterm", name, __dir__()), name=name)
     return getattr(import_module(_EXPORTS[name]), name)
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted([*__all__, *_ROOMS])

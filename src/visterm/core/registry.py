@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -120,6 +120,10 @@ class Registry:
             f"Offer it through the entry-point group '{self._group}' of its package."
         )
 
+    def classes(self) -> dict[str, Entry]:
+        """Return the parts that visterm brings by the name of their class."""
+        return {entry.target.rpartition(":")[2]: entry for entry in self._own.values()}
+
     def _offered(self) -> dict[str, Entry]:
         """Return what other packages offer under names of their own; reading all that is installed takes 20 ms."""
         found: dict[str, Entry] = {}
@@ -129,9 +133,29 @@ class Registry:
         return found
 
 
+def lazy_classes(module: str, registry: Registry) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a module that offers the classes of a table, each imported at first use."""
+    classes = registry.classes()
+
+    def get(name: str) -> Any:
+        if name not in classes:
+            raise AttributeError(unknown_attribute(module, name, sorted(classes)), name=name)
+        return classes[name].load()
+
+    return get, lambda: sorted(classes)
+
+
+def unknown_attribute(module: str, name: str, known: Sequence[str]) -> str:
+    """Return the message of an AttributeError of a module, with the nearest public name or all of them."""
+    return f"module '{module}' has no attribute '{name}'. {_advice(name, known)}"
+
+
 def unknown(kind: str, name: str, known: list[str]) -> str:
     """Say that a name is not known, and which ones are: the nearest, or all."""
+    return f"Unknown {kind} '{name}'. {_advice(name, known)}"
+
+
+def _advice(name: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     rest = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    advice = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(known[:_LISTED]) or 'none'}{rest}."
-    return f"Unknown {kind} '{name}'. {advice}"
+    return f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(known[:_LISTED]) or 'none'}{rest}."

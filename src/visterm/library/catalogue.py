@@ -344,7 +344,7 @@ class Catalogue:
         self, words: str | Sequence[str], how: str, k: int = 10, *, n_groups: int = 5, **limits: Any
     ) -> list[Group]:
         """Find photos of the parts of what a search is for, or of its siblings, tag by tag; see `expansion.expand`."""
-        return expand(self, words, how, k, n_groups=n_groups, **limits)
+        return expand(self.tagger, words, how, lambda tag: self.search([tag], k, **limits).hits, n_groups=n_groups)
 
     # -- feedback ----------------------------------------------------------------------------------------------------
 

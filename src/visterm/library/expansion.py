@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,8 +15,6 @@ from visterm.core.vocabulary import tag_key
 from visterm.tagging.part_beliefs import beliefs_of
 
 if TYPE_CHECKING:
-    from visterm.library.catalogue import Catalogue
-    from visterm.library.union import CatalogueUnion
     from visterm.tagging.tagger import Tagger
 
 PARTS, SIBLINGS = "parts", "siblings"
@@ -81,37 +79,34 @@ class Group(NamedTuple):
 
 
 def expand(
-    catalogue: Catalogue | CatalogueUnion,
+    tagger: Tagger,
     words: str | Sequence[str],
     how: str,
-    k: int = 10,
+    best_images: Callable[[str], list[Hit]],
     *,
     n_groups: int = 5,
-    **limits: Any,
 ) -> list[Group]:
     """Find images of what belongs to the words of a search (Mesnil et al., Figure 4).
 
     Parameters
     ----------
-    catalogue : Catalogue or CatalogueUnion
+    tagger : Tagger
     words : str or sequence of str
         As `Catalogue.search` takes them; words with ``-`` are not expanded.
     how : {"parts", "siblings"}
         See `related_tags`.
-    k : int
-        Images a group: the best of a search for its tag alone; 0 means all. Groups without any are left out.
+    best_images : callable
+        Returns the best images of a search for a tag alone. Groups without any are left out.
     n_groups : int
         0 means all.
-    **limits
-        `combine`, `cutoff` and `min_confidence` of `Catalogue.search`.
 
     Raises
     ------
     UserError
         If the run knows nothing of the kind, or no word is wanted.
     """
-    related = related_tags(catalogue.tagger, words, how)[: n_groups or None]
-    groups = [Group(item, catalogue.search([item.tag], k, **limits).hits) for item in related]
+    related = related_tags(tagger, words, how)[: n_groups or None]
+    groups = [Group(item, best_images(item.tag)) for item in related]
     return [group for group in groups if group.hits]
 
 

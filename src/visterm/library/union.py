@@ -147,7 +147,7 @@ class CatalogueUnion:
         self, words: str | Sequence[str], how: str, k: int = 10, *, n_groups: int = 5, **limits: Any
     ) -> list[Group]:
         """Find photos of the parts of what a search is for, or of its siblings; see `expansion.expand`."""
-        return expand(self, words, how, k, n_groups=n_groups, **limits)
+        return expand(self.tagger, words, how, lambda tag: self.search([tag], k, **limits).hits, n_groups=n_groups)
 
     def _open(self, executor: Executor) -> Shards:
         return self._opened.enter_context(for_parts(executor, self.paths).open_each(SearchedCatalogue.open, self.paths))

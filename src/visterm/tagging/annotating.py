@@ -4,27 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
+import scipy.sparse as sp
 
 from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Chunk, Matrix, Skipped, Tag
+from visterm.core.vocabulary import Vocabulary
 from visterm.features.kind import is_features
 from visterm.features.training_rows import Photos, as_images, is_name
+from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import Cutoff
 from visterm.tagging.by_number import new_tags
 from visterm.tagging.cutoffs import cutoff_of, tags_above
-from visterm.tagging.word_places import rank_with_added
-
-if TYPE_CHECKING:
-    from visterm.tagging.tagger import Tagger
+from visterm.tagging.word_places import WordPlaces, rank_with_added
 
 DEFAULT_K = 5
 CHUNK = 512
 """Images encoded and annotated at a time: bounds the memory of a long `annotate`."""
+
+
+class FittedRun(Protocol):
+    """What tagging needs of a fitted run; a `Tagger` has all of it."""
+
+    encoder: Any
+    model: Any
+    vocabulary: Vocabulary
+    words: WordPlaces
+    calibration: Calibration | None
+    given: sp.csr_array | None
+
+    def told(self, X: Matrix) -> sp.csr_array | None:
+        """Return the tags that it learned of the images of rows known by number, else None."""
 
 
 class Annotated(NamedTuple):
@@ -61,7 +75,7 @@ class ChunkTags:
 
     Parameters
     ----------
-    tagger : Tagger
+    run : FittedRun
     wanted : TagsWanted
 
     Raises
@@ -70,14 +84,14 @@ class ChunkTags:
         If the run cannot give what is wanted.
     """
 
-    def __init__(self, tagger: Tagger, wanted: TagsWanted) -> None:
-        if wanted.new_only and tagger.given is None:
+    def __init__(self, run: FittedRun, wanted: TagsWanted) -> None:
+        if wanted.new_only and run.given is None:
             raise UserError(
                 "Only the new tags of an image can be told apart where images are known by number, and this run knows "
-                f"them by '{ENCODERS.name_of(tagger.encoder)}'. Leave --new-only out, or fit with --encoder ids."
+                f"them by '{ENCODERS.name_of(run.encoder)}'. Leave --new-only out, or fit with --encoder ids."
             )
         self._cutoff = cutoff_of(
-            tagger.calibration,
+            run.calibration,
             precision=wanted.precision,
             best_f1=wanted.best_f1,
             min_confidence=wanted.min_confidence,
@@ -87,27 +101,25 @@ class ChunkTags:
                 "Words that were added have no confidence, as no image has them, so that none are above a cut-off. "
                 "Leave --added out, or ask for a number of tags (-k)."
             )
-        self._tagger, self._wanted = tagger, wanted
+        self._run, self._wanted = run, wanted
         self._k = (DEFAULT_K if self._cutoff is None else 0) if wanted.k is None else wanted.k
 
     def of(self, chunk: Chunk) -> Iterator[Annotated | Skipped]:
         """Yield the images that could not be read, then the others with their tags."""
         yield from chunk.skipped
         if chunk.names:
-            found = _rankings(
-                self._tagger, chunk.rows, self._k, self._wanted.new_only, self._wanted.added, self._cutoff
-            )
-            for name, tags in zip(chunk.names, _named(self._tagger, list(found)), strict=True):
+            found = _rankings(self._run, chunk.rows, self._k, self._wanted.new_only, self._wanted.added, self._cutoff)
+            for name, tags in zip(chunk.names, _named(self._run, list(found)), strict=True):
                 yield Annotated(name, tags)
 
 
 def annotate_each(
-    tagger: Tagger, images: Photos, wanted: TagsWanted, *, progress: Progress = SILENT
+    run: FittedRun, images: Photos, wanted: TagsWanted, *, progress: Progress = SILENT
 ) -> Iterator[Annotated | Skipped]:
     """Tag images one after another, in memory that does not grow with their number, see `Tagger.annotate`."""
-    tags = ChunkTags(tagger, wanted)
+    tags = ChunkTags(run, wanted)
     try:
-        for chunk in _chunks(tagger.encoder, images, progress):
+        for chunk in _chunks(run.encoder, images, progress):
             yield from tags.of(chunk)
     finally:
         progress.finish()
@@ -133,25 +145,25 @@ def _several_features(images: Photos) -> bool:
 
 
 def _rankings(
-    tagger: Tagger, X: Matrix, k: int, new_only: bool, added: bool, cutoff: Cutoff | None
+    run: FittedRun, X: Matrix, k: int, new_only: bool, added: bool, cutoff: Cutoff | None
 ) -> Iterable[tuple[Any, Any]]:
-    if cutoff is not None and tagger.calibration is not None:
-        return tags_above(tagger.model, X, tagger.calibration, cutoff, k)
-    known = tagger.told(X) if new_only else None
+    if cutoff is not None and run.calibration is not None:
+        return tags_above(run.model, X, run.calibration, cutoff, k)
+    known = run.told(X) if new_only else None
     best: Iterable[tuple[Any, Any]]
-    best = zip(*tagger.model.annotate(X, k), strict=True) if known is None else new_tags(tagger.model, X, k, known)
-    return rank_with_added(best, tagger.model, X, tagger.words, k) if added and tagger.words.added else best
+    best = zip(*run.model.annotate(X, k), strict=True) if known is None else new_tags(run.model, X, k, known)
+    return rank_with_added(best, run.model, X, run.words, k) if added and run.words.added else best
 
 
-def _named(tagger: Tagger, found: list[tuple[Any, Any]]) -> Iterator[list[Tag]]:
+def _named(run: FittedRun, found: list[tuple[Any, Any]]) -> Iterator[list[Tag]]:
     """Yield the tags of each image by their numbers and scores; confidences are taken of all images together."""
-    tags, words, n = tagger.vocabulary.tags, tagger.words.added, len(tagger.vocabulary)
+    tags, words, n = run.vocabulary.tags, run.words.added, len(run.vocabulary)
     places = np.concatenate([np.asarray(ids, np.int64) for ids, _ in found])
     values = np.concatenate([np.asarray(scores, np.float64) for _, scores in found])
     chances: list[float | None] = [None] * places.size
-    if tagger.calibration is not None:
+    if run.calibration is not None:
         # An added word has no curve; that of the first tag stands in, and is not looked at.
-        chances = tagger.calibration.confidences(values, np.where(places < n, places, 0)).tolist()
+        chances = run.calibration.confidences(values, np.where(places < n, places, 0)).tolist()
     named = (
         Tag(tags[i], s, confidence=chance) if i < n else Tag(words[i - n], s, trained=False)
         for i, s, chance in zip(places.tolist(), values.tolist(), chances, strict=True)

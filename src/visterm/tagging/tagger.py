@@ -41,7 +41,7 @@ from visterm.tagging.query_rows import check_learns_queries, fit_weighed, query_
 from visterm.tagging.relations import WordRelations, check_word_relations, tags_to_learn
 from visterm.tagging.run_files import read_run, write_run
 from visterm.tagging.start_words import SETTING, StartWords
-from visterm.tagging.typed_queries import typed_query
+from visterm.tagging.typed_queries import QueryContext, typed_query
 from visterm.tagging.word_places import Added, WordPlaces
 
 
@@ -483,7 +483,8 @@ class Tagger:
         StorageError
             If a word is no tag, and the file of the run's word vectors is gone or has changed.
         """
-        return typed_query(self, words)
+        context = QueryContext(self.vocabulary, self.idf, self.idf_of_others, self.words, self.model)
+        return typed_query(context, words)
 
     def weighed(self, words: sp.csr_array) -> sp.csr_array:
         """Weigh the words of queries, shape (n_queries, n_tags), by their idf, to unit length."""
@@ -595,3 +596,51 @@ class Tagger:
     def _refuse_unfitted(self) -> None:
         if len(self.vocabulary) == 0:
             raise UserError("This tagger has learned nothing yet. Call fit first, or open a run with Tagger.load.")
+
+
+def fit(
+    images: Photos | None = None,
+    tags: str | os.PathLike[str] | Sequence[Sequence[str]] = "auto",
+    *,
+    encoder: str | None = None,
+    model: str | None = None,
+    encoder_params: Mapping[str, Any] | None = None,
+    model_params: Mapping[str, Any] | None = None,
+    min_count: int = 1,
+    seed: int = 0,
+    n_jobs: int | None = None,
+    **how: Any,
+) -> Tagger:
+    """Learn a library's tags from photos that have them, as ``visterm fit`` does.
+
+    The images, their features and their tags are held in memory: ``visterm fit --memory`` streams larger ones.
+
+    Parameters
+    ----------
+    images, tags
+        As in `Tagger.fit`.
+    encoder, model, encoder_params, model_params, min_count, seed, n_jobs
+        As in `Tagger`.
+    **how
+        More of `Tagger.fit`: `valid`, `idf`, `relations`, `aliases`, `word_vectors`, `calibrate`, `progress`.
+
+    Returns
+    -------
+    Tagger
+        Fitted; `Tagger.save` writes it as a run.
+
+    Examples
+    --------
+    >>> import visterm
+    >>> visterm.fit("photos", tags="tags.csv", model="wsabie").save("run")  # doctest: +SKIP
+    """
+    tagger = Tagger(
+        encoder=encoder,
+        model=model,
+        encoder_params=encoder_params,
+        model_params=model_params,
+        min_count=min_count,
+        seed=seed,
+        n_jobs=n_jobs,
+    )
+    return tagger.fit(images, tags, **how)

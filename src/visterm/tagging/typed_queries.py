@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,14 +13,36 @@ from numpy.typing import NDArray
 from visterm.core.errors import UnknownNameError, UserError
 from visterm.core.queries import OutsideWords, Query
 from visterm.core.query_weights import weigh_words
-from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
+from visterm.models.base import Annotator
+from visterm.tagging.word_places import WordPlaces
 
-if TYPE_CHECKING:
-    from visterm.tagging.tagger import Tagger
+
+class QueryContext(NamedTuple):
+    """What a run knows about the words of queries.
+
+    Attributes
+    ----------
+    vocabulary : Vocabulary
+    idf : ndarray of float32, shape (n_tags,)
+        The weight of each tag in a query.
+    idf_of_others : float
+        The weight of a word that is no tag.
+    words : WordPlaces
+        Words that are no tags but have vectors.
+    model : Annotator
+        Places these words among the tags.
+    """
+
+    vocabulary: Vocabulary
+    idf: NDArray[np.float32]
+    idf_of_others: float
+    words: WordPlaces
+    model: Annotator
 
 
-def typed_query(tagger: Tagger, words: str | Sequence[str]) -> Query:
-    """Give what was typed as weights of unit length together, see `Tagger.query_weights`.
+def typed_query(context: QueryContext, words: str | Sequence[str]) -> Query:
+    """Return what was typed as weights of unit length together, see `Tagger.query_weights`.
 
     Raises
     ------
@@ -29,20 +51,20 @@ def typed_query(tagger: Tagger, words: str | Sequence[str]) -> Query:
     UserError
         If the words cancel each other out.
     """
-    known, outside = tagger.words.dictionary(tagger.vocabulary), tagger.words
+    known, outside = context.words.dictionary(context.vocabulary), context.words
     found, missing = known.parse(words)
-    n_tags = len(tagger.vocabulary)
+    n_tags = len(context.vocabulary)
     fresh: dict[str, str] = {}
     for piece in missing:
         fresh.setdefault(tag_key(piece.text), clean_tag(piece.text))
-    placed = zip(fresh, outside.look_up(tagger.model, list(fresh.values())), strict=True)
+    placed = zip(fresh, outside.look_up(context.model, list(fresh.values())), strict=True)
     rows = {key: row for key, row in placed if row is not None}
     has_place = set(rows)
     unknown = [word.text for word in missing if tag_key(word.text) not in has_place]
     if not found and not has_place:
-        told = tagger.vocabulary.unknown_words(unknown)
-        raise UnknownNameError(" ".join(filter(None, [told, _advice(tagger)])))
-    tags, names = tagger.vocabulary.weights_of((column, sign) for column, sign in found if column < n_tags)
+        told = context.vocabulary.unknown_words(unknown)
+        raise UnknownNameError(" ".join(filter(None, [told, _advice(context)])))
+    tags, names = context.vocabulary.weights_of((column, sign) for column, sign in found if column < n_tags)
     sums: Counter[str] = Counter()
     shown: dict[str, str] = {}
     for column, sign in found:
@@ -60,9 +82,9 @@ def typed_query(tagger: Tagger, words: str | Sequence[str]) -> Query:
         cancelled = ", ".join([*names, *shown.values()])
         raise UserError(f"The words of the search cancel each other out: {cancelled}. Leave one out.")
     if not counted:
-        return Query(tagger.weighed(tags), names, unknown)
+        return Query(weigh_words(tags, context.idf), names, unknown)
     signs = np.array([sums[key] for key in counted], np.float32)
-    weights, others = _weigh_together(tags, tagger.idf[tags.indices], signs, tagger.idf_of_others)
+    weights, others = _weigh_together(tags, context.idf[tags.indices], signs, context.idf_of_others)
     places = np.array([rows[key] for key in counted], np.float32)
     return Query(weights, names, unknown, OutsideWords([shown[key] for key in counted], others, places))
 
@@ -88,11 +110,11 @@ def _weigh_together(
     return weights, weighed[n:]
 
 
-def _advice(tagger: Tagger) -> str:
+def _advice(context: QueryContext) -> str:
     """Say what to do about words without a place, where the model could place them."""
     from visterm.models.abilities import PlacesWords
 
-    if not isinstance(tagger.model, PlacesWords):
+    if not isinstance(context.model, PlacesWords):
         return ""
-    source = tagger.words.source
-    return tagger.words.why_not(tagger.model) or (source.why_not() if source is not None else "")
+    source = context.words.source
+    return context.words.why_not(context.model) or (source.why_not() if source is not None else "")

@@ -1,0 +1,73 @@
+"""The names for people at a Python prompt: listed for tab, imported at first use, corrected where misspelt."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+import visterm
+import visterm.encoders
+import visterm.models
+from visterm.core.tables import ENCODERS, MODELS
+
+HEAVY = {"numba", "scipy", "sklearn", "torch"}
+ROOMS = [(visterm.models, MODELS), (visterm.encoders, ENCODERS)]
+
+
+@pytest.mark.parametrize(
+    "line", ["import visterm", "import visterm.models, visterm.encoders", "from visterm import models"]
+)
+def test_an_import_loads_nothing_heavy(line):
+    code = f"{line}\nimport sys\nprint(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert HEAVY.isdisjoint(loaded)
+
+
+@pytest.mark.parametrize(("room", "table"), ROOMS, ids=["models", "encoders"])
+def test_each_part_of_the_table_is_there_by_the_name_of_its_class(room, table):
+    ours = [entry for entry in table if entry.target.startswith("visterm.")]
+    assert len(dir(room)) == len(ours)
+    for entry in ours:
+        name = entry.target.rpartition(":")[2]
+        assert name in dir(room)
+        if not entry.extra or find_spec(entry.extra):
+            assert getattr(room, name) is entry.load()
+
+
+def test_the_names_of_everyday_work_are_there():
+    assert {"Tagger", "Catalogue", "fit", "models", "encoders"} <= set(dir(visterm))
+    for name in dir(visterm):
+        assert getattr(visterm, name) is not None
+    assert visterm.models.Wsabie().get_params()["dim"] > 0
+    assert visterm.encoders.Visterms().fingerprint
+
+
+@pytest.mark.parametrize(
+    ("module", "wrong", "right"),
+    [(visterm, "Taggr", "Tagger"), (visterm.models, "Wsabi", "Wsabie"), (visterm.encoders, "Visterm", "Visterms")],
+    ids=["visterm", "models", "encoders"],
+)
+def test_a_misspelt_name_is_an_attribute_error_that_names_the_nearest(module, wrong, right):
+    with pytest.raises(AttributeError, match=rf"no attribute '{wrong}'\. Did you mean '{right}'\?"):
+        getattr(module, wrong)
+
+
+def test_an_import_of_a_misspelt_name_is_an_import_error():
+    with pytest.raises(ImportError, match="Wsabi"):
+        exec("from visterm.models import Wsabi")
+
+
+def test_fit_returns_the_tagger_that_a_fit_in_two_steps_makes(tmp_path):
+    rng = np.random.default_rng(0)
+    photos = list(rng.integers(0, 256, (12, 24, 24, 3), np.uint8))
+    tags = [["dark" if i % 2 else "bright", "photo"] for i in range(12)]
+    settings = {"encoder": "histograms", "encoder_params": {"textons": 4}, "model": "ridge", "n_jobs": 1}
+    tagger = visterm.fit(photos, tags, **settings, min_count=2, calibrate=False)
+    other = visterm.Tagger(**settings, min_count=2).fit(photos, tags, calibrate=False)
+    assert isinstance(tagger, visterm.Tagger)
+    assert tagger.vocabulary.tags == other.vocabulary.tags == ["bright", "dark", "photo"]
+    assert tagger.fingerprint == other.fingerprint
