@@ -37,6 +37,7 @@ format: $(VENV)/.dev  ## Put the code into form
 
 docs: $(VENV)/.base  ## Renew the tables in docs/ that are made from the registry
 	$(BIN)/python docs/make_tables.py
+	$(BIN)/python docs/make_walks.py
 
 constraints: $(VENV)/.dev  ## Write constraints.txt anew from what is installed
 	(sed '/^[^#]/d' constraints.txt; $(PIP) freeze --exclude-editable | sed 's/+cpu$$//') > constraints.new && mv constraints.new constraints.txt
