@@ -15,7 +15,9 @@ from visterm.web.errors import handle_errors
 from visterm.web.label_studio import router as label_studio
 from visterm.web.login import router as login
 from visterm.web.metrics import Counting
-from visterm.web.pages.routes import router as pages
+from visterm.web.pages import files, library, picture, review
+from visterm.web.pages import search as search_page
+from visterm.web.pages import tags as tags_page
 from visterm.web.security import Access, Security
 from visterm.web.service import Bounds, Service
 
@@ -77,7 +79,8 @@ def create_app(
         app.include_router(router, prefix=PREFIX)
     app.include_router(label_studio)
     app.include_router(login)
-    app.include_router(pages)
+    for page in (search_page, picture, review, tags_page, library, files):
+        app.include_router(page.router, include_in_schema=False)
     most, seconds = service.bounds.upload_bytes, service.bounds.body_seconds
     app.add_middleware(BodyLimit, bodies=service.bodies, most=most, seconds=seconds)  # the innermost layer comes first
     app.add_middleware(Security, access=service.access)

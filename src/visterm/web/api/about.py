@@ -1,14 +1,17 @@
-"""The service itself: whether it runs, what it serves, its figures, and the list of its addresses."""
+"""The service itself: whether it runs, what it serves, its figures, and the list of its addresses.
+
+The list is a plain page: no script, and nothing of other hosts.
+"""
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from visterm.web.answers import json_answer
-from visterm.web.description import description_page
 from visterm.web.metrics import CONTENT_TYPE
 from visterm.web.schemas import AboutAnswer, HealthAnswer, errors
 from visterm.web.service import VERSION, service_of
@@ -46,3 +49,64 @@ async def docs(request: Request) -> Response:
     """List the addresses of the API, as a page without scripts."""
     described: dict[str, Any] = request.app.openapi()
     return Response(description_page(described), media_type="text/html; charset=utf-8")
+
+
+def description_page(described: dict[str, Any]) -> str:
+    """Write an OpenAPI description as HTML."""
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en"><head><meta charset="utf-8"><title>visterm: API</title>',
+        '<meta name="viewport" content="width=device-width, initial-scale=1"></head><body><main>',
+        f"<h1>{escape(described['info']['title'])} {escape(described['info']['version'])}: API</h1>",
+        f"<p>{escape(described['info'].get('description', ''))} For programs: "
+        '<a href="/api/v1/openapi.json">openapi.json</a>.</p>',
+    ]
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            parts += _operation(path, method, operation)
+    return "\n".join([*parts, "</main></body></html>"])
+
+
+def _operation(path: str, method: str, operation: dict[str, Any]) -> list[str]:
+    lines = [
+        f"<h2><code>{escape(method.upper())} {escape(path)}</code></h2>",
+        f"<p>{escape(operation.get('description', operation.get('summary', '')))}</p>",
+    ]
+    parameters = operation.get("parameters", [])
+    if parameters:
+        lines.append("<table><thead><tr><th>parameter<th>type<th>meaning</tr></thead><tbody>")
+        lines += [_parameter(parameter) for parameter in parameters]
+        lines.append("</tbody></table>")
+    body = operation.get("requestBody", {}).get("content", {})
+    if body:
+        kinds = ", ".join(f"{kind}: {_type(content.get('schema', {}))}" for kind, content in body.items())
+        lines.append(f"<p>Body: {escape(kinds)}</p>")
+    answers = ", ".join(
+        f"{status} {answer.get('description', '')}" for status, answer in operation["responses"].items()
+    )
+    lines.append(f"<p>Answers: {escape(answers)}</p>")
+    return lines
+
+
+def _parameter(parameter: dict[str, Any]) -> str:
+    schema = parameter.get("schema", {})
+    told = [parameter.get("description", "")]
+    if "default" in schema:
+        told.append(f"Default: {schema['default']}.")
+    if parameter.get("required"):
+        told.append("Required.")
+    name = f"{parameter['name']} ({parameter['in']})"
+    meaning = " ".join(filter(None, told))
+    return f"<tr><td><code>{escape(name)}</code><td>{escape(_type(schema))}<td>{escape(meaning)}</tr>"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if "anyOf" in schema:
+        return " or ".join(_type(one) for one in schema["anyOf"] if one.get("type") != "null")
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"]))
+    if schema.get("type") == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    return str(schema.get("type", "any"))
