@@ -20,6 +20,7 @@ from visterm.evaluation.evaluate import evaluate_tagger
 from visterm.features.training_rows import TrainingRows
 from visterm.metrics import average_precisions
 from visterm.models.base import Annotator
+from visterm.models.stopping import says_stop
 from visterm.tagging.by_number import learn_by_number, new_tags
 
 FAST = {"dim": 8}
@@ -186,7 +187,7 @@ class Counted(Annotator):
     def _fit(self, X, Y, rng):
         raise NotImplementedError
 
-    def _fit_monitored(self, X, Y, rng, valid, monitor):
+    def _fit_monitored(self, X, Y, rng, valid, monitor, on_epoch):
         assert valid is None
         assert self.valid_share == 0
         self.history_ = []
@@ -196,6 +197,8 @@ class Counted(Annotator):
             self.tag_rows_ = np.array([[20], [right], [9.5], [8.5]], np.float32)[: Y.shape[1]]
             self.history_.append({"epoch": epoch, "loss": 1 / epoch, "map": None})
             monitor.advance()
+            if says_stop(on_epoch, self.history_[-1]):
+                break
 
     def _image_rows(self, X):
         return np.ones((X.shape[0], 1), np.float32)

@@ -35,7 +35,7 @@ class Ours:
     Parameters
     ----------
     model : str
-        Name in the table of models; it must report its epochs to a monitor and hold its weights then.
+        Name in the table of models; it must call `on_epoch` and hold its weights then.
     X, own : features and tags to learn from
     judged_rows : features of the judged images
     judge : Judge
@@ -51,10 +51,7 @@ class Ours:
         """Fit on all rows, for as many epochs as it takes."""
         model = MODELS.create(self._model, **{**self._fixed, **settings}, random_state=seed)
         clock = _Clock(lambda: self._judge.products(model.image_rows(self._rows), model.tag_rows_), judged)
-        try:
-            model.fit(self._X, self._own, monitor=clock)
-        except _Stopped:
-            return
+        model.fit(self._X, self._own, on_epoch=clock)
 
 
 class Theirs:
@@ -100,28 +97,19 @@ def hand_over(path: Path, own: sp.csr_array, judged: np.ndarray) -> str:
     return str(path)
 
 
-class _Stopped(Exception):  # noqa: N818  it is no error: the race is over
-    pass
-
-
 class _Clock:
-    """A monitor that judges the weights after every epoch, with the clock stopped."""
+    """Judges the weights after every epoch, with the clock stopped; ends the fit once the race is over."""
 
     def __init__(self, found: Callable[[], float], judged: Judged) -> None:
         self._found, self._judged = found, judged
         self._stopped = 0.0
         self._began = time.perf_counter()
 
-    def start(self, task: str, total: int | None = None) -> None:
-        """Go on: what comes before the first epoch counts."""
-
-    def advance(self, steps: int = 1, note: str = "") -> None:
-        """Stop the clock, judge, and go on."""
+    def __call__(self, record: dict[str, Any]) -> str | None:
+        """Stop the clock, judge, and go on; what comes before the first epoch counts."""
         now = time.perf_counter()
         seconds = now - self._began - self._stopped
         if self._judged(seconds, self._found()):
-            raise _Stopped
+            return "stop"
         self._stopped += time.perf_counter() - now
-
-    def finish(self) -> None:
-        """Nothing is left to do."""
+        return None

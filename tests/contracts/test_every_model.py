@@ -67,6 +67,9 @@ def family(name):
 
 FIRST_OF_FAMILY = set({family(name): name for name in reversed(INSTALLED)}.values())
 
+WITH_EPOCHS = [name for name in INSTALLED if {"epochs", "patience"} <= set(MODELS.load(name)().get_params())]
+models_with_epochs = pytest.mark.parametrize("name", WITH_EPOCHS)
+models_without_epochs = pytest.mark.parametrize("name", [name for name in INSTALLED if name not in WITH_EPOCHS])
 learning_models = pytest.mark.parametrize("name", [name for name in INSTALLED if MODELS.entry(name).learns])
 
 
@@ -594,3 +597,74 @@ def test_windows_without_any_tag_are_refused(name, planted):
     windows = SlicedRows(planted.X_train, sp.csr_array(planted.Y_train.shape, dtype=np.float32))
     with pytest.raises(DataError, match="nothing to learn"):
         create(name).fit_stream(windows)
+
+
+def stop_after_two(record):
+    return "stop" if record["epoch"] == 2 else None
+
+
+@models_with_epochs
+def test_a_callback_that_stops_after_the_second_epoch_gives_the_model_of_two_epochs(name, planted):
+    settings = {"valid_share": 0, "schedule": "constant"}
+    seen = []
+
+    def callback(record):
+        seen.append(record)
+        return stop_after_two(record)
+
+    stopped = create(name, epochs=9, **settings).fit(planted.X_train, planted.Y_train, on_epoch=callback)
+    assert_same_bytes(stopped, create(name, epochs=2, **settings).fit(planted.X_train, planted.Y_train))
+    assert stopped.n_epochs_ == 2
+    assert seen == stopped.history_
+
+
+@models_with_epochs
+def test_a_callback_that_only_looks_on_changes_nothing_and_sees_both_trainings_of_a_fit_that_holds_images_out(
+    name, planted
+):
+    seen = []
+    settings = {"epochs": 2, "valid_share": 0.3}
+    model = create(name, **settings).fit(planted.X_train, planted.Y_train, on_epoch=seen.append)
+    assert_same_bytes(model, create(name, **settings).fit(planted.X_train, planted.Y_train))
+    assert model.n_held_out_ > 0
+    assert [record["epoch"] for record in seen] == [1, 2, *range(1, model.n_epochs_ + 1)]
+
+
+@models_with_epochs
+def test_an_error_of_a_callback_ends_the_fit_and_the_next_fit_is_as_if_nothing_had_been(name, planted):
+    model = create(name, epochs=2)
+    settings = model.get_params()
+
+    def callback(record):
+        raise LookupError("no such plot")
+
+    with pytest.raises(LookupError, match="no such plot"):
+        model.fit(planted.X_train, planted.Y_train, on_epoch=callback)
+    assert not hasattr(model, "n_epochs_")
+    assert model.get_params() == settings
+    again = model.fit(planted.X_train, planted.Y_train)
+    assert_same_bytes(again, create(name, epochs=2).fit(planted.X_train, planted.Y_train))
+
+
+@models_without_epochs
+def test_a_model_without_epochs_ignores_the_callback(name, planted, fitted):
+    model = create(name).fit(planted.X_train, planted.Y_train, on_epoch=stop_after_two)
+    assert_same_bytes(model, fitted[name])
+
+
+@models_that_fit_streams
+def test_a_callback_ends_a_fit_on_windows_too(name, planted):
+    windows = SlicedRows(planted.X_train, planted.Y_train)
+    settings = {"schedule": "constant"}
+    stopped = create(name, epochs=9, **settings).fit_stream(windows, on_epoch=stop_after_two)
+    assert_same_bytes(stopped, create(name, epochs=2, **settings).fit_stream(windows))
+    assert stopped.n_epochs_ == 2
+
+
+@models_that_learn_queries
+def test_a_callback_ends_a_fit_on_queries_too(name, planted):
+    queries = queries_of_tags(sp.csr_array(planted.Y_train > 0), max_words=2)
+    rows = (planted.X_train, queries.words, queries.relevant)
+    settings = {"valid_share": 0, "schedule": "constant"}
+    stopped = create(name, epochs=9, **settings).fit_queries(*rows, on_epoch=stop_after_two)
+    assert_same_bytes(stopped, create(name, epochs=2, **settings).fit_queries(*rows))

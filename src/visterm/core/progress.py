@@ -78,15 +78,23 @@ class Steps(PassedOn):
 
 
 class Titled(PassedOn):
-    """Gives all tasks a name of its own: for the fit of one model among many."""
+    """Gives all tasks a name of its own: for the fit of one model among many.
 
-    def __init__(self, progress: Progress, title: str) -> None:
+    Parameters
+    ----------
+    progress : Progress
+    title : str
+    total : int, optional
+        Steps to show in place of those that the work announces: for a fit that will be ended sooner.
+    """
+
+    def __init__(self, progress: Progress, title: str, total: int | None = None) -> None:
         super().__init__(progress)
-        self._title = title
+        self._title, self._total = title, total
 
     def start(self, task: str, total: int | None = None) -> None:
         """Begin the task under the name."""
-        self._progress.start(self._title, total)
+        self._progress.start(self._title, total if self._total is None else self._total)
 
 
 class OneTask(Titled):

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 from visterm.core.progress import Progress
 from visterm.core.types import PairRanking
 from visterm.models.held_out import HeldOutFit
+from visterm.models.stopping import OnEpoch
 
 
 @runtime_checkable
@@ -37,7 +38,16 @@ class Explains(Protocol):
 class LearnsQueries(Protocol):
     """Learns from queries and the images judged relevant to each, not only from tags."""
 
-    def fit_queries(self, X: Any, Q: Any, R: Any, *, valid: Any = None, monitor: Progress | None = None) -> Self:
+    def fit_queries(
+        self,
+        X: Any,
+        Q: Any,
+        R: Any,
+        *,
+        valid: Any = None,
+        monitor: Progress | None = None,
+        on_epoch: OnEpoch | None = None,
+    ) -> Self:
         """Learn from weights of words (n_queries, n_tags) and relevant images (n_queries, n_images).
 
         `valid` is such a triple of validation images, to stop by.
@@ -71,7 +81,15 @@ class PlacesWords(Protocol):
 class FitsStreams(Protocol):
     """Learns from rows that do not fit in memory, window by window, and goes on after a kill."""
 
-    def fit_stream(self, windows: Any, *, valid: Any = None, checkpoints: Any = None, monitor: Any = None) -> Self:
+    def fit_stream(
+        self,
+        windows: Any,
+        *,
+        valid: Any = None,
+        checkpoints: Any = None,
+        monitor: Any = None,
+        on_epoch: OnEpoch | None = None,
+    ) -> Self:
         """Learn from `Windows` (see `visterm.models.ranking.streamed_fit`) as `fit` does from all rows at once."""
 
 

@@ -31,6 +31,7 @@ from visterm.core.products import product, top_k_products
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
+from visterm.models.stopping import OnEpoch
 
 Learn: TypeAlias = Callable[[Matrix, sp.csr_array, np.random.Generator, "tuple[Matrix, sp.csr_array] | None"], None]
 
@@ -72,7 +73,15 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
     }
     """What it learns, as its files may hold it: those of a model are added to those of its bases."""
 
-    def fit(self, X: Any, Y: Any, *, valid: tuple[Any, Any] | None = None, monitor: Progress | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        valid: tuple[Any, Any] | None = None,
+        monitor: Progress | None = None,
+        on_epoch: OnEpoch | None = None,
+    ) -> Self:
         """Learn from images and their tags; a second call forgets the first.
 
         Parameters
@@ -85,7 +94,12 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         valid : tuple (X, Y), optional
             Validation rows, for the models that stop by them; the others leave them alone.
         monitor : Progress, optional
-            Told of each step.
+            Draws each step.
+        on_epoch : callable, optional
+            Called after each epoch with its record, the dict that `history_` keeps; training ends there if it returns
+            "stop". A model that holds images out trains twice, and calls it in both trainings: it stops the one that is
+            under way. The weights are those of the epochs so far when it is called. Models whose `history_` does not
+            list epochs ignore it.
 
         Returns
         -------
@@ -100,7 +114,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
             If training ends in infinity or NaN.
         """
         told = monitor or SILENT
-        return self._fit_by(X, Y, valid, lambda X, Y, rng, valid: self._fit_monitored(X, Y, rng, valid, told))
+        return self._fit_by(X, Y, valid, lambda X, Y, rng, valid: self._fit_monitored(X, Y, rng, valid, told, on_epoch))
 
     def image_rows(self, X: Any) -> Matrix:
         """Give U, the rows that a catalogue stores: float32 array or CSR, shape (n_images, width)."""
@@ -197,8 +211,9 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         rng: np.random.Generator,
         valid: tuple[Matrix, sp.csr_array] | None,
         monitor: Progress,
+        on_epoch: OnEpoch | None,
     ) -> None:
-        """Learn with validation rows and progress: for models that go through the data many times."""
+        """Learn with validation rows, progress and a callback: for models that go through the data many times."""
         self._fit(X, Y, rng)
 
     def _fit_by(self, X: Any, Y: Any, valid: tuple[Any, Any] | None, learn: Learn) -> Self:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 MIN_HELD_OUT = 50
 """Fewer held-out images say more about chance than about the model: then none are held out."""
+
+OnEpoch: TypeAlias = Callable[[dict[str, Any]], str | None]
+"""Sees the record of each epoch, as `history_` has it; what returns "stop" ends the training there."""
+
+
+def says_stop(on_epoch: OnEpoch | None, record: dict[str, Any]) -> bool:
+    """Show a callback the record of an epoch, and say whether it wants training to end."""
+    return on_epoch is not None and on_epoch(record) == "stop"
 
 
 def hold_out(n_images: int, share: float, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +16,7 @@ from visterm.core.digests import jsonable, key_of
 from visterm.core.errors import DivergedError
 from visterm.core.progress import SILENT, Progress, Titled
 from visterm.core.tables import MODELS
-from visterm.tagging.tuning.early_stopping import EnoughError, Watch
+from visterm.tagging.tuning.early_stopping import EarlyStopping
 from visterm_research.comparison.arms import Arm, Settings
 from visterm_research.comparison.costs import measure_cost
 from visterm_research.comparison.measures import judge, validation_map
@@ -332,7 +331,7 @@ class Trials:
         shared: dict[str, Any] = {"valid_share": 0.0} if problem.by_number else {}
         model = self.make(arm.model, settings, **shared)
         if problem.by_number and hasattr(model, "patience"):
-            return _fit_watched(model, problem, int(model.patience), self.monitor(task))
+            return _fit_stopped(model, problem, int(model.patience), self.monitor(task))
         seconds = self.fit(model, problem.train, None if problem.by_number else problem.valid, task)
         history = getattr(model, "history_", [])
         clock = np.cumsum([entry["seconds"] for entry in history])
@@ -341,16 +340,15 @@ class Trials:
         return model, {"map": found, "seconds": seconds, "epoch": getattr(model, "n_epochs_", None), "curve": curve}
 
 
-def _fit_watched(model: Any, problem: Problem, patience: int, progress: Progress) -> tuple[Any, Record]:
-    watch = Watch(model, lambda fitted: validation_map(fitted, problem.valid), patience, progress)
+def _fit_stopped(model: Any, problem: Problem, patience: int, progress: Progress) -> tuple[Any, Record]:
+    stopping = EarlyStopping(model, lambda fitted: validation_map(fitted, problem.valid), patience, progress)
     began = time.perf_counter()
-    with suppress(EnoughError):
-        model.fit(problem.train.X, problem.train.Y, monitor=watch)
+    model.fit(problem.train.X, problem.train.Y, monitor=progress, on_epoch=stopping)
     history = model.history_
-    curve = [_point(entry, *point) for entry, point in zip(history, watch.curve, strict=True)]
-    best = watch.curve[watch.best_epoch - 1]
-    facts = {"map": best[1], "seconds": time.perf_counter() - began, "epoch": watch.best_epoch, "curve": curve}
-    return watch.best, facts
+    curve = [_point(entry, *point) for entry, point in zip(history, stopping.curve, strict=True)]
+    best = stopping.curve[stopping.best_epoch - 1]
+    facts = {"map": best[1], "seconds": time.perf_counter() - began, "epoch": stopping.best_epoch, "curve": curve}
+    return stopping.best, facts
 
 
 def _point(entry: Mapping[str, Any], seconds: float, found: float | None) -> Record:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from visterm.core.progress import Silent
 from visterm_research.comparison.figures import Line, draw_lines
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.record import Record
@@ -74,15 +73,15 @@ def curve(trials: Trials, problem: Problem, model: str, settings: Mapping[str, A
     def work() -> Record:
         made = trials.make(model, settings)
         judge = Judge(made, problem.valid)
-        made.fit(problem.train.X, problem.train.Y, monitor=judge)
+        made.fit(problem.train.X, problem.train.Y, on_epoch=judge)
         return {**judge.found, "loss": [entry["loss"] for entry in made.history_]}
 
     of = [problem.fingerprint, model, dict(settings)]
     return trials.once(f"{problem.name}/epochs", of, work, {"model": model, **settings})
 
 
-class Judge(Silent):
-    """A monitor of a fit that judges the model after each epoch, by weights as they are then.
+class Judge:
+    """Judges a model after each epoch of its fit, by weights as they are then.
 
     Parameters
     ----------
@@ -95,13 +94,12 @@ class Judge(Silent):
         self._model, self._rows = model, rows
         self.found: dict[str, list[float]] = {"map": [], "f1": [], "tag_f1": []}
 
-    def advance(self, steps: int = 1, note: str = "") -> None:
-        """Judge after an epoch; a fit that begins says that none is done."""
-        if steps:
-            metrics = five_metrics(self._model, self._rows.X, self._rows.Y)
-            self.found["map"].append(metrics["map"])
-            self.found["f1"].append(five_of(metrics, BY_IMAGE).f1)
-            self.found["tag_f1"].append(five_of(metrics, BY_TAG).f1)
+    def __call__(self, record: dict[str, Any]) -> None:
+        """Judge after an epoch."""
+        metrics = five_metrics(self._model, self._rows.X, self._rows.Y)
+        self.found["map"].append(metrics["map"])
+        self.found["f1"].append(five_of(metrics, BY_IMAGE).f1)
+        self.found["tag_f1"].append(five_of(metrics, BY_TAG).f1)
 
 
 def _write(

@@ -40,7 +40,7 @@ from visterm.models.explaining import FeatureShares
 from visterm.models.feature_blocks import check_blocks
 from visterm.models.held_out import HeldOutFit
 from visterm.models.kernel_columns import learns_from_kernel, own_columns
-from visterm.models.stopping import MIN_HELD_OUT, hold_out
+from visterm.models.stopping import MIN_HELD_OUT, OnEpoch, hold_out
 
 
 class Auto(Annotator):
@@ -244,7 +244,7 @@ class Auto(Annotator):
             check_number(self.budget, "budget", above=0, otherwise="or None for no limit")
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        self._fit_monitored(X, Y, rng, None, SILENT)
+        self._fit_monitored(X, Y, rng, None, SILENT, None)
 
     def _fit_monitored(
         self,
@@ -253,6 +253,7 @@ class Auto(Annotator):
         rng: np.random.Generator,
         valid: tuple[Matrix, sp.csr_array] | None,
         monitor: Progress,
+        on_epoch: OnEpoch | None,
     ) -> None:
         self.check_settings()
         budget = Budget(self.budget)

@@ -24,7 +24,7 @@ from visterm.models.blend.mixing import best_mix, sample
 from visterm.models.blend.side_by_side import BLEND, check_joined, joined_image_rows, joined_tag_rows
 from visterm.models.explaining import LinearScores
 from visterm.models.kernel_columns import own_columns
-from visterm.models.stopping import hold_out
+from visterm.models.stopping import OnEpoch, hold_out
 
 DEFAULT_MEMBERS = (("wsabie", {"dim": 100}), ("wsabie", {"dim": 200}))
 
@@ -119,7 +119,7 @@ class Ensemble(LinearScores):
         return self
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        self._fit_monitored(X, Y, rng, None, SILENT)
+        self._fit_monitored(X, Y, rng, None, SILENT, None)
 
     def _fit_monitored(
         self,
@@ -128,6 +128,7 @@ class Ensemble(LinearScores):
         rng: np.random.Generator,
         valid: tuple[Matrix, sp.csr_array] | None,
         monitor: Progress,
+        on_epoch: OnEpoch | None,
     ) -> None:
         self.check_settings()
         given = listed(DEFAULT_MEMBERS if self.members is None else self.members, "members")

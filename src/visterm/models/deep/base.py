@@ -31,6 +31,7 @@ from visterm.models.held_out import HeldOutFit
 from visterm.models.ranking.base import HISTORY
 from visterm.models.ranking.embedding_ranking import mean_length
 from visterm.models.ranking.recipe import rate_factor
+from visterm.models.stopping import OnEpoch
 
 Floats = NDArray[np.float32]
 
@@ -331,7 +332,7 @@ class DeepTagger(Annotator):
             raise DataError(f"The last layer has {width} numbers, and tag_rows_ {self.tag_rows_.shape[1]}")
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        self._fit_monitored(X, Y, rng, None, SILENT)
+        self._fit_monitored(X, Y, rng, None, SILENT, None)
 
     def _fit_monitored(
         self,
@@ -340,6 +341,7 @@ class DeepTagger(Annotator):
         rng: np.random.Generator,
         valid: tuple[Matrix, sp.csr_array] | None,
         monitor: Progress,
+        on_epoch: OnEpoch | None,
     ) -> None:
         self.check_settings()
         if not (Y.data > 0).any():
@@ -360,7 +362,7 @@ class DeepTagger(Annotator):
         kept = TrainingCheckpoint(self.checkpoint, self._what_is_trained(X, Y, valid) if self.checkpoint else {})
         seed = int(rng.integers(2**63))
         course = DeepCourse(self, X, Y, seed=seed, checkpoint=kept, together=self._together, monitor=monitor)
-        course.run(valid)
+        course.run(valid, on_epoch)
         if self.word_vectors is not None and self._words_move():  # a memory map is not read again as epochs are checked
             self.word_vectors_ = np.asarray(self.word_vectors, np.float32)
 

@@ -26,7 +26,7 @@ from visterm.models.deep.training import DeepTraining, Steps, torch_settings
 from visterm.models.deep.word_table import WordTable
 from visterm.models.held_out import HeldOutFit
 from visterm.models.ranking.recipe import rate_factor
-from visterm.models.stopping import BestWeights, hold_out
+from visterm.models.stopping import BestWeights, OnEpoch, hold_out, says_stop
 
 HOLDING_OUT, FIRST, SECOND = 0, 1, 2
 """What random draws of the fit are keyed by, beside its seed."""
@@ -82,10 +82,11 @@ class DeepCourse:
         self._seed = self._kept.numbers["seed"] if self._kept else together.agreed(seed)
         self._device = torch_device(model.device)
         self._first: Kept = Kept({}, {})
+        self._on_epoch: OnEpoch | None = None
 
-    def run(self, valid: Validation | None) -> None:
+    def run(self, valid: Validation | None, on_epoch: OnEpoch | None = None) -> None:
         """Train, by validation rows where there are any or enough images to hold some out, and leave no checkpoint."""
-        model = self._model
+        model, self._on_epoch = self._model, on_epoch
         every = np.arange(self._X.shape[0])
         if valid is None:
             rng = np.random.default_rng([self._seed, HOLDING_OUT])
@@ -129,6 +130,8 @@ class DeepCourse:
             try:
                 while len(model.history_) < epochs and not (best.epoch and best.exhausted):
                     self._run_epoch(phase, training, best, place, measure)
+                    if says_stop(self._on_epoch, model.history_[-1]):
+                        break
                     place = Place(place.epoch + 1, 0, 0.0, model.history_)
             finally:
                 self._monitor.finish()

@@ -15,6 +15,7 @@ from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.models.generative.aspects import refit_images, refit_words
 from visterm.models.generative.counts import CountingAnnotator, as_counts, count_tags
+from visterm.models.stopping import OnEpoch
 
 Floats = NDArray[np.float64]
 
@@ -104,7 +105,7 @@ class Plsa(CountingAnnotator):
         check_number(self.fold_epochs, "fold_epochs", most=MOST_FOLDS)
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        self._fit_monitored(X, Y, rng, None, SILENT)
+        self._fit_monitored(X, Y, rng, None, SILENT, None)
 
     def _fit_monitored(
         self,
@@ -113,6 +114,7 @@ class Plsa(CountingAnnotator):
         rng: np.random.Generator,
         valid: tuple[Matrix, sp.csr_array] | None,
         monitor: Progress,
+        on_epoch: OnEpoch | None,
     ) -> None:
         self._check_settings()
         tagged, captions = count_tags(Y)

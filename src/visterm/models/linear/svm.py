@@ -20,7 +20,7 @@ from visterm.models.linear.base import check_weight_size
 from visterm.models.linear.normal_equations import LinearFit
 from visterm.models.linear.svm_solvers import KernelMachines, LinearMachines, Machine
 from visterm.models.pamir.kernel_rows import KEPT_KERNELS, KernelAnnotator
-from visterm.models.stopping import hold_out
+from visterm.models.stopping import OnEpoch, hold_out
 
 Doubles = NDArray[np.float64]
 
@@ -117,7 +117,7 @@ class Svm(KernelAnnotator):
         self.random_state = random_state
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        self._fit_monitored(X, Y, rng, None, SILENT)
+        self._fit_monitored(X, Y, rng, None, SILENT, None)
 
     def _fit_monitored(
         self,
@@ -126,6 +126,7 @@ class Svm(KernelAnnotator):
         rng: np.random.Generator,
         valid: tuple[Matrix, sp.csr_array] | None,
         monitor: Progress,
+        on_epoch: OnEpoch | None,
     ) -> None:
         self.check_settings()
         given = sp.csr_array(Y > 0, dtype=np.float32)

@@ -30,6 +30,7 @@ from visterm.models.pamir.triplet_training import TripletTraining
 from visterm.models.ranking.base import Images, Measure, Setup, Training, Validation, Weights, own_tags
 from visterm.models.ranking.feature_steps import Floats
 from visterm.models.ranking.linear_ranking import LinearRanker, check_aggressiveness
+from visterm.models.stopping import OnEpoch
 
 LOSSES = ("triplet", *TOP_LOSSES)
 
@@ -180,6 +181,7 @@ class Pamir(KernelAnnotator, LinearRanker):
         *,
         valid: tuple[Any, Any, Any] | None = None,
         monitor: Progress | None = None,
+        on_epoch: OnEpoch | None = None,
     ) -> Self:
         """Learn from queries and the images judged relevant to them; forgets what was learned before.
 
@@ -197,7 +199,9 @@ class Pamir(KernelAnnotator, LinearRanker):
         valid : tuple (X, Q, R), optional
             Validation images and queries, to stop by. Without them a share of the images is held out.
         monitor : Progress, optional
-            Told of each epoch.
+            Draws each epoch.
+        on_epoch : callable, optional
+            As in `fit`.
 
         Returns
         -------
@@ -226,7 +230,7 @@ class Pamir(KernelAnnotator, LinearRanker):
                     raise ShapeError(
                         f"The validation Q has {judged.queries.words.shape[1]} tags, the training Q {Y.shape[1]}."
                     )
-            self._learn(X, own_tags(Y), asked, rng, judged, monitor or SILENT)
+            self._learn(X, own_tags(Y), asked, rng, judged, monitor or SILENT, on_epoch)
 
         return self._fit_by(X, tagged, None, learn)
 
@@ -248,13 +252,19 @@ class Pamir(KernelAnnotator, LinearRanker):
         return self
 
     def _fit_monitored(
-        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, monitor: Progress
+        self,
+        X: Matrix,
+        Y: sp.csr_array,
+        rng: np.random.Generator,
+        valid: Validation | None,
+        monitor: Progress,
+        on_epoch: OnEpoch | None,
     ) -> None:
         self._check_settings()
         own = own_tags(Y)
         idf = _idf(own)
         judged = None if valid is None else JudgedImages(valid[0], self._queries_of(own_tags(valid[1]), idf, rng))
-        self._learn(X, own, self._queries_of(own, idf, rng), rng, judged, monitor)
+        self._learn(X, own, self._queries_of(own, idf, rng), rng, judged, monitor, on_epoch)
 
     def _learn(
         self,
@@ -264,6 +274,7 @@ class Pamir(KernelAnnotator, LinearRanker):
         rng: np.random.Generator,
         judged: JudgedImages | None,
         monitor: Progress,
+        on_epoch: OnEpoch | None,
     ) -> None:
         """Learn the weights from queries, then the bias from the tags that images have."""
         if asked.relevant.nnz == 0:
@@ -282,7 +293,8 @@ class Pamir(KernelAnnotator, LinearRanker):
             def begin(weights: Weights, team: Team) -> Training:
                 return self._triplets(K, images, queries, weights[0], rng)
 
-            self._train(self._start(K, own.shape[1], rng), begin, self._found_by(judged), epochs, monitor)
+            weights = self._start(K, own.shape[1], rng)
+            self._train(weights, begin, self._found_by(judged), epochs, monitor, on_epoch)
 
         def keep(trained: Images, held: Images) -> HeldOutFit:
             set_intercepts(self.tag_rows_, K[trained], own[trained])

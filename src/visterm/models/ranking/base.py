@@ -26,7 +26,7 @@ from visterm.models.ranking.feature_steps import Floats
 from visterm.models.ranking.new_tags import learn_new_tags
 from visterm.models.ranking.pair_training import EpochSums, block_for
 from visterm.models.ranking.recipe import rate_factor
-from visterm.models.stopping import BestWeights, hold_out
+from visterm.models.stopping import BestWeights, OnEpoch, hold_out, says_stop
 
 Validation = tuple[Matrix, sp.csr_array]
 Weights = tuple[Floats, ...]
@@ -239,10 +239,16 @@ class RankingAnnotator(Annotator):
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        self._fit_monitored(X, Y, rng, None, SILENT)
+        self._fit_monitored(X, Y, rng, None, SILENT, None)
 
     def _fit_monitored(
-        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, monitor: Progress
+        self,
+        X: Matrix,
+        Y: sp.csr_array,
+        rng: np.random.Generator,
+        valid: Validation | None,
+        monitor: Progress,
+        on_epoch: OnEpoch | None,
     ) -> None:
         self._check_settings()
         own = own_tags(Y)
@@ -257,7 +263,7 @@ class RankingAnnotator(Annotator):
                 setup = Setup(rng, team, True, block_for(tags.nnz, tags.shape[1]))
                 return self._training(features, tags, weights, setup)
 
-            self._train(self._start(X, own.shape[1], rng), begin, self._measure(judged), epochs, monitor)
+            self._train(self._start(X, own.shape[1], rng), begin, self._measure(judged), epochs, monitor, on_epoch)
 
         def keep(_: Images, held: Images) -> HeldOutFit:
             return HeldOutFit(held, self._image_rows(X[held]), self.tag_rows_)
@@ -302,8 +308,19 @@ class RankingAnnotator(Annotator):
         train(None, None, self.n_epochs_)
         self.history_ = history
 
-    def _train(self, weights: Weights, begin: Begin, measure: Measure | None, epochs: int, monitor: Progress) -> None:
-        """Run epochs from these weights until the measure no longer improves, and keep the best weights."""
+    def _train(
+        self,
+        weights: Weights,
+        begin: Begin,
+        measure: Measure | None,
+        epochs: int,
+        monitor: Progress,
+        on_epoch: OnEpoch | None,
+    ) -> None:
+        """Run epochs from these weights until the measure no longer improves or the callback says "stop".
+
+        The best weights are kept.
+        """
         means = tuple(array.copy() for array in weights)
         best = BestWeights(self.patience)
         self.history_ = []
@@ -320,18 +337,18 @@ class RankingAnnotator(Annotator):
                     if not finite:
                         self._refuse_non_finite()
                     found = None if measure is None else measure()
-                    measured = self._measured(found)
-                    self.history_.append(epoch_entry(epoch, sums, measured, start))
-                    if found is None:
-                        monitor.advance(1, f"loss {sums.loss:.3f}")
-                        continue
-                    best.offer(found, *means)
-                    monitor.advance(1, self._in_words(found, best.value, best.epoch))
-                    if best.exhausted:
+                    entry = epoch_entry(epoch, sums, self._measured(found), start)
+                    self.history_.append(entry)
+                    note = f"loss {sums.loss:.3f}"
+                    if found is not None:
+                        best.offer(found, *means)
+                        note = self._in_words(found, best.value, best.epoch)
+                    monitor.advance(1, note)
+                    if says_stop(on_epoch, entry) or (found is not None and best.exhausted):
                         break
         finally:
             monitor.finish()
-        self.n_epochs_ = best.epoch or epochs
+        self.n_epochs_ = best.epoch or len(self.history_)
         if best.weights:
             self._publish(*best.weights)
 

@@ -33,7 +33,7 @@ from visterm.models.ranking.meetings import Exchange
 from visterm.models.ranking.pair_training import LARGEST_TAG_BLOCK, EpochSums, block_for
 from visterm.models.ranking.recipe import rate_factor
 from visterm.models.ranking.training_together import Together, meetings_a_window
-from visterm.models.stopping import BestWeights
+from visterm.models.stopping import BestWeights, OnEpoch, says_stop
 
 
 class Windows(Protocol):
@@ -101,6 +101,7 @@ class StreamedFit(RankingAnnotator):
         valid: tuple[Any, Any] | None = None,
         checkpoints: Checkpoints | None = None,
         monitor: Progress | None = None,
+        on_epoch: OnEpoch | None = None,
         exchange: Exchange | None = None,
     ) -> Self:
         """Learn from rows that come in windows; a second call forgets the first.
@@ -118,7 +119,9 @@ class StreamedFit(RankingAnnotator):
         checkpoints : Checkpoints, optional
             Goes on from the last, and offers one after each window.
         monitor : Progress, optional
-            Told of each window.
+            Draws each window.
+        on_epoch : callable, optional
+            As in `fit`; the checkpoint of an epoch is offered before. All workers have to give the same answer.
         exchange : Exchange, optional
             The way to other workers that train the same model on windows of their own: see `Together`. All end with the
             same bytes, which depend on how many they are, too. `windows.n_pairs` and `windows.mean_length` are those of
@@ -157,7 +160,7 @@ class StreamedFit(RankingAnnotator):
             if exchange is not None:
                 together = Together(exchange, course.weights, self._longest_rows(len(course.weights)))
                 together.check_seed(course.seed)
-            self._run_course(course, windows, valid, checkpoints, monitor or SILENT, together)
+            self._run_course(course, windows, valid, checkpoints, monitor or SILENT, on_epoch, together)
 
         return self._fit_by(stands_for_all, no_tags, valid, learn)
 
@@ -168,6 +171,7 @@ class StreamedFit(RankingAnnotator):
         valid: Validation | None,
         checkpoints: Checkpoints | None,
         monitor: Progress,
+        on_epoch: OnEpoch | None,
         together: Together | None,
     ) -> None:
         measure = self._measure(valid) if together is None else self._measure_together(valid, together.exchange)
@@ -188,6 +192,8 @@ class StreamedFit(RankingAnnotator):
                     monitor.advance(0, note)
                     if checkpoints is not None:
                         checkpoints.offer(course.checkpoint)
+                    if says_stop(on_epoch, entry):
+                        break
             if checkpoints is not None and together is not None:
                 checkpoints.keep(course.checkpoint)
         finally:

@@ -1,4 +1,4 @@
-"""Stopping from outside, for images known only by number: their rankings leave out the tags that a model was told."""
+"""Callbacks that end a fit: when a measure stops rising, or after as many epochs as were best before."""
 
 from __future__ import annotations
 
@@ -8,29 +8,26 @@ from collections.abc import Callable
 from typing import Any
 
 from visterm.core.progress import Progress
+from visterm.models.stopping import OnEpoch
 
 
-class EnoughError(Exception):
-    """Ends a fit that no longer gets better; caught by whoever began it."""
+class EarlyStopping:
+    """Measures a model after each epoch of its fit, keeps a copy at its best, and stops the fit after `patience` more.
 
-
-class Watch:
-    """Measures a model after each epoch of its fit, keeps a copy at its best, and ends the fit after `patience` more.
-
-    It is passed to ``fit`` as its monitor. A model stops by validation rows of its own accord, but is not told which
+    It is passed to ``fit`` as `on_epoch`. A model stops by validation rows of its own accord, but does not know which
     tags to leave out of them; images known only by number need that. What it costs to measure is not counted as time
-    of training. The model's learned arrays have to be current when it reports an epoch, as those of `Wsabie` are.
+    of training. The model's learned arrays have to be current after an epoch, as those of `Wsabie` are.
 
     Parameters
     ----------
     model : Annotator
         The one that is fitted.
     measure : callable
-        Gives the measure of the model as it stands; higher is better.
+        Returns the measure of the model as it stands; higher is better.
     patience : int
         Epochs without a new best until the fit is ended.
     progress : Progress
-        Told of what the model reports.
+        Shows the measure.
     name : str
         Of the measure, for people.
 
@@ -54,28 +51,18 @@ class Watch:
         self.best: Any = None
         self.best_epoch = 0
 
-    def start(self, task: str, total: int | None = None) -> None:
-        """Pass it on."""
-        self._progress.start(task, total)
-
-    def advance(self, steps: int = 1, note: str = "") -> None:
-        """Measure the model after one more epoch.
-
-        Raises
-        ------
-        EnoughError
-            If `patience` epochs have brought no new best.
-        """
+    def __call__(self, record: dict[str, Any]) -> str | None:
+        """Measure the model after one more epoch; return "stop" if `patience` epochs have brought no new best."""
         now = time.perf_counter()
         value = self._measure(self._model)
         self.curve.append((now - self._began - self._measuring, value))
         if self.best is None or value > self.curve[self.best_epoch - 1][1]:
             self.best, self.best_epoch = copy.deepcopy(self._model), len(self.curve)
-        self._progress.advance(steps, f"{self._name} {value:.3f}")
+        self._progress.advance(0, f"{self._name} {value:.3f}")
         self._measuring += time.perf_counter() - now
-        if len(self.curve) - self.best_epoch >= self._patience:
-            raise EnoughError
+        return "stop" if len(self.curve) - self.best_epoch >= self._patience else None
 
-    def finish(self) -> None:
-        """Pass it on."""
-        self._progress.finish()
+
+def stop_after(epochs: int) -> OnEpoch:
+    """Return a callback that ends a fit after some epochs: with fewer set, a learning rate that falls falls sooner."""
+    return lambda record: "stop" if record["epoch"] >= epochs else None

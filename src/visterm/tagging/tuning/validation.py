@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_tags
 from visterm.core.errors import DataError
-from visterm.core.progress import Progress
+from visterm.core.progress import Progress, Titled
 from visterm.core.types import Matrix
 from visterm.data.held_tags import hold_one_out
 from visterm.features.training_rows import TrainingRows
 from visterm.metrics import evaluate
 from visterm.models.kernel_columns import learns_from_kernel, own_columns
-from visterm.tagging.tuning.early_stopping import EnoughError, Watch
+from visterm.tagging.tuning.early_stopping import EarlyStopping, stop_after
 
 
 class Parts(NamedTuple):
@@ -115,15 +115,14 @@ def fit_judged(model: Any, parts: Parts, metric: str, progress: Progress) -> Jud
     if parts.known is None:
         model.fit(parts.X, parts.Y, valid=(parts.X_valid, parts.Y_valid), monitor=progress)
     elif can_stop(model):
-        watch = Watch(model, value_of, model.patience, progress, name=metric)
-        with suppress(EnoughError):
-            model.fit(parts.X, parts.Y, monitor=watch)
-        values = [value for _, value in watch.curve]
+        stopping = EarlyStopping(model, value_of, model.patience, progress, name=metric)
+        model.fit(parts.X, parts.Y, monitor=progress, on_epoch=stopping)
+        values = [value for _, value in stopping.curve]
         history = [{**entry, metric: value} for entry, value in zip(model.history_, values, strict=True)]
         seconds = time.perf_counter() - began
-        best = watch.best.set_params(**model.get_params(deep=False))  # a copy of a model in the midst of its fit
-        best.n_epochs_, best.history_ = watch.best_epoch, history
-        return Judged(best, max(values), watch.best_epoch, history, seconds)
+        best = stopping.best.set_params(**model.get_params(deep=False))  # a copy of a model in the midst of its fit
+        best.n_epochs_, best.history_ = stopping.best_epoch, history
+        return Judged(best, max(values), stopping.best_epoch, history, seconds)
     else:
         model.fit(parts.X, parts.Y, monitor=progress)
     seconds = time.perf_counter() - began
@@ -154,8 +153,8 @@ def fit_on_all(
     """Fit a model on all rows for as many epochs as were found best on held-out ones, and keep how that was found."""
     if epochs is None:
         return model.fit(rows.X, rows.Y, monitor=progress)
-    with suppress(EnoughError), _own_holdout_off(model):
-        model.fit(rows.X, rows.Y, monitor=_StopAfter(epochs, model, progress))
+    with _own_holdout_off(model):
+        model.fit(rows.X, rows.Y, monitor=Titled(progress, "train", total=epochs), on_epoch=stop_after(epochs))
     model.n_epochs_, model.history_ = epochs, history
     return model
 
@@ -174,21 +173,3 @@ def _own_holdout_off(model: Any) -> Iterator[None]:
         yield
     finally:
         model.set_params(**own)
-
-
-class _StopAfter:
-    """Ends a fit after some epochs; with fewer `epochs` set, a learning rate that falls would fall sooner."""
-
-    def __init__(self, epochs: int, model: Any, progress: Progress) -> None:
-        self._epochs, self._model, self._progress = epochs, model, progress
-
-    def start(self, task: str, total: int | None = None) -> None:
-        self._progress.start(task, self._epochs)
-
-    def advance(self, steps: int = 1, note: str = "") -> None:
-        self._progress.advance(steps, note)
-        if len(getattr(self._model, "history_", [])) >= self._epochs:
-            raise EnoughError
-
-    def finish(self) -> None:
-        self._progress.finish()
