@@ -12,10 +12,16 @@ from visterm import Tagger
 from visterm.cli.commands import app
 from visterm.cli.tune import read_choices
 from visterm.core.errors import CorruptFileError, DivergedError, StorageError, UserError
+from visterm.core.progress import SILENT
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.planted import plant_corpus
+from visterm.features.training_rows import TrainingRows
+from visterm.models.pamir.pamir import Pamir
 from visterm.tagging.parts import make_model
 from visterm.tagging.tuning import trial as trying
 from visterm.tagging.tuning.search_space import Range, settings_to_try
 from visterm.tagging.tuning.tune import trials_file, tune
+from visterm.tagging.tuning.validation import fit_on_all
 
 NAMES = [f"image {i}" for i in range(60)]
 GRID = {"dim": [2, 6], "learning_rate": [0.05, 0.1]}
@@ -225,3 +231,14 @@ def test_the_command_prints_the_trials_best_first_and_writes_the_run(small_libra
     assert [trial["settings"]["n_neighbors"] for trial in trials] == [int(first[0]), int(second[0])]
     assert Tagger.load(tmp_path / "run").model.n_neighbors == int(first[0])
     assert Tagger.load(tmp_path / "run").calibration is not None
+
+
+def test_a_model_fitted_on_all_rows_for_the_best_epochs_is_finished_as_one_of_so_many_epochs_is():
+    corpus = plant_corpus(n_tags=8, random_state=2)
+    tags = Vocabulary([f"t{n}" for n in range(8)])
+    rows = TrainingRows(tags, corpus.X_train, corpus.Y_train, None, [], by_number=False)
+    model = fit_on_all(Pamir(epochs=5), rows, 2, [{"epoch": 1}, {"epoch": 2}], SILENT)
+    other = Pamir(epochs=2, valid_share=0).fit(corpus.X_train, corpus.Y_train)
+    np.testing.assert_array_equal(model.tag_rows_, other.tag_rows_)
+    assert model.n_epochs_ == 2
+    assert model.valid_share == Pamir().valid_share
