@@ -44,7 +44,7 @@ def draw(folder: Path, n_images: int) -> None:
     """Write features of noise and of what their tags light up, and the tags as JSON lines."""
     rng = np.random.default_rng(0)
     signs = rng.standard_normal((N_TAGS, WIDTH), np.float32)
-    encoder = make_encoder("histograms", {"max_side": 32}, {"random_state": 0, "n_jobs": 1})
+    encoder = make_encoder("visterms", {"codebook": WIDTH}, {"random_state": 0, "n_jobs": 1})
     encoder.fit(list(rng.integers(0, 256, (8, 32, 32, 3), np.uint8)))
     with (folder / "tags.jsonl").open("w", encoding="utf-8") as lines:
 

@@ -7,11 +7,11 @@ import json
 import numpy as np
 import scipy.sparse as sp
 
+from planted_features import fitted_encoder
 from visterm import Tagger
 from visterm.core.executor import LOCAL
 from visterm.data.feature_shards import Shard
 from visterm.data.planted import plant_corpus
-from visterm.encoders.named import make_encoder
 from visterm.features.streaming.memory import Plan
 from visterm.features.writing import write_features
 from visterm.tagging.streamed_fit import fit_streamed
@@ -27,8 +27,7 @@ HALF = Plan(2, SMALL.memory // 2)
 def draw_features(folder):
     """Write 600 planted images in shards of 50, dense and sparse, and a single shard; and a table of tags."""
     planted = plant_corpus(n_train=N, n_test=1, n_tags=N_TAGS, random_state=5)
-    encoder = make_encoder("histograms", {"textons": 4, "sample_pixels": 300}, {"random_state": 0, "n_jobs": 1})
-    encoder.fit(list(np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), np.uint8)))
+    encoder = fitted_encoder()
 
     def shards(X):
         for start in range(0, X.shape[0], SHARD):

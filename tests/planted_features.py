@@ -15,9 +15,10 @@ N, SHARD, N_TAGS = 600, 50, 12
 
 
 def fitted_encoder():
-    encoder = make_encoder("histograms", {"textons": 4, "sample_pixels": 300}, {"random_state": 0, "n_jobs": 1})
-    encoder.fit(list(np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), np.uint8)))
-    return encoder
+    """Return an encoder whose rows are as wide as planted ones: a run is opened only where both agree."""
+    words = {"codebook": 40, "colours": 8, "sample_blocks": 1000}
+    encoder = make_encoder("visterms", words, {"random_state": 0, "n_jobs": 1})
+    return encoder.fit(list(np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), np.uint8)))
 
 
 def plant(folder, encoder):

@@ -130,7 +130,7 @@ def test_tables_that_cannot_be_measured_by_are_refused(tmp_path, drawn):
 
 
 def test_features_of_another_encoder_are_refused(tmp_path, drawn):
-    other = fitted_encoder().set_params(textons=5)
+    other = fitted_encoder().set_params(softness=0.5)
     other.fit(list(np.random.default_rng(1).integers(0, 256, (6, 32, 32, 3), np.uint8)))
     write(tmp_path / "other", np.zeros((3, 4), np.float32), other)
     with pytest.raises(EncoderMismatchError, match="do not go together"):

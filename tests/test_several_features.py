@@ -100,11 +100,11 @@ def test_an_image_in_two_folders_is_refused_whatever_is_asked(tmp_path, drawn, e
 
 
 def test_features_of_two_encoders_do_not_go_together(tmp_path, drawn):
-    other = fitted_encoder().set_params(textons=5)
+    other = fitted_encoder().set_params(softness=0.5)
     other.fit(list(np.random.default_rng(1).integers(0, 256, (6, 32, 32, 3), np.uint8)))
     write(tmp_path / "other", np.ones((2, 160), np.float32), other, first=N)
     tagger = Tagger(model="wsabie")
-    with pytest.raises(EncoderMismatchError, match=r"first has features of 'histograms'.*Encode all with one encoder"):
+    with pytest.raises(EncoderMismatchError, match=r"first has features of 'visterms'.*Encode all with one encoder"):
         fit_streamed(
             tagger, [drawn / "first", tmp_path / "other"], drawn / "tags.jsonl", Plan(2, 2**20), work=tmp_path / "work"
         )

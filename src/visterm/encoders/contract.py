@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from visterm.core.checks import all_finite
+from visterm.core.checks import finite_rows
 from visterm.core.errors import DataError, ImageError
 from visterm.core.learned import Flag, Kind
 from visterm.core.packing import json_params
@@ -22,6 +22,9 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped
 from visterm.encoders.names import name_of
+
+NOT_FINITE = "no finite features: the encoder gave NaN or infinity"
+"""Why an image is skipped whose row no model can take."""
 
 
 class Encoded(NamedTuple):
@@ -163,10 +166,11 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         try:
             unknown = self.unknown_images(images)
             if not unknown:
-                return self._finite(self._encode_images(images, progress))
+                return self._finite(images, self._encode_images(images, progress))
             known = np.array([i for i in range(len(images)) if i not in unknown], np.int64)
             progress.advance(len(unknown))
-            rows, kept, skipped = self._finite(self._encode_images([images[i] for i in known], progress))
+            found = [images[i] for i in known]
+            rows, kept, skipped = self._finite(found, self._encode_images(found, progress))
             left_out = [Skipped(name_of(images[i]), reason) for i, reason in unknown.items()]
             return Encoded(rows, known[kept], left_out + skipped)
         finally:
@@ -207,13 +211,14 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 digest.update(_content(value))
         return digest.hexdigest()[:16]
 
-    def _finite(self, encoded: Encoded) -> Encoded:
-        rows: Any = encoded.rows.data if sp.issparse(encoded.rows) else encoded.rows
-        if not all_finite(rows):
-            raise DataError(
-                f"{type(self).__name__} gives numbers that are infinite or NaN. Check its settings, or fit it again."
-            )
-        return encoded
+    def _finite(self, images: Sequence[Any], encoded: Encoded) -> Encoded:
+        """Skip the images whose rows are not finite."""
+        finite = finite_rows(encoded.rows)
+        if finite.all():
+            return encoded
+        kept = np.asarray(encoded.kept, np.int64)
+        bad = [Skipped(name_of(images[i]), NOT_FINITE) for i in kept[~finite]]
+        return Encoded(encoded.rows[finite], kept[finite], [*encoded.skipped, *bad])
 
     @abstractmethod
     def _fit_images(self, images: Sequence[Any], skip_unreadable: bool, progress: Progress) -> None:

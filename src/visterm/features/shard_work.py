@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.checks import finite_rows
 from visterm.core.errors import CorruptFileError
 from visterm.core.executor import must_see
 from visterm.core.jsonlines import json_text
@@ -27,7 +26,6 @@ from visterm.features.rows import Place, StoredRows
 from visterm.store.rows import stack_rows
 
 CHANGED = "changed while it was being read: run again"
-NOT_FINITE = "no finite features: the encoder gave NaN or infinity"
 
 
 class ShardDone(NamedTuple):
@@ -197,11 +195,9 @@ class ShardWork:
             taken = [new[k] for k in kept]
             after = stamps([paths[i] for i in taken])
             reasons = {i: told[str(paths[i])] for i in sorted(set(new) - set(taken))}
-            for i, good, stamp in zip(taken, finite_rows(rows), after, strict=True):
+            for i, stamp in zip(taken, after, strict=True):
                 if sha256[i] is None or before[i] != stamp:
                     reasons[i] = CHANGED
-                elif not good:
-                    reasons[i] = NOT_FINITE
             usable = [row for row, i in enumerate(taken) if i not in reasons]
             if usable:
                 parts.append(rows if len(usable) == len(taken) else rows[usable])

@@ -16,7 +16,7 @@ from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import clean_tag
 from visterm.data.contents import file_state, file_states, reading_threads
 from visterm.data.taken import taken_of
-from visterm.features.shard_work import CHANGED, NOT_FINITE
+from visterm.features.shard_work import CHANGED
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.feedback import all_spelled
 from visterm.library.files import full_paths
@@ -78,7 +78,7 @@ class RowWriter:
         skipped = list(failed)
         read = self._records(photos, [places[i] for i in kept])
         rows, taken, records = [], [], []
-        for row, (i, record, finite) in enumerate(zip(kept, read, finite_rows(X), strict=True)):
+        for row, (i, record) in enumerate(zip(kept, read, strict=True)):
             reason = None
             if isinstance(record, Skipped):
                 reason = record.reason
@@ -86,8 +86,6 @@ class RowWriter:
                 reason = OTHER_CONTENT
             elif before[i] is not None and before[i] != (record.n_bytes, record.mtime_ns):
                 reason = CHANGED
-            elif not finite:
-                reason = NOT_FINITE
             if reason is None:
                 assert isinstance(record, Record)
                 rows.append(row)
