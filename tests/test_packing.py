@@ -15,6 +15,7 @@ from visterm.core.errors import DataError, UserError, VistermError
 from visterm.core.learned import Array, Csr, Fitted, Kind, Listed, Text, Whole
 from visterm.core.packing import json_params, learned_bytes, learned_hash, pack, unpack
 from visterm.core.registry import Entry, Registry
+from visterm.core.tables import MODELS
 
 
 class Box:
@@ -180,3 +181,21 @@ def test_bytes_learned_are_counted_inside_estimators_too_and_sparse_ones_with_th
     outer = Box().holding(members_=[inner, inner], sparse_=matrix, _hidden=np.zeros(9), count_=7)
     of_matrix = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
     assert learned_bytes(outer) == 2 * 40 + of_matrix
+
+
+# -- settings that were taken away ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["vse_ens", "owpc_sgd", "auc_embedding", "opt_auc"])
+def test_a_stored_run_with_a_setting_that_had_no_effect_opens_without_it(name):
+    description, arrays = pack(MODELS.create(name, dim=3), MODELS)
+    description["params"]["max_trials"] = 7
+    opened = unpack(MODELS, description, arrays)
+    assert opened.dim == 3
+    assert "max_trials" not in opened.get_params()
+
+
+def test_whoever_sets_what_had_no_effect_reads_why_and_what_to_do():
+    with pytest.raises(UserError, match=r"'vse_ens' has no parameter 'max_trials' any more: .* Leave it out\."):
+        MODELS.create("vse_ens", max_trials=7)
+    assert MODELS.create("wsabie", max_trials=7).max_trials == 7

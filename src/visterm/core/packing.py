@@ -204,7 +204,10 @@ def _restore(registry: Registry, description: Any, arrays: dict[str, NDArray[Any
     if prefix.count(INSIDE) > 2 * DEEPEST:
         raise DataError(f"{prefix} is an estimator inside more than {DEEPEST} others")
     name, params, values = _parts_of(description, prefix)
-    estimator = registry.create(name, **checked_params(registry.load(name), params))
+    cls = registry.load(name)
+    removed = getattr(cls, "removed_params", {})
+    params = {key: value for key, value in params.items() if key not in removed}
+    estimator = registry.create(name, **checked_params(cls, params))
     check_settings = getattr(estimator, "check_stored_settings", None)
     if check_settings is not None:
         check_settings()

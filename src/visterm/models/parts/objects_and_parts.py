@@ -17,7 +17,7 @@ from visterm.data.quadruplets import Quadruplets, check_relations
 from visterm.kernels.topk import top_k
 from visterm.models.parts.related_training import Places, RelatedImages, RelatedTraining
 from visterm.models.ranking.base import Measure, Setup, Training, Validation, Weights
-from visterm.models.ranking.embedding_ranking import EmbeddingRanker
+from visterm.models.ranking.embedding_ranking import EmbeddingRanker, check_max_trials
 from visterm.models.ranking.feature_steps import Floats, Ints
 from visterm.models.ranking.pair_training import block_size
 from visterm.models.ranking.recipe import Recipe, rank_weights
@@ -93,6 +93,8 @@ class ObjectsAndParts(EmbeddingRanker):
     step: str = "sgd"
     l2: float = 0.0
     bias: float = 0.0
+
+    removed_params: ClassVar[dict[str, str]] = {}
 
     part_of_: Ints
     relation_rows_: Floats
@@ -370,6 +372,7 @@ class ObjectsAndParts(EmbeddingRanker):
 
     def _check_settings(self) -> None:
         super()._check_settings()
+        check_max_trials(self.max_trials)
         check_count(self.truncate, "truncate")
         check_number(self.alpha, "alpha", least=0)
         check_number(self.negative_weight, "negative_weight", least=0, most=1)

@@ -48,9 +48,6 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
         that their unit does not matter. More lets the vectors of the features learn faster than those of the tags.
     epochs : int
         At most so many rounds over all pairs.
-    max_trials : int, optional
-        Draws after which a true tag counts as well ranked. None: as many as there are candidates, as in the paper. Less
-        is faster where there are many tags. Of use only where one draws until a violation.
     average : int
         The weights kept are a running mean over about the last so many epochs (Polyak averaging), which stays within
         `max_norm`. 1 keeps the last weights alone, as the paper does.
@@ -99,6 +96,9 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
 
     learned: ClassVar[dict[str, Kind]] = {"scale_": Number(above=0)}
 
+    removed_params: ClassVar[dict[str, str]] = {"max_trials": "this model does not draw until a violation"}
+    """Settings of stored runs that are dropped, as they had no effect, and why."""
+
     test_params: ClassVar[dict[str, Any]] = {"dim": 16, "epochs": 30, "learning_rate": 0.005, "block": 128}
 
     def __init__(
@@ -109,7 +109,6 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
         max_norm: float = 0.7,
         row_length: float = 6.0,
         epochs: int = 100,
-        max_trials: int | None = None,
         average: int = 20,
         patience: int = 10,
         valid_share: float = 0.1,
@@ -127,7 +126,6 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
         self.max_norm = max_norm
         self.row_length = row_length
         self.epochs = epochs
-        self.max_trials = max_trials
         self.average = average
         self.patience = patience
         self.valid_share = valid_share
@@ -192,7 +190,6 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
                 "step": STEPS[self.step],
                 "l2": self.l2,
                 "max_norm": self.max_norm,
-                "max_trials": self.max_trials,
                 "block": self.block or setup.block,
                 **self._recipe(),
             }
@@ -220,10 +217,14 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
             check_number(self.init_scale, "init_scale", least=0, otherwise="or None for the paper's")
 
 
+def check_max_trials(max_trials: int | None) -> None:
+    """Refuse a number of draws that cannot be."""
+    if max_trials is not None:
+        check_count(max_trials, "max_trials", "or None for as many as there are candidates")
+
+
 def check_pair_settings(model: Any) -> None:
     """Refuse settings of training on pairs that cannot be."""
-    if model.max_trials is not None:
-        check_count(model.max_trials, "max_trials", "or None for as many as there are candidates")
     if model.block is not None:
         check_count(model.block, "block", "or None to have it chosen")
     for name in ("learning_rate", "max_norm", "row_length"):

@@ -16,7 +16,7 @@ class OwpcSgd(EmbeddingRanker, StreamedFit):
     ``(1 + 1/2 + ... + 1/rank) / rank`` (Eq. 6), and the true tag one of as much as all of them together. That is exact,
     and costs as many scores a pair as there are tags.
 
-    The settings are those of `EmbeddingRanker`; nothing is drawn, so `max_trials` has no effect.
+    The settings are those of `EmbeddingRanker`.
 
     References
     ----------

@@ -30,8 +30,6 @@ class VseEns(EmbeddingRanker, StreamedFit):
         λ as a share of the number of tags. Less goes for the hardest negatives; the paper tries 0.001 to 1.
     dim, learning_rate, max_norm, row_length, epochs, average, patience, valid_share, step, schedule, l2, init_scale
         As in `EmbeddingRanker`.
-    max_trials
-        Has no effect: there is one draw a pair.
     block, n_jobs, random_state
         As in `EmbeddingRanker`.
 
@@ -54,7 +52,6 @@ class VseEns(EmbeddingRanker, StreamedFit):
         max_norm: float = 10.0,
         row_length: float = 1.0,
         epochs: int = 100,
-        max_trials: int | None = None,
         average: int = 20,
         patience: int = 10,
         valid_share: float = 0.1,
@@ -72,7 +69,6 @@ class VseEns(EmbeddingRanker, StreamedFit):
             max_norm=max_norm,
             row_length=row_length,
             epochs=epochs,
-            max_trials=max_trials,
             average=average,
             patience=patience,
             valid_share=valid_share,

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from visterm.core.types import Matrix, RandomState
 from visterm.models.ranking.base import Setup, Training, Weights
-from visterm.models.ranking.embedding_ranking import check_pair_settings
+from visterm.models.ranking.embedding_ranking import check_max_trials, check_pair_settings
 from visterm.models.ranking.image_sides import PlainImages
 from visterm.models.ranking.linear_ranking import LinearRanker
 from visterm.models.ranking.pair_training import PairTraining, block_size
@@ -96,3 +96,4 @@ class WarpLinear(LinearRanker, StreamedFit):
     def _check_settings(self) -> None:
         super()._check_settings()
         check_pair_settings(self)
+        check_max_trials(self.max_trials)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from visterm.core.checks import check_count
 from visterm.core.errors import UserError
 from visterm.core.types import RandomState
-from visterm.models.ranking.embedding_ranking import EmbeddingRanker
+from visterm.models.ranking.embedding_ranking import EmbeddingRanker, check_max_trials
 from visterm.models.ranking.recipe import SAMPLERS, rank_weights
 from visterm.models.ranking.streamed_fit import StreamedFit
 
@@ -42,7 +42,10 @@ class Wsabie(EmbeddingRanker, StreamedFit):
         "draws" scores tags one by one as they are drawn. "pool" draws by the same law from pools that many pairs share,
         scored in one matrix product: two to three times faster with many tags and a model that is nearly done, when
         dozens of draws are needed.
-    dim, learning_rate, max_norm, row_length, epochs, max_trials, average, patience, valid_share, step, schedule, l2
+    max_trials : int, optional
+        Draws after which a true tag counts as well ranked. None: as many as there are candidates, as in the paper. Less
+        is faster where there are many tags.
+    dim, learning_rate, max_norm, row_length, epochs, average, patience, valid_share, step, schedule, l2
         As in `EmbeddingRanker`.
     init_scale, bias, block, n_jobs, random_state
         As in `EmbeddingRanker`.
@@ -52,6 +55,8 @@ class Wsabie(EmbeddingRanker, StreamedFit):
     Weston, Bengio, Usunier: Large scale image annotation: learning to rank with joint word-image embeddings. Machine
     Learning 81, 2010; sections 2 and 3, Algorithm 1.
     """
+
+    removed_params: ClassVar[dict[str, str]] = {}
 
     by_number_params: ClassVar[dict[str, Any]] = {
         "step": "adagrad", "schedule": "cosine", "learning_rate": 0.2, "epochs": 20, "average": 5, "bias": 0.7,
@@ -88,7 +93,6 @@ class Wsabie(EmbeddingRanker, StreamedFit):
             max_norm=max_norm,
             row_length=row_length,
             epochs=epochs,
-            max_trials=max_trials,
             average=average,
             patience=patience,
             valid_share=valid_share,
@@ -101,15 +105,20 @@ class Wsabie(EmbeddingRanker, StreamedFit):
             n_jobs=n_jobs,
             random_state=random_state,
         )
+        self.max_trials = max_trials
         self.weight = weight
         self.truncate = truncate
         self.sampler = sampler
 
     def _recipe(self) -> dict[str, Any]:
-        return {"weight": self.weight, "truncate": self.truncate, "negatives": SAMPLERS[self.sampler]}
+        return {
+            "weight": self.weight, "truncate": self.truncate, "negatives": SAMPLERS[self.sampler],
+            "max_trials": self.max_trials,
+        }  # fmt: skip
 
     def _check_settings(self) -> None:
         super()._check_settings()
+        check_max_trials(self.max_trials)
         check_count(self.truncate, "truncate")
         rank_weights(self.weight, 1)
         if self.sampler not in SAMPLERS:
