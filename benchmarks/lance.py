@@ -32,7 +32,6 @@ from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.current_rows import CurrentRows
 from visterm.store.lance_rows import LancePart
 from visterm.store.records import Record
-from visterm.store.searched import SearchedCatalogue
 from visterm.store.searched_union import ShardedRows
 
 SHARDS = 5
@@ -77,7 +76,7 @@ def measure(n_rows: int, folder: Path, uri: str, runs: int) -> dict[str, Any]:
     first = time.perf_counter() - start
     rows = opened._rows.current()
     exact = CurrentRows(rows.version, [LancePart(p.ids, p.rows, p.hidden) for p in rows.parts], rows.width)
-    sharded = ShardedRows(LocalShards([SearchedCatalogue(shard) for shard in shards]), bounds[:-1])
+    sharded = ShardedRows(LocalShards(shards), bounds[:-1])
     q = queries[1]
     calls: dict[str, Any] = {
         "files, exact": lambda: files.search(q, K),

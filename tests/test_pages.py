@@ -17,7 +17,7 @@ from PIL import Image
 from served_library import MARKED_NAME, MARKUP, WITH_TAGS, make_catalogue, served
 from visterm import Catalogue
 from visterm.core.errors import UserError
-from visterm.library.merge_tags import merge_tags
+from visterm.library.dictionary import merge_tags
 from visterm.library.search_shares import search_shares
 from visterm.tagging.tag_map import PlacedTag
 from visterm.web.pages.map_drawing import LETTER, ROOMS, draw_map

@@ -11,7 +11,6 @@ from visterm.core.executor import LocalShards
 from visterm.store import lance_rows, lance_table, parts, row_index, segment_indexes
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.records import Record
-from visterm.store.searched import SearchedCatalogue
 from visterm.store.searched_union import ShardedRows
 
 ORIGIN = Origin("/runs/one", "f00d")
@@ -83,7 +82,7 @@ def catalogues_searched_as_one(folder, U):
     """Three catalogues, one of them empty."""
     third = U.shape[0] // 3
     pieces = (U[:third], U[:0], U[third:])
-    shards = [SearchedCatalogue(filled(StoredCatalogue(ORIGIN), piece)) for piece in pieces]
+    shards = [filled(StoredCatalogue(ORIGIN), piece) for piece in pieces]
     return ShardedRows(LocalShards(shards), [0, third, third])
 
 

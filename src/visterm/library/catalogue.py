@@ -29,7 +29,6 @@ from visterm.store.catalogue import RUNS, Origin, StoredCatalogue
 from visterm.store.filters import Filter
 from visterm.store.images import ImageRecord
 from visterm.store.lance_segment import FILES, lance_uri
-from visterm.store.searched import SearchedCatalogue
 from visterm.store.tags import Prediction
 from visterm.tagging.tagger import CHUNK, Tagger
 
@@ -448,7 +447,7 @@ class Catalogue:
     def _use(self, tagger: Tagger) -> None:
         self.tagger = tagger
         self._fingerprint = tagger.fingerprint
-        self._search = Search(tagger, SearchedCatalogue(self._stored))
+        self._search = Search(tagger, self._stored)
 
 
 def _origin(tagger: Tagger) -> Origin:

@@ -1,4 +1,4 @@
-"""The dictionary of a run or of a catalogue on disk: opened, and words without training images added to it."""
+"""The dictionary of a run or a catalogue: opened, extended by words without training images, two of its tags merged."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from visterm.core.errors import UserError
 from visterm.core.persist import MANIFEST, folder_kind, new_folder, open_folder, write_json
+from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.library.catalogue import Catalogue
 from visterm.store.catalogue import StoredCatalogue
+from visterm.store.filters import Filter
 from visterm.tagging.tagger import Tagger
 from visterm.tagging.word_places import Added
 
@@ -64,3 +67,38 @@ def add_to_dictionary(
         write_json(Path(folder) / "facts.json", tagger.facts)
         tagger.words.save(folder)
     return done
+
+
+def merge_tags(catalogue: Catalogue, tag: str, into: str) -> int:
+    """Give the images that have a tag another one in its place; all or nothing, and noted in the history.
+
+    What a tag file gives is rejected there, so that the next look at the file does not bring it back. Runs learn of it
+    by the next full fit; then no image has the tag any more, and they forget it.
+
+    Parameters
+    ----------
+    catalogue : Catalogue
+    tag, into : str
+
+    Returns
+    -------
+    int
+        Images that had the tag.
+
+    Raises
+    ------
+    UserError
+        If both are one tag, or one of them is empty.
+    """
+    if tag_key(tag) == tag_key(into):
+        raise UserError(f"'{tag}' and '{into}' are one tag already, however it is spelled. Name two tags.")
+    if not clean_tag(tag) or not clean_tag(into):
+        raise UserError("A tag that is merged has a name, and so has the one that it is merged into: give both.")
+    stored = catalogue.stored
+    with stored.database.transaction():
+        images = stored.find(Filter(tags=(clean_tag(tag),))).tolist()
+        for image_id in images:
+            catalogue.give(image_id, [into])
+            catalogue.take(image_id, [tag])
+        stored.history.note("merge tags", tag=clean_tag(tag), into=clean_tag(into), images=len(images))
+    return len(images)

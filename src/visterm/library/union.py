@@ -16,7 +16,6 @@ from visterm.library.like import ImageLike, like
 from visterm.library.search import Found, How, Search
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import Filter
-from visterm.store.searched import SearchedCatalogue
 from visterm.store.searched_union import SearchedUnion
 from visterm.tagging.tagger import Tagger
 
@@ -150,7 +149,7 @@ class CatalogueUnion:
         return expand(self.tagger, words, how, lambda tag: self.search([tag], k, **limits).hits, n_groups=n_groups)
 
     def _open(self, executor: Executor) -> Shards:
-        return self._opened.enter_context(for_parts(executor, self.paths).open_each(SearchedCatalogue.open, self.paths))
+        return self._opened.enter_context(for_parts(executor, self.paths).open_each(StoredCatalogue.open, self.paths))
 
     def _check_runs(self) -> None:
         """Refuse catalogues of another run: one may have learned since."""

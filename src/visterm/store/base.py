@@ -1,9 +1,8 @@
-"""What every search of rows promises: ids in, the k best rows for a query row out; and the checks of what comes in."""
+"""What comes into rows and into searches of them, checked: matrices, queries and ids."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,60 +10,48 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import all_finite, as_csr, check_k
 from visterm.core.errors import DataError, ShapeError
-from visterm.core.types import Matrix, Ranking
+from visterm.core.types import Matrix
 
 
-class SearchedRows(ABC):
-    """Rows under ids, of which those with the largest dot products are found. `_search` gets checked arguments."""
+class Question(NamedTuple):
+    """What a search is asked, checked.
 
-    def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
-        """Find the rows with the largest dot products.
+    Attributes
+    ----------
+    Q : array or CSR, shape (n_queries, width)
+    k : int
+        At most as many as there are rows.
+    among : ndarray of int64 or None
+        Sorted, none twice.
+    """
 
-        Parameters
-        ----------
-        q : array-like or CSR, shape (width,) or (n_queries, width)
-            Query rows, as `Annotator.query_rows` gives them.
-        k : int
-            How many; 0 means all.
-        among : array-like of int, optional
-            Ids: only their rows are searched, each exactly. Those that are not in the store are left out.
+    Q: Matrix
+    k: int
+    among: NDArray[np.int64] | None
 
-        Returns
-        -------
-        Ranking
-            Ids of rows and scores, shape (n_queries, min(k, n_rows)) with n_rows those searched, best first, ties by
-            the smaller id. A store that searches approximately may miss a few; the scores are right.
 
-        Raises
-        ------
-        ShapeError
-            If `q` is not as wide as the rows.
-        DataError
-            If `q` is not finite, or `among` are no whole numbers.
-        """
-        Q = as_queries(q)
-        self._check_width(Q, "q")
-        return self._search(Q, check_k(k, len(self)), None if among is None else as_ids(among))
+def checked_question(q: Any, k: int, among: Any, n_rows: int, width: int | None) -> Question:
+    """Check the arguments of a search among so many rows of a width; None: each shard looks whether a query fits it.
 
-    @abstractmethod
-    def __len__(self) -> int:
-        """Give the number of rows."""
+    Raises
+    ------
+    ShapeError
+        If `q` is not as wide as the rows.
+    DataError
+        If `q` is not finite, or `among` are no whole numbers.
+    """
+    Q = as_queries(q)
+    check_width(Q, width, "q")
+    return Question(Q, check_k(k, n_rows), None if among is None else as_ids(among))
 
-    @property
-    @abstractmethod
-    def width(self) -> int | None:
-        """Columns of the rows; None before the first `add`."""
 
-    @abstractmethod
-    def _search(self, Q: Matrix, k: int, among: NDArray[np.int64] | None) -> Ranking:
-        """Find the `k` best for each checked query row, `k` at most ``len(self)``; `among` is sorted, none twice."""
-
-    def _check_width(self, rows: Matrix, name: str) -> None:
-        if self.width is not None and rows.shape[1] != self.width:
-            raise ShapeError(
-                f"{name} has {rows.shape[1]} columns, but the rows of this store have {self.width}. "
-                "Rows and queries must come from the same model."
-            )
+def check_width(rows: Matrix, width: int | None, name: str) -> None:
+    """Refuse rows of another width than those that are there."""
+    if width is not None and rows.shape[1] != width:
+        raise ShapeError(
+            f"{name} has {rows.shape[1]} columns, but the rows of this store have {width}. "
+            "Rows and queries must come from the same model."
+        )
 
 
 def as_rows(matrix: Any, name: str) -> Matrix:

@@ -20,22 +20,19 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visterm.core.errors import CorruptFileError, DataError, EncoderMismatchError, ShapeError, StorageError
 from visterm.core.persist import check_target, new_folder, open_folder
-from visterm.core.types import Matrix, Ranking
-from visterm.store.base import as_queries, as_rows
+from visterm.store.base import as_rows
 from visterm.store.database import Database
-from visterm.store.filters import Filter, image_ids
-from visterm.store.images import Images
+from visterm.store.images import Images, SkippedFiles
 from visterm.store.jobs import History, Jobs
 from visterm.store.lance_segment import LancePlace, lance_uri
 from visterm.store.lock import WriterLock
 from visterm.store.records import Record
 from visterm.store.runs import Runs
+from visterm.store.searched import SearchedCatalogue
 from visterm.store.segment_indexes import SegmentIndexes
-from visterm.store.skipped_files import SkippedFiles
 from visterm.store.stored_rows import StoredRows
 from visterm.store.tags import Tags
 
@@ -63,7 +60,7 @@ class Origin:
     encoder_fingerprint: str = ""
 
 
-class StoredCatalogue:
+class StoredCatalogue(SearchedCatalogue):
     """A catalogue in memory, or in a folder; see `create` and `open`.
 
     All methods may be called from several threads. What is committed is seen by searches from then on, in this and in
@@ -188,16 +185,16 @@ class StoredCatalogue:
         assert found is not None
         return Origin(*found)
 
+    def fingerprint(self) -> str:
+        """Give what made the rows: those of another cannot be compared with them."""
+        return self.origin.fingerprint
+
     @property
     def run_folder(self) -> Path:
         """Where the copy of the current run lies; of a catalogue on disk."""
         if self.folder is None:
             raise StorageError("This catalogue is in memory only and has no copy of its run. Save it first.")
         return self.folder / RUNS / self.origin.fingerprint
-
-    def __len__(self) -> int:
-        """Give how many images can be searched: here, and with a row of the current run."""
-        return len(self._rows.current())
 
     @property
     def width(self) -> int | None:
@@ -279,56 +276,6 @@ class StoredCatalogue:
         with self.database.transaction():
             self.runs.set_current(run_id)
             self._rows.have_changed()
-
-    def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
-        """Find the images with the largest dot products.
-
-        Parameters
-        ----------
-        q : array-like or CSR, shape (width,) or (n_queries, width)
-        k : int
-            How many; 0 means all.
-        among : array-like of int, optional
-            Ids of the images to search (see `find`); those without a row are left out.
-
-        Returns
-        -------
-        Ranking
-            Ids of images and scores, shape (n_queries, min(k, n_searched)), best first.
-        """
-        return self._rows.current().search(q, k, among=among)
-
-    def products(self, q: Any, ids: Any = None) -> NDArray[np.float32]:
-        """Give the dot products of images (None: of `searchable()`) with query rows, in their order, unsorted.
-
-        Returns
-        -------
-        ndarray of float32, shape (n_images, n_queries)
-
-        Raises
-        ------
-        DataError
-            If an image has no row of the current run.
-        """
-        return self._rows.current().products(as_queries(q), ids)
-
-    def rows(self, ids: Any) -> Matrix:
-        """Give the current run's rows of some images, array or CSR: what "like this image" searches by.
-
-        Raises
-        ------
-        DataError
-            If an image has no row of the current run.
-        """
-        return self._rows.current().rows(np.asarray(ids, np.int64).ravel())
-
-    def searchable(self) -> NDArray[np.int64]:
-        """Give the ids of the images that can be searched, in order."""
-        return self._rows.current().ids
-
-    def find(self, wanted: Filter) -> NDArray[np.int64]:
-        """Give the ids of the images that pass a filter, in order."""
-        return image_ids(self.database, wanted)
 
     def check_origin(self, fingerprint: str) -> None:
         """Refuse queries and rows of anything but what made the rows that are here.

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import MOST_COLUMNS
 from visterm.core.errors import CorruptFileError, DataError
+from visterm.core.products import merged
 from visterm.core.types import Matrix, Ranking
 from visterm.store.any_part import AnyPart
-from visterm.store.base import SearchedRows
+from visterm.store.base import check_width, checked_question
 from visterm.store.database import Database
-from visterm.store.parts import best_of
 from visterm.store.rows import stack_rows
 from visterm.store.segments import IDS, Segment, StoredIndex, StoredSegment
 
@@ -27,10 +27,13 @@ HIDDEN = (
 )
 """The words CROSS JOIN make SQLite begin with the few images that are gone; else it goes through all rows."""
 
+QUERY_BLOCK = 64
+"""Queries whose best rows are found at a time."""
+
 RESTORE = "Restore the catalogue from a backup, or index the images again into a new one."
 
 
-class CurrentRows(SearchedRows):
+class CurrentRows:
     """Rows to search, under the ids of their images.
 
     Parameters
@@ -40,20 +43,16 @@ class CurrentRows(SearchedRows):
     parts : list of AnyPart
         The segments of one run.
     width : int or None
+        Columns of the rows; None where there are none.
     """
 
     def __init__(self, version: str, parts: list[AnyPart], width: int | None) -> None:
         self.version = version
         self.parts = parts
-        self._width = width
+        self.width = width
 
     def __len__(self) -> int:
         return sum(map(len, self.parts))
-
-    @property
-    def width(self) -> int | None:
-        """Columns of the rows; None where there are none."""
-        return self._width
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
@@ -62,10 +61,38 @@ class CurrentRows(SearchedRows):
             return np.empty(0, np.int64)
         return np.sort(np.concatenate([part.visible_ids for part in self.parts]))
 
+    def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
+        """Find the rows with the largest dot products, among all or those of some ids; see `StoredCatalogue.search`.
+
+        Of equal rows the one with the smaller id comes first. With an index a few of the best may be missed; the scores
+        are right.
+
+        Raises
+        ------
+        ShapeError
+            If `q` is not as wide as the rows.
+        DataError
+            If `q` is not finite, or `among` are no whole numbers.
+        """
+        Q, k, ids = checked_question(q, k, among, len(self), self.width)
+        places = [None if ids is None else part.places(ids) for part in self.parts]
+        n_rows = sum(len(part) if at is None else len(at) for part, at in zip(self.parts, places, strict=True))
+        k = min(k, n_rows)
+        found = Ranking(np.empty((Q.shape[0], k), np.int64), np.empty((Q.shape[0], k), np.float32))
+        for start in range(0, Q.shape[0] if k else 0, QUERY_BLOCK):
+            queries = slice(start, start + QUERY_BLOCK)
+            block = Q[queries]
+            dense = block.toarray() if isinstance(block, sp.csr_array) else block
+            best = []
+            for part, at in zip(self.parts, places, strict=True):
+                best.append(part.best(dense, k, at))
+            found.ids[queries], found.scores[queries] = merged(best, k)
+        return found
+
     def products(self, Q: Matrix, ids: Any = None) -> NDArray[np.float32]:
         """Give the products of images (None: of all, in order) with query rows, shape (n_images, n_queries)."""
         queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
-        self._check_width(queries, "q")
+        check_width(queries, self.width, "q")
         wanted, back = (self.ids, None) if ids is None else np.unique(np.asarray(ids, np.int64), return_inverse=True)
         found = np.empty((len(wanted), len(queries)), np.float32)
         for part, places, at in self._placed(wanted):
@@ -81,9 +108,6 @@ class CurrentRows(SearchedRows):
         stack = stack_rows([part.take(places) for part, places, _ in placed])
         order = np.argsort(np.concatenate([at for _, _, at in placed]))
         return stack[order[back]]
-
-    def _search(self, Q: Matrix, k: int, among: NDArray[np.int64] | None) -> Ranking:
-        return best_of(self.parts, Q, k, among)
 
     def _placed(self, wanted: NDArray[np.int64]) -> list[tuple[AnyPart, NDArray[np.int64], NDArray[np.int64]]]:
         """Give, part by part, the places of images there, and which of those wanted they are."""

@@ -1,4 +1,4 @@
-"""The images of a catalogue: what is known of each, whether it is still there, and where it lies now."""
+"""The images of a catalogue: what is known of each, whether and where it is now, and files that could not be read."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from visterm.core.types import Skipped
 from visterm.store.database import Database, as_text, now
 from visterm.store.records import Record
 
@@ -210,3 +211,32 @@ def _values(record: Record) -> tuple[Any, ...]:
         path, as_text(record.name), as_text(folder), record.n_bytes, record.mtime_ns, record.sha256,
         record.width, record.height, record.file_type, record.taken, record.phash,
     )  # fmt: skip
+
+
+class SkippedFiles:
+    """The table of files that were left out."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, skipped: Iterable[Skipped]) -> None:
+        """Write files down with their reasons; the latest reason of each counts."""
+        self._database.write_many(
+            "INSERT INTO skipped (path, reason, at) VALUES (CAST(? AS TEXT), CAST(? AS TEXT), ?) "
+            "ON CONFLICT DO UPDATE SET reason = excluded.reason, at = excluded.at",
+            ((as_text(item.image), as_text(item.reason), now()) for item in skipped),
+        )
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Forget files that could be read now, or that are gone."""
+        self._database.write_many(
+            "DELETE FROM skipped WHERE path = CAST(? AS TEXT)", ((as_text(path),) for path in paths)
+        )
+
+    def all(self) -> list[Skipped]:
+        """List all of them by path."""
+        return [Skipped(*row) for row in self._database.rows("SELECT path, reason FROM skipped ORDER BY path")]
+
+    def count(self) -> int:
+        """Count them."""
+        return int(self._database.value("SELECT count(*) FROM skipped"))

@@ -1,11 +1,8 @@
-"""Parts of a store: rows with their ids in arrays, and the best of several parts."""
+"""Rows with their ids in arrays, in memory or memory-mapped: dense ones streamed, sparse ones block by block."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.products import merged, top_k_products
@@ -15,8 +12,6 @@ from visterm.store.any_part import AnyPart, Candidates
 
 BLOCK_BYTES = 2**24
 """Scores held at a time, of some queries and some sparse rows."""
-
-QUERY_BLOCK = 64
 
 
 class Part(AnyPart):
@@ -75,18 +70,3 @@ class Part(AnyPart):
             found, best = top_k(np.ascontiguousarray((block @ Q.T).T), min(k, block.shape[0]))
             parts.append(Ranking(numbers[found], best))
         return merged(parts, k)
-
-
-def best_of(parts: Sequence[AnyPart], Q: Matrix, k: int, among: NDArray[np.int64] | None = None) -> Ranking:
-    """Find the best of all parts, among all rows or those of some ids (sorted): at most `k` of those that there are."""
-    places = [None if among is None else part.places(among) for part in parts]
-    n_rows = sum(len(part) if these is None else len(these) for part, these in zip(parts, places, strict=True))
-    k = min(k, n_rows)
-    found = Ranking(np.empty((Q.shape[0], k), np.int64), np.empty((Q.shape[0], k), np.float32))
-    for start in range(0, Q.shape[0] if k else 0, QUERY_BLOCK):
-        queries = slice(start, start + QUERY_BLOCK)
-        block = Q[queries]
-        dense = block.toarray() if isinstance(block, sp.csr_array) else block
-        by_part = [part.best(dense, k, these) for part, these in zip(parts, places, strict=True)]
-        found.ids[queries], found.scores[queries] = merged(by_part, k)
-    return found

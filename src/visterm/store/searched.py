@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.jsonlines import json_text
 from visterm.core.types import Matrix, Ranking
-from visterm.store.catalogue import StoredCatalogue
-from visterm.store.database import as_text
-from visterm.store.filters import Filter
-from visterm.store.images import as_list
+from visterm.store.base import as_queries
+from visterm.store.database import Database, as_text
+from visterm.store.filters import Filter, image_ids
+from visterm.store.images import Images, as_list
 from visterm.store.rows import row_lengths
+from visterm.store.stored_rows import StoredRows
 
 Ids: TypeAlias = NDArray[np.int64]
 
@@ -80,65 +81,85 @@ class Searched(Protocol):
 
 
 class SearchedCatalogue:
-    """One catalogue, as searches ask it.
+    """The half of a `StoredCatalogue` that searches ask.
 
-    Parameters
+    Attributes
     ----------
-    stored : StoredCatalogue
+    database : Database
+    images : Images
     """
 
-    def __init__(self, stored: StoredCatalogue) -> None:
-        self._stored = stored
-        self._lengths: tuple[str, Ids, NDArray[np.float32]] | None = None
-
-    @classmethod
-    def open(cls, path: str) -> Self:
-        """Open the catalogue at a path, to search it; `close` lets go of it."""
-        return cls(StoredCatalogue.open(path))
-
-    def close(self) -> None:
-        """Close the catalogue."""
-        self._stored.close()
+    database: Database
+    images: Images
+    _rows: StoredRows
+    _lengths: tuple[str, Ids, NDArray[np.float32]] | None = None
 
     def __len__(self) -> int:
-        return len(self._stored)
-
-    def fingerprint(self) -> str:
-        """Give what made the rows: those of another cannot be compared with them."""
-        return self._stored.origin.fingerprint
+        """Give how many images can be searched: here, and with a row of the current run."""
+        return len(self._rows.current())
 
     def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
-        """Find the images with the largest dot products."""
-        return self._stored.search(q, k, among=among)
+        """Find the images with the largest dot products.
+
+        Parameters
+        ----------
+        q : array-like or CSR, shape (width,) or (n_queries, width)
+        k : int
+            How many; 0 means all.
+        among : array-like of int, optional
+            Ids of the images to search (see `find`); those without a row are left out.
+
+        Returns
+        -------
+        Ranking
+            Ids of images and scores, shape (n_queries, min(k, n_searched)), best first.
+        """
+        return self._rows.current().search(q, k, among=among)
 
     def products(self, q: Any, ids: Any = None) -> NDArray[np.float32]:
-        """Give the products of images with query rows."""
-        return self._stored.products(q, ids)
+        """Give the dot products of images (None: of `searchable()`) with query rows, in their order, unsorted.
+
+        Returns
+        -------
+        ndarray of float32, shape (n_images, n_queries)
+
+        Raises
+        ------
+        DataError
+            If an image has no row of the current run.
+        """
+        return self._rows.current().products(as_queries(q), ids)
 
     def rows(self, ids: Any) -> Matrix:
-        """Give the rows of some images."""
-        return self._stored.rows(ids)
+        """Give the current run's rows of some images, array or CSR: what "like this image" searches by.
+
+        Raises
+        ------
+        DataError
+            If an image has no row of the current run.
+        """
+        return self._rows.current().rows(np.asarray(ids, np.int64).ravel())
 
     def searchable(self) -> Ids:
-        """Give the ids of the images that can be searched."""
-        return self._stored.searchable()
+        """Give the ids of the images that can be searched, in order."""
+        return self._rows.current().ids
 
     def find(self, wanted: Filter) -> Ids:
-        """Give the ids of the images that pass a filter."""
-        return self._stored.find(wanted)
+        """Give the ids of the images that pass a filter, in order."""
+        return image_ids(self.database, wanted)
 
     def lengths(self) -> tuple[Ids, NDArray[np.float32]]:
         """Give the lengths of rows, measured once, until rows change."""
-        version = self._stored.database.value("SELECT value FROM meta WHERE key = 'rows'")
+        version = self.database.value("SELECT value FROM meta WHERE key = 'rows'")
         if self._lengths is None or self._lengths[0] != version:
-            ids = self._stored.searchable()
-            parts = [row_lengths(self._stored.rows(ids[at : at + BLOCK])) for at in range(0, len(ids), BLOCK)]
+            ids = self.searchable()
+            parts = [row_lengths(self.rows(ids[at : at + BLOCK])) for at in range(0, len(ids), BLOCK)]
             self._lengths = version, ids, np.concatenate([np.empty(0, np.float32), *parts])
         return self._lengths[1:]
 
     def rejected(self, tags: Sequence[str]) -> Ids:
         """Give the images of which a person has rejected one of some tags."""
-        found = self._stored.database.rows(
+        found = self.database.rows(
             "SELECT DISTINCT image_id FROM verdicts WHERE verdict = -1 AND tag_id IN "
             "(SELECT id FROM tags WHERE name IN (SELECT value FROM json_each(?))) ORDER BY image_id",
             (json_text(tags, ascii_only=True),),
@@ -147,7 +168,7 @@ class SearchedCatalogue:
 
     def where(self, ids: Sequence[int]) -> list[Where]:
         """Say which images some ids are."""
-        database = self._stored.database
+        database = self.database
         ids = [int(i) for i in ids]
         if len(ids) < ONE_BY_ONE:
             found = [database.row("SELECT name, path, id FROM images WHERE id = ?", (i,)) for i in ids]
@@ -160,12 +181,12 @@ class SearchedCatalogue:
 
     def at_path(self, path: str) -> int | None:
         """Give the image that lies at a path now."""
-        found = self._stored.images.by_path(path)
+        found = self.images.by_path(path)
         return None if found is None else found.id
 
     def called(self, name: str) -> list[int]:
         """Give the images of a name, or whose path ends so."""
-        found = self._stored.database.rows(
+        found = self.database.rows(
             "SELECT id FROM images WHERE state = 'here' AND (name = CAST(? AS TEXT) OR "
             "substr(path, -length(CAST(? AS TEXT)) - 1) = '/' || CAST(? AS TEXT)) ORDER BY id",
             [as_text(os.fspath(name))] * 3,

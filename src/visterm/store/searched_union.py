@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from visterm.core.executor import Shards
 from visterm.core.products import merged
 from visterm.core.types import Matrix, Ranking
-from visterm.store.base import SearchedRows, as_queries
+from visterm.store.base import as_queries, checked_question
 from visterm.store.filters import Filter
 from visterm.store.rows import stack_rows
 from visterm.store.searched import Ids, Where
@@ -26,7 +26,7 @@ class SearchedUnion:
     Parameters
     ----------
     shards : Shards
-        Of `SearchedCatalogue`.
+        Of `StoredCatalogue`.
     names : sequence of str
         Of the catalogues, for people.
     """
@@ -112,7 +112,7 @@ class SearchedUnion:
         return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-class ShardedRows(SearchedRows):
+class ShardedRows:
     """Rows of several stores, searched as one.
 
     The id of a row is its id in its shard, and what that shard's ids begin from. Scores, order and ties are those of
@@ -121,7 +121,7 @@ class ShardedRows(SearchedRows):
     Parameters
     ----------
     shards : Shards
-        Of `SearchedRows`; some may be empty.
+        Of what has `search` and `__len__`; some may be empty.
     bases : sequence of int
         What the ids of each shard begin from, ascending; a shard's own ids are less than the distance to the next.
     """
@@ -133,21 +133,18 @@ class ShardedRows(SearchedRows):
     def __len__(self) -> int:
         return sum(self._shards.ask("__len__", [{}] * len(self._shards)))
 
-    @property
-    def width(self) -> int | None:
-        """None: each shard looks whether a query fits it."""
-        return None
-
     def divided(self, ids: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Give the places, in `ids`, of those of each shard."""
         of_shard = np.searchsorted(self._bases, ids, "right") - 1
         return [np.flatnonzero(of_shard == shard) for shard in range(len(self._bases))]
 
-    def _search(self, Q: Matrix, k: int, among: NDArray[np.int64] | None) -> Ranking:
+    def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
+        """Find the rows with the largest dot products, see `StoredCatalogue.search`."""
+        Q, k, wanted = checked_question(q, k, among, len(self), None)
         arguments: list[dict[str, Any]] = [{"q": Q, "k": max(k, 1)} for _ in self._bases]
-        if among is not None:
-            for given, base, places in zip(arguments, self._bases, self.divided(among), strict=True):
-                given["among"] = among[places] - base
+        if wanted is not None:
+            for given, base, places in zip(arguments, self._bases, self.divided(wanted), strict=True):
+                given["among"] = wanted[places] - base
         found: list[Ranking] = self._shards.ask("search", arguments)
         nothing = Ranking(np.empty((Q.shape[0], 0), np.int64), np.empty((Q.shape[0], 0), np.float32))
         under = [Ranking(one.ids + base, one.scores) for one, base in zip(found, self._bases, strict=True)]

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from visterm.core.errors import DataError, UserError
-from visterm.library.feedback import ImageView
-from visterm.library.feedback_undo import undo_verdict, verdict_before, verdict_of
+from visterm.library.feedback import ImageView, undo_verdict, verdict_before, verdict_of
 from visterm.store.tags import Verdict
 from visterm.web.answers import json_answer
 from visterm.web.api.images import ImageId, view_as_dict

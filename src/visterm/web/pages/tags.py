@@ -11,8 +11,8 @@ from visterm.core.errors import UserError
 from visterm.core.vocabulary import tag_key
 from visterm.data.aliases import Alias
 from visterm.library.catalogue import Catalogue
+from visterm.library.dictionary import merge_tags
 from visterm.library.feedback import TagCount
-from visterm.library.merge_tags import merge_tags
 from visterm.store.filters import Filter
 from visterm.tagging.tag_groups import suggest_aliases
 from visterm.web.errors import Refused
