@@ -204,8 +204,11 @@ def read_description(folder: Path, name: str) -> Any:
     if file.exists():
         try:
             put_times(description, read_json(file))
-        except DataError as error:
-            raise CorruptFileError(f"{file}: {error}. Remove the file: it only says how long things took.") from error
+        except (CorruptFileError, DataError) as error:
+            raise CorruptFileError(
+                f"{file} cannot be used ({error}) Remove the file: it only says how long things took, and the "
+                "run opens without it."
+            ) from error
     return description
 
 

@@ -6,6 +6,7 @@ model's description, and stand in a file beside it that no checksum covers. Runs
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
@@ -52,7 +53,7 @@ def put_times(description: Any, times: Any) -> None:
             raise DataError(f"{name!r} has no list of seconds as long as the records of the model")
         for record, value in zip(records[name], seconds, strict=True):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-                raise DataError(f"{name!r} has {value!r} among its seconds; expected numbers")
+                raise DataError(f"{name!r} has {reprlib.repr(value)} among its seconds; expected numbers")
             record[SECONDS] = value
 
 

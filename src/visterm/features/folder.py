@@ -409,5 +409,5 @@ def told_of_a_full_disk(path: Path) -> Iterator[None]:
             yield
     except OutOfSpaceError as error:
         raise OutOfSpaceError(
-            f"{error} The shards written so far are whole: give the same command again, and it goes on from there."
+            f"{error} What was finished so far is whole: give the same command again, and it goes on from there."
         ) from error

@@ -75,10 +75,10 @@ def check(path: str | os.PathLike[str]) -> str:
     n_missing = stored.check()
     open_folder(stored.run_folder, "run")
     if n_missing == 0:
-        return "the database, all rows and the run are what was written"
+        return "all rows and the run are what was written, and the database is sound as SQLite checks it"
     return (
-        f"the database and the run are what was written, but {n_missing:,} rows have no checksum, as an earlier "
-        f"visterm wrote them. They get one with the next visterm index {path} PHOTOS"
+        f"the run is what was written and the database is sound, but {n_missing:,} rows have no checksum, as an "
+        f"earlier visterm wrote them. They get one with the next visterm index {path} PHOTOS"
     )
 
 

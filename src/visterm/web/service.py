@@ -211,8 +211,8 @@ class Service:
         if not stays_inside(self.catalogue.stored, record.path):
             raise Refused(
                 404,
-                f"The file of image {image_id} is a link now that leads out of the folders that were indexed; index "
-                "them again.",
+                f"The file of image {image_id} lies outside the folders that were indexed, or is a link that leads "
+                "out of them. Index the folder that it lies in.",
                 code="gone",
             )
         return record.path

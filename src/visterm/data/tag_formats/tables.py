@@ -267,7 +267,8 @@ def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterato
                 )
             yield Row(reader.line_num, dict(zip(header, map(unguarded, fields), strict=False)))
     except csv.Error as error:
-        raise TagFileError(f'{path}, line {reader.line_num}: {error}. Check the quotes (") of this row.') from error
+        fix = f'A cell may have {csv.field_size_limit():,} letters. Check the quotes (") of this row, or shorten it.'
+        raise TagFileError(f"{path}, line {reader.line_num}: {error}. {fix}") from error
 
 
 def _delimiter(path: Path, text: str, wanted: Header) -> str:
