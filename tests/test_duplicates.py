@@ -13,6 +13,7 @@ from PIL import Image
 
 from visterm.cli import main
 from visterm.core.errors import UserError
+from visterm.core.object_stores import only_named_stores
 from visterm.data.perceptual_hash import FLAT, near_pairs, perceptual_hash
 from visterm.library.duplicates import find_duplicates
 from visterm.store.catalogue import Origin, StoredCatalogue, save_catalogue
@@ -167,3 +168,16 @@ def test_the_command_shows_groups_with_the_keeper_first(tmp_path, capsys, monkey
         main()
     printed = capsys.readouterr()
     assert (printed.out, "No pictures look the same." in printed.err) == ("", True)
+
+
+def test_a_photo_in_a_store_that_nobody_named_is_skipped_and_the_others_are_compared(tmp_path):
+    paths = [tmp_path / name for name in ("a.png", "b.png", "c.png")]
+    for path in paths:
+        picture(1).save(path)
+    catalogue = stored(paths)
+    with catalogue.database.transaction() as connection:
+        connection.execute("UPDATE images SET path = 'http://host/b.png' WHERE name = 'b.png'")
+    with only_named_stores([]):
+        groups, skipped = find_duplicates(catalogue)
+    assert [(item.image, "not opened" in item.reason) for item in skipped] == [("b.png", True)]
+    assert names(groups) == [["a.png", "c.png"]]

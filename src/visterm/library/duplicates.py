@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from visterm.core.errors import UserError
+from visterm.core.object_stores import check_named
 from visterm.core.progress import SILENT, Progress
+from visterm.core.remote import is_remote
 from visterm.core.types import Skipped
 from visterm.data.images import decode_images
 from visterm.data.perceptual_hash import FLAT, SIDE, near_pairs, perceptual_hash
@@ -148,8 +150,17 @@ class _Contents:
 
 def _hash_what_has_none(stored: StoredCatalogue, n_jobs: int | None, progress: Progress) -> list[Skipped]:
     known = {image_id for image_id, _ in stored.images.phashes()}
-    missing = [image for image in stored.images.all() if image.path is not None and image.id not in known]
-    skipped = []
+    missing, skipped = [], []
+    for image in stored.images.all():
+        if image.path is None or image.id in known:
+            continue
+        try:
+            if is_remote(image.path):
+                check_named(image.path)
+        except UserError as error:  # a catalogue may name any store
+            skipped.append(Skipped(image.name, str(error)))
+        else:
+            missing.append(image)
     progress.start("look at pictures", len(missing))
     try:
         for start in range(0, len(missing), CHUNK):
