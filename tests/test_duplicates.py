@@ -172,8 +172,8 @@ def test_the_command_shows_groups_with_the_keeper_first(tmp_path, capsys, monkey
 
 def test_a_photo_in_a_store_that_nobody_named_is_skipped_and_the_others_are_compared(tmp_path):
     paths = [tmp_path / name for name in ("a.png", "b.png", "c.png")]
-    for path in paths:
-        picture(1).save(path)
+    for path, side in zip(paths, (96, 90, 96), strict=True):
+        picture(1, side).save(path)
     catalogue = stored(paths)
     with catalogue.database.transaction() as connection:
         connection.execute("UPDATE images SET path = 'http://host/b.png' WHERE name = 'b.png'")

@@ -175,9 +175,10 @@ def test_suggestions_are_written_corrected_and_learned_by(place):
     assert set(read_aliases(place / "again.csv")) >= {row["alias"] for row in rows}
 
 
-def test_tags_are_listed_with_their_images_and_aliases(place, tmp_path):
-    tagger = Tagger.load(place / "run")
-    tagger.vocabulary = Vocabulary(["gull", "sea"], [3, 5], {"Möwe": "gull", "seagull": "gull"})
+def test_tags_are_listed_with_their_images_and_aliases(tmp_path):
+    images = [f"{i}.jpg" for i in range(8)]
+    tags = [["Möwe"], ["gull"], ["seagull"], *[["sea"]] * 5]
+    tagger = Tagger(encoder="ids", model="prior").fit(images, tags, aliases={"Möwe": "gull", "seagull": "gull"})
     tagger.save(tmp_path / "run")
     assert visterm("tags run", tmp_path)[1].splitlines() == [
         "tag   images  aliases",

@@ -185,7 +185,8 @@ def _sum_and_gradients(
     step = max(1, BLOCK_FLOATS // len(partners.new))
     for start in range(0, len(rows), step):
         some = slice(start, start + step)
-        products = rows[some] @ partners.new.T
+        with np.errstate(invalid="ignore"):  # some BLAS kernels raise the flag for finite rows; a fit checks its rows
+            products = rows[some] @ partners.new.T
         wanted = expit(old[some] @ partners.old.T)
         # C log σ(s) + (1 - C) log(1 - σ(s)) = C s - log(1 + e^s)
         terms = wanted * products - np.logaddexp(np.float32(0), products)
