@@ -60,7 +60,7 @@ def filled(folder: Path, U: np.ndarray) -> tuple[StoredCatalogue, float]:
 
 
 def exactly(rows: CurrentRows) -> CurrentRows:
-    """Give the same rows without their index."""
+    """Return the same rows without their index."""
     return CurrentRows(rows.version, [Part(part.ids, part.rows, part.hidden) for part in rows.parts], rows.width)
 
 

@@ -131,7 +131,7 @@ def memory_child(told: str) -> None:
 
 
 def _peak() -> int:
-    """Give the most bytes that this process had in memory (Linux); getrusage would begin with those of its parent."""
+    """Return the most bytes that this process had in memory (Linux); getrusage would begin with those of its parent."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 

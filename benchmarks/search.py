@@ -60,7 +60,7 @@ def added_up(values):
 
 
 def streams(U: np.ndarray, q: np.ndarray, n_threads: int) -> dict[str, Callable[[], Any]]:
-    """Give ways to read a matrix once."""
+    """Return ways to read a matrix once."""
     parts = np.array_split(U.reshape(-1), n_threads * PARTS_A_THREAD)
     team = standing_team(n_threads)
     return {

@@ -171,7 +171,7 @@ async def load(port: int, seconds: float, clients: int, rate: float, draw: Any) 
 
 
 def figures(seen: Load, seconds: float) -> dict[str, Any]:
-    """Give requests a second, failures, and for each kind the median and other quantiles in milliseconds."""
+    """Return requests a second, failures, and for each kind the median and other quantiles in milliseconds."""
     n = sum(map(len, seen.seconds.values()))
     result: dict[str, Any] = {
         "seconds": seconds,
@@ -192,7 +192,7 @@ def figures(seen: Load, seconds: float) -> dict[str, Any]:
 
 
 def processor_seconds(pid: int) -> float:
-    """Give the processor time that a process has taken, without that of its decoders; NaN where it is not told."""
+    """Return the processor time that a process has taken, without that of its decoders; NaN where it is not told."""
     stat = Path(f"/proc/{pid}/stat")
     if not stat.exists():
         return float("nan")

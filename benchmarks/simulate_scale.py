@@ -52,7 +52,7 @@ def predicted(found: dict[str, Any]) -> dict[str, float]:
 
 
 def encoding(n: int, workers: int, of: Rates) -> float:
-    """Give the hours that workers take to encode n photos, some of them lost on the way."""
+    """Return the hours that workers take to encode n photos, some of them lost on the way."""
     rng = random.Random(workers)
     blocks = min(MOST_BLOCKS, -(-n // SHARD_SIZE))
     each = n * of.encode / blocks
@@ -62,7 +62,7 @@ def encoding(n: int, workers: int, of: Rates) -> float:
 
 
 def training(n: int, workers: int, of: Rates, pairs_between: float, *, sliced: bool = False) -> float:
-    """Give the hours of an epoch of WSABIE over n photos that workers share, meeting after so many pairs of all."""
+    """Return the hours of an epoch of WSABIE over n photos that workers share, meeting after so many pairs of all."""
     rng = random.Random(workers)
     rounds = max(1, round(n * TAGS_AN_IMAGE / pairs_between))
     if workers == 1:
@@ -73,7 +73,7 @@ def training(n: int, workers: int, of: Rates, pairs_between: float, *, sliced: b
 
 
 def staged(of: Rates) -> dict[str, str]:
-    """Give the tables of the rates and of the stages, which nothing is played for."""
+    """Return the tables of the rates and of the stages, which nothing is played for."""
     tables = {"rates": table(["a core takes", "", "from"], rate_rows(of))}
     head = ["stage", "read", "left", "hours of a core", "dollars", "days by one process"]
     for size, n in SIZES.items():
@@ -88,7 +88,7 @@ def staged(of: Rates) -> dict[str, str]:
 
 
 def played(of: Rates) -> tuple[dict[str, Any], dict[str, str]]:
-    """Give the hours of encoding, and of an epoch by three ways to meet, and their tables."""
+    """Return the hours of encoding, and of an epoch by three ways to meet, and their tables."""
     result: dict[str, Any] = {}
     tables = {}
     for size, n in SIZES.items():

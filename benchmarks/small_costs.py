@@ -46,7 +46,7 @@ COUNTED = ("given", "predictions")
 
 
 def names(n: int) -> float:
-    """Give the bytes that a file's path and name take, in a process of its own."""
+    """Return the bytes that a file's path and name take, in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", NAMES.replace("N", str(n))], capture_output=True, text=True, check=True
     )
@@ -54,7 +54,7 @@ def names(n: int) -> float:
 
 
 def catalogue(folder: Path, n: int) -> dict[str, float]:
-    """Give SQLite's bytes an image, and the processor's seconds of taking an image over from its features."""
+    """Return SQLite's bytes an image, and the processor's seconds of taking an image over from its features."""
     drawn = draw_library(folder / "drawn", n_scenes=n, n_jobs=1)
     settings = {"encoder": "histograms", "encoder_params": {"max_side": 64}, "model": "wsabie", "n_jobs": 1}
     runs = [Tagger(**settings, model_params={"epochs": epochs}).fit(drawn.images, drawn.tags_file) for epochs in (1, 2)]
@@ -77,7 +77,7 @@ def catalogue(folder: Path, n: int) -> dict[str, float]:
 
 
 def meeting(n_tags: int, moved: int, n_workers: int, runs: int) -> dict[str, float]:
-    """Give the processor's seconds of a meeting in which each worker moved some tag rows."""
+    """Return the processor's seconds of a meeting in which each worker moved some tag rows."""
     rng = np.random.default_rng(0)
     before = rng.normal(size=(n_tags, WIDTH)).astype(np.float32)
     rows = [np.sort(rng.choice(n_tags, moved, replace=False)) for _ in range(n_workers)]

@@ -64,7 +64,7 @@ def draw(folder: Path, n_images: int, n_tags: int, tags_an_image: int) -> None:
 
 
 def _rows(columns: NDArray[np.int32]) -> sp.csr_array:
-    """Give rows of length 1 with some columns; those that are there twice count once."""
+    """Return rows of length 1 with some columns; those that are there twice count once."""
     columns = np.sort(columns, axis=1)
     new = np.ones(columns.shape, bool)
     new[:, 1:] = columns[:, 1:] != columns[:, :-1]

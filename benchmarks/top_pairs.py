@@ -71,7 +71,7 @@ def cases(n_tags: int, rng: np.random.Generator) -> dict[str, Case]:
 
 
 def by_numpy(case: Case, by_rows: bool) -> Callable[[], np.ndarray]:
-    """Give a call that finds the best pairs' scores with NumPy, by the largest of each row or among all at once."""
+    """Return a call that finds the best pairs' scores with NumPy, by the largest of each row or among all at once."""
     n_tags = len(case.F)
     scores = np.empty((n_tags, n_tags), np.float32)
     flat = scores.reshape(-1)
@@ -107,7 +107,7 @@ def by_sorting(case: Case) -> np.ndarray:
 
 
 def sorted_lists(case: Case) -> Callable[[], None]:
-    """Give a call that sorts the scores of each image."""
+    """Return a call that sorts the scores of each image."""
 
     def call() -> None:
         for e in range(EXAMPLES):

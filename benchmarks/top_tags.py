@@ -35,7 +35,7 @@ REST = 0.2
 
 
 def sides(U, V, faiss, n_threads):
-    """Give, for each side, a call that ranks the tags of U."""
+    """Return, for each side, a call that ranks the tags of U."""
 
     def numpy_product():
         scores = U @ V.T
@@ -73,7 +73,7 @@ def interleaved(calls, runs, calls_a_turn):
 
 
 def peak_growth(call):
-    """Give the bytes by which a call raises the peak of resident memory; None where Linux does not tell."""
+    """Return the bytes by which a call raises the peak of resident memory; None where Linux does not tell."""
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     try:
         reset.write_text("5")
@@ -89,7 +89,7 @@ def peak_growth(call):
 
 
 def agrees(calls):
-    """Say whether each side that ranks found the tags that ours found."""
+    """Return whether each side that ranks found the tags that ours found."""
     expected = calls["visterm"]()
     ranking = {name: call for name, call in calls.items() if name != "numpy matrix-vector product"}
     return {name: bool(np.array_equal(call(), expected)) for name, call in ranking.items()}

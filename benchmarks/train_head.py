@@ -68,7 +68,7 @@ class Ridge:
 
 
 def corel(shared: Path | None, cache: Path | None) -> tuple[np.ndarray, sp.csr_array]:
-    """Give features and tags of Corel5k's training photos, from the cache if it is there."""
+    """Return features and tags of Corel5k's training photos, from the cache if it is there."""
     if cache is not None and cache.exists():
         held = np.load(cache)
         return held["X"], sp.csr_array(held["Y"])

@@ -39,7 +39,7 @@ Judge = Callable[[Any], np.ndarray]
 
 
 def train(X: Matrix, Y: sp.csr_array, n_workers: int, seed: int, valid: Any, params: dict[str, Any]) -> Any:
-    """Give the model of the first of so many workers: all have the same."""
+    """Return the model of the first of so many workers: all have the same."""
     place = MeetingPlace(n_workers)
 
     def work(rank: int) -> Any:

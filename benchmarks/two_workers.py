@@ -96,7 +96,7 @@ class Clock:
             self.beside.append(beside_workers())
 
     def gaps(self) -> list[float]:
-        """Give the seconds from each delivery to the next."""
+        """Return the seconds from each delivery to the next."""
         times = [at for at, _ in self.told]
         return [after - before for before, after in pairwise(times)]
 
@@ -157,7 +157,7 @@ def encoding(folder: Path, chosen: Any) -> Way:
 
 
 def encoded_alone(images: Path, out: Path, name: str, settings: dict[str, Any]) -> list[float]:
-    """Give the seconds of each shard that one thread of a plain process encodes."""
+    """Return the seconds of each shard that one thread of a plain process encodes."""
     clock = Clock(watched=False)
     with tempfile.TemporaryDirectory(prefix=out.name, dir=out.parent) as place:
         encode_folder(
@@ -248,7 +248,7 @@ class NobodyElse:
 
 
 def trained_alone(folder: Path, memory: int, epochs: int) -> list[float]:
-    """Give the seconds from meeting to meeting of each epoch but the first, on one thread of a plain process."""
+    """Return the seconds from meeting to meeting of each epoch but the first, on one thread of a plain process."""
     tagger = Tagger(model="wsabie", model_params={"epochs": epochs}, n_jobs=1)
     plan, alone = Plan(memory + 1, memory), NobodyElse()
     with tempfile.TemporaryDirectory(dir=folder) as work, suppress(Trained):

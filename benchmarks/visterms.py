@@ -59,7 +59,7 @@ class Libraries:
             self.words.append(words)
 
     def encode(self, photos):
-        """Give the rows of photos, files or arrays."""
+        """Return the rows of photos, files or arrays."""
         counts = np.zeros((len(photos), len(self.encoder.codebook_)), np.float32)
         points = [[] for _ in self.words]
         owners = [[] for _ in self.words]
@@ -104,7 +104,7 @@ class Libraries:
 
 
 def parts(encoder, libraries, arrays):
-    """Give, for each step from pixels to words, what ours and theirs call for all photos."""
+    """Return, for each step from pixels to words, what ours and theirs call for all photos."""
     pictures = [Image.fromarray(pixels) for pixels in arrays]
     table, finder = encoder._table(), encoder._finder()
     codes = [pixel_codes(pixels, table) for pixels in arrays]

@@ -74,7 +74,7 @@ def named(arm: ZeroShotArm) -> str:
 
 
 def figures(found: list[ZeroShot]) -> dict[str, Any]:
-    """Give the mean of each measure over the draws of held-out tags, and what each draw gave."""
+    """Return the mean of each measure over the draws of held-out tags, and what each draw gave."""
     result: dict[str, Any] = {}
     for name in dict.fromkeys(named(one.arm) for one in found):
         draws = [one.metrics for one in found if named(one.arm) == name]

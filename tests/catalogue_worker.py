@@ -50,7 +50,7 @@ def feedback(catalogue: Catalogue, photos: Path, rng: random.Random) -> None:
 
 
 def fit(catalogue: Catalogue, photos: Path, rng: random.Random) -> None:
-    """Give a tag and learn, for ever."""
+    """Add a tag and learn, for ever."""
     while True:
         catalogue.give(rng.randrange(len(catalogue.records)), [f"tag {rng.randrange(20)}"])
         say(learned=catalogue.learn(full=rng.random() < 0.5).run)

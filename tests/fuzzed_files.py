@@ -126,7 +126,7 @@ def sound_files() -> dict[str, bytes]:
 
 
 def _saved(image: Image.Image, kind: str, settings: dict[str, object]) -> bytes | None:
-    """Give the bytes of a file; None for what this Pillow was built without."""
+    """Return the bytes of a file; None for what this Pillow was built without."""
     Image.init()
     register_heif()
     file = BytesIO()

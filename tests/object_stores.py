@@ -62,5 +62,5 @@ def new_bucket() -> str:
 
 
 def new_memory_store() -> str:
-    """Give an address in this process' memory where nothing lies."""
+    """Return an address in this process' memory where nothing lies."""
     return f"memory://{uuid.uuid4().hex[:8]}"

@@ -15,7 +15,7 @@ N_BLOBS = 499
 
 
 def read_columns(path, column):
-    """Give the names, the splits and one column of a TSV file."""
+    """Return the names, the splits and one column of a TSV file."""
     with open(path, encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     return [row["image"] for row in rows], [row["split"] for row in rows], [row[column] for row in rows]

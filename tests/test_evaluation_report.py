@@ -245,7 +245,7 @@ def test_the_page_of_queries_has_kinds_curves_and_what_was_found(taggers, held_o
 
 
 def _place(html, text):
-    """Give which of the queries of the page has a text."""
+    """Return which of the queries of the page has a text."""
     headings = [heading.split(" <small>")[0] for heading in html.split("<h4>")[1:]]
     return headings.index(text.replace("<", "&lt;").replace(">", "&gt;"))
 

@@ -33,7 +33,7 @@ def command(monkeypatch, capsys, tmp_path):
 
 @pytest.fixture
 def refusal(command):
-    """Give the one line with which a command is refused."""
+    """Return the one line with which a command is refused."""
 
     def run(line):
         code, out, err = command(line)

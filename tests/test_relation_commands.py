@@ -57,7 +57,7 @@ WORDNET = [
 
 
 def refusal(line, cwd):
-    """Give the message with which a command is refused."""
+    """Return the message with which a command is refused."""
     code, out, err = visterm(line, cwd)
     assert (code, out) == (2, "")
     assert err.startswith("visterm: ")
@@ -65,14 +65,14 @@ def refusal(line, cwd):
 
 
 def answers(line, cwd):
-    """Give the JSON lines of a command that goes well."""
+    """Return the JSON lines of a command that goes well."""
     code, out, err = visterm(line, cwd)
     assert code == 0, err
     return [json.loads(text) for text in out.splitlines()]
 
 
 def fit(out, *more, model="objects_and_parts"):
-    """Give the line that fits a model on the photos."""
+    """Return the line that fits a model on the photos."""
     settings = ("--set dim=8", "--set epochs=40", "--set learning_rate=0.02") if model == "objects_and_parts" else ()
     fast = "--encoder-set codebook=60 --valid 0 --no-calibration --jobs 1"
     return " ".join(["fit images --tags tags.csv -o", str(out), "--model", model, fast, *settings, *more])
@@ -112,7 +112,7 @@ def place(tmp_path_factory):
 
 
 def shown_things(group):
-    """Give what the images of a group show, by their names."""
+    """Return what the images of a group show, by their names."""
     return {image["image"].rsplit("/", 1)[-1][:-6] for image in group["images"]}
 
 

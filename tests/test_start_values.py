@@ -11,7 +11,7 @@ from visterm.models.ranking.wsabie import Wsabie
 
 
 def start(n_rows, **settings):
-    """Give the start values, which stay where there is nothing to rank."""
+    """Return the start values, which stay where there is nothing to rank."""
     one_tag = sp.csr_array(np.ones((n_rows, 1)))
     return Wsabie(dim=20, epochs=1, valid_share=0, row_length=1.0, **settings).fit(None, one_tag).image_map_
 

@@ -68,7 +68,7 @@ KINDS = {"sea": 0, "meer": 0, "wave": 0, "cow": 1, "kuh": 1}
 
 
 def photos(lists):
-    """Give Y of lists of the tags above, U of their kinds, and V: of each tag its kind."""
+    """Return Y of lists of the tags above, U of their kinds, and V: of each tag its kind."""
     Y = Vocabulary(list(KINDS)).encode(lists)
     looks = np.eye(2, dtype=np.float32)
     U = looks[[KINDS[tags[0]] for tags in lists]]

@@ -45,7 +45,7 @@ DECLARED = (503, 507)
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    """Give the address of a service, and what its description lists."""
+    """Yield the address of a service, and what its description lists."""
     app = create_app(make_tiny_catalogue(tmp_path_factory.mktemp("openapi")).folder)
     config = uvicorn.Config(app, port=0, log_level="critical", timeout_graceful_shutdown=1, timeout_keep_alive=3600)
     server, listening = uvicorn.Server(config), config.bind_socket()

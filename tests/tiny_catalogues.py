@@ -50,5 +50,5 @@ def write_tags(path: Path, tags: dict[str, list[str]]) -> Path:
 
 
 def touch(path: Path, seconds: int) -> None:
-    """Give a file another date, that many seconds after the epoch."""
+    """Set a file's date, that many seconds after the epoch."""
     os.utime(path, (seconds, seconds))

@@ -15,7 +15,7 @@ WORKER = "ray::MapWorker"
 
 
 def beside_workers() -> float:
-    """Give the processor's seconds of this process and all below it, but for Ray's workers: the driver's and Ray's."""
+    """Return the processor's seconds of this process and its children, the driver's and Ray's without its workers."""
     parents: dict[int, int] = {}
     spent: dict[int, tuple[float, bool]] = {}
     for folder in Path("/proc").iterdir():

@@ -7,12 +7,12 @@ from typing import Any
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Give a table of Markdown."""
+    """Return a table of Markdown."""
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows]) + "\n"
 
 
 def volume(n: float) -> str:
-    """Give bytes as people say them."""
+    """Return bytes as people say them."""
     size, unit = next(
         (size, unit) for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")) if n >= size or unit == "MB"
     )
@@ -20,7 +20,7 @@ def volume(n: float) -> str:
 
 
 def told(value: Any) -> str:
-    """Give a number to three figures."""
+    """Return a number to three figures."""
     return (
         value if isinstance(value, str) else "-" if value == 0 else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
     )

@@ -56,7 +56,7 @@ class Machine:
         self._at, self.version = now, self.version + 1
 
     def next_end(self) -> tuple[float, int]:
-        """Give when the first of those that run here ends, and who that is."""
+        """Return when the first of those that run here ends, and who that is."""
         who = min(self.left, key=lambda each: (self.left[each], each))
         return self._at + self.left[who] / self._speed(), who
 
@@ -67,7 +67,7 @@ class Machine:
 
 
 def play(pieces: Sequence[float], setting: Setting, seed: int = 0) -> float:
-    """Give the seconds until the workers, which take the next piece when they are free, and the driver are through.
+    """Return the seconds until the workers, which take the next piece when they are free, and the driver are through.
 
     `pieces` are the seconds that each takes a worker on a machine where nobody else works.
     """
@@ -75,7 +75,7 @@ def play(pieces: Sequence[float], setting: Setting, seed: int = 0) -> float:
 
 
 def ends(pieces: Sequence[float], setting: Setting, seed: int = 0) -> list[float]:
-    """Give when each piece is through, in order of time: with the driver, if that has to do with each."""
+    """Return when each piece is through, in order of time: with the driver, if that has to do with each."""
     rng = random.Random(seed)
     todo = deque(pieces)
     n_machines = math.ceil(setting.workers / setting.cores) + setting.apart
@@ -126,7 +126,7 @@ def ends(pieces: Sequence[float], setting: Setting, seed: int = 0) -> list[float
 def play_rounds(
     pieces: Sequence[float], n_rounds: int, meeting: float, setting: Setting, seed: int = 0, played: int = 100
 ) -> float:
-    """Give the seconds of rounds: in each every worker does a piece drawn from `pieces`, and waits for the last.
+    """Return the seconds of rounds: in each every worker does a piece drawn from `pieces`, and waits for the last.
 
     A meeting of `meeting` seconds ends each round. Of many rounds `played` are played, and stand for the rest.
     """

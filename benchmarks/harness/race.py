@@ -45,11 +45,11 @@ class Curve(NamedTuple):
     found: list[float]
 
     def best(self) -> float:
-        """Give the best MAP."""
+        """Return the best MAP."""
         return max(self.found)
 
     def time_to(self, target: float) -> float | None:
-        """Give the seconds after which the target was first reached, or None."""
+        """Return the seconds after which the target was first reached, or None."""
         return next((s for s, found in zip(self.seconds, self.found, strict=True) if found >= target), None)
 
 
@@ -140,7 +140,7 @@ def _quickest(curves: list[Curve], target: float) -> Curve | None:
 
 
 def as_json(curves: list[Curve]) -> list[dict[str, Any]]:
-    """Give the curves as JSON holds them."""
+    """Return the curves as JSON holds them."""
     return [curve._asdict() for curve in curves]
 
 

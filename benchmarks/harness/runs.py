@@ -48,7 +48,7 @@ def machine() -> dict[str, Any]:
 
 
 def stolen() -> float:
-    """Give the seconds of processors that the host of this machine kept for others until now: Linux knows them."""
+    """Return the seconds of processors that the host of this machine kept for others until now: Linux knows them."""
     counts = Path("/proc/stat")
     if not counts.exists():
         return 0.0
@@ -56,7 +56,7 @@ def stolen() -> float:
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
-    """Give the median of some runs, the least and the most."""
+    """Return the median of some runs, the least and the most."""
     if not values:
         return {"median": None, "least": None, "most": None, "runs": []}
     return {"median": statistics.median(values), "least": min(values), "most": max(values), "runs": list(values)}

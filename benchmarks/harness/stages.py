@@ -130,7 +130,7 @@ def rates() -> Rates:
 
 
 def rate_rows(of: Rates) -> list[list[str]]:
-    """Give the rates as rows of a table: what, how much, and where it comes from."""
+    """Return the rates as rows of a table: what, how much, and where it comes from."""
     micro = 1e6
 
     def row(what: str, seconds: float, file: str) -> list[str]:
@@ -159,13 +159,13 @@ def rate_rows(of: Rates) -> list[list[str]]:
 
 
 def crowd(way: str) -> float:
-    """Give how much longer work takes with all cores at it: as on the two here, 1 where that was not measured yet."""
+    """Return how much longer work takes with all cores at it: as on the two here, 1 where that was not measured yet."""
     workers = figure("two_workers") or {}
     return float(workers.get(way, {}).get("simulate", {}).get("crowd", 1.0))
 
 
 def stages(n: float, of: Rates) -> list[Stage]:
-    """Give the stages of n photos."""
+    """Return the stages of n photos."""
     row, hour, shards = NUMBERS * 4.0, 3600.0, n / SHARD
     pairs, joined = n * TAGS_AN_IMAGE, joined_bytes(n)
     ranking, sampled = EPOCHS["ranking"], EPOCHS["sampled"]
@@ -183,12 +183,12 @@ def stages(n: float, of: Rates) -> list[Stage]:
 
 
 def joined_bytes(n: float) -> float:
-    """Give the bytes of the joined tags' files (docs/larger_than_memory.md)."""
+    """Return the bytes of the joined tags' files (docs/larger_than_memory.md)."""
     return 41.0 * n + 20.0 * n * TAGS_AN_IMAGE
 
 
 def limits(n: float, of: Rates) -> dict[str, str]:
-    """Give what grows with the number of photos in one place, as it would be told."""
+    """Return what grows with the number of photos in one place, as it would be told."""
     rows, pairs = n * DIM * 4.0, n * TAGS_AN_IMAGE
     met = min(TAGS, 2 * MOST_PAIRS) * row_bytes()
     search = n * of.row_scored
@@ -218,12 +218,12 @@ def limits(n: float, of: Rates) -> dict[str, str]:
 
 
 def row_bytes() -> float:
-    """Give the bytes of a tag row that is sent: its number, how many moved it, its numbers."""
+    """Return the bytes of a tag row that is sent: its number, how many moved it, its numbers."""
     return 8.0 + 4.0 + DIM * 4.0
 
 
 def meeting_seconds(workers: int, pairs: float, of: Rates, *, sliced: bool = False) -> float:
-    """Give the seconds of a meeting after `pairs` of all workers: look for what moved, send, add up, take over.
+    """Return the seconds of a meeting after `pairs` of all workers: look for what moved, send, add up, take over.
 
     Each pair moves two tag rows at most. All workers send what they moved to one place, and take the sum from it; or,
     `sliced`, each adds up the rows of its own slice of the tags.

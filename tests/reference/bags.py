@@ -15,7 +15,7 @@ def minor_kernel(name, x, y, gamma=1.0, degree=2, offset=1.0):
 
 
 def match(p, q, name, **settings):
-    """Give the match kernel of two bags, as section IV-C of the PAMIR paper prints it."""
+    """Return the match kernel of two bags, as section IV-C of the PAMIR paper prints it."""
 
     def one_way(a, b):
         return sum(max(minor_kernel(name, x, y, **settings) for y in b) for x in a) / len(a)
@@ -25,7 +25,7 @@ def match(p, q, name, **settings):
 
 
 def density(v, weights, means, covariances):
-    """Give the density of a mixture of Gaussians at points v, shape (n, n_features)."""
+    """Return the density of a mixture of Gaussians at points v, shape (n, n_features)."""
     total = np.zeros(len(v))
     for weight, mean, covariance in zip(weights, means, covariances, strict=True):
         apart = v - mean

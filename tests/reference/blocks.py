@@ -66,7 +66,7 @@ def nearest_words(points, codebook, n_nearest):
 
 
 def bag_row(words, shares, idf, root):
-    """Give the row as a dense vector."""
+    """Return the row as a dense vector."""
     terms = np.zeros(len(idf))
     for word, share in zip(words.ravel(), shares.ravel(), strict=True):
         terms[word] += share

@@ -7,7 +7,7 @@ from itertools import product
 
 
 def confidence(calibration, scores, tags, signs):
-    """Give P(all wanted words, no unwanted one) of one image, from the scores of the words."""
+    """Return P(all wanted words, no unwanted one) of one image, from the scores of the words."""
     chances = [
         1 / (1 + math.exp(-calibration.slope[tag] * score - calibration.offset[tag]))
         for tag, score in zip(tags, scores, strict=True)
@@ -20,7 +20,7 @@ def confidence(calibration, scores, tags, signs):
 
 
 def expected_f1(chances, k):
-    """Give the exact mean of F1 at k over all ways in which independent entries may be relevant."""
+    """Return the exact mean of F1 at k over all ways in which independent entries may be relevant."""
     total = 0.0
     for relevant in product((0, 1), repeat=len(chances)):
         weight = math.prod(p if r else 1 - p for p, r in zip(chances, relevant, strict=True))

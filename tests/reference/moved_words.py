@@ -10,7 +10,7 @@ def sigmoid(x):
 
 
 def kept_relations(words, old_words, old_tags, new_tags):
-    """Give the sum of equation (4) for words in new places; m runs over the tags and over all words."""
+    """Return the sum of equation (4) for words in new places; m runs over the tags and over all words."""
     total = 0.0
     for d in range(len(words)):
         for m in range(len(old_tags)):

@@ -37,7 +37,7 @@ def transferred_order(distances, given, n_neighbors):
 
 
 def two_pass_shares(distances, given, own, n_neighbors, bandwidth):
-    """Give each tag's share of the votes of the nearest images of every tag, for one image."""
+    """Return each tag's share of the votes of the nearest images of every tag, for one image."""
     found = set()
     for tag in range(given.shape[1]):
         members = [j for j in np.flatnonzero(given[:, tag]) if j != own]
@@ -48,7 +48,7 @@ def two_pass_shares(distances, given, own, n_neighbors, bandwidth):
 
 
 def vote_loss(ids, weights, given, own, costs, room, scale, offset, squash):
-    """Give the loss of one image: of the tags that it has or a neighbour votes for."""
+    """Return the loss of one image: of the tags that it has or a neighbour votes for."""
     loss = 0.0
     for tag in range(given.shape[1]):
         voters = [k for k, j in enumerate(ids) if j >= 0 and given[j, tag]]

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def pairs_in_order(a, b, F, itself=True):
-    """Give the numbers ``i * K + j`` and the scores of all pairs of one example, best first, ties by the number."""
+    """Return the numbers ``i * K + j`` and the scores of all pairs of one example, best first, ties by the number."""
     K = len(a)
     scores = ((a[:, None] + b[None, :]) + F).ravel()
     numbers = np.arange(K * K)

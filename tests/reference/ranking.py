@@ -19,7 +19,7 @@ def owpc_factors(f, y, own):
 
 
 def adaptive_law(u, W, scale):
-    """Give VSE-ens's chance of each tag: Σ_f p(f|u) p(place of the tag in the list of f)."""
+    """Return VSE-ens's chance of each tag: Σ_f p(f|u) p(place of the tag in the list of f)."""
     n_tags, dim = W.shape
     importance = np.abs(u) * W.std(axis=0)
     importance /= importance.sum()

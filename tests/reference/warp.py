@@ -42,7 +42,7 @@ def first_violator(f, y, own, max_trials, draws):
 
 
 def counted_violator(f, y, own, max_trials, unit, draws):
-    """Give the first violator and N by their law, from how many violate."""
+    """Return the first violator and N by their law, from how many violate."""
     others = [tag for tag in range(len(f)) if tag not in own]
     bad = [tag for tag in others if f[tag] > f[y] - 1]
     most = min(len(others), max_trials)

@@ -75,7 +75,7 @@ class Cleaning(NamedTuple):
 
     @property
     def prunes(self) -> bool:
-        """Say whether anything is to be left out."""
+        """Return whether anything is to be left out."""
         return bool(self.stop_tags) or self.max_share is not None or self.per_user is not None
 
     def prune(self, corpus: Corpus) -> tuple[Corpus, dict[str, int]]:

@@ -188,7 +188,7 @@ def _check_options(queries: str | None, metric: list[str] | None, combine: str, 
 
 
 def _metrics(named: list[str] | None, isa: Path | None) -> list[str]:
-    """Give the metrics that are named, or all usual ones, with that of siblings where it is known which tags are."""
+    """Return the metrics that are named, or all usual ones, with that of siblings where it is known which tags are."""
     from visterm.evaluation.evaluate import DEFAULT_METRICS, SIBLING_METRIC
     from visterm.metrics import check_metrics
 

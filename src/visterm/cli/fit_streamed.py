@@ -75,7 +75,7 @@ def planned(
 
 
 def one_or_features(images: list[Path] | None) -> Path | list[Path] | None:
-    """Give the place that is meant, or features folders where there are several; None where none is named.
+    """Return the place that is meant, or features folders where there are several; None where none is named.
 
     Raises
     ------

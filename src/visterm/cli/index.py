@@ -106,7 +106,7 @@ def index(
 
 
 def _open(run: Path, out: Path | None, jobs: int | None, store: str | None) -> tuple[Catalogue, Path, bool]:
-    """Give the catalogue that is meant, its place, and whether it was just made."""
+    """Return the catalogue that is meant, its place, and whether it was just made."""
     from visterm.core.persist import check_target, folder_kind
     from visterm.library.catalogue import Catalogue
     from visterm.store.lance_segment import FILES, lance_uri

@@ -57,7 +57,7 @@ Inherit = Annotated[
 
 
 def with_wordnet(wordnet: str | None, part_of: str | None, isa: str | None) -> tuple[str | None, str | None]:
-    """Give the sources of part-of and of is-a relations, each WordNet where it is given and they are not."""
+    """Return the sources of part-of and of is-a relations, each WordNet where it is given and they are not."""
     from visterm.tagging.relations import is_wordnet
 
     if wordnet is not None and not is_wordnet(wordnet):

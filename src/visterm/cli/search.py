@@ -202,5 +202,5 @@ def _show_hit(hit: Hit, *, limited: bool, json: bool, untrained: Sequence[str] =
 
 
 def _named(hit: Hit) -> str:
-    """Give the name of an image, and where there are several catalogues, its own."""
+    """Return the name of an image, and where there are several catalogues, its own."""
     return hit.image if hit.catalogue is None else f"{hit.image}  ({hit.catalogue})"

@@ -68,7 +68,7 @@ def filter_of(
     type_: str | None,
     unreviewed: bool,
 ) -> Any:
-    """Give the filter that the options mean.
+    """Return the filter that the options mean.
 
     Raises
     ------

@@ -11,7 +11,7 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)", re.IGNORECASE)
 
 
 def seconds_of(text: str, option: str) -> float:
-    """Give the seconds of a span.
+    """Return the seconds of a span.
 
     Raises
     ------

@@ -19,7 +19,7 @@ BLOCK_ROWS = 2**16
 
 
 def as_csr(matrix: Any) -> sp.csr_array:
-    """Give a canonical CSR of float32: sorted columns, no duplicates, no stored zeros; the input stays as it was."""
+    """Return a canonical CSR of float32: sorted columns, no duplicates, no stored zeros; the input stays as it was."""
     if sp.issparse(matrix):
         check_sparse(matrix)
     csr = sp.csr_array(matrix, dtype=np.float32)
@@ -184,7 +184,7 @@ def check_tags(Y: Any, n_images: int) -> sp.csr_array:
 
 
 def check_k(k: int, n: int) -> int:
-    """Give how many results of `n` are meant: 0 means all, more than `n` means `n`."""
+    """Return how many results of `n` are meant: 0 means all, more than `n` means `n`."""
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 0:
         raise UserError(f"k is {k!r}; expected a whole number, 1 or more (0 means all).")
     return n if k == 0 else min(int(k), n)
@@ -233,7 +233,7 @@ def check_size(n_bytes: int, limit: int, what: str, advice: str) -> None:
 
 
 def as_generator(random_state: Any) -> np.random.Generator:
-    """Give a NumPy generator for any kind of ``random_state``.
+    """Return a NumPy generator for any kind of ``random_state``.
 
     None draws fresh entropy; a whole number or a `RandomState` / `Generator` in the same state gives the same stream.
     """
@@ -262,7 +262,7 @@ def finite_rows(rows: Any) -> NDArray[np.bool_]:
 
 
 def all_finite(array: NDArray[Any]) -> bool:
-    """Say whether an array has only finite numbers (arrays of other things count as finite)."""
+    """Return whether an array has only finite numbers (arrays of other things count as finite)."""
     if not np.issubdtype(array.dtype, np.inexact):
         return True
     rows = np.atleast_1d(array)

@@ -21,7 +21,7 @@ LEAST = 1e-9
 
 
 def log_probabilities(P: NDArray[Any]) -> NDArray[np.float32]:
-    """Give the logs of having each word and of not having it, side by side.
+    """Return the logs of having each word and of not having it, side by side.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def log_probabilities(P: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def part_signs(weights: Any) -> sp.csr_array:
-    """Give weights of words as those of having and of not having them, so that their products with logs are scores.
+    """Return weights of words as those of having and of not having them, so that their products with logs are scores.
 
     ``part_signs(W) @ log_probabilities(P).T`` is ``Σ w log P`` over the wanted words (w > 0) and ``Σ |w| log(1 - P)``
     over the others: the log of the product of ``P^w`` and ``(1 - P)^|w|``.

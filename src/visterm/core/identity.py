@@ -11,12 +11,12 @@ from visterm.core.errors import DataError
 
 
 def identity_rows(n_images: int) -> sp.csr_array:
-    """Give the identity matrix of float32 as CSR, shape (n_images, n_images)."""
+    """Return the identity matrix of float32 as CSR, shape (n_images, n_images)."""
     return sp.csr_array(sp.eye_array(n_images, dtype=np.float32, format="csr"))
 
 
 def is_identity(X: Any) -> bool:
-    """Say whether a matrix is the identity, as canonical CSR; a dense one is taken for features like any other."""
+    """Return whether a matrix is the identity, as canonical CSR; a dense one is taken for features like any other."""
     if not sp.issparse(X) or X.shape[0] != X.shape[1] or X.nnz != X.shape[0]:
         return False
     return bool((X.data == 1).all() and np.array_equal(X.indices, np.arange(X.nnz)) and _one_entry_a_row(X))

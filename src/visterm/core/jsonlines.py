@@ -15,7 +15,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def json_text(value: Any, *, indent: int | None = None, sort_keys: bool = False, ascii_only: bool = False) -> str:
-    r"""Give JSON with letters as they are and, of file names that are not UTF-8, the odd bytes as ``\udcff``.
+    r"""Return JSON with letters as they are and, of file names that are not UTF-8, the odd bytes as ``\udcff``.
 
     Python reads such a byte as a lone surrogate, which UTF-8 has no bytes for; as an escape it is plain ASCII, and
     `json.loads` gives the same name again. With `ascii_only` all other letters are escapes too.
@@ -30,7 +30,7 @@ def write_skipped(path: Path, skipped: Iterable[Skipped]) -> None:
 
 
 def skipped_bytes(skipped: Iterable[Skipped]) -> bytes:
-    """Give what `write_skipped` writes."""
+    """Return what `write_skipped` writes."""
     return "".join(json_text(item.as_dict()) + "\n" for item in skipped).encode()
 
 

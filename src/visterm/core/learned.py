@@ -71,7 +71,7 @@ class Sizes:
         return int(value) + int(more or 0) if _is_whole(value) else None
 
     def fit(self, shape: tuple[int, ...], expected: tuple[Size, ...]) -> bool:
-        """Say whether an array has the expected shape; words that were unknown are then known."""
+        """Return whether an array has the expected shape; words that were unknown are then known."""
         if len(shape) != len(expected):
             return False
         for found, size in zip(shape, expected, strict=True):

@@ -65,7 +65,7 @@ def _named_as(address: str) -> str:
 
 @contextmanager
 def asked(address: str, what: str) -> Iterator[tuple[Any, str]]:
-    """Give the store of an address and the name there, to be asked for something.
+    """Yield the store of an address and the name there, to be asked for something.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def asked(address: str, what: str) -> Iterator[tuple[Any, str]]:
 
 
 def _store_of(address: str) -> tuple[Any, str]:
-    """Give fsspec's file system of an address, which keeps no listings for others to outdate, and the name there."""
+    """Return fsspec's file system of an address, which keeps no listings for others to outdate, and the name there."""
     try:
         from fsspec.core import url_to_fs
 

@@ -46,7 +46,7 @@ PARAM_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def pack(estimator: Any, registry: Registry) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Give all that an estimator is: what JSON can hold, and the arrays that it learned.
+    """Return all that an estimator is: what JSON can hold, and the arrays that it learned.
 
     All attributes that end in ``_`` are kept: arrays, CSR matrices, lists of fitted estimators (of the same registry,
     and those may hold others), and whatever JSON can hold.
@@ -89,7 +89,7 @@ def unpack(registry: Registry, description: Any, arrays: dict[str, NDArray[Any]]
 
 
 def learned_hash(estimator: Any) -> str:
-    """Give the SHA-256, in hex, of the arrays that an estimator and those inside it have learned."""
+    """Return the SHA-256, in hex, of the arrays that an estimator and those inside it have learned."""
     digest = hashlib.sha256()
     for name, part in _learned_parts(estimator, ""):
         digest.update(f"{name} {part.dtype.str} {part.shape}".encode())
@@ -103,7 +103,7 @@ def learned_bytes(estimator: Any) -> int:
 
 
 def csr_parts(key: str, matrix: Any) -> dict[str, NDArray[Any]]:
-    """Give a sparse matrix as named arrays."""
+    """Return a sparse matrix as named arrays."""
     csr = sp.csr_array(matrix)
     parts = (csr.data, csr.indices, csr.indptr, np.array(csr.shape, np.int64))
     return {f"{key}:{part}": np.ascontiguousarray(array) for part, array in zip(CSR_PARTS, parts, strict=True)}
@@ -125,7 +125,7 @@ def csr_of_parts(key: str, arrays: dict[str, NDArray[Any]]) -> sp.csr_array:
 
 
 def json_params(estimator: Any, registry: Registry | None = None) -> dict[str, Any]:
-    """Give an estimator's parameters as JSON holds them.
+    """Return an estimator's parameters as JSON holds them.
 
     Those that only a fit starts from (named in ``start_params`` of its class, such as word vectors) are None: what was
     made of them is in the arrays.

@@ -94,7 +94,7 @@ def best_pairs(A: Any, B: Any, F: Any, k: int, n_jobs: int | None = None, *, its
 def ranks_of_pairs(
     A: Any, B: Any, F: Any, objects: Any, parts: Any, n_jobs: int | None = None, *, itself: bool = True
 ) -> NDArray[np.int64]:
-    """Give the place of one pair of each row in the order of `best_pairs`: 0 for the best.
+    """Return the place of one pair of each row in the order of `best_pairs`: 0 for the best.
 
     Parameters
     ----------

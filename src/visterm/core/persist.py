@@ -286,7 +286,7 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def file_hash(path: str | os.PathLike[str]) -> str:
-    """Give the SHA-256 of a file's bytes, in hex."""
+    """Return the SHA-256 of a file's bytes, in hex."""
     if is_remote(path):
         return hashlib.sha256(as_path(path).read_bytes()).hexdigest()
     with open_regular(path) as file:
@@ -309,7 +309,7 @@ def read_json(path: Path) -> Any:
 
 
 def folder_kind(path: str | os.PathLike[str]) -> str | None:
-    """Give the kind of a folder that `new_folder` wrote, or None for anything else."""
+    """Return the kind of a folder that `new_folder` wrote, or None for anything else."""
     try:
         manifest = json.loads(read_regular_text(as_path(path) / MANIFEST, MOST_JSON))
     except (OSError, ValueError) as error:

@@ -40,7 +40,7 @@ class OtherProcessors:
 
 
 def _processor_finder() -> Callable[[], int] | None:
-    """Give the function that tells the processor of the calling thread; None where there is none."""
+    """Return the function that tells the processor of the calling thread; None where there is none."""
     if not hasattr(os, "sched_setaffinity"):
         return None
     return getattr(ctypes.CDLL(None), "sched_getcpu", None)

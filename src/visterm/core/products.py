@@ -36,7 +36,7 @@ ROUNDING = 2.0**-24
 
 
 def product(A: Any, B: Any) -> Any:
-    """Give A · B, each row with the same bytes whichever rows are above and below it.
+    """Return A · B, each row with the same bytes whichever rows are above and below it.
 
     A product with a single column is another routine of BLAS, whose last digit depends, on some processors, on the
     place of the row: so a column of zeros is put beside it.

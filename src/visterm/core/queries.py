@@ -69,7 +69,7 @@ class Query:
 
 
 def quoted(tag: str) -> str:
-    """Give a tag as it is typed in a search so that nothing in it is read as something else."""
+    """Return a tag as it is typed in a search so that nothing in it is read as something else."""
     doubled = tag.replace('"', '""')
     return f'"{doubled}"'
 

@@ -12,7 +12,7 @@ from visterm.core.checks import as_csr
 
 
 def inverse_frequencies(counts: Any, n_captions: int) -> NDArray[np.float32]:
-    """Give ``-log`` of the share of captions that have each word (PAMIR, section IV-A).
+    """Return ``-log`` of the share of captions that have each word (PAMIR, section IV-A).
 
     Parameters
     ----------
@@ -59,11 +59,11 @@ def weigh_words(words: Any, idf: NDArray[np.float32]) -> sp.csr_array:
 
 
 def _squares(values: NDArray[np.float32], owner: NDArray[np.int64], n: int) -> NDArray[np.float64]:
-    """Give the squared lengths of `n` rows."""
+    """Return the squared lengths of `n` rows."""
     return np.bincount(owner, values.astype(np.float64) ** 2, minlength=n).astype(np.float64, copy=False)
 
 
 def _is_canonical(words: Any) -> bool:
-    """Say whether there is nothing to check: most queries come one by one, and are made so."""
+    """Return whether there is nothing to check: most queries come one by one, and are made so."""
     right = isinstance(words, sp.csr_array) and words.dtype == np.float32 and words.has_canonical_format
     return bool(right and words.data.all())

@@ -116,7 +116,7 @@ class Registry:
         return cls(**params)
 
     def name_of(self, obj: object) -> str:
-        """Give the registered name of an instance."""
+        """Return the registered name of an instance."""
         target = f"{type(obj).__module__}:{type(obj).__qualname__}"
         for entry in self:
             if entry.target == target:

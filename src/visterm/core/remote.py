@@ -22,7 +22,7 @@ _BLOCK, _TEXT_BLOCK = 2**16, 2**22
 
 
 def is_remote(path: object) -> bool:
-    """Say whether a path is an address (``s3://bucket/photos``), and not a place on this machine (``file://`` is)."""
+    """Return whether a path is an address (``s3://bucket/photos``), not one on this machine (``file://`` is)."""
     if isinstance(path, RemotePath):
         return True
     found = _ADDRESS.match(path) if isinstance(path, str) else None
@@ -30,7 +30,7 @@ def is_remote(path: object) -> bool:
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
-    """Give a path of this machine as it is, ``file://`` taken off, and an address as a `RemotePath`.
+    """Return a path of this machine as it is, ``file://`` taken off, and an address as a `RemotePath`.
 
     It is typed as the `Path` that it stands in for.
     """
@@ -42,20 +42,20 @@ def as_path(path: str | os.PathLike[str]) -> Path:
 
 
 def as_remote(path: object) -> RemotePath | None:
-    """Give an address as what it is; None for a path of this machine, and for what is no path."""
+    """Return an address as what it is; None for a path of this machine, and for what is no path."""
     if isinstance(path, RemotePath):
         return path
     return RemotePath(path) if isinstance(path, str) and is_remote(path) else None
 
 
 def in_full(path: str | os.PathLike[str]) -> Path:
-    """Give a path from the root of this machine on; an address is one already."""
+    """Return a path from the root of this machine on; an address is one already."""
     found = as_path(path)
     return found if is_remote(found) else Path(os.path.abspath(found))
 
 
 def real_path(path: str | os.PathLike[str]) -> str:
-    """Give a path from the root of this machine on, links followed; an address is one already."""
+    """Return a path from the root of this machine on, links followed; an address is one already."""
     remote = as_remote(path)
     return str(remote) if remote is not None else os.path.realpath(path)
 
@@ -114,24 +114,24 @@ class RemotePath(os.PathLike[str]):
         return RemotePath(f"{scheme}://{name.rpartition('/')[0] or name}")
 
     def as_posix(self) -> str:
-        """Give the address."""
+        """Return the address."""
         return self._address
 
     def absolute(self) -> RemotePath:
-        """Give the path itself: an address has nothing before it."""
+        """Return the path itself: an address has nothing before it."""
         return self
 
     def with_name(self, name: str) -> RemotePath:
-        """Give the path of another name beside this one."""
+        """Return the path of another name beside this one."""
         return self.parent / name
 
     def is_relative_to(self, other: str | os.PathLike[str]) -> bool:
-        """Say whether this is below another address, or is it."""
+        """Return whether this is below another address, or is it."""
         above = str(as_path(other))
         return self._address == above or self._address.startswith(f"{above}/")
 
     def relative_to(self, other: str | os.PathLike[str]) -> PurePosixPath:
-        """Give the name below another address.
+        """Return the name below another address.
 
         Raises
         ------
@@ -143,17 +143,17 @@ class RemotePath(os.PathLike[str]):
         return PurePosixPath(self._address[len(str(as_path(other))) + 1 :])
 
     def exists(self) -> bool:
-        """Say whether there is an object of this name, or one below it."""
+        """Return whether there is an object of this name, or one below it."""
         with asked(self._address, "read") as (store, key):
             return bool(store.exists(key))
 
     def is_file(self) -> bool:
-        """Say whether there is an object of this name."""
+        """Return whether there is an object of this name."""
         with asked(self._address, "read") as (store, key):
             return bool(store.isfile(key))
 
     def is_dir(self) -> bool:
-        """Say whether there are objects below this name."""
+        """Return whether there are objects below this name."""
         with asked(self._address, "read") as (store, key):
             return bool(store.isdir(key))
 
@@ -178,7 +178,7 @@ class RemotePath(os.PathLike[str]):
         return sorted(each[start:] for each in found if len(each) > start and not each.endswith("/"))
 
     def stamp(self) -> str | None:
-        """Give what another content changes: the store's tag of it (ETag) and its size, or its date; None if gone."""
+        """Return what another content changes: the store's tag of it (ETag) and its size, or its date; None if gone."""
         facts = self._facts()
         if facts is None:
             return None
@@ -186,7 +186,7 @@ class RemotePath(os.PathLike[str]):
         return f"{told} {facts.get('size')}"
 
     def state(self) -> tuple[int, int] | None:
-        """Give the size in bytes, and when it was put in nanoseconds (0 where the store does not say); None if gone."""
+        """Return the size in bytes and the time of upload in nanoseconds (0 if the store has none); None if gone."""
         facts = self._facts()
         if facts is None:
             return None

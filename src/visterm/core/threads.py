@@ -23,7 +23,7 @@ _limits = threading.local()
 
 
 def resolve_jobs(n_jobs: int | None) -> int:
-    """Give the number of threads that is meant: None or -1 is all cores that this process, and thread, may use."""
+    """Return the number of threads that is meant: None or -1 is all cores that this process, and thread, may use."""
     if n_jobs is None or n_jobs == -1:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return min(cores, getattr(_limits, "most", cores))
@@ -110,7 +110,7 @@ class Team:
 
 @cache
 def standing_team(size: int) -> Team:
-    """Give a team that stands ready for ever, for jobs that take less time than starting a thread would (100 µs)."""
+    """Return a team that stands ready for ever, for jobs that take less time than starting a thread would (100 µs)."""
     return Team(size, apart=True)
 
 

@@ -68,7 +68,7 @@ class Tag:
     confidence: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the tag as it stands in JSON; ``trained`` only where it is False, no confidence where there is none."""
+        """Return the tag for JSON: ``trained`` only if it is False, a confidence only if there is one."""
         known = {} if self.confidence is None else {"confidence": self.confidence}
         return {"tag": self.tag, "score": self.score} | known | ({} if self.trained else {"trained": False})
 
@@ -99,7 +99,7 @@ class Hit:
     catalogue: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the hit as it stands in JSON; without what is not known."""
+        """Return the hit as it stands in JSON; without what is not known."""
         values = {"confidence": self.confidence, "id": self.id, "path": self.path, "catalogue": self.catalogue}
         known = {name: value for name, value in values.items() if value is not None}
         return {"image": self.image, "score": self.score} | known
@@ -113,7 +113,7 @@ class Skipped:
     reason: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the entry as it stands in ``skipped.jsonl``."""
+        """Return the entry as it stands in ``skipped.jsonl``."""
         return {"image": self.image, "reason": self.reason}
 
 

@@ -118,7 +118,7 @@ class Vocabulary:
         return cls(shown, [counts[key] for key in keys], kept)
 
     def subset(self, columns: Iterable[int], counts: Sequence[int] | NDArray[np.int64] | None = None) -> Self:
-        """Give some of the tags, with their aliases; and their counts, unless others are given."""
+        """Return some of the tags, with their aliases; and their counts, unless others are given."""
         columns = np.fromiter(columns, np.int64)
         tags = [self.tags[column] for column in columns]
         kept = set(tags)
@@ -146,11 +146,11 @@ class Vocabulary:
         return f"Vocabulary of {len(self)} tags: {', '.join(self.tags[:5])}{', …' if len(self) > 5 else ''}"
 
     def get(self, tag: str) -> int | None:
-        """Give the column of a tag or of an alias, or None."""
+        """Return the column of a tag or of an alias, or None."""
         return self._columns.get(tag_key(tag))
 
     def index(self, tag: str) -> int:
-        """Give the column of a tag, or raise `UnknownNameError` with the nearest tag."""
+        """Return the column of a tag, or raise `UnknownNameError` with the nearest tag."""
         column = self.get(tag)
         if column is None:
             raise UnknownNameError(unknown("tag", tag, self.tags))
@@ -256,7 +256,7 @@ class Vocabulary:
         return " ".join(self._unknown(word) for word in dict.fromkeys(words))
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain lists, as they are saved with a run."""
+        """Return plain lists, as they are saved with a run."""
         saved: dict[str, Any] = {"tags": list(self.tags), "counts": self.counts.tolist()}
         return {**saved, "aliases": dict(self.aliases)} if self.aliases else saved
 
@@ -305,7 +305,7 @@ class Vocabulary:
 
 
 def clean_tag(tag: str) -> str:
-    """Give a tag as it is shown: NFC, trimmed, white space folded to one space; empty where nothing is left.
+    """Return a tag as it is shown: NFC, trimmed, white space folded to one space; empty where nothing is left.
 
     Bytes of a file name that are no letters (lone surrogates, in Python) become U+FFFD.
     """
@@ -331,7 +331,7 @@ def tag_fault(tag: str) -> str | None:
 
 
 def tag_key(tag: str) -> str:
-    """Give that by which tags are compared."""
+    """Return that by which tags are compared."""
     return unicodedata.normalize("NFC", clean_tag(tag).casefold())
 
 

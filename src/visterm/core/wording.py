@@ -30,12 +30,12 @@ _SEEN = re.compile(f"[^{_UNSEEN}\\s]")
 
 
 def count_of(n: int, noun: str) -> str:
-    """Give a number with its noun: ``1 image``, ``2,000 images``."""
+    """Return a number with its noun: ``1 image``, ``2,000 images``."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def is_utf8(text: str) -> bool:
-    """Say whether a file name is text, and not bytes of another encoding (lone surrogates, in Python)."""
+    """Return whether a file name is text, and not bytes of another encoding (lone surrogates, in Python)."""
     return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
@@ -56,7 +56,7 @@ def printable_json(text: str) -> str:
 
 
 def has_seen_letters(text: str) -> bool:
-    """Say whether anything in a text can be seen."""
+    """Return whether anything in a text can be seen."""
     if text.isascii():
         return bool(text.strip())
     return any(unicodedata.category(found[0]) not in ("Cc", "Cf") for found in _SEEN.finditer(text))

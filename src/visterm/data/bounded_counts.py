@@ -49,5 +49,5 @@ class BoundedCounts:
             self.error += taken
 
     def counts(self) -> dict[str, int]:
-        """Give the words that are held, with the least that each was seen."""
+        """Return the words that are held, with the least that each was seen."""
         return dict(self._counts)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def content_hash(path: str | os.PathLike[str]) -> str | None:
-    """Give the SHA-256 of an image file; None where it cannot be read, which the encoder then tells the reason of.
+    """Return the SHA-256 of an image file; None where it cannot be read, which the encoder then tells the reason of.
 
     For an object that of its stamp stands, see `stamp_hash`.
     """
@@ -34,12 +34,12 @@ def content_hash(path: str | os.PathLike[str]) -> str | None:
 
 
 def stamps(paths: Sequence[Path]) -> list[object]:
-    """Give what a file that is written again changes, or an object that is put again; None of what is not there."""
+    """Return what a file that is written again changes, or an object that is put again; None of what is not there."""
     return _of_all(_stamp, paths)
 
 
 def stamp_hash(stamp: object) -> str | None:
-    """Give what stands for the content of an object: the SHA-256 of its stamp; None of files of this machine.
+    """Return what stands for the content of an object: the SHA-256 of its stamp; None of files of this machine.
 
     The store has hashed what it holds (ETag), and to fetch a library only to see that nothing in it has changed would
     take as long as to encode it.
@@ -48,12 +48,12 @@ def stamp_hash(stamp: object) -> str | None:
 
 
 def file_states(paths: Sequence[str | None]) -> list[tuple[int, int] | None]:
-    """Give size and date of files, see `file_state`, of objects many at the same time; None stays None."""
+    """Return size and date of files, see `file_state`, of objects many at the same time; None stays None."""
     return _of_all(lambda path: None if path is None else file_state(path), paths)
 
 
 def file_state(path: str) -> tuple[int, int] | None:
-    """Give the size of a file in bytes, and when it was last changed in nanoseconds; None of what is not there."""
+    """Return the size of a file in bytes, and when it was last changed in nanoseconds; None of what is not there."""
     remote = as_remote(path)
     if remote is not None:
         return remote.state()
@@ -71,13 +71,13 @@ def reading_threads(paths: Sequence[Any], n_jobs: int | None) -> int:
 
 
 def is_there(path: str | os.PathLike[str]) -> bool:
-    """Say whether there is a file, or an object."""
+    """Return whether there is a file, or an object."""
     return as_path(path).exists()
 
 
 @contextmanager
 def readable(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Give what Pillow reads an image from: a regular file, or an object of which it fetches no more than it reads.
+    """Yield what Pillow reads an image from: a regular file, or an object of which it fetches no more than it reads.
 
     Raises
     ------

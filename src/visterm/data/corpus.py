@@ -40,10 +40,10 @@ class EncodedBefore(Protocol):
         """The fitted encoder."""
 
     def encode(self, images: Sequence[Any], *, progress: Any) -> Any:
-        """Give the rows of images, as the encoder would."""
+        """Return the rows of images, as the encoder would."""
 
     def sha256_of(self, image: Any) -> str:
-        """Give the hash that the file of an image had."""
+        """Return the hash that the file of an image had."""
 
 
 @dataclass(frozen=True)
@@ -280,13 +280,13 @@ class Corpus:
         return len(self.images)
 
     def subset(self, indices: Iterable[int]) -> Self:
-        """Give the images at some positions, in that order."""
+        """Return the images at some positions, in that order."""
         chosen = [int(i) for i in indices]
         lists: dict[str, Any] = {name: [getattr(self, name)[i] for i in chosen] for name in _PER_IMAGE}
         return replace(self, **lists)
 
     def select(self, split: str) -> Self:
-        """Give the images of one split.
+        """Return the images of one split.
 
         Parameters
         ----------
@@ -312,7 +312,7 @@ class Corpus:
         return self.subset(chosen)
 
     def without_splits(self) -> Self:
-        """Give the same images with nothing said of splits."""
+        """Return the same images with nothing said of splits."""
         return replace(self, splits=[None] * len(self))
 
     def warnings(self) -> list[str]:

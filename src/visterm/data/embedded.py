@@ -45,7 +45,7 @@ def embedded_keywords(path: str | os.PathLike[str]) -> Keywords:
 
 
 def xmp_packet(image: ImageFile.ImageFile) -> bytes | None:
-    """Give the XMP packet of an image that Pillow has opened, or None."""
+    """Return the XMP packet of an image that Pillow has opened, or None."""
     found: Any = image.info.get("xmp") or image.info.get("XML:com.adobe.xmp")
     if not found:
         found = getattr(image, "tag_v2", {}).get(TIFF_XMP)
@@ -55,7 +55,7 @@ def xmp_packet(image: ImageFile.ImageFile) -> bytes | None:
 
 
 def union(tags: Iterable[str]) -> list[str]:
-    """Give tags each once, as they are first spelled."""
+    """Return tags each once, as they are first spelled."""
     found: dict[str, str] = {}
     for tag in map(clean_tag, tags):
         if tag:

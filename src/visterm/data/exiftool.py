@@ -44,7 +44,7 @@ class ExifTool:
         self.close()
 
     def read_packet(self, image: Path) -> bytes | None:
-        """Give the XMP of an image as it is; None where it has none.
+        """Return the XMP of an image as it is; None where it has none.
 
         Raises
         ------
@@ -133,7 +133,7 @@ class ExifTool:
         return self._process
 
     def _complaint(self) -> str:
-        """Give what it said since the last command."""
+        """Return what it said since the last command."""
         if self._errors is None:
             return ""
         said = os.pread(self._errors.fileno(), 2**12, self._said_before)  # the place in the file is the process's, too
@@ -141,7 +141,7 @@ class ExifTool:
 
 
 def find_exiftool() -> str:
-    """Give the path of the program.
+    """Return the path of the program.
 
     Raises
     ------
@@ -158,7 +158,7 @@ def find_exiftool() -> str:
 
 
 def _argument(image: Path) -> bytes:
-    """Give a path as a line of arguments: absolute, so that none is taken for an option or a comment."""
+    """Return a path as a line of arguments: absolute, so that none is taken for an option or a comment."""
     path = os.fsencode(os.path.abspath(image))
     if b"\n" in path or b"\r" in path:
         raise DataError(f"The name of {str(image)!r} has a line end, which exiftool cannot be told. Rename the file.")

@@ -47,7 +47,7 @@ class Shard(NamedTuple):
 
 
 def shard_bytes(shard: Shard) -> bytes:
-    """Give a shard as a Parquet file: equal shards give equal bytes, by the same release of pyarrow."""
+    """Return a shard as a Parquet file: equal shards give equal bytes, by the same release of pyarrow."""
     width = shard.rows.shape[1]
     columns = {FILE_NAME: pa.array(map(_text, shard.names), pa.string()), SHA256: pa.array(shard.sha256, pa.string())}
     if sp.issparse(shard.rows):
@@ -159,7 +159,7 @@ def shard_width(schema: pa.Schema) -> int | None:
 
 @contextmanager
 def _source(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Give what pyarrow reads a file from: of an object in a store, only the parts that are asked for."""
+    """Yield what pyarrow reads a file from: of an object in a store, only the parts that are asked for."""
     if is_remote(path):
         with as_path(path).open("rb") as file:
             yield file
@@ -204,14 +204,14 @@ def _index(table: Any) -> tuple[list[str], list[str]]:
 
 
 def _text(name: str) -> str:
-    r"""Give a file name as UTF-8 can hold it: odd bytes as ``\udcff``, and in such a name backslashes doubled."""
+    r"""Return a file name as UTF-8 can hold it: odd bytes as ``\udcff``, and in such a name backslashes doubled."""
     if not _ODD_BYTE.search(name) and r"\udc" not in name:
         return name
     return _ODD_BYTE.sub(lambda found: f"\\u{ord(found[0]):04x}", name.replace("\\", r"\\"))
 
 
 def name_of_text(text: str) -> str:
-    """Give the file name of an image as the column has it, odd bytes and all."""
+    """Return the file name of an image as the column has it, odd bytes and all."""
     if r"\udc" not in text:
         return text
     return _ESCAPE.sub(lambda found: "\\" if found[1] == "\\" else chr(int(found[1][1:], 16)), text)

@@ -30,7 +30,7 @@ def register_heif() -> None:
 
 
 def is_heic(head: bytes) -> bool:
-    """Say whether a file that begins so holds pictures coded with HEVC.
+    """Return whether a file that begins so holds pictures coded with HEVC.
 
     Parameters
     ----------

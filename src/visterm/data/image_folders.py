@@ -118,7 +118,7 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def _is_image(name: str) -> bool:
-    """Say whether a name below an address is that of an image, and no part of it is hidden."""
+    """Return whether a name below an address is that of an image, and no part of it is hidden."""
     return os.path.splitext(name)[1].lower() in SUFFIXES and not any(part[:1] == "." for part in name.split("/"))
 
 

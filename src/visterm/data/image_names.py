@@ -40,7 +40,7 @@ class ImageNames:
         self._exact = PathsByEnd(self._by_path)
 
     def match(self, names: Sequence[str]) -> list[Match | None]:
-        """Give the file of each name, or None where there is none.
+        """Return the file of each name, or None where there is none.
 
         A name is the path of a file, or the end of one file's path, or goes on before it. A name for which there is
         no such file may also differ in capitals, or lack the ending (``.jpg``), of one file that no other name means.
@@ -107,7 +107,7 @@ class PathsByEnd:
 
 
 def name_key(name: str) -> str:
-    """Give a name as names are compared: with ``/`` between folders, letters composed."""
+    """Return a name as names are compared: with ``/`` between folders, letters composed."""
     return unicodedata.normalize("NFC", name.replace(os.sep, "/"))  # some file systems decompose the names they store
 
 

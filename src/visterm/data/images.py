@@ -150,7 +150,7 @@ def decode_images(
 
 
 def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """Give width and height of an image file as people see it, upright, without decoding it.
+    """Return width and height of an image file as people see it, upright, without decoding it.
 
     Raises
     ------
@@ -248,7 +248,7 @@ def _opened(path: str, file: BinaryIO) -> Image.Image:
 
 
 def readable_formats() -> tuple[str, ...]:
-    """Give Pillow's names of the formats that are read here."""
+    """Return Pillow's names of the formats that are read here."""
     Image.init()
     register_heif()
     return tuple(name for name in FORMATS if name in Image.OPEN)
@@ -276,7 +276,7 @@ def _refuse_scans(path: str, file: BinaryIO) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Give a category that messages can count, and after a colon what is particular to this file."""
+    """Return a category that messages can count, and after a colon what is particular to this file."""
     if isinstance(error, Image.DecompressionBombError):
         return "decompression bomb: far more pixels than allowed"
     if isinstance(error, UnidentifiedImageError):

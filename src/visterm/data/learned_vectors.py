@@ -78,7 +78,7 @@ def learn_word_vectors(
 
 
 def ppmi(Y: sp.csr_array) -> sp.csr_array:
-    """Give the positive pointwise mutual information of tags that share rows, contexts smoothed.
+    """Return the positive pointwise mutual information of tags that share rows, contexts smoothed.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ PARQUET_ERRORS = (OSError, pa.ArrowException, UnicodeDecodeError, KeyError)
 
 
 def dense_rows(column: pa.ChunkedArray, what: str) -> NDArray[np.float32]:
-    """Give a column of lists of numbers, all equally long, as a matrix.
+    """Return a column of lists of numbers, all equally long, as a matrix.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def dense_rows(column: pa.ChunkedArray, what: str) -> NDArray[np.float32]:
 def sparse_rows(
     indices: pa.ChunkedArray, values: pa.ChunkedArray, what: str, *, width: int | None = None
 ) -> sp.csr_array:
-    """Give two columns of lists, the columns of features and their values, as a matrix.
+    """Return two columns of lists, the columns of features and their values, as a matrix.
 
     Parameters
     ----------

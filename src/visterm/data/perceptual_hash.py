@@ -20,7 +20,7 @@ LEAST_CONTRAST = 2.0
 
 
 def perceptual_hash(pixels: NDArray[np.uint8]) -> int:
-    """Give the 64 bits of a picture as a signed number: which low frequencies are above their median.
+    """Return the 64 bits of a picture as a signed number: which low frequencies are above their median.
 
     Parameters
     ----------

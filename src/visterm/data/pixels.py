@@ -22,7 +22,7 @@ _BITS_PER_SAMPLE = 258  # TIFF 6.0, section 8
 
 
 def upright_rgb(image: Image.Image, max_side: int | None) -> NDArray[np.uint8]:
-    """Give the pixels of an opened image as people see it.
+    """Return the pixels of an opened image as people see it.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def upright_rgb(image: Image.Image, max_side: int | None) -> NDArray[np.uint8]:
 
 
 def reduced_size(size: tuple[int, int], max_side: int | None) -> tuple[int, int]:
-    """Give the (width, height) whose longest side is at most `max_side`."""
+    """Return the (width, height) whose longest side is at most `max_side`."""
     longest = max(size)
     if max_side is None or longest <= max_side:
         return size

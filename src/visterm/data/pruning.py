@@ -206,7 +206,7 @@ def _without_frequent(pruned: Pruned, max_share: float, meant: Mapping[str, str]
 
 
 def _learned(corpus: Corpus) -> list[int]:
-    """Give the images that are learned from."""
+    """Return the images that are learned from."""
     if not any(corpus.splits):
         return list(range(len(corpus)))
     return [i for i, split in enumerate(corpus.splits) if split == LEARNED]
@@ -225,5 +225,5 @@ def _without(corpus: Corpus, dropped: Collection[str]) -> Corpus:
 
 
 def _evenly(n: int, n_kept: int) -> list[int]:
-    """Give places among n, from the first to the last."""
+    """Return places among n, from the first to the last."""
     return [0] if n_kept == 1 else [i * (n - 1) // (n_kept - 1) for i in range(n_kept)]

@@ -114,7 +114,7 @@ class Quadruplets:
         return sum(int(count) for count in self.counts)
 
     def draw(self, n: int, *, start: int = 0) -> QuadrupletBlock:
-        """Give quadruplets `start` to `start + n - 1` of the stream.
+        """Return quadruplets `start` to `start + n - 1` of the stream.
 
         Raises
         ------
@@ -159,7 +159,7 @@ class Quadruplets:
 
 
 def check_relations(relations: Any, n_tags: int) -> NDArray[np.int64]:
-    """Give relations (part, whole) as int64, sorted and without repeats, shape (n, 2).
+    """Return relations (part, whole) as int64, sorted and without repeats, shape (n, 2).
 
     Raises
     ------

@@ -35,11 +35,11 @@ class Reference(NamedTuple):
 
     @property
     def idf(self) -> NDArray[np.float32]:
-        """Give ``-log`` of the share of texts with each tag; a tag that none has counts as in one."""
+        """Return ``-log`` of the share of texts with each tag; a tag that none has counts as in one."""
         return inverse_frequencies(self.counts, self.n_texts)
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain numbers, as they are saved with a run."""
+        """Return plain numbers, as they are saved with a run."""
         return {"counts": self.counts.tolist(), "texts": self.n_texts}
 
     @classmethod
@@ -86,5 +86,5 @@ def count_texts(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Referen
 
 
 def _runs(words: Sequence[str], longest: int) -> set[tuple[str, ...]]:
-    """Give all runs of at most so many words."""
+    """Return all runs of at most so many words."""
     return {tuple(words[start : start + n]) for n in range(1, longest + 1) for start in range(len(words) - n + 1)}

@@ -93,7 +93,7 @@ def write_pairs(path: str | os.PathLike[str], header: Iterable[str], rows: Itera
 
 
 def read_lines(path: str | os.PathLike[str], what: str) -> Iterator[tuple[list[str], str]]:
-    """Give the cleaned cells of each line that is not empty, and where it stands."""
+    """Yield the cleaned cells of each line that is not empty, and where it stands."""
     path = Path(path)
     text = read_text(path, what)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(path), strict=True)

@@ -27,5 +27,5 @@ class Reservoir:
         self._keys, self._items = keys[kept], np.concatenate([self._items, items])[kept]
 
     def sample(self) -> NDArray[np.int64]:
-        """Give the items kept, sorted."""
+        """Return the items kept, sorted."""
         return np.sort(self._items)

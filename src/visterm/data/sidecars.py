@@ -37,13 +37,13 @@ class Sidecars:
         self._listed: dict[Path, tuple[dict[str, str], dict[str, set[str]]]] = {}
 
     def of(self, image: Path) -> list[Path]:
-        """Give the XMP files that tell of an image, ``photo.jpg.xmp`` first."""
+        """Return the XMP files that tell of an image, ``photo.jpg.xmp`` first."""
         names, _ = self._list(image.parent)
         found = [names.get(name) for name in (image.name, image.stem)]
         return [image.with_name(name) for name in dict.fromkeys(found) if name is not None]
 
     def target(self, image: Path) -> Path:
-        """Give the XMP file to write for an image: the one that is there, else a new ``photo.jpg.xmp``.
+        """Return the XMP file to write for an image: the one that is there, else a new ``photo.jpg.xmp``.
 
         ``photo.xmp`` is not written where two images may mean it (``photo.jpg`` and ``photo.nef``).
         """
@@ -52,7 +52,7 @@ class Sidecars:
         return there[0] if there else image.with_name(f"{image.name}{SUFFIX}")
 
     def shares_stem(self, image: Path) -> bool:
-        """Say whether another image beside it has the same name with another ending."""
+        """Return whether another image beside it has the same name with another ending."""
         _, stems = self._list(image.parent)
         return len(stems.get(image.stem, set()) | {image.suffix}) > 1
 
@@ -100,7 +100,7 @@ def read_sidecar(path: Path) -> Keywords:
 
 
 def content_of(path: Path) -> bytes | None:
-    """Give the bytes of a file; None where there is none.
+    """Return the bytes of a file; None where there is none.
 
     Raises
     ------

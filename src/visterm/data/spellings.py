@@ -71,13 +71,13 @@ def alike_spellings(tags: Sequence[str]) -> list[Alike]:
 
 
 def folded(tag: str) -> str:
-    """Give the letters and digits of a tag: small, without accents, hyphens and spaces."""
+    """Return the letters and digits of a tag: small, without accents, hyphens and spaces."""
     text = "".join(_LETTERS.get(letter, letter) for letter in tag.casefold())
     return "".join(letter for letter in unicodedata.normalize("NFKD", text) if letter.isalnum())
 
 
 def singulars(word: str) -> set[str]:
-    """Give what a word may be the plural of, in English and in languages with plurals in -s."""
+    """Return what a word may be the plural of, in English and in languages with plurals in -s."""
     forms = set()
     if word.endswith("s") and not word.endswith("ss"):
         forms.add(word[:-1])
@@ -125,7 +125,7 @@ def _without_doubles(word: str) -> str:
 
 
 def _shortened(word: str, most: int) -> set[str]:
-    """Give a word with up to so many of its letters left out."""
+    """Return a word with up to so many of its letters left out."""
     return {
         "".join(word[start + 1 : stop] for start, stop in pairwise((-1, *out, len(word))))
         for n in range(most + 1)
@@ -134,7 +134,7 @@ def _shortened(word: str, most: int) -> set[str]:
 
 
 def _sharing(keys: Iterable[tuple[str, int]]) -> Iterator[tuple[int, int]]:
-    """Give the pairs of numbers that share a key, each once, the smaller first."""
+    """Yield the pairs of numbers that share a key, each once, the smaller first."""
     numbers: defaultdict[str, list[int]] = defaultdict(list)
     for key, number in keys:
         numbers[key].append(number)

@@ -13,6 +13,6 @@ STANDARD = frozenset({"train", "valid", "test"})
 
 
 def split_name(text: str | None) -> str | None:
-    """Give the one spelling of a split; None where nothing is said."""
+    """Return the one spelling of a split; None where nothing is said."""
     name = (text or "").strip().casefold()
     return _ALIASES.get(name, name) or None

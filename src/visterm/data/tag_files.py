@@ -249,7 +249,7 @@ def _metadata_files(folder: Path) -> list[Path]:
 
 
 def _below(parent: Path, row: TagRecord) -> TagRecord:
-    """Give a row of a sub-folder's table its path inside the image folder, and the split that the sub-folder names."""
+    """Return a row of a sub-folder's table with its path inside the image folder and the sub-folder's split."""
     top = split_name(parent.parts[0]) if parent.parts else None
     split = row.split or (top if top in STANDARD else None)
     return row._replace(image=(parent / row.image).as_posix(), split=split)

@@ -62,7 +62,7 @@ class Queries:
         return _lengths(self.relevant)
 
     def among(self, images: NDArray[np.int64]) -> Self:
-        """Give the queries that have a relevant image among some, which are numbered anew in their order."""
+        """Return the queries that have a relevant image among some, which are numbered anew in their order."""
         relevant = as_csr(self.relevant[:, images])
         kept = np.flatnonzero(np.diff(relevant.indptr))
         return type(self)(self.words[kept], relevant[kept])
@@ -179,7 +179,7 @@ class _Subsets:
             self._of_size[sets.shape[1]].append(_unique_rows(sets))
 
     def rows(self, n_tags: int) -> sp.csr_array:
-        """Give them as a row of ones each, by size, then by the tags."""
+        """Return them as a row of ones each, by size, then by the tags."""
         sets = [_unique_rows(np.concatenate(parts)) for parts in self._of_size.values() if parts]
         lengths = np.concatenate([np.full(len(part), part.shape[1]) for part in sets]) if sets else np.empty(0, int)
         columns = np.concatenate([part.ravel() for part in sets]) if sets else np.empty(0, np.int32)
@@ -205,7 +205,7 @@ def _n_subsets(size: int, longest: int, enough: int) -> int:
 
 
 def _even_limit(counts: NDArray[np.int64], total: int) -> int:
-    """Give the largest limit, 1 or more, under which the counts, cut to it, add up to no more than `total`."""
+    """Return the largest limit, 1 or more, under which the counts, cut to it, add up to no more than `total`."""
     if counts.sum() <= total:
         return int(counts.max(initial=1))
     ordered = np.sort(counts)

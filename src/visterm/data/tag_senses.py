@@ -76,7 +76,7 @@ class TagSenses:
         return [sense.tag for sense in self.senses if sense.synset is None]
 
     def tags_by_synset(self) -> dict[int, list[str]]:
-        """Give the tags of each synset, by its offset: synonyms ("stairs", "steps") share one."""
+        """Return the tags of each synset, by its offset: synonyms ("stairs", "steps") share one."""
         tags: dict[int, list[str]] = {}
         for sense in self.senses:
             if sense.synset is not None:

@@ -15,7 +15,7 @@ _MOMENT = re.compile(r"(\d{4})[:-](\d\d)[:-](\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)
 
 
 def taken_of(path: str | os.PathLike[str]) -> str | None:
-    """Give the date and time when a photo was taken, in ISO 8601 without a zone; None where the file does not say.
+    """Return the date and time when a photo was taken, in ISO 8601 without a zone; None where the file does not say.
 
     ``DateTimeOriginal`` counts, then ``DateTimeDigitized``, then ``DateTime``. A file that cannot be read says nothing.
     """

@@ -139,6 +139,6 @@ class TextNotes:
             self._path.unlink(missing_ok=True)
 
     def predicted(self, text: Path) -> set[str]:
-        """Give the keys of the tags of a text that a run predicted."""
+        """Return the keys of the tags of a text that a run predicted."""
         note = self.of(text, content_of(text))
         return set() if note is None else {tag_key(tag) for tag in note.predicted}

@@ -77,7 +77,7 @@ class WordVectors:
         return int(self.matrix.shape[1])
 
     def find(self, word: str) -> int | None:
-        """Give the row of a word or of words in a row (``New York`` finds ``new_york``), or None.
+        """Return the row of a word or of words in a row (``New York`` finds ``new_york``), or None.
 
         Spellings are compared as those of tags are. Of several that are equal so, the one written like `word` counts,
         then the one in small letters, then the first.
@@ -142,7 +142,7 @@ def write_word_vectors(path: str | os.PathLike[str], vectors: WordVectors) -> No
 
 
 def vectors_of_tags(vectors: WordVectors, tags: Iterable[str]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Give the vectors of tags: their own, or of tags of several words the mean of their words'.
+    """Return the vectors of tags: their own, or of tags of several words the mean of their words'.
 
     Parameters
     ----------
@@ -169,19 +169,19 @@ def vectors_of_tags(vectors: WordVectors, tags: Iterable[str]) -> tuple[NDArray[
 
 
 def wanted_keys(words: Iterable[str]) -> set[str]:
-    """Give the keys by which words, tags and the words in tags are found."""
+    """Return the keys by which words, tags and the words in tags are found."""
     return {key for word in words for key in (word_key(word), *map(word_key, parts_of(word)))}
 
 
 def word_key(word: str) -> str:
-    """Give that by which words are compared: as tags are, and with ``_`` for a space."""
+    """Return that by which words are compared: as tags are, and with ``_`` for a space."""
     if word.isascii() and word.isalnum():  # the most, of millions of words
         return word.lower()
     return tag_key(word.replace("_", " "))
 
 
 def parts_of(tag: str) -> list[str]:
-    """Give the words of a tag."""
+    """Return the words of a tag."""
     return [part for part in _PARTS.split(tag) if part]
 
 
@@ -221,7 +221,7 @@ def _open(path: Path) -> VectorSource:
 
 
 def _is_text(rows: bytes, width: int) -> bool:
-    """Say whether what follows the counts are words and numbers as text, by its first line."""
+    """Return whether what follows the counts are words and numbers as text, by its first line."""
     line, end, _ = rows.partition(b"\n")
     cells = line.split()
     if not end:  # the last may be cut off

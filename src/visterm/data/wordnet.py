@@ -63,7 +63,7 @@ class WordNet:
         return len(self._senses)
 
     def senses(self, word: str) -> list[int]:
-        """Give the offsets of a word's meanings, the most frequent first; empty where it is no noun of WordNet.
+        """Return the offsets of a word's meanings, the most frequent first; empty where it is no noun of WordNet.
 
         Case and spaces (or ``_``) do not matter; of a plural that is not listed itself the singular is looked up.
         """
@@ -71,7 +71,7 @@ class WordNet:
         return [] if lemma is None else list(self._senses[lemma])
 
     def lemma(self, word: str) -> str | None:
-        """Give the entry under which a word is listed (``polar_bear`` for "Polar bears"), or None."""
+        """Return the entry under which a word is listed (``polar_bear`` for "Polar bears"), or None."""
         form = clean_tag(word).lower().replace(" ", "_")
         plain = form.replace("-", "").replace("_", "")
         for candidate in (form, form.replace("-", "_"), form.replace("_", "-"), plain):
@@ -81,7 +81,7 @@ class WordNet:
         return None
 
     def has(self, offset: int) -> bool:
-        """Say whether a meaning has this number."""
+        """Return whether a meaning has this number."""
         return (
             offset >= 0
             and self._data.startswith(b"%08d " % offset, offset)
@@ -106,7 +106,7 @@ class WordNet:
             ) from error
 
     def _bases(self, form: str) -> Iterator[str]:
-        """Give what a form may be listed under: itself, then its singulars; of several words the last one changes."""
+        """Yield what a form may be listed under: itself, then its singulars; of several words the last one changes."""
         yield form
         head, joint, last = form.rpartition("_")
         for whole, prefix in ((form, ""), (last, head + joint)):

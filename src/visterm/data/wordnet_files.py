@@ -109,7 +109,7 @@ def synset_offset(text: str, *, bare: bool = False) -> int | None:
 
 
 def read_index(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Give the entries of ``index.noun``: a word, with ``_`` for spaces, and the offsets of its meanings.
+    """Yield the entries of ``index.noun``: a word, with ``_`` for spaces, and the offsets of its meanings.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def read_index(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def read_exceptions(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Give the entries of ``noun.exc``: an irregular plural and its singulars.
+    """Yield the entries of ``noun.exc``: an irregular plural and its singulars.
 
     Raises
     ------

@@ -37,7 +37,7 @@ class Search(NamedTuple):
         return " ".join(f'"{word}"' if " " in word else word for word in self.words)
 
     def suits(self, seen: Collection[str]) -> bool:
-        """Say whether a picture on which `seen` is to be seen is a right answer."""
+        """Return whether a picture on which `seen` is to be seen is a right answer."""
         return all(word in seen for word in self.wanted) and not any(word in seen for word in self.unwanted)
 
 
@@ -95,7 +95,7 @@ def shown_tags(vocabulary: Vocabulary, n_images: int, n: int) -> list[str]:
 
 
 def meaning_of(tag: str) -> str:
-    """Give the true tag that a spelling stands for, or the tag itself."""
+    """Return the true tag that a spelling stands for, or the tag itself."""
     return GROUPS.get(tag.casefold(), tag)
 
 

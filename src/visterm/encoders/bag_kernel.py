@@ -304,7 +304,7 @@ class BagKernel(Encoder):
         return K
 
     def _compare(self, bags: list[Floats]) -> tuple[Doubles, Doubles]:
-        """Give the kernel of new bags with all training images, and with themselves."""
+        """Return the kernel of new bags with all training images, and with themselves."""
         if self.kernel == "expected_likelihood":
             mixtures, kept = self._fit_mixtures(bags), Mixtures(self.weights_, self.means_, self.spreads_, self.start_)
             return log_likelihoods(mixtures, kept, self.n_jobs), log_own_likelihoods(mixtures)
@@ -342,7 +342,7 @@ class BagKernel(Encoder):
         return bags
 
     def _bag_of(self, batch: list[Pixels]) -> Any:
-        """Give the function from the number of an image to its blocks, of all scales."""
+        """Return the function from the number of an image to its blocks, of all scales."""
         table = colour_table(self.colours_, self.colour_space == "lab")
         sides = tuple(self.block * float(scale) for scale in self.scales)
         cells = cells_of_overlap(self.overlap)
@@ -366,7 +366,7 @@ class BagKernel(Encoder):
         return self._opened
 
     def _places(self) -> dict[bytes, int]:
-        """Give the place of each training image by its mark, once for each set of them."""
+        """Return the place of each training image by its mark, once for each set of them."""
         if getattr(self, "_places_of", None) is not self.marks_:
             self._kept_places = {mark.tobytes(): i for i, mark in reversed(list(enumerate(self.marks_)))}
             self._places_of = self.marks_

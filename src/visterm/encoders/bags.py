@@ -40,7 +40,7 @@ class Bags(NamedTuple):
         return len(self.start) - 1
 
     def bag(self, i: int) -> Floats:
-        """Give the points of a bag."""
+        """Return the points of a bag."""
         return self.points[self.start[i] : self.start[i + 1]]
 
     def tiles(self) -> list[tuple[int, int]]:
@@ -53,11 +53,11 @@ class Bags(NamedTuple):
         return runs
 
     def spread(self) -> float:
-        """Give the mean squared distance of two points drawn from all."""
+        """Return the mean squared distance of two points drawn from all."""
         squares = float(np.einsum("ij,ij->", self.points, self.points, dtype=np.float64)) / len(self.points)
         return max(0.0, 2 * (squares - float(np.square(self.points.mean(axis=0, dtype=np.float64)).sum())))
 
 
 def mark_of(bag: Floats) -> bytes:
-    """Give the few bytes by which a bag is known again."""
+    """Return the few bytes by which a bag is known again."""
     return hashlib.blake2b(np.ascontiguousarray(bag).tobytes(), digest_size=MARK_BYTES).digest()

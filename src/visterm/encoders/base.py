@@ -37,7 +37,7 @@ class Encoder(AnyEncoder):
 
     @abstractmethod
     def _encode_batch(self, batch: list[Pixels]) -> Matrix:
-        """Give one float32 row (array or CSR) for each upright RGB image, shape (len(batch), n_features)."""
+        """Return one float32 row (array or CSR) for each upright RGB image, shape (len(batch), n_features)."""
 
     def _fit_sample(self, sample: Iterator[Pixels], rng: np.random.Generator, progress: Progress) -> None:
         """Learn from images in random order, decoded as they are asked for; set attributes ending in ``_``."""

@@ -41,7 +41,7 @@ class BestMatches:
         self._own = self._own_parts(bags.points)
 
     def among(self, progress: Progress, n_jobs: int | None) -> Doubles:
-        """Give the kernel of the training images with each other, shape (n, n), symmetric."""
+        """Return the kernel of the training images with each other, shape (n, n), symmetric."""
         n = len(self._bags)
         K = np.empty((n, n))
 
@@ -66,12 +66,12 @@ class BestMatches:
         return K
 
     def values(self, bag: Floats) -> Doubles:
-        """Give the kernel of a bag with all training images, shape (n,)."""
+        """Return the kernel of a bag with all training images, shape (n,)."""
         one = (bag, np.array([0, len(bag)]), self._own_parts(bag))
         return np.concatenate([self._compare(one, self._slice(*tile))[0] for tile in self._tiles])
 
     def with_itself(self, bag: Floats) -> float:
-        """Give the kernel of a bag with itself."""
+        """Return the kernel of a bag with itself."""
         one = (bag, np.array([0, len(bag)]), self._own_parts(bag))
         return float(self._compare(one, one)[0, 0])
 

@@ -41,7 +41,7 @@ def pixel_codes(pixels: NDArray[np.uint8], table: NDArray[np.uint8]) -> Codes:
 
 
 def cells_of_overlap(overlap: Any) -> int:
-    """Give the cells along the side of blocks that overlap by so much: n for 1 - 1/n.
+    """Return the cells along the side of blocks that overlap by so much: n for 1 - 1/n.
 
     Raises
     ------
@@ -119,6 +119,6 @@ class BlockCutter:
 
 
 def _ends(edges: NDArray[np.float64], block_cells: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give where blocks begin and end along one side: all cells are one block where there are fewer than it has."""
+    """Return where blocks begin and end along one side: all cells are one block where there are fewer than it has."""
     cells = min(block_cells, len(edges) - 1)
     return edges[:-cells], edges[cells:]

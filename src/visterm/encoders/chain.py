@@ -195,7 +195,7 @@ def _places_of(part: AnyEncoder, photo: Pixels) -> Places:
 
 
 def _filled(parts: list[Matrix]) -> float:
-    """Give the share of values that are not 0 in rows side by side."""
+    """Return the share of values that are not 0 in rows side by side."""
     values: int = sum(int(sp.csr_array(part).nnz) for part in parts)
     size: int = sum(int(np.prod(part.shape)) for part in parts)
     return values / size

@@ -226,13 +226,13 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _encode_images(self, images: Sequence[Any], progress: Progress) -> Encoded:
-        """Give the rows of images that are known; advance `progress` by each, it is started and finished outside."""
+        """Return the rows of images that are known; advance `progress` by each, it is started and finished outside."""
 
     def _check_params(self) -> None:
         """Raise `UserError` for constructor parameters that cannot be used; by default all can."""
 
     def _learns(self) -> bool:
-        """Say whether there is anything to encode by only after `fit`."""
+        """Return whether there is anything to encode by only after `fit`."""
         return True
 
     def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
 
 def _content(value: Any) -> bytes:
-    """Give the bytes that stand for a learned attribute."""
+    """Return the bytes that stand for a learned attribute."""
     if isinstance(value, list):
         return json.dumps([one.fingerprint if isinstance(one, AnyEncoder) else one for one in value]).encode()
     if sp.issparse(value):

@@ -75,7 +75,7 @@ class FilterBank(NamedTuple):
 
 @lru_cache(maxsize=KEPT_SHAPES)
 def _transfer(bank: FilterBank, shape: tuple[int, ...]) -> NDArray[np.complex64]:
-    """Give what each filter multiplies each frequency with, shape (n_filters, height, width // 2 + 1)."""
+    """Return what each filter multiplies each frequency with, shape (n_filters, height, width // 2 + 1)."""
     down = 2 * np.pi * np.fft.fftfreq(shape[0])[:, None]
     right = 2 * np.pi * np.fft.rfftfreq(shape[1])
     filters: list[NDArray[Any]] = []

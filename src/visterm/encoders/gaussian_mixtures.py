@@ -99,7 +99,7 @@ def fit_mixtures(
 
 
 def log_likelihoods(x: Mixtures, y: Mixtures, n_jobs: int | None) -> Doubles:
-    """Give the logarithms of the expected likelihood kernel of mixtures with others, shape (n_x, n_y)."""
+    """Return the logarithms of the expected likelihood kernel of mixtures with others, shape (n_x, n_y)."""
     out = np.empty((len(x), len(y)))
 
     def row(i: int) -> None:
@@ -111,7 +111,7 @@ def log_likelihoods(x: Mixtures, y: Mixtures, n_jobs: int | None) -> Doubles:
 
 
 def log_likelihoods_among(x: Mixtures, n_jobs: int | None, progress: Progress) -> Doubles:
-    """Give those of mixtures with each other, shape (n, n), symmetric."""
+    """Return those of mixtures with each other, shape (n, n), symmetric."""
     out = np.empty((len(x), len(x)))
 
     def row(i: int) -> None:
@@ -131,7 +131,7 @@ def log_likelihoods_among(x: Mixtures, n_jobs: int | None, progress: Progress) -
 
 
 def log_own_likelihoods(x: Mixtures) -> Doubles:
-    """Give those of each mixture with itself, shape (n,)."""
+    """Return those of each mixture with itself, shape (n,)."""
     parts = [slice(a, b) for a, b in zip(x.start[:-1], x.start[1:], strict=True)]
     alone = [
         Mixtures(x.weights[part], x.means[part], x.spreads[part], np.array([0, part.stop - part.start]))

@@ -203,7 +203,7 @@ class Histograms(Encoder):
             return np.stack(team.run(lambda i: self._row(batch[i], table, finders), len(batch)))
 
     def _row(self, pixels: Pixels, table: NDArray[np.uint8], finders: list[TextonFinder]) -> NDArray[np.float32]:
-        """Give the row of one image: for each scale the levels of colours, then those of textons."""
+        """Return the row of one image: for each scale the levels of colours, then those of textons."""
         blocks: list[NDArray[np.float32]] = []
         levels = weights_of_levels(self.levels, self.level_weights)
         textons = self.texton_weight / (1 + self.texton_weight) if self.colours else 1.0

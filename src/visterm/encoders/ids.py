@@ -73,7 +73,7 @@ class Ids(AnyEncoder):
         return Encoded(rows, np.arange(n), [])
 
     def _numbers_by_name(self) -> dict[str, int]:
-        """Give the number of each name: made at the first use after loading, as only the names are saved."""
+        """Return the number of each name: made at the first use after loading, as only the names are saved."""
         if not hasattr(self, "_numbers"):
             self._numbers = {name: number for number, name in enumerate(self.names_)}
         return self._numbers

@@ -23,7 +23,7 @@ class KeptOutputs:
         self._rows: dict[bytes, NDArray[np.float32]] = {}
 
     def find(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32] | None:
-        """Give what was kept for the pictures of a photo, shape (n_views, height, width, 3); None if nothing was."""
+        """Return what was kept for the pictures of a photo, shape (n_views, height, width, 3); None if nothing was."""
         return self._rows.get(_key(pictures))
 
     def keep(self, pictures: NDArray[np.uint8], row: NDArray[np.float32]) -> None:

@@ -79,7 +79,7 @@ def _nystroem(K: NDArray[np.float64], dim: int) -> Components:
 
 
 def _largest(matrix: NDArray[np.float64], n: int, trace: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give the `n` largest eigenvalues, falling, with vectors whose largest entry is positive; none that are noise."""
+    """Return the `n` largest eigenvalues falling, with vectors whose largest entry is positive, without noise."""
     size = len(matrix)
     values, vectors = eigh(matrix, subset_by_index=(max(0, size - n), size - 1))
     values, vectors = values[::-1], vectors[:, ::-1]

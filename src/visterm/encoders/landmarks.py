@@ -74,13 +74,13 @@ class Landmarks:
         self._sizes = self._measure(as_csr(columns.T)) if self._kernel.common else np.empty(0)
 
     def values(self, rows: Matrix, gamma: float, n_jobs: int | None) -> NDArray[np.float32]:
-        """Give the kernel of rows, dense or sparse, with all landmarks, shape (n_rows, n_landmarks)."""
+        """Return the kernel of rows, dense or sparse, with all landmarks, shape (n_rows, n_landmarks)."""
         if not self._kernel.common:
             return self._common(self._prepared(rows), n_jobs)
         return np.exp(-gamma * self.distances(rows, n_jobs)).astype(np.float32)
 
     def distances(self, rows: Matrix, n_jobs: int | None) -> NDArray[np.float64]:
-        """Give the distances on which the kernel stands, shape (n_rows, n_landmarks)."""
+        """Return the distances on which the kernel stands, shape (n_rows, n_landmarks)."""
         prepared = self._prepared(rows)
         together = self._measure(prepared)[:, None] + self._sizes
         return np.maximum(together - self._kernel.common * self._common(prepared, n_jobs).astype(np.float64), 0)
@@ -124,7 +124,7 @@ def landmark_columns(kernel: str, rows: Matrix) -> Matrix:
 
 
 def prepared_rows(kernel: str, rows: Matrix) -> sp.csr_array:
-    """Give rows as a kernel compares them, canonical CSR.
+    """Return rows as a kernel compares them, canonical CSR.
 
     Raises
     ------

@@ -14,7 +14,7 @@ MOST_LEVELS = 6
 
 
 def weights_of_levels(levels: int, given: Sequence[float] | None) -> NDArray[np.float64]:
-    """Give what the levels weigh, the whole picture first; the weights sum to 1.
+    """Return what the levels weigh, the whole picture first; the weights sum to 1.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ class MapLayout(NamedTuple):
     what: str
 
     def channels_last(self, axes: tuple[int, ...]) -> bool:
-        """Say whether a map of these axes is (height, width, channels), and not (channels, height, width).
+        """Return whether a map of these axes is (height, width, channels), and not (channels, height, width).
 
         Height and width are those of the picture divided by the same number. Where both pairs of axes are, or neither
         is, the channels are the axis that the graph alone declares; and else first if those of the pictures are, as
@@ -61,7 +61,7 @@ class MapLayout(NamedTuple):
         return False
 
     def _is_picture(self, axes: tuple[int, ...]) -> bool:
-        """Say whether two axes are the picture's sides over one number of 1 or more, both rounded up or both down."""
+        """Return whether two axes are the picture's sides divided by one number of at least 1, both rounded alike."""
         if self.size[0] == self.size[1]:
             return axes[0] == axes[1] <= self.size[0]
         sides = list(zip(self.size, axes, strict=True))

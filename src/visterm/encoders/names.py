@@ -11,7 +11,7 @@ from visterm.core.errors import DataError
 
 
 def name_of(image: Any) -> str:
-    """Give the name of an image: a text or a path as it is, a whole number as its digits.
+    """Return the name of an image: a text or a path as it is, a whole number as its digits.
 
     Raises
     ------

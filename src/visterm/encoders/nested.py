@@ -132,7 +132,7 @@ class NestedEncoder(Encoder):
             progress.advance(len(some))
 
     def _part_rows(self, pixels: list[Pixels], images: Sequence[Any]) -> list[Matrix]:
-        """Give the rows of images from each encoder inside; `pixels` are theirs, where one looks at them."""
+        """Return the rows of images from each encoder inside; `pixels` are theirs, where one looks at them."""
         found: list[Matrix] = []
         for part in self.parts_:
             if not isinstance(part, Encoder):

@@ -49,7 +49,7 @@ class OpenNetwork(Protocol):
         """Hold what is global to the library that runs it while pictures are shown."""
 
     def rows(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Give the rows of pictures, shape (n, height, width, 3): (n, n_features)."""
+        """Return the rows of pictures, shape (n, height, width, 3): (n, n_features)."""
 
 
 class NetworkEncoder(Encoder):
@@ -112,14 +112,14 @@ class NetworkEncoder(Encoder):
 
     @abstractmethod
     def _no_place(self) -> UserError:
-        """Give the error for parameters that name no file: what to give."""
+        """Return the error for parameters that name no file: what to give."""
 
     @abstractmethod
     def _open_file(self, path: str) -> OpenNetwork:
         """Open the network in a file."""
 
     def _hash(self, path: str) -> str:
-        """Give the hash that names the network's content."""
+        """Return the hash that names the network's content."""
         return network_hash(path)
 
     def _keep(self, path: str) -> None:
@@ -174,7 +174,7 @@ class NetworkEncoder(Encoder):
         return rows
 
     def _outputs(self, batch: list[Pixels]) -> NDArray[np.float32]:
-        """Give the mean output over the views of each photo, shape (len(batch), n_features)."""
+        """Return the mean output over the views of each photo, shape (len(batch), n_features)."""
         check_views(self.views)
         network, kept = self._open(), self._kept_outputs
 
@@ -213,7 +213,7 @@ class NetworkEncoder(Encoder):
         return self._opened
 
     def _found(self) -> str:
-        """Give the place of the network that this encoder was fitted with, or of the one that it is given."""
+        """Return the place of the network that this encoder was fitted with, or of the one that it is given."""
         if not hasattr(self, "network_sha256_"):
             return self._file()
         place = self._place()

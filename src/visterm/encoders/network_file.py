@@ -15,7 +15,7 @@ MOST_GRAPH = 2 * GB
 
 
 def network_hash(path: str | os.PathLike[str]) -> str:
-    """Give the SHA-256 of a network file, read again only when its size or time has changed.
+    """Return the SHA-256 of a network file, read again only when its size or time has changed.
 
     Raises
     ------

@@ -182,7 +182,7 @@ class Onnx(NetworkEncoder):
         self.settings_ = settings_beside(path)
 
     def _beside(self, path: str | None) -> dict[str, Any]:
-        """Give what the JSON file beside the network says, or said when this encoder was fitted."""
+        """Return what the JSON file beside the network says, or said when this encoder was fitted."""
         if hasattr(self, "settings_"):
             return self.settings_
         return {} if path is None else settings_beside(path)

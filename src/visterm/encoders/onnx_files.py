@@ -13,7 +13,7 @@ from visterm.encoders.onnx_graph import weight_files
 
 
 def onnx_hash(path: str | os.PathLike[str]) -> str:
-    """Give the SHA-256 of an ONNX network: of its file, or of that and of the files that hold its weights.
+    """Return the SHA-256 of an ONNX network: of its file, or of that and of the files that hold its weights.
 
     Exporters put weights into a file of their own beside the graph, so that the graph's file stays the same when the
     network is trained on.

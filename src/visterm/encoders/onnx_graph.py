@@ -62,7 +62,7 @@ def averaged_into(model: bytes, output: str) -> list[str]:
 
 
 def giving_out(model: bytes, names: Sequence[str]) -> bytes:
-    """Give a model that has more tensors among its outputs.
+    """Return a model that has more tensors among its outputs.
 
     Protocol buffers merge the parts of a message that stand in several places, so that what is put behind the file
     adds to its graph.

@@ -30,7 +30,7 @@ class OnnxMaps:
         self._session = open_session(network.path, giving_out(model, new))
 
     def __call__(self, picture: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Give the map of one picture.
+        """Return the map of one picture.
 
         Parameters
         ----------

@@ -99,7 +99,7 @@ class OnnxNetwork:
         yield
 
     def rows(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Give the rows of pictures, shape (n, height, width, 3): (n, n_features).
+        """Return the rows of pictures, shape (n, height, width, 3): (n, n_features).
 
         Raises
         ------
@@ -109,7 +109,7 @@ class OnnxNetwork:
         return np.concatenate([self._row(picture) for picture in pictures])
 
     def feed(self, picture: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
-        """Give what a session takes for a picture, shape (height, width, 3), repeated where it takes a fixed number."""
+        """Return a session's input for a picture, shape (height, width, 3), repeated if the batch size is fixed."""
         wanted = self.preparation
         image = wanted.ordered(picture) if self.dtype is np.uint8 else wanted.numbers(picture)
         image = image if self.channels_last else image.transpose(2, 0, 1)
@@ -121,7 +121,7 @@ class OnnxNetwork:
         return self.pooled(out)[:1]
 
     def pooled(self, out: NDArray[Any]) -> NDArray[np.float32]:
-        """Give the rows of what the output gave for the pictures of one call, maps averaged over places."""
+        """Return the rows of what the output gave for the pictures of one call, maps averaged over places."""
         what = f"The output '{self.output}' of {self.path}"
         maps = MapLayout(self._told_of_maps, self._declared, self.channels_last, self.preparation.size, what)
         return pooled(out, self._batch, what, channels_last=out.ndim == 4 and maps.channels_last(out.shape[1:]))
@@ -202,7 +202,7 @@ def _chosen_output(path: str, names: list[str], wanted: str | None) -> str:
 
 
 def _sides(path: str, wanted: Any, fixed: tuple[int | None, int | None]) -> tuple[int, int] | None:
-    """Give height and width, from what is wanted and what the input fixes; None where neither says anything."""
+    """Return height and width, from what is wanted and what the input fixes; None where neither says anything."""
     if wanted is None:
         height, width = fixed
         known = height or width

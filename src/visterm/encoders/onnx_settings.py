@@ -95,7 +95,7 @@ def settings_inside(metadata: Mapping[str, str]) -> dict[str, Any]:
 
 
 def as_layout(value: Any) -> tuple[str, str]:
-    """Give the layouts of pictures and of maps from the name of one for both, or from a pair.
+    """Return the layouts of pictures and of maps from the name of one for both, or from a pair.
 
     Raises
     ------

@@ -103,7 +103,7 @@ class OpenClip(NetworkEncoder):
         self.n_jobs = n_jobs
 
     def word_vectors(self, words: Sequence[str], *, templates: Sequence[str] = TEMPLATES) -> NDArray[np.float32]:
-        """Give the text tower's vector of each word: for models that score tags by vectors of their words.
+        """Return the text tower's vector of each word: for models that score tags by vectors of their words.
 
         No `fit` is needed. A word's vector is the mean over what the templates make of it, each of length 1.
 

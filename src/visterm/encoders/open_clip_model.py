@@ -55,7 +55,7 @@ def known_weights(name: str) -> list[str]:
 
 
 def weights_config(name: str, trained: str) -> dict[str, Any]:
-    """Give what open_clip knows of weights: ``hf_hub``, ``mean``, ``std``, ``interpolation``, ``resize_mode``.
+    """Return what open_clip knows of weights: ``hf_hub``, ``mean``, ``std``, ``interpolation``, ``resize_mode``.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def cached_weights(config: dict[str, Any]) -> str | None:
 
 
 def open_clip_preparation(name: str, trained: str | None, size: Any) -> Preparation:
-    """Give how photos were prepared for a tower: as for the weights named, or as for all that are known.
+    """Return how photos were prepared for a tower: as for the weights named, or as for all that are known.
 
     Raises
     ------
@@ -144,7 +144,7 @@ class OpenClipNetwork(TorchNetwork):
         super().__init__(model, preparation, device=device, what=what, tower=model.encode_image)
 
     def text_rows(self, texts: list[str]) -> NDArray[np.float32]:
-        """Give the text tower's row of each text, not normalised: (n, n_features)."""
+        """Return the text tower's row of each text, not normalised: (n, n_features)."""
         if not hasattr(self, "_tokens"):
             self._tokens = _tokenizer(self.name)
         model: Any = self.module

@@ -14,7 +14,7 @@ SAME = 1e-3
 
 
 def pooled(out: NDArray[Any], n_pictures: int, what: str, *, channels_last: bool = False) -> NDArray[np.float32]:
-    """Give the rows of an output.
+    """Return the rows of an output.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def pooled(out: NDArray[Any], n_pictures: int, what: str, *, channels_last: bool
 
 
 def map_averaging_to(tensor: NDArray[Any], row: NDArray[np.float32]) -> NDArray[np.float32] | None:
-    """Give a tensor of one picture as a map whose average over places is a row; None where it is none.
+    """Return a tensor of one picture as a map whose average over places is a row; None where it is none.
 
     Parameters
     ----------

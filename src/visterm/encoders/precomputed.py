@@ -225,7 +225,7 @@ class _Opened:
         self._by_end = PathsByEnd(self._places)
 
     def rows_of(self, images: Sequence[Any]) -> NDArray[np.int64]:
-        """Give the row of each image, -1 where there is none."""
+        """Return the row of each image, -1 where there is none."""
         rows = np.full(len(images), -1, np.int64)
         claimed: dict[int, str] = {}
         for i, image in enumerate(images):
@@ -245,7 +245,7 @@ class _Opened:
         return rows
 
     def take(self, rows: NDArray[np.int64]) -> Matrix:
-        """Give rows as float32, refusing those that are not finite."""
+        """Return rows as float32, refusing those that are not finite."""
         taken = self._block(rows)
         finite = finite_rows(taken)
         if not finite.all():
@@ -256,7 +256,7 @@ class _Opened:
         return taken
 
     def digest(self, rows: NDArray[np.int64], progress: Progress | None = None) -> str:
-        """Give the SHA-256 of rows as float32, in hex."""
+        """Return the SHA-256 of rows as float32, in hex."""
         digest = hashlib.sha256(str(self._rows.shape[1]).encode())
         for block in _blocks(rows):
             taken = self._block(block)
@@ -287,7 +287,7 @@ class _Opened:
 
 
 def _one_path(one: str, other: str) -> bool:
-    """Say whether two names may be of one image: they are the same, or one says less of the way to it."""
+    """Return whether two names may be of one image: they are the same, or one says less of the way to it."""
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
 

@@ -57,7 +57,7 @@ class Preparation:
             object.__setattr__(self, name, check(getattr(self, name)))
 
     def numbers(self, picture: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Give what a network of floats takes for a picture of uint8, both of shape (height, width, 3)."""
+        """Return what a network of floats takes for a picture of uint8, both of shape (height, width, 3)."""
         mean, std = (np.asarray(each, np.float32) for each in (self.mean, self.std))
         values = (picture * np.float32(self.scale) - mean) / std
         return self.ordered(values)

@@ -8,7 +8,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def texts(message: memoryview, number: int) -> list[str]:
-    """Give the contents of all fields of one number, as text."""
+    """Return the contents of all fields of one number, as text."""
     return [bytes(part).decode() for part in parts(message, number)]
 
 

@@ -23,7 +23,7 @@ AT_ONCE = 256
 
 
 def sentence_vectors(tags: Sequence[str], *, device: str = "cpu") -> WordVectors:
-    """Give the vectors that all-MiniLM-L6-v2 has for tags, each read as one text; any word has one.
+    """Return the vectors that all-MiniLM-L6-v2 has for tags, each read as one text; any word has one.
 
     The same tag has the same vector to about six digits whatever other tags are there: texts of a batch are padded to
     the longest of them.

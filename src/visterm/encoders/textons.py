@@ -35,7 +35,7 @@ class TextonFinder:
         self._prepared = prepare_codebook(textons)
 
     def find(self, gray: NDArray[np.uint8]) -> NDArray[np.uint16]:
-        """Give the texton nearest to the responses at each pixel, shape (height, width)."""
+        """Return the texton nearest to the responses at each pixel, shape (height, width)."""
         responses = self._bank.respond(gray)
         points = squeezed(responses.reshape(len(responses), -1).T / self._spread)
         words, _ = nearest_words(points, self._prepared)

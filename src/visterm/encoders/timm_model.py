@@ -21,7 +21,7 @@ HUB_FILES = ("model.safetensors", "pytorch_model.bin")
 
 
 def timm_config(name: str) -> Any:
-    """Give what timm knows of a network: ``hf_hub_id``, ``input_size``, ``mean``, ``crop_pct`` and more.
+    """Return what timm knows of a network: ``hf_hub_id``, ``input_size``, ``mean``, ``crop_pct`` and more.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def cached_weights(config: Any) -> str | None:
 
 
 def timm_preparation(config: Any, size: tuple[int, int] | None) -> Preparation:
-    """Give how a network of timm was evaluated, at its own size or another.
+    """Return how a network of timm was evaluated, at its own size or another.
 
     Where timm would pad photos, nothing is added: with ``crop_mode="border"`` they are squeezed, and with a
     ``crop_pct`` above 1 they are shown up to their edges.
@@ -89,7 +89,7 @@ def open_timm(name: str, path: str, size: tuple[int, int] | None) -> torch.nn.Mo
 
 
 def _n_classes(config: Any, weights: dict[str, torch.Tensor]) -> list[int]:
-    """Give the number of classes that weights were trained for; where they do not say, those to try."""
+    """Return the number of classes that weights were trained for; where they do not say, those to try."""
     heads = [config.classifier] if isinstance(config.classifier, str) else list(config.classifier or ())
     found = [len(weights[f"{head}.weight"]) for head in heads if f"{head}.weight" in weights]
     return found[:1] or [config.num_classes, 0]

@@ -61,7 +61,7 @@ class TorchNetwork:
 
     @property
     def one_by_one(self) -> bool:
-        """Say whether pictures are given one at a time."""
+        """Return whether pictures are given one at a time."""
         return str(self.device.type) == "cpu"
 
     @contextmanager
@@ -83,7 +83,7 @@ class TorchNetwork:
                 torch.set_num_threads(threads)
 
     def rows(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Give the rows of pictures, shape (n, height, width, 3): (n, n_features).
+        """Return the rows of pictures, shape (n, height, width, 3): (n, n_features).
 
         Raises
         ------

@@ -53,7 +53,7 @@ class VistermPyramid(NamedTuple):
         return len(self.weights) > 1
 
     def levels(self, words: NDArray[np.int32], boxes: NDArray[np.float64]) -> Iterator[Level]:
-        """Give the words of an image new numbers at each level, by the cell that the centre of a block lies in.
+        """Yield the words of an image new numbers at each level, by the cell that the centre of a block lies in.
 
         Parameters
         ----------
@@ -105,5 +105,5 @@ class VistermPyramid(NamedTuple):
         return np.concatenate([weights for weights, _ in parts]), np.concatenate([columns for _, columns in parts])
 
     def _first(self, level: int) -> int:
-        """Give the first column of a level: after the 1 + 4 + 16 + ... cells of those before it."""
+        """Return the first column of a level: after the 1 + 4 + 16 + ... cells of those before it."""
         return self.n_words * int((4**level - 1) // 3)

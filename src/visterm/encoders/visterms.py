@@ -398,7 +398,7 @@ class Visterms(Encoder):
 
 
 def _positive(value: Any) -> bool:
-    """Say whether a value is a finite number above 0."""
+    """Return whether a value is a finite number above 0."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool) and 0 < float(value) < np.inf
 
 

@@ -104,11 +104,11 @@ class AnnotationEvaluation:
     undefined: dict[str, str] = field(default_factory=dict)
 
     def mean(self, metric: str, tagger: int = 0) -> float:
-        """Give the value of a metric for a tagger."""
+        """Return the value of a metric for a tagger."""
         return float(np.nanmean(self.values[tagger][metric]))
 
     def interval(self, metric: str, tagger: int = 0) -> Interval | None:
-        """Give the mean and its 95 % bootstrap interval over images, or over tags; None for what is no mean."""
+        """Return the mean and its 95 % bootstrap interval over images, or over tags; None for what is no mean."""
         return interval_of(self.values[tagger][metric]) if is_mean(metric) else None
 
     def compare(self, metric: str) -> list[Compared]:
@@ -116,7 +116,7 @@ class AnnotationEvaluation:
         return compare_pairs([values[metric] for values in self.values]) if is_mean(metric) else []
 
     def best_tags(self, images: Sequence[int], k: int, tagger: int = 0) -> list[Ranking]:
-        """Give the best tags of a few images, in columns of `vocabulary`; a tag that was left out is not among them."""
+        """Return the best tags of a few images, in columns of `vocabulary` without tags that were left out."""
         rows = np.asarray(images, np.int64)
         scores = self.rankers[tagger].scores(rows)
         if self.hidden is not None:
@@ -146,12 +146,12 @@ class Ranker(NamedTuple):
             yield rows, block if self.columns is None else np.ascontiguousarray(block[:, self.columns])
 
     def scores(self, images: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Give the scores of a few images, shape (n_images, n_tags)."""
+        """Return the scores of a few images, shape (n_images, n_tags)."""
         return np.vstack([block for _, block in self._replace(X=self.X[images]).blocks()])
 
 
 def is_mean(metric: str) -> bool:
-    """Say whether a metric is the mean of values of images or of tags, so that it has an interval."""
+    """Return whether a metric is the mean of values of images or of tags, so that it has an interval."""
     [(found, _)] = check_metrics(metric).values()
     return found.name not in NO_MEANS
 

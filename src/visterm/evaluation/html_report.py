@@ -149,7 +149,7 @@ class Report:
         self.parts.append(f"<dl>{''.join(rows)}</dl>")
 
     def html(self) -> str:
-        """Give the page."""
+        """Return the page."""
         return (
             '<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
             f"<title>{escape(self.title)}</title><style>{STYLE}</style>"
@@ -162,7 +162,7 @@ class Report:
         write_whole(path, self.html().encode("utf-8"))
 
     def _picture(self, shown: Shown, what: str) -> str:
-        """Give a picture, or where the photo is not to be had, a blank with its name."""
+        """Return a picture, or where the photo is not to be had, a blank with its name."""
         name = f"{shown.name}: {what}" if shown.name else what
         address = data_uri(shown.image, self.thumbnail)
         if address is None:

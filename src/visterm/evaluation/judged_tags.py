@@ -106,7 +106,7 @@ class JudgedTags:
             )
 
     def measured(self, number: int) -> NDArray[np.int64]:
-        """Give the positions of the images of a shard to measure on.
+        """Return the positions of the images of a shard to measure on.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class JudgedTags:
         return found
 
     def rows_at(self, positions: NDArray[np.int64]) -> sp.csr_array:
-        """Give the tags of images at some positions: ones, shape (n_positions, n_tags)."""
+        """Return the tags of images at some positions: ones, shape (n_positions, n_tags)."""
         columns, images = self._pairs.at(positions)
         known = columns >= 0
         return ones_at(images[known], columns[known], (positions.size, len(self._vocabulary)))

@@ -78,19 +78,19 @@ class QueryEvaluation:
     searches: list[Searches] = field(repr=False)
 
     def mean(self, measure: str, kind: str = "all", tagger: int = 0) -> float:
-        """Give the mean of a measure over the queries of a kind; NaN where there are none."""
+        """Return the mean of a measure over the queries of a kind; NaN where there are none."""
         values = self._of_kind(measure, kind, tagger)
         return float(np.nanmean(values)) if (~np.isnan(values)).any() else math.nan
 
     def interval(self, measure: str, kind: str = "all", tagger: int = 0) -> Interval:
-        """Give the mean of a measure over the queries of a kind, and its 95 % bootstrap interval over queries.
+        """Return the mean of a measure over the queries of a kind, and its 95 % bootstrap interval over queries.
 
         A single query has an interval of no width; no query at all is a `DataError`.
         """
         return interval_of(self._of_kind(measure, kind, tagger))
 
     def difference(self, measure: str, kind: str = "all", taggers: tuple[int, int] = (0, 1)) -> Difference:
-        """Give the first tagger's mean minus the second's, and its 95 % bootstrap interval over queries."""
+        """Return the first tagger's mean minus the second's, and its 95 % bootstrap interval over queries."""
         first, second = (self._of_kind(measure, kind, tagger) for tagger in taggers)
         return difference_of(first, second)
 
@@ -104,7 +104,7 @@ class QueryEvaluation:
         return compare_pairs([self._of_kind(measure, kind, tagger) for tagger in range(len(self.values))])
 
     def best_images(self, queries: Sequence[int], k: int, tagger: int = 0) -> list[Ranking]:
-        """Give the best images of a few queries, as numbers in `corpus`."""
+        """Return the best images of a few queries, as numbers in `corpus`."""
         return self.searches[tagger].best(np.asarray(queries, np.int64), k)
 
     def _of_kind(self, measure: str, kind: str, tagger: int) -> NDArray[np.float64]:
@@ -147,7 +147,7 @@ class Searches(NamedTuple):
     combine: Combine
 
     def best(self, queries: NDArray[np.int64], k: int) -> list[Ranking]:
-        """Give the best images of a few queries."""
+        """Return the best images of a few queries."""
         hidden = None if self.hidden is None else self.hidden[queries]
         scores = partial(self.tagger.model.score_blocks, self.X)
         return best_images(scores, self.weights[queries], k, exclude=hidden, combine=self.combine)
@@ -243,13 +243,13 @@ def evaluate_queries(
 
 
 def learned_part(corpus: Corpus) -> Corpus | None:
-    """Give the images of a corpus that its splits say are learned from or stopped by; None where it has no splits."""
+    """Return the images of a corpus that its splits say are learned from or stopped by; None where it has no splits."""
     rows = [i for i, split in enumerate(corpus.splits) if split in (LEARNED, HELD_OUT)]
     return corpus.subset(rows) if rows else None
 
 
 def _way(combine: str, tagger: Tagger) -> Combine:
-    """Give what puts words together, and refuse what there is not, or what a run does not allow."""
+    """Return what puts words together, and refuse what there is not, or what a run does not allow."""
     check_combination(combine, tagger.model)
     if combine != CONFIDENCE:
         return combine

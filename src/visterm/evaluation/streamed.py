@@ -63,7 +63,7 @@ class StreamedEvaluation:
     undefined: dict[str, str] = field(default_factory=dict)
 
     def summary(self, run: str, n_tags: int) -> dict[str, Any]:
-        """Give the metrics as `visterm.evaluation.report.results.annotation_summary` gives those of one run."""
+        """Return the metrics as `visterm.evaluation.report.results.annotation_summary` gives those of one run."""
         figures = {
             name: found._asdict() if is_mean(name) else {"mean": found.mean} for name, found in self.values.items()
         }

@@ -167,7 +167,7 @@ class FeatureFolder:
             check_target(self.path, self.kind)
 
     def is_begun(self) -> bool:
-        """Say whether a job was killed here before anything was whole."""
+        """Return whether a job was killed here before anything was whole."""
         own = {ENCODER, DATA, SKIPPED, self.unfinished_name}
         return (
             self.unfinished.is_dir()
@@ -242,23 +242,23 @@ class FeatureFolder:
         return read_skipped(self.path / SKIPPED)
 
     def shard(self, entry: ShardEntry) -> Path:
-        """Give the place of a shard."""
+        """Return the place of a shard."""
         return self.path / DATA / entry.file
 
     def shard_to_write(self, file: str) -> Path:
-        """Give the place where a job writes a shard, until all are done."""
+        """Return the place where a job writes a shard, until all are done."""
         return self.unfinished / file
 
     def is_written(self, entry: ShardEntry) -> bool:
-        """Say whether a shard of a job that is not finished is there, byte by byte as it was written."""
+        """Return whether a shard of a job that is not finished is there, byte by byte as it was written."""
         return _is_whole(self.shard_to_write(entry.file), entry)
 
     def is_whole(self, entry: ShardEntry) -> bool:
-        """Say whether a shard is there, byte by byte as it was written."""
+        """Return whether a shard is there, byte by byte as it was written."""
         return _is_whole(self.shard(entry), entry)
 
     def local(self, entry: ShardEntry) -> Path:
-        """Give a shard that must be there as a file of this machine.
+        """Return a shard that must be there as a file of this machine.
 
         Raises
         ------
@@ -270,7 +270,7 @@ class FeatureFolder:
         return self.shard(entry)
 
     def source(self, entry: ShardEntry) -> Path:
-        """Give where parts of a shard that must be there can be read.
+        """Return where parts of a shard that must be there can be read.
 
         Raises
         ------
@@ -298,7 +298,7 @@ class FeatureFolder:
             yield read_shard_index(self.source(entry))
 
     def damaged(self, entry: ShardEntry) -> CorruptFileError:
-        """Give the error of a shard that is not as it was written."""
+        """Return the error of a shard that is not as it was written."""
         file = self.shard(entry)
         state = "was changed since it was written" if file.is_file() else "is missing"
         return CorruptFileError(
@@ -311,7 +311,7 @@ class FeatureFolder:
         return [read_note(file) for file in sorted(self.unfinished.glob("*.json")) if file.name != MANIFEST]
 
     def has_encoder(self) -> bool:
-        """Say whether an encoder was saved: once it is, it is never fitted again."""
+        """Return whether an encoder was saved: once it is, it is never fitted again."""
         return folder_kind(self.path / ENCODER) is not None
 
     def save_encoder(self, encoder: Any, asked: Asked) -> None:
@@ -321,7 +321,7 @@ class FeatureFolder:
             write_json(folder / ASKED, asked._asdict())
 
     def load_encoder(self, n_jobs: int | None) -> tuple[Any, Asked]:
-        """Give the fitted encoder, to be used with `n_jobs` threads, and what was asked for."""
+        """Return the fitted encoder, to be used with `n_jobs` threads, and what was asked for."""
         folder = open_folder(self.path / ENCODER, ENCODER)
         encoder = load_estimator(ENCODERS, folder, ENCODER)
         if "n_jobs" in encoder.get_params(deep=False):
@@ -372,7 +372,7 @@ class FeatureFolder:
         return _read_checked(file, self.manifest_kind)
 
     def _contents_of(self, facts: dict[str, Any], shards: list[ShardEntry]) -> Any:
-        """Give the contents that a manifest tells of: a dataclass with `shards`, in their order, and `n_rows`."""
+        """Return the contents that a manifest tells of: a dataclass with `shards`, in their order, and `n_rows`."""
         return Contents(**{name: facts[name] for name in Contents.__slots__ if name != "shards"}, shards=shards)
 
     def _files_of(self, name: str) -> list[Path]:

@@ -70,7 +70,7 @@ class EncodeSummary:
     shared: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the summary as it stands in JSON."""
+        """Return the summary as it stands in JSON."""
         return asdict(self)
 
 
@@ -176,7 +176,7 @@ def _wanted(
     seed: int,
     n_jobs: int | None,
 ) -> Any | None:
-    """Give the encoder that is asked for; None where any will do. Settings alone are meant for the folder's own."""
+    """Return the encoder that is asked for; None where any will do. Settings alone are meant for the folder's own."""
     if run is not None:
         if encoder is not None or params:
             raise UserError("Both an encoder (--encoder, --encoder-set) and a run (--run) are given. Leave one out.")
@@ -199,7 +199,7 @@ def _wanted(
 
 
 def _own_with(folder: FeatureFolder, params: Mapping[str, Any], seed: int, n_jobs: int | None) -> Any:
-    """Give the folder's encoder with other settings: it is still the folder's if they change no row."""
+    """Return the folder's encoder with other settings: it is still the folder's if they change no row."""
     own, _ = folder.load_encoder(n_jobs)
     settings = own.get_params(deep=False)
     seeded = {"random_state": seed} if seed and "random_state" in settings else {}
@@ -226,7 +226,7 @@ def _make_encoder(
 
 
 def _encoder_of(folder: FeatureFolder, wanted: Any | None, n_jobs: int | None) -> tuple[Any, Asked]:
-    """Give the folder's own encoder, if it is the one that is wanted, with what was asked for when it was made."""
+    """Return the folder's own encoder, if it is the one that is wanted, with what was asked for when it was made."""
     own, asked = folder.load_encoder(n_jobs)
     if wanted is None:
         return own, asked

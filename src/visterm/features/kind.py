@@ -15,7 +15,7 @@ UNFINISHED = ".unfinished"
 
 
 def is_features(images: object) -> bool:
-    """Say whether images are meant by the features folder that has their rows, or shall have them."""
+    """Return whether images are meant by the features folder that has their rows, or shall have them."""
     if not isinstance(images, str | os.PathLike):
         return False
     return folder_kind(images) == FEATURES or (as_path(images) / UNFINISHED).is_dir()

@@ -35,7 +35,7 @@ class LearnedImages:
         return cls(np.unique(name_hashes(names)))
 
     def with_names(self, names: Iterable[str]) -> LearnedImages:
-        """Give the set with more names."""
+        """Return the set with more names."""
         return LearnedImages(np.union1d(self._hashes, name_hashes(names)))
 
     def count(self, names: Sequence[str]) -> int:
@@ -66,6 +66,6 @@ class LearnedImages:
 
 
 def name_hashes(names: Iterable[str]) -> NDArray[np.uint64]:
-    """Give 8 bytes of each name, that tell them apart."""
+    """Return 8 bytes of each name, that tell them apart."""
     digests = [hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest() for name in names]
     return np.frombuffer(b"".join(digests), np.uint64)

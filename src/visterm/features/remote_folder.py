@@ -27,7 +27,7 @@ LOCK, BEGUN = "lock.json", "begun"
 
 
 def feature_folder(path: str | os.PathLike[str]) -> FeatureFolder:
-    """Give the features folder at a path of this machine, or at an address."""
+    """Return the features folder at a path of this machine, or at an address."""
     return RemoteFeatureFolder(path) if is_remote(path) else FeatureFolder(path)
 
 
@@ -50,7 +50,7 @@ class RemoteFeatureFolder(FeatureFolder):
             )
 
     def is_begun(self) -> bool:
-        """Say whether a job was killed here before anything was whole."""
+        """Return whether a job was killed here before anything was whole."""
         own = {ENCODER, DATA, SKIPPED, self.unfinished.name}
         there = set(_remote(self.path).children())
         return self.unfinished.name in there and there <= own
@@ -71,15 +71,15 @@ class RemoteFeatureFolder(FeatureFolder):
         self._listed = None
 
     def shard_to_write(self, file: str) -> Path:
-        """Give the place of a shard of this job: that of all shards, as it is not named by the manifest yet."""
+        """Return the place of a shard of this job: that of all shards, as it is not named by the manifest yet."""
         return self.path / DATA / file
 
     def is_written(self, entry: ShardEntry) -> bool:
-        """Say whether a shard of this job is there: it is whole then."""
+        """Return whether a shard of this job is there: it is whole then."""
         return self.shard_to_write(entry.file).is_file()
 
     def is_whole(self, entry: ShardEntry) -> bool:
-        """Say whether a shard is there; its bytes are looked at when it is fetched."""
+        """Return whether a shard is there; its bytes are looked at when it is fetched."""
         if self._listed is None:
             self._listed = set(_remote(self.path / DATA).children())
         return entry.file in self._listed
@@ -95,7 +95,7 @@ class RemoteFeatureFolder(FeatureFolder):
         return found
 
     def source(self, entry: ShardEntry) -> Path:
-        """Give where parts of a shard may be read: on this machine's disk, if it is there, or in the store."""
+        """Return where parts of a shard may be read: on this machine's disk, if it is there, or in the store."""
         return CACHE.find(entry.sha256) or self.shard(entry)
 
     def indexes(self, entries: Sequence[ShardEntry]) -> Iterator[tuple[list[str], list[str]]]:
@@ -122,7 +122,7 @@ class RemoteFeatureFolder(FeatureFolder):
                 (self.path / ENCODER / file.name).write_bytes(file.read_bytes())
 
     def load_encoder(self, n_jobs: int | None) -> tuple[Any, Asked]:
-        """Give the fitted encoder, to be used with `n_jobs` threads, and what was asked for."""
+        """Return the fitted encoder, to be used with `n_jobs` threads, and what was asked for."""
         open_folder(self.path / ENCODER, ENCODER)
         with tempfile.TemporaryDirectory(prefix="visterm-") as here:
             copy = FeatureFolder(here)
@@ -158,7 +158,7 @@ class RemoteFeatureFolder(FeatureFolder):
         self.local(entry)
 
     def damaged(self, entry: ShardEntry) -> CorruptFileError:
-        """Give the error of a shard that is not as it was written."""
+        """Return the error of a shard that is not as it was written."""
         file = self.shard(entry)
         if not file.is_file():
             return super().damaged(entry)

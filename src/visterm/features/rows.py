@@ -75,13 +75,13 @@ class StoredRows:
         return found
 
     def is_whole(self, number: int) -> bool:
-        """Say whether a shard is there, byte by byte as it was written; looked at once."""
+        """Return whether a shard is there, byte by byte as it was written; looked at once."""
         if number not in self._whole:
             self._whole[number] = self._folder.is_whole(self._contents.shards[number])
         return self._whole[number]
 
     def take(self, places: Sequence[Place]) -> Matrix:
-        """Give the rows at some places, in that order; each shard is read once.
+        """Return the rows at some places, in that order; each shard is read once.
 
         Raises
         ------

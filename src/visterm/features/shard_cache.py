@@ -34,7 +34,7 @@ class ShardCache:
         self._lock = threading.Lock()
 
     def find(self, sha256: str) -> Path | None:
-        """Give the file of this content, if it is here."""
+        """Return the file of this content, if it is here."""
         with self._lock:
             if sha256 not in self._sizes:
                 return None
@@ -42,7 +42,7 @@ class ShardCache:
             return self._place(sha256)
 
     def get(self, sha256: str, fetch: Callable[[], bytes]) -> Path | None:
-        """Give the file of this content, fetched if it is not here; None where what was fetched has another."""
+        """Return the file of this content, fetched if it is not here; None where what was fetched has another."""
         found = self.find(sha256)
         if found is not None:
             return found

@@ -77,7 +77,7 @@ class KnownRows:
         return self._entries.get(file)
 
     def take(self, sha256: Sequence[str]) -> Matrix:
-        """Give the rows of images with these contents."""
+        """Return the rows of images with these contents."""
         return self._rows.take([self._places[digest] for digest in sha256])
 
 
@@ -181,7 +181,7 @@ class ShardWork:
         before: Sequence[object],
         progress: Progress,
     ) -> tuple[Shard | None, list[Skipped], int]:
-        """Give the rows of all images that have one, in order, and the others with reasons."""
+        """Return the rows of all images that have one, in order, and the others with reasons."""
         new = [i for i, digest in enumerate(sha256) if digest not in self._known]
         old = [i for i, digest in enumerate(sha256) if digest in self._known]
         parts: list[Matrix] = []

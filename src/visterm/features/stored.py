@@ -76,7 +76,7 @@ class Features:
         return self.contents.asked
 
     def encode(self, images: Sequence[Any], *, progress: Progress = SILENT) -> Encoded:
-        """Give the rows of images, without opening them.
+        """Return the rows of images, without opening them.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class Features:
         return Encoded(rows, np.array(kept, np.int64), skipped)
 
     def sha256_of(self, image: str | os.PathLike[str]) -> str:
-        """Give the hash that the file of an image had when its row was made."""
+        """Return the hash that the file of an image had when its row was made."""
         return self._found(self._name(image)).sha256
 
     def corpus(

@@ -138,7 +138,7 @@ def splits_not_learned(splits: Counter[str | None]) -> list[str]:
 def encode_corpus(
     encoder: Any, corpus: Corpus, vocabulary: Vocabulary, progress: Progress = SILENT
 ) -> tuple[Matrix, sp.csr_array, list[Skipped]]:
-    """Give features and tags of the images of a corpus that can be read, and the others with reasons.
+    """Return features and tags of the images of a corpus that can be read, and the others with reasons.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def encode_corpus(
 
 
 def source_of_rows(encoder: Any, corpus: Corpus) -> Any:
-    """Give what encodes the images of a corpus: the encoder, or what holds the rows that it gave them before.
+    """Return what encodes the images of a corpus: the encoder, or what holds the rows that it gave them before.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def refuse_strangers(encoder: Any, corpus: Corpus) -> None:
 
 
 def known_part(encoder: Any, corpus: Corpus) -> tuple[Corpus, list[Skipped]]:
-    """Give the images of a corpus that an encoder with rows on file has one for, and the others with reasons."""
+    """Return the images of a corpus that an encoder with rows on file has one for, and the others with reasons."""
     match = _match_names(encoder, corpus)
     if match is None or match.known.all():
         return corpus, []
@@ -301,7 +301,7 @@ def features_of(path: str | os.PathLike[str]) -> Features:
 
 
 def as_corpus(images: Photos, tags: Any) -> Corpus:
-    """Give the corpus that is meant by a folder and a tag file, or by images and their tags side by side.
+    """Return the corpus that is meant by a folder and a tag file, or by images and their tags side by side.
 
     A features folder may stand in place of the image folder; `tags` may then be None.
     """
@@ -320,7 +320,7 @@ def as_corpus(images: Photos, tags: Any) -> Corpus:
 
 
 def as_images(images: Photos) -> tuple[list[str], Sequence[Any]]:
-    """Give names and images: of a file, of a folder, or of a sequence of paths or arrays."""
+    """Return names and images: of a file, of a folder, or of a sequence of paths or arrays."""
     if isinstance(images, Corpus):
         return images.names, images.images
     if isinstance(images, str | os.PathLike):
@@ -336,7 +336,7 @@ def as_images(images: Photos) -> tuple[list[str], Sequence[Any]]:
 
 
 def is_name(encoder: Any, image: object) -> bool:
-    """Say whether an encoder takes a text for the name of one image, and not for a file or a folder of them."""
+    """Return whether an encoder takes a text for the name of one image, and not for a file or a folder of them."""
     if encoder.reads != "names" or not isinstance(image, str | os.PathLike):
         return False
     return encoder.by_number or not (os.path.isdir(image) or is_features(image))

@@ -36,7 +36,7 @@ def sort_tags(W, first, last, order, sigmas):
 
 @njit(cache=True, nogil=True)
 def draw_rank(unit, scale, n):
-    """Give the rank r in 0 .. n-1 with p(r) ∝ exp(-r / scale) at the share `unit` of the distribution."""
+    """Return the rank r in 0 .. n-1 with p(r) ∝ exp(-r / scale) at the share `unit` of the distribution."""
     whole = 1.0 - math.exp(-n / scale)
     r = int(-scale * math.log1p(-unit * whole))
     return min(max(r, 0), n - 1)
@@ -44,7 +44,7 @@ def draw_rank(unit, scale, n):
 
 @njit(cache=True, nogil=True)
 def draw_dimension(unit, u, sigmas):
-    """Give the dimension f with p(f) ∝ |u_f| σ_f (Eq. 7) at the share `unit`; uniform where all of those are 0."""
+    """Return the dimension f with p(f) ∝ |u_f| σ_f (Eq. 7) at the share `unit`; uniform where all of those are 0."""
     dim = u.shape[0]
     total = 0.0
     for f in range(dim):

@@ -74,7 +74,7 @@ def best_matches(products, own_x, own_y, start_x, start_y, minor, gamma, degree,
 
 @njit(cache=True, nogil=True)
 def _highest(row, own):
-    """Give the largest difference of two float32 vectors: four maxima side by side, so that none waits for another."""
+    """Return the largest difference of two float32 vectors: four maxima in parallel, none waiting for another."""
     a = b = c = d = np.float32(-1e30)
     n = row.shape[0]
     for q in range(n // 4):
@@ -92,7 +92,7 @@ def _highest(row, own):
 
 @njit(cache=True, nogil=True)
 def _minor_kernel(minor, best, gamma, degree, offset):
-    """Give the kernel of two points, from what it grows with."""
+    """Return the kernel of two points, from what it grows with."""
     value = np.float64(best)
     if minor == Minor.RBF:
         return math.exp(2.0 * gamma * min(value, 0.0))
@@ -105,7 +105,7 @@ def _minor_kernel(minor, best, gamma, degree, offset):
 def log_expected_likelihoods(
     weights_x, means_x, spreads_x, start_x, weights_y, means_y, spreads_y, start_y, full, first, last, left, out
 ):
-    """Give the logarithms of ``∫ p(v) p'(v) dv`` of mixtures with others, in closed form.
+    """Fill in the logarithms of ``∫ p(v) p'(v) dv`` of mixtures with others, in closed form.
 
     ``Σ_ab w_a w'_b N(μ_a - μ'_b; 0, Σ_a + Σ'_b)`` (PAMIR paper, section IV-C; Jebara, Kondor: Bhattacharyya and
     expected likelihood kernels, COLT 2003). Each pair is computed by itself: the same bytes in any company.
@@ -149,7 +149,7 @@ def log_expected_likelihoods(
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def _log_diagonal(mean_a, mean_b, spread_a, spread_b):
-    """Give ``-½ (log |Σ| + δ' Σ⁻¹ δ)`` for sums of variances."""
+    """Return ``-½ (log |Σ| + δ' Σ⁻¹ δ)`` for sums of variances."""
     square, logs, product = 0.0, 0.0, 1.0
     for c in range(mean_a.shape[0]):
         spread = spread_a[c, 0] + spread_b[c, 0]
@@ -164,7 +164,7 @@ def _log_diagonal(mean_a, mean_b, spread_a, spread_b):
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def _log_full(mean_a, mean_b, spread_a, spread_b, scratch):
-    """Give ``-½ (log |Σ| + δ' Σ⁻¹ δ)`` for sums of covariances: Cholesky's factor, and what solves it, row by row."""
+    """Return ``-½ (log |Σ| + δ' Σ⁻¹ δ)`` for sums of covariances: Cholesky's factor, and what solves it, row by row."""
     n = mean_a.shape[0]
     square, logs = 0.0, 0.0
     solved = np.empty(n)

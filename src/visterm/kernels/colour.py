@@ -18,7 +18,7 @@ WHITE = np.array([0.95047, 1.0, 1.08883])
 
 
 def gray_levels(pixels):
-    """Give the brightness of each pixel, by the weights of ITU-R 601 and rounded, as Pillow's mode "L" has it.
+    """Return the brightness of each pixel, by the weights of ITU-R 601 and rounded, as Pillow's mode "L" has it.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def colour_table(colours, lab):
 
 
 def colour_codes(pixels, table):
-    """Give the codebook colour of each pixel.
+    """Return the codebook colour of each pixel.
 
     Parameters
     ----------

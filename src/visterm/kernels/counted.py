@@ -66,7 +66,7 @@ def _count_above(values, limit):
 
 @njit(cache=True, nogil=True)
 def _nth_above(values, limit, n):
-    """Give the place of number n, counted from 0, of the values above a limit; there are more than n."""
+    """Return the place of number n, counted from 0, of the values above a limit; there are more than n."""
     for start in range(0, values.shape[0], CHUNK):
         chunk = values[start : start + CHUNK]
         here = _count_above(chunk, limit)

@@ -10,7 +10,7 @@ FEW = 8
 
 @njit(cache=True, nogil=True)
 def absent(own, first, last, r):
-    """Give the number r, counted from 0, among those that are not in the sorted ``own[first:last]``.
+    """Return the number r, counted from 0, among those that are not in the sorted ``own[first:last]``.
 
     It is r + c, where c counts the own numbers that come before it: those at position q with own[q] - q ≤ r.
     """
@@ -30,7 +30,7 @@ def absent(own, first, last, r):
 
 @njit(cache=True, nogil=True)
 def is_own(own, first, last, number):
-    """Say whether a number is in the sorted ``own[first:last]``."""
+    """Return whether a number is in the sorted ``own[first:last]``."""
     low, high = first, last
     while low < high:
         middle = (low + high) // 2

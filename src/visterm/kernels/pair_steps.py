@@ -17,7 +17,7 @@ HINGE = int(Loss.HINGE)
 
 @njit(cache=True, nogil=True)
 def loss_and_slope(loss, gap):
-    """Give the loss of a gap f_y - f_ȳ, and how fast it falls as the gap grows."""
+    """Return the loss of a gap f_y - f_ȳ, and how fast it falls as the gap grows."""
     if loss == HINGE:
         return max(0.0, 1.0 - gap), 1.0 if gap < 1.0 else 0.0
     if gap > 0:

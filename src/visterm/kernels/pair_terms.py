@@ -77,7 +77,7 @@ def block_extremes(values, most, least):
 
 @njit(cache=True)
 def _key(bits):
-    """Give a whole number that is ordered as floats are, for the bits of one; or the bits back."""
+    """Return a whole number that is ordered as floats are, for the bits of one; or the bits back."""
     return np.int32(bits ^ (np.int32(bits >> _SHIFT) & _HIGHEST))
 
 

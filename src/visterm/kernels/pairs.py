@@ -202,7 +202,7 @@ def _sort_heap(ids, scores):
 
 @njit(cache=True, nogil=True)
 def _any_from(values, floor):
-    """Say whether any value is `floor` or more. Counts, because that goes in vectors."""
+    """Return whether any value is `floor` or more. Counts, because that goes in vectors."""
     count = np.int32(0)
     for c in range(values.shape[0]):
         count += np.int32(values[c] >= floor)

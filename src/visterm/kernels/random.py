@@ -27,7 +27,7 @@ def mix(word):
 
 @njit(cache=True, nogil=True)
 def stream_of(seed, epoch, example):
-    """Give the start of one example's stream of draws in one epoch.
+    """Return the start of one example's stream of draws in one epoch.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def stream_of(seed, epoch, example):
 
 @njit(cache=True, nogil=True)
 def draw_below(stream, draw, n):
-    """Give draw number `draw` of a stream as a whole number in 0 .. n-1.
+    """Return draw number `draw` of a stream as a whole number in 0 .. n-1.
 
     Uniform to within n / 2^32 (the upper 32 bits of a hash, multiplied and shifted).
 
@@ -68,7 +68,7 @@ def draw_below(stream, draw, n):
 
 @njit(cache=True, nogil=True)
 def draw_unit(stream, draw):
-    """Give draw number `draw` of a stream as a float64 from 0 up to, not including, 1."""
+    """Return draw number `draw` of a stream as a float64 from 0 up to, not including, 1."""
     word = mix(stream + (np.uint64(draw) + np.uint64(1)) * GOLDEN)
     return np.float64(word >> S11) * TWO_TO_MINUS_53
 

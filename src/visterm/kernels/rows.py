@@ -78,7 +78,7 @@ def row_length(rows, i):
 
 @njit(cache=True, nogil=True)
 def row_of(rows, i):
-    """Give columns and values of row i, as views."""
+    """Return columns and values of row i, as views."""
     first, last, shift = rows.start[i], rows.start[i + 1], rows.shift[i]
     return rows.cols[first - shift : last - shift], rows.vals[first:last]
 
@@ -98,7 +98,7 @@ def row_dot(rows, i, weights):
 
 @njit(cache=True, nogil=True)
 def row_square(rows, i):
-    """Give the squared length of row i."""
+    """Return the squared length of row i."""
     values = rows.vals[rows.start[i] : rows.start[i + 1]]
     return dot(values, values)
 

@@ -40,7 +40,7 @@ def make_rule(rate, l2, max_norm):
 
 @njit(cache=True, nogil=True)
 def mean_square(step, rate):
-    """Give the mean square of the gradient behind a step: of ``step / rate``."""
+    """Return the mean square of the gradient behind a step: of ``step / rate``."""
     return np.float32(dot(step, step) / (rate * rate * max(1, step.shape[0])))
 
 

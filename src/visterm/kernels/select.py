@@ -41,7 +41,7 @@ def score_rows(u, rows, out):
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def largest_norm(rows):
-    """Give the largest Euclidean norm among rows of float32; infinity if one is too large to be squared."""
+    """Return the largest Euclidean norm among rows of float32; infinity if one is too large to be squared."""
     largest = np.float32(0.0)
     for i in range(rows.shape[0]):
         total = np.float32(0.0)
@@ -190,7 +190,7 @@ def screen_best(block, U, V, first, slack, ids, scores):
 
 @njit(cache=True, nogil=True)
 def _any_above(values, limit):
-    """Say whether any value is above `limit`; where the limit is NaN, say yes. Counts, because that goes in vectors."""
+    """Return whether any value is above `limit`; yes if the limit is NaN. It counts, because counting vectorises."""
     count = np.int32(0)
     for c in range(values.shape[0]):
         count += np.int32(not (values[c] <= limit))

@@ -22,7 +22,7 @@ DIAGONAL = 1.41421
 
 
 def lbp_codes(gray):
-    """Give the code of every pixel.
+    """Return the code of every pixel.
 
     Parameters
     ----------

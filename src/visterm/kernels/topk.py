@@ -69,5 +69,5 @@ def _sift_down(ids, values, i, size):
 
 @njit(cache=True)
 def _worse(value_a, id_a, value_b, id_b):
-    """Say whether a ranks after b."""
+    """Return whether a ranks after b."""
     return value_a < value_b or (value_a == value_b and id_a > id_b)

@@ -150,7 +150,7 @@ def _difference_dot(rows, plus, minus, weights):
 
 @njit(cache=True, nogil=True)
 def difference_square(rows, plus, minus, scratch):
-    """Give the squared length of row `plus` minus row `minus`: exactly 0 where they are alike."""
+    """Return the squared length of row `plus` minus row `minus`: exactly 0 where they are alike."""
     a_cols, a_vals = row_of(rows, plus)
     b_cols, b_vals = row_of(rows, minus)
     for e in range(b_vals.shape[0]):

@@ -10,7 +10,7 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def two_pass_votes(distances, own, members_start, members, tags_start, tags, n_neighbors, bandwidth, out):
-    """Give each tag's share of the votes of an image's semantic neighbours.
+    """Fill in each tag's share of the votes of an image's semantic neighbours.
 
     For every tag, the `n_neighbors` nearest of the images that have it are found; the image that stands in `own` is
     never among them. Each image found, once however many tags it was found for, votes for all its tags with the weight

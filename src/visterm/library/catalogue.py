@@ -111,7 +111,7 @@ class Catalogue:
         return catalogue
 
     def __len__(self) -> int:
-        """Give how many images can be searched."""
+        """Return how many images can be searched."""
         return len(self._stored)
 
     @property
@@ -230,7 +230,7 @@ class Catalogue:
         return found
 
     def image(self, image_id: int) -> ImageView:
-        """Give one image, here or gone, with its tags: given, predicted, accepted, rejected and written.
+        """Return one image, here or gone, with its tags: given, predicted, accepted, rejected and written.
 
         Raises
         ------
@@ -368,7 +368,7 @@ class Catalogue:
         return feedback.judge(self._stored, self.tagger.vocabulary, image_id, tag, verdict)
 
     def give(self, image_id: int, tags: Iterable[str]) -> None:
-        """Give an image tags as a person's, any words; one transaction. Rejections of these are taken back."""
+        """Add a person's tags to an image, any words; one transaction. Rejections of these are taken back."""
         feedback.give(self._stored, self.tagger.vocabulary, image_id, tags)
 
     def take(self, image_id: int, tags: Iterable[str]) -> None:

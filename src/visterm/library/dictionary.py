@@ -70,7 +70,7 @@ def add_to_dictionary(
 
 
 def merge_tags(catalogue: Catalogue, tag: str, into: str) -> int:
-    """Give the images that have a tag another one in its place; all or nothing, and noted in the history.
+    """Return the images that have a tag another one in its place; all or nothing, and noted in the history.
 
     What a tag file gives is rejected there, so that the next look at the file does not bring it back. Runs learn of it
     by the next full fit; then no image has the tag any more, and they forget it.

@@ -69,7 +69,7 @@ class DuplicateGroup:
     copies: list[Copy]
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the group as it stands in JSON."""
+        """Return the group as it stands in JSON."""
         copies = [
             {**_as_dict(copy.image), "distance": copy.distance, "same_bytes": copy.same_bytes} for copy in self.copies
         ]
@@ -141,7 +141,7 @@ class _Contents:
             self._bits[a][b] = self._bits[b][a] = bits
 
     def near(self, place: int) -> Iterator[tuple[int, int]]:
-        """Give the places that are near one, itself among them, and in how many bits they differ."""
+        """Yield the places that are near one, itself among them, and in how many bits they differ."""
         content = self._content[place]
         for other, bits in {content: 0, **self._bits[content]}.items():
             for at in self._places[other]:

@@ -57,7 +57,7 @@ class CatalogueFeatures:
             self._stored.runs.set_features(self.fingerprint, places)
 
     def rows(self, image_ids: Sequence[int]) -> tuple[list[int], Any]:
-        """Give the images that have a row, in the order of the shards, and their rows; (empty list, None) without.
+        """Return the images that have a row, in the order of the shards, and their rows; (empty list, None) without.
 
         Raises
         ------
@@ -75,7 +75,7 @@ class CatalogueFeatures:
         return ids, (stack_rows(parts) if parts else None)
 
     def in_order(self, image_ids: Sequence[int]) -> list[int]:
-        """Give the images that have a row as they lie in the shards: chunks of these read each shard about once."""
+        """Return the images that have a row as they lie in the shards: chunks of these read each shard about once."""
         if self.folder is None:
             return []
         return [place.image_id for place in self._stored.runs.features(self.fingerprint, image_ids)]

@@ -64,7 +64,7 @@ class Group(NamedTuple):
     hits: list[Hit]
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the group as it stands in JSON."""
+        """Return the group as it stands in JSON."""
         related = self.related
         extra = {"score": related.score} if related.how == PARTS else {"parent": related.parent}
         return {

@@ -15,7 +15,7 @@ SHOWN = 5
 
 
 def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
-    """Give the facts of a catalogue, but for those of its run."""
+    """Return the facts of a catalogue, but for those of its run."""
     known = stored.runs.all()
     one = stored.database.value
     runs = {

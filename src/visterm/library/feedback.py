@@ -43,7 +43,7 @@ class ImageView:
         return sorted(accepted.union(tag.tag for tag in self.given))
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the view as it stands in JSON."""
+        """Return the view as it stands in JSON."""
         return {
             "image": asdict(self.record),
             "tags": self.tags,
@@ -80,12 +80,12 @@ class TagCount:
     learned: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the counts as they stand in JSON."""
+        """Return the counts as they stand in JSON."""
         return asdict(self)
 
 
 def view_image(stored: StoredCatalogue, image_id: int) -> ImageView:
-    """Give one image, here or gone.
+    """Return one image, here or gone.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def judge(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tag: s
 
 
 def give(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tags: Iterable[str]) -> None:
-    """Give tags to an image as a person's; see `Catalogue.give`."""
+    """Add tags to an image as a person's; see `Catalogue.give`."""
     names = all_spelled(vocabulary, tags, stored)
     with stored.database.transaction():
         image_id = known_image(stored, image_id).id
@@ -174,7 +174,7 @@ def count_tags(stored: StoredCatalogue, vocabulary: Vocabulary) -> list[TagCount
 
 
 def known_image(stored: StoredCatalogue, image_id: int) -> ImageRecord:
-    """Give an image by id, or refuse an id that is none."""
+    """Return an image by id, or refuse an id that is none."""
     record = stored.images.get(image_id)
     if record is None:
         raise DataError(f"The catalogue has no image {image_id}. Searches give the ids of images (--json).")
@@ -253,7 +253,7 @@ def _check_new(name: str) -> None:
 
 
 def verdict_of(stored: StoredCatalogue, number: int) -> Verdict:
-    """Give an entry of the log of feedback.
+    """Return an entry of the log of feedback.
 
     Raises
     ------
@@ -267,7 +267,7 @@ def verdict_of(stored: StoredCatalogue, number: int) -> Verdict:
 
 
 def verdict_before(stored: StoredCatalogue, entry: Verdict) -> int:
-    """Give what had been said of the same tag of the same image before an entry; 0: nothing."""
+    """Return what had been said of the same tag of the same image before an entry; 0: nothing."""
     found = stored.database.value(
         "SELECT verdict FROM feedback WHERE image_id = ? AND id < ? AND tag_id = "
         "(SELECT tag_id FROM feedback WHERE id = ?) ORDER BY id DESC LIMIT 1",

@@ -131,7 +131,7 @@ def compare(
 
 
 def full_paths(items: Sequence[Any]) -> list[str | None]:
-    """Give files in full, links followed, and objects by their addresses; None for arrays."""
+    """Return files in full, links followed, and objects by their addresses; None for arrays."""
     folders: dict[str, str] = {}
 
     def full(item: Any) -> str:
@@ -147,7 +147,7 @@ def full_paths(items: Sequence[Any]) -> list[str | None]:
 
 
 def is_inside(path: str, root: str) -> bool:
-    """Say whether a path in full lies in a folder."""
+    """Return whether a path in full lies in a folder."""
     return path.startswith(root.rstrip(os.sep) + os.sep)
 
 
@@ -191,7 +191,7 @@ def _see_touched(
 
 
 def _lost(there: dict[str, FileState], listed: dict[str, int], root: str | None) -> list[int]:
-    """Give the images of a folder whose files are not there any more; one that only was not listed is."""
+    """Return the images of a folder whose files are not there any more; one that only was not listed is."""
     if root is None:
         return []
     return [
@@ -202,7 +202,7 @@ def _lost(there: dict[str, FileState], listed: dict[str, int], root: str | None)
 def _may_have_moved(
     stored: StoredCatalogue, there: dict[str, FileState], lost: Sequence[int], differ: Sequence[str], listed: set[str]
 ) -> dict[int, list[_Known]]:
-    """Give images that may have moved by size: first those just lost, those that were gone, elsewhere, or replaced."""
+    """Return images that may have moved, by size: first those just lost, then those gone, elsewhere or replaced."""
     gone, replaced = set(lost), set(differ)
     known = []
     for path, state in there.items():

@@ -65,7 +65,7 @@ class Indexed:
     cancelled: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the counts as they stand in JSON; of the skipped files, how many."""
+        """Return the counts as they stand in JSON; of the skipped files, how many."""
         return asdict(self) | {"skipped": len(self.skipped)}
 
 

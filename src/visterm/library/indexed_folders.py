@@ -12,7 +12,7 @@ LOOKED_AT = 1000
 
 
 def indexed_folders(stored: StoredCatalogue) -> list[str]:
-    """Give the folders that `visterm index` was told of; where none is known, the topmost that hold images."""
+    """Return the folders that `visterm index` was told of; where none is known, the topmost that hold images."""
     told = [event.details.get("folder") for event in stored.history.latest(LOOKED_AT) if event.what == "index"]
     folders = sorted({folder for folder in told if folder})
     if not folders:
@@ -24,7 +24,7 @@ def indexed_folders(stored: StoredCatalogue) -> list[str]:
 
 
 def stays_inside(stored: StoredCatalogue, path: str) -> bool:
-    """Say whether the file at a path of the catalogue is no link, or one that stays in the folders that were indexed.
+    """Return whether a file of the catalogue is no link, or a link that stays inside the indexed folders.
 
     Paths are kept with links followed, so that one that is a link now was put there since.
     """

@@ -25,7 +25,7 @@ TRIED = "models tried"
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Give the facts of a run, a catalogue, a union, features or annotations: kind, counts, encoder, model, settings.
+    """Return the facts of a run, a catalogue, a union, features or annotations: kind, counts, encoder, model, settings.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def check(path: str | os.PathLike[str]) -> str:
 
 
 def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Give what the model of a run or a catalogue kept of each epoch.
+    """Return what the model of a run or a catalogue kept of each epoch.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def _feature_facts(features: FeatureFolder) -> dict[str, Any]:
 
 
 def _facts_so_far(features: FeatureFolder, notes: list[dict[str, Any]]) -> dict[str, Any]:
-    """Give the facts of a job that is stopped or still at it."""
+    """Return the facts of a job that is stopped or still at it."""
     encoder = {"name": "not learned yet", "params": {}}
     if features.has_encoder():
         encoder = _read_described(features.path / ENCODER, ENCODER)
@@ -188,7 +188,7 @@ def _run_facts(folder: Path) -> dict[str, Any]:
 
 
 def _tried(encoder: dict[str, Any], model: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """Give what `auto` tried, with the name of the encoder that a block is of, where each encoder gives one block."""
+    """Return what `auto` tried, with the name of the encoder that a block is of, where each encoder gives one block."""
     report: list[dict[str, Any]] | None = _learned(model, "report_")
     parts = encoder["values"].get("parts_", {}).get("estimators", [])
     if report is None or len(parts) != len(model["params"].get("blocks") or []):
@@ -209,5 +209,5 @@ def _read_described(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _learned(model: dict[str, Any], name: str) -> Any:
-    """Give a learned value that is no array; None where the model has none of the name."""
+    """Return a learned value that is no array; None where the model has none of the name."""
     return model["values"].get(name, {}).get("value")

@@ -63,7 +63,7 @@ class CatalogueJob:
         self._stored.jobs.progress(self.id, done, total, message)
 
     def watched(self, progress: Progress) -> Progress:
-        """Give progress that ends the work which reports to it, by `JobCancelledError`, once it is asked to stop."""
+        """Return progress that ends the work which reports to it, by `JobCancelledError`, once it is asked to stop."""
         return _Watched(self, progress)
 
 

@@ -83,7 +83,7 @@ class Learned:
     cancelled: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        """Give it as it stands in JSON."""
+        """Return it as it stands in JSON."""
         return asdict(self)
 
 
@@ -207,7 +207,7 @@ def _with_all_but_the_model(tagger: Tagger, model: Any, vocabulary: Vocabulary) 
 
 
 def _rows(vocabulary: Vocabulary, train: Part, held_out: Part) -> TrainingRows:
-    """Give what is learned from, and what is stopped by where that is enough to say anything."""
+    """Return what is learned from, and what is stopped by where that is enough to say anything."""
     valid = (held_out.X, held_out.encode(vocabulary)) if held_out.n_tagged >= MIN_IMAGES else None
     return TrainingRows(
         vocabulary, train.X, train.encode(vocabulary), valid, [], names=list(names_learned(train.images))
@@ -225,7 +225,7 @@ def _find_confidences(learned: Tagger, train: Part, held_out: Part, before: Cali
 
 
 def _for_more_tags(calibration: Calibration, n_tags: int) -> Calibration:
-    """Give new tags the middle of the curves of the others; what cut-offs are chosen by says nothing of them."""
+    """Return new tags the middle of the curves of the others; what cut-offs are chosen by says nothing of them."""
     n_more = n_tags - calibration.slope.size
     if n_more == 0:
         return calibration
@@ -252,7 +252,7 @@ def _make_current(
     progress: Progress,
     compared: Mapping[str, Any],
 ) -> None:
-    """Give the images rows and predictions of a new run, and then let it take the place of the old, in one step."""
+    """Write rows and predictions of a new run, then put it in the place of the old one in one step."""
     before = stored.origin.fingerprint
     run_id = keep_run(learned, stored, rows_of=rows_of, facts={"unfinished": True})
     writer = RowWriter(learned, stored, run_id)

@@ -46,7 +46,7 @@ def like(tagger: Tagger, search: Search, image: ImageLike, k: int, among: Filter
 
 
 def id_of(searched: Searched, image: ImageLike) -> int | None:
-    """Give the id of an image of the catalogue with a row: meant by id, by its file, or by its name; None of another.
+    """Return the id of an image of the catalogue with a row: meant by id, by its file, or by its name; None of another.
 
     Raises
     ------

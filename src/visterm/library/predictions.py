@@ -23,7 +23,7 @@ N_KEPT = 10
 def predictions_of(
     tagger: Tagger, X: Matrix, image_ids: Sequence[int], rejected: Mapping[int, Sequence[str]], k: int = N_KEPT
 ) -> dict[int, list[Prediction]]:
-    """Give the best few tags of images, by id, best first; none that a person rejected there.
+    """Return the best few tags of images, by id, best first; none that a person rejected there.
 
     Parameters
     ----------

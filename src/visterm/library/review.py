@@ -48,7 +48,7 @@ class ReviewItem:
     why: list[str]
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the question as it stands in JSON."""
+        """Return the question as it stands in JSON."""
         return {
             "image": self.image_id,
             "tag": self.tag,
@@ -107,7 +107,7 @@ def review_queue(stored: StoredCatalogue, k: int = 20, *, skip: Collection[tuple
 
 
 def _unanswered(stored: StoredCatalogue) -> list[tuple[int, str, float | None, float | None]]:
-    """Give image, tag, confidence and that of the run before, least sure first, of what has no answer yet."""
+    """Return image, tag, confidence and that of the run before, least sure first, of what has no answer yet."""
     run = stored.runs.current()
     if run is None:
         return []
@@ -127,7 +127,7 @@ def _unanswered(stored: StoredCatalogue) -> list[tuple[int, str, float | None, f
 
 
 def _worth(confidences: list[float | None], before: list[float | None]) -> NDArray[np.float64]:
-    """Give entropy, in bits, plus how far two runs are apart; without confidences all are alike."""
+    """Return entropy, in bits, plus how far two runs are apart; without confidences all are alike."""
     p = np.array([0.5 if c is None else c for c in confidences], np.float64)
     p = np.clip(p, 1e-9, 1 - 1e-9)
     earlier = np.array([now if then is None else then for now, then in zip(p, before, strict=True)], np.float64)

@@ -99,7 +99,7 @@ class RowWriter:
         return taken, skipped
 
     def fill(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> Filled:
-        """Give a row of the run to each image that is here and has none: from its features, else by encoding it."""
+        """Return a row of the run to each image that is here and has none: from its features, else by encoding it."""
         stored = self._stored
         missing = stored.images.without_rows(self._rows_of())
         if not missing:

@@ -128,7 +128,7 @@ class Search:
         return Ranking(found.ids[:, kept], found.scores[:, kept])
 
     def hits(self, found: Ranking, chances: NDArray[np.float64] | None = None) -> list[Hit]:
-        """Give the images of the first query of a ranking, with names and places."""
+        """Return the images of the first query of a ranking, with names and places."""
         scores = found.scores[0].tolist()
         likely: list[float | None] = [None] * len(scores) if chances is None else chances.tolist()
         return [
@@ -137,7 +137,7 @@ class Search:
         ]
 
     def _rejected(self, weights: sp.csr_array) -> Ids:
-        """Give the images of which a person has said that a word is not there, in order: they do not come back."""
+        """Return the images of which a person has said that a word is not there, in order: they do not come back."""
         return self.searched.rejected([self._tagger.vocabulary.tags[i] for i in weights.indices[weights.data > 0]])
 
     def _left(self, ids: Ids | None, left_out: Ids) -> Ids:
@@ -145,14 +145,14 @@ class Search:
         return there if len(left_out) == 0 else np.setdiff1d(there, left_out, assume_unique=True)
 
     def among(self, wanted: Filter | None) -> Ids | None:
-        """Give the images with a row that pass a filter; None where it asks for nothing."""
+        """Return the images with a row that pass a filter; None where it asks for nothing."""
         if not wanted:
             return None
         found = self.searched.find(self._spelled(wanted))
         return np.intersect1d(found, self.searched.searchable(), assume_unique=True)
 
     def _spelled(self, wanted: Filter) -> Filter:
-        """Give a filter with tags as the run spells them, and the folder in full, links followed."""
+        """Return a filter with tags as the run spells them, and the folder in full, links followed."""
 
         def all_spelled(tags: Iterable[str]) -> tuple[str, ...]:
             return tuple(as_known(self._tagger.vocabulary, tag) for tag in tags)
@@ -168,13 +168,13 @@ class Search:
     def _log_confidences(
         self, calibration: Calibration, weights: sp.csr_array, ids: Ids | None = None
     ) -> NDArray[np.float64]:
-        """Give the logs of the confidences of images (None: of all) for one query."""
+        """Return the logs of the confidences of images (None: of all) for one query."""
         rows = _one_by_one(weights)
         scores = self.searched.products(self._tagger.model.query_rows(rows), ids)
         return calibration.log_confidences(scores, weights.indices, weights.data)
 
     def _calibration(self, how: How) -> Calibration | None:
-        """Give the calibration of the run, and refuse a search that needs one where there is none."""
+        """Return the calibration of the run, and refuse a search that needs one where there is none."""
         if how.combine is not None:
             check_combination(how.combine, self._tagger.model)
         if how.limited and how.combine not in (None, CONFIDENCE):
@@ -223,6 +223,6 @@ def _refuse_confidences(untrained: Sequence[str], how: How) -> None:
 
 
 def _one_by_one(weights: sp.csr_array) -> sp.csr_array:
-    """Give each word of a query as a query of its own, weighing 1."""
+    """Return each word of a query as a query of its own, weighing 1."""
     n = weights.nnz
     return sp.csr_array((np.ones(n, np.float32), weights.indices, np.arange(n + 1)), shape=(n, weights.shape[1]))

@@ -56,7 +56,7 @@ class Part:
         return sum(map(bool, self.tags))
 
     def subset(self, places: Sequence[int] | NDArray[np.int64]) -> Part:
-        """Give some of the images."""
+        """Return some of the images."""
         chosen = np.asarray(places, np.int64)
         rows = chosen.tolist()
         return Part(
@@ -67,17 +67,17 @@ class Part:
         )
 
     def encode(self, vocabulary: Vocabulary) -> Any:
-        """Give the tags as a signed matrix, shape (n_images, n_tags)."""
+        """Return the tags as a signed matrix, shape (n_images, n_tags)."""
         return vocabulary.encode(self.tags, self.negatives)
 
 
 def to_learn_from(stored: StoredCatalogue) -> list[int]:
-    """Give the ids of the images that are here and have a tag, or of which one was rejected."""
+    """Return the ids of the images that are here and have a tag, or of which one was rejected."""
     return sorted(stored.tags.held().keys() | stored.tags.rejected().keys())
 
 
 def gathered(stored: StoredCatalogue, features: CatalogueFeatures) -> tuple[Part, Part]:
-    """Give what is to be learned from, and what is held out: always the same images, by their content.
+    """Return what is to be learned from, and what is held out: always the same images, by their content.
 
     Raises
     ------
@@ -99,12 +99,12 @@ def gathered(stored: StoredCatalogue, features: CatalogueFeatures) -> tuple[Part
 
 
 def is_held_out(image: ImageRecord) -> bool:
-    """Say whether an image is held out: decided by its content alone, so that it stays so wherever it lies."""
+    """Return whether an image is held out: decided by its content alone, so that it stays so wherever it lies."""
     return int(image.sha256[:12], 16) % HELD_OUT == 0
 
 
 def names_learned(images: Sequence[ImageRecord]) -> Iterator[str]:
-    """Give the names under which a run remembers that it learned from images: content, name and file."""
+    """Yield the names under which a run remembers that it learned from images: content, name and file."""
     for image in images:
         yield _content(image)
         yield image.name
@@ -113,7 +113,7 @@ def names_learned(images: Sequence[ImageRecord]) -> Iterator[str]:
 
 
 def not_learned(tagger: Tagger, images: Sequence[ImageRecord]) -> NDArray[np.int64]:
-    """Give the places of images that a run did not learn from.
+    """Return the places of images that a run did not learn from.
 
     A run that was fitted on a folder knows its images by name only: then any image with a path that ends so counts as
     learned from, rather too many than too few.
@@ -154,7 +154,7 @@ def _content(image: ImageRecord) -> str:
 
 
 def _endings(image: ImageRecord) -> list[str]:
-    """Give all that a tag file may have called an image: its name, and each end of its path."""
+    """Return all that a tag file may have called an image: its name, and each end of its path."""
     if image.path is None:
         return [image.name]
     parts = image.path.strip(os.sep).split(os.sep)

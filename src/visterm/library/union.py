@@ -109,11 +109,11 @@ class CatalogueUnion:
         self.close()
 
     def __len__(self) -> int:
-        """Give how many images can be searched."""
+        """Return how many images can be searched."""
         return sum(self.counts())
 
     def counts(self) -> list[int]:
-        """Give how many images of each catalogue can be searched."""
+        """Return how many images of each catalogue can be searched."""
         return [int(n) for n in self._shards.ask("__len__", [{}] * len(self.paths))]
 
     def search(

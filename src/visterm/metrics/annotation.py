@@ -34,7 +34,7 @@ class GivenTags:
         self._n_relevant = np.bincount(judgements.tags, minlength=judgements.n_tags)
 
     def add(self, rows: slice, block: NDArray[Any]) -> None:
-        """Give tags to some images by their scores."""
+        """Predict tags of some images by their scores."""
         n_tags = self._judgements.n_tags
         ids, values = top_k(block, min(max(self._n_given), n_tags))
         relevant = np.zeros(block.shape, bool)
@@ -75,7 +75,7 @@ class GivenTags:
 
 
 def f1_of_means(precisions: NDArray[np.float64], recalls: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give the harmonic mean of the mean precision and the mean recall of some tags, shape (1,); NaN ones are left out.
+    """Return the harmonic mean of mean precision and mean recall of some tags, shape (1,), without NaN.
 
     One of them at least must not be NaN.
     """

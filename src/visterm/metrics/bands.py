@@ -111,7 +111,7 @@ def thirds_of(counts: Any) -> list[Band]:
 
 
 def band_values(values: dict[str, NDArray[np.float64]], band: Band, k: int) -> dict[str, NDArray[np.float64]]:
-    """Give the measures of the tags of a band, of values that `visterm.metrics.measure` gave of all tags.
+    """Return the measures of the tags of a band, of values that `visterm.metrics.measure` gave of all tags.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ class Compared(NamedTuple):
     holm_p: float
 
     def better(self, level: float = 0.95) -> int:
-        """Give 1 if the first is better at this level of confidence over all pairs, -1 if the second is, else 0."""
+        """Return 1 if the first is better at this level of confidence over all pairs, -1 if the second is, else 0."""
         return self.ranks._replace(p_value=self.holm_p).better(level)
 
 
@@ -91,7 +91,7 @@ def holm(p_values: Sequence[float]) -> NDArray[np.float64]:
 
 
 def interval_of(values: NDArray[np.float64]) -> Interval:
-    """Give the mean of the values that are defined and its 95 % bootstrap interval; a single value has no width."""
+    """Return the mean of the values that are defined and its 95 % bootstrap interval; a single value has no width."""
     defined = values[~np.isnan(values)]
     if defined.size == 1:
         return Interval(float(defined[0]), float(defined[0]), float(defined[0]))
@@ -99,7 +99,7 @@ def interval_of(values: NDArray[np.float64]) -> Interval:
 
 
 def difference_of(first: NDArray[np.float64], second: NDArray[np.float64]) -> Difference:
-    """Give the first mean minus the second and its 95 % bootstrap interval; a single value has no width."""
+    """Return the first mean minus the second and its 95 % bootstrap interval; a single value has no width."""
     defined = ~np.isnan(first)
     if first.size == second.size and np.count_nonzero(defined) == 1 and not np.isnan(second[defined][0]):
         only = float(first[defined][0] - second[defined][0])

@@ -8,7 +8,7 @@ import numpy as np
 
 
 def expected_f1_cutoff(confidences: Any) -> int:
-    """Give how many of the first entries have the largest expected F1.
+    """Return how many of the first entries have the largest expected F1.
 
     Of the first k, ``Σ_{i ≤ k} P_i`` are expected to be relevant, and ``Σ_i P_i`` of all; so F1 is about
     ``2 Σ_{i ≤ k} P_i / (k + Σ_i P_i)``. The confidence at the cut is then about half of the best F1: a search that is

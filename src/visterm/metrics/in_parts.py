@@ -108,14 +108,14 @@ class PartMeasures:
             first += Y.shape[0]
 
     def of_tags(self, name: str) -> NDArray[np.float64]:
-        """Give the values of the tags (shape (1,) where a metric is no mean), of a metric that is not of images."""
+        """Return the values of the tags (shape (1,) where a metric is no mean), of a metric that is not of images."""
         metric, k = self._wanted[name]
         evidence = self._given if metric.of == "tag" else self._words
         found: NDArray[np.float64] = getattr(evidence, metric.measure)(*([k] if metric.takes_k else []))
         return found
 
     def interval(self, name: str) -> Interval:
-        """Give the value of a metric and its 95 % interval: over tags by the bootstrap, over images as `Moments` does.
+        """Return the value of a metric and its 95 % interval: bootstrapped over tags, over images as in `Moments`.
 
         Raises
         ------

@@ -70,5 +70,5 @@ class Judgements:
         return np.repeat(np.arange(self.n_images), np.diff(self.indptr))
 
     def span(self, rows: slice) -> slice:
-        """Give where the relevant entries of some rows lie in `tags`."""
+        """Return where the relevant entries of some rows lie in `tags`."""
         return slice(int(self.indptr[rows.start]), int(self.indptr[rows.stop]))

@@ -33,7 +33,7 @@ class Moments:
         return self._sum / self.n if self.n else math.nan
 
     def interval(self) -> Interval:
-        """Give the mean and its 95 % interval: by the normal distribution, which the bootstrap nears with many values.
+        """Return the mean and its 95 % interval by the normal distribution, which is near the bootstrap for many values.
 
         A single value has no width.
         """

@@ -72,7 +72,7 @@ def rank_queries(scores: Scores, Q: Any, R: Any, *, exclude: Any = None, combine
 
 
 def best_images(scores: Scores, Q: Any, k: int, *, exclude: Any = None, combine: Combine = "sum") -> list[Ranking]:
-    """Give the best images of a few queries; all scores for these queries are held at once.
+    """Return the best images of a few queries; all scores for these queries are held at once.
 
     Parameters
     ----------
@@ -97,21 +97,21 @@ def best_images(scores: Scores, Q: Any, k: int, *, exclude: Any = None, combine:
 
 
 def is_graded(R: Any) -> bool:
-    """Say whether some images are more relevant than others: whether values above 0 differ."""
+    """Return whether some images are more relevant than others: whether values above 0 differ."""
     values = as_csr(R).data
     values = values[values > 0]
     return bool(values.size and np.ptp(values) > 0)
 
 
 def gains_of(ranks: Ranks, R: Any) -> NDArray[np.float64]:
-    """Give the relevance, in R (n_queries, n_images), of each relevant image of rankings that `rank_queries` gave."""
+    """Return the relevance, in R (n_queries, n_images), of each relevant image of rankings that `rank_queries` gave."""
     found = sp.csr_array(as_csr(R))[ranks.lists, ranks.items]
     gains: NDArray[np.float64] = np.asarray(found.todense() if sp.issparse(found) else found, np.float64).ravel()
     return gains
 
 
 def measure_queries(ranks: Ranks, R: Any = None) -> dict[str, NDArray[np.float64]]:
-    """Give the measures that the PAMIR paper reports, query by query (section V-A), NaN where nothing is relevant.
+    """Return the measures that the PAMIR paper reports, query by query (section V-A), NaN where nothing is relevant.
 
     Parameters
     ----------

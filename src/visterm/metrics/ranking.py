@@ -61,7 +61,7 @@ class TagRanker:
         rank_in_rows(block, indptr, judgements.tags[span], self._ranks[span], self._mid_ranks[span])
 
     def result(self) -> TagRanks:
-        """Give the ranks, once every block is added."""
+        """Return the ranks, once every block is added."""
         judgements = self._judgements
         n_ranked = np.full(judgements.n_images, judgements.n_tags)
         if judgements.excluded is not None:
@@ -96,7 +96,7 @@ def rank_tags(scores: Scores, Y: Any, *, exclude: Any = None) -> TagRanks:
 
 
 def average_precisions(scores: Scores, relevant: Any, *, exclude: Any = None) -> NDArray[np.float64]:
-    """Give the average precision of the tags of each image; their mean is MAP over images.
+    """Return the average precision of the tags of each image; their mean is MAP over images.
 
     Parameters and errors are those of `rank_tags`.
 

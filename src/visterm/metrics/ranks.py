@@ -74,7 +74,7 @@ class Ranks:
         return ratio(np.bincount(lists, place / self.ranks[order], minlength=self.n_lists), n_relevant)
 
     def interpolated_precision(self, recalls: Sequence[float]) -> NDArray[np.float64]:
-        """Give, at some levels of recall, the best precision of each list that comes with that recall or more.
+        """Return, at some levels of recall, the best precision of each list that comes with that recall or more.
 
         Shape (n_lists, n_recalls), NaN where a list has no relevant entry. At 0, 0.1, ..., 1 these are the eleven
         points of a precision-recall curve, which may be averaged over lists.

@@ -60,7 +60,7 @@ def evaluate(
 def measure(
     scores: Scores, Y: Any, metrics: str | Sequence[str], *, exclude: Any = None, siblings: Any = None
 ) -> dict[str, NDArray[np.float64]]:
-    """Give the values that `evaluate` averages, to compare two models image by image.
+    """Return the values that `evaluate` averages, to compare two models image by image.
 
     Returns
     -------
@@ -131,7 +131,7 @@ def _mean(name: str, values: NDArray[np.float64], judgements: Judgements) -> flo
 
 
 def nothing_to_average(name: str, shape: tuple[int, int], n_relevant: int, *, excluded: bool = False) -> DataError:
-    """Give the error of a metric that is not defined for any of the images or tags."""
+    """Return the error of a metric that is not defined for any of the images or tags."""
     lacks = "no image has a relevant tag" if n_relevant == 0 else "no image has a relevant and another tag"
     left_out = " once the excluded entries are left out" if excluded else ""
     return DataError(

@@ -47,7 +47,7 @@ class ImageRanker:
         count_irrelevant_above(block, rows.start, self._indptr, self._scores, self._images, self._n_above)
 
     def result(self) -> Ranks:
-        """Give the ranks, once every block is counted."""
+        """Return the ranks, once every block is counted."""
         tags = np.repeat(np.arange(self._judgements.n_tags), np.diff(self._indptr))
         total = np.concatenate(([0], np.cumsum(self._n_above)))
         first = self._indptr[tags]

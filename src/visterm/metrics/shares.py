@@ -13,7 +13,7 @@ Z = 1.959964
 
 
 def share_of_right(n_right: Any, n_given: Any) -> Interval | None:
-    """Give the share of right tags among all that were given, and its 95 % interval.
+    """Return the share of right tags among all that were given, and its 95 % interval.
 
     Tags of one image are right or wrong together, so that they say less than as many of different images. The interval
     is Wilson's for as many independent tags as say as much: the number given, divided by how many times as large the

@@ -43,7 +43,7 @@ class SiblingTags:
         self._begin(judgements, ks)
 
     def of_others(self, judgements: Judgements) -> SiblingTags:
-        """Give what does the same for other images."""
+        """Return what does the same for other images."""
         other = SiblingTags.__new__(SiblingTags)
         other._near = self._near
         other._begin(judgements, self._n_near)
@@ -54,7 +54,7 @@ class SiblingTags:
         self._n_near = {k: np.zeros(judgements.n_images, np.int64) for k in ks}
 
     def add(self, rows: slice, block: NDArray[Any]) -> None:
-        """Give tags to some images by their scores."""
+        """Predict tags of some images by their scores."""
         judgements, span = self._judgements, self._judgements.span(rows)
         ids, values = top_k(block, min(max(self._n_near), judgements.n_tags))
         indptr = judgements.indptr[rows.start : rows.stop + 1] - span.start
@@ -73,7 +73,7 @@ class SiblingTags:
 
 
 def sibling_precisions(scores: Scores, Y: Any, siblings: Any, k: int, *, exclude: Any = None) -> NDArray[np.float64]:
-    """Give p_sib@k of each image; their mean is the paper's.
+    """Return p_sib@k of each image; their mean is the paper's.
 
     Parameters
     ----------
@@ -115,6 +115,6 @@ def sibling_precisions(scores: Scores, Y: Any, siblings: Any, k: int, *, exclude
 
 
 def _pattern(matrix: Any) -> sp.csr_array:
-    """Give 1 where a matrix is not 0."""
+    """Return 1 where a matrix is not 0."""
     csr = as_csr(matrix)
     return sp.csr_array((np.ones(csr.nnz, np.float32), csr.indices, csr.indptr), shape=csr.shape)

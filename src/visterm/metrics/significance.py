@@ -68,7 +68,7 @@ class SignedRanks(NamedTuple):
     n: int
 
     def better(self, level: float = 0.95) -> int:
-        """Give 1 if the first is better at this level of confidence, -1 if the second is, else 0."""
+        """Return 1 if the first is better at this level of confidence, -1 if the second is, else 0."""
         if self.p_value > 1 - level:
             return 0
         return 1 if self.first_better > self.second_better else -1
@@ -77,7 +77,7 @@ class SignedRanks(NamedTuple):
 def bootstrap_mean(
     values: Any, *, level: float = 0.95, n_resamples: int = 10_000, random_state: RandomState = 0
 ) -> Interval:
-    """Give the mean of values and its percentile bootstrap interval.
+    """Return the mean of values and its percentile bootstrap interval.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def signed_ranks(first: Any, second: Any) -> SignedRanks:
 
 
 def _numbered_sizes(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give whole numbers in place of differences: 0 for none, equal sizes the same number, and the signs kept."""
+    """Return whole numbers in place of differences: 0 for none, equal sizes the same number, and the signs kept."""
     differences = first - second
     order = np.argsort(np.abs(differences))
     noise = NOISE * max(np.abs(first).max(initial=0), np.abs(second).max(initial=0))
@@ -181,14 +181,14 @@ def _numbered_sizes(first: NDArray[np.float64], second: NDArray[np.float64]) -> 
 
 
 def _all_signs(ranks: NDArray[np.float64], found: float) -> float:
-    """Give twice the share, at most 1, of all signs of the differences with a sum of ranks as extreme as that found."""
+    """Return twice the share (at most 1) of sign patterns whose sum of ranks is as extreme as the one found."""
     signs = np.arange(2**ranks.size)[:, None] >> np.arange(ranks.size) & 1
     sums = signs @ ranks
     return float(min(1.0, 2 * min((sums <= found).mean(), (sums >= found).mean())))
 
 
 def _pairs(first: Any, second: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give the values where both are defined, and refuse what is defined for one only."""
+    """Return the values where both are defined, and refuse what is defined for one only."""
     a, b = _vector(first, "first"), _vector(second, "second")
     if a.size != b.size:
         raise ShapeError(f"first has {a.size} values, second {b.size}; expected values of the same images.")

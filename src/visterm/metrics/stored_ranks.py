@@ -82,11 +82,11 @@ class StoredImageRanker:
         count_irrelevant_above(block, first, self._indptr, self._scores, self._images, self._n_above)
 
     def average_precision(self) -> NDArray[np.float64]:
-        """Give the average precision of each tag as a query, NaN of one that is nowhere relevant, shape (n_tags,)."""
+        """Return the average precision of each tag as a query, NaN of one that is nowhere relevant, shape (n_tags,)."""
         return ratio(self._sums(lambda place, rank: place / rank), np.diff(self._indptr))
 
     def precision(self, k: int) -> NDArray[np.float64]:
-        """Give the relevant images among the first k of each tag over k, likewise."""
+        """Return the relevant images among the first k of each tag over k, likewise."""
         return ratio(self._sums(lambda _, rank: rank <= k), np.where(np.diff(self._indptr) > 0, k, 0))
 
     def _sums(self, measure: Any) -> NDArray[np.float64]:
@@ -108,11 +108,11 @@ class StoredImageRanker:
 
 
 def _descending(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """Give four bytes of each score that are the smaller, the larger the score is; equal for 0 and -0."""
+    """Return four bytes of each score that are the smaller, the larger the score is; equal for 0 and -0."""
     bits = (scores.astype(np.float32) + np.float32(0)).view(np.uint32)
     return np.where(bits < _SIGN, ~(bits | _SIGN), bits).astype(np.uint32)
 
 
 def _score_of(keys: NDArray[np.uint32]) -> NDArray[np.float32]:
-    """Give the scores that `_descending` took."""
+    """Return the scores that `_descending` took."""
     return np.where(keys < _SIGN, ~keys ^ _SIGN, keys).astype(np.uint32).view(np.float32)

@@ -31,7 +31,7 @@ class Explains(Protocol):
     """Says what each feature gave to a score, because its scores are linear in the features."""
 
     def explain(self, x: Any, tag: int) -> Any:
-        """Give the `FeatureShares` of one image and tag: what sums to the score."""
+        """Return the `FeatureShares` of one image and tag: what sums to the score."""
 
 
 @runtime_checkable
@@ -74,7 +74,7 @@ class PlacesWords(Protocol):
     """Gives rows for words that no image has as a tag, from their vectors."""
 
     def tag_rows_from(self, vectors: Any) -> Any:
-        """Give rows (n_words, width) for vectors of the kind that the model was fitted with."""
+        """Return rows (n_words, width) for vectors of the kind that the model was fitted with."""
 
 
 @runtime_checkable
@@ -113,4 +113,4 @@ class HoldsOut(Protocol):
     """Holds images out of a first fit to choose when to stop, and says how that fit scored them."""
 
     def take_held_out(self) -> HeldOutFit | None:
-        """Give what the last `fit` knows of them, once; None where it held out none."""
+        """Return what the last `fit` knows of them, once; None where it held out none."""

@@ -117,12 +117,12 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         return self._fit_by(X, Y, valid, lambda X, Y, rng, valid: self._fit_monitored(X, Y, rng, valid, told, on_epoch))
 
     def image_rows(self, X: Any) -> Matrix:
-        """Give U, the rows that a catalogue stores: float32 array or CSR, shape (n_images, width)."""
+        """Return U, the rows that a catalogue stores: float32 array or CSR, shape (n_images, width)."""
         check_is_fitted(self)
         return self._finite(self._image_rows(self._check_features(X)))
 
     def query_rows(self, Q: Any) -> Matrix:
-        """Give the query rows of `Q` (n_queries, n_tags), weights of tags: Q · V, of the same width as image rows.
+        """Return the query rows of `Q` (n_queries, n_tags), weights of tags: Q · V, of the same width as image rows.
 
         Raises
         ------
@@ -137,7 +137,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         return Q if V is None else (Q @ V if sp.issparse(V) else np.asarray(Q @ V, dtype=np.float32))
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Give all scores, shape (n_images, n_tags), float32: U · Vᵀ.
+        """Return all scores, shape (n_images, n_tags), float32: U · Vᵀ.
 
         Raises
         ------
@@ -196,7 +196,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _image_rows(self, X: Matrix) -> Matrix:
-        """Give U for checked features."""
+        """Return U for checked features."""
 
     def _check_learned(self) -> None:
         """Raise `DataError` for learned attributes, as `learned` declares them, that do not go together."""
@@ -237,7 +237,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         return self
 
     def _tag_rows(self) -> Matrix | None:
-        """Give V, or None where it is the identity."""
+        """Return V, or None where it is the identity."""
         return getattr(self, "tag_rows_", None)
 
     def _best_tags(self, U: Matrix, k: int) -> Ranking:

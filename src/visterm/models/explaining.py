@@ -73,4 +73,4 @@ class LinearScores(Annotator):
 
     @abstractmethod
     def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
-        """Give the weights of the features, shape (n_features,), and the bias of a tag."""
+        """Return the weights of the features, shape (n_features,), and the bias of a tag."""

@@ -27,6 +27,6 @@ class HeldOutFit(NamedTuple):
     tag_rows: Matrix
 
     def scores(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Give the scores of some of these images, shape (len(places), n_tags)."""
+        """Return the scores of some of these images, shape (len(places), n_tags)."""
         found: Any = self.image_rows[places] @ self.tag_rows.T
         return np.ascontiguousarray(found.toarray() if sp.issparse(found) else found, np.float32)

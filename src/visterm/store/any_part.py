@@ -25,7 +25,7 @@ class Candidates(Protocol):
     n_rows: int
 
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
-        """Give places of rows, ascending, that hold most of the `k` best; None where an exact search is better."""
+        """Return places of rows, ascending, that hold most of the `k` best; None where an exact search is better."""
 
 
 class AnyPart(ABC):
@@ -50,11 +50,11 @@ class AnyPart(ABC):
 
     @abstractmethod
     def take(self, places: NDArray[np.int64]) -> Matrix:
-        """Give the rows at some places, in that order."""
+        """Return the rows at some places, in that order."""
 
     @abstractmethod
     def products(self, Q: NDArray[np.float32], places: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
-        """Give the products of rows (None: of all visible ones) with a few queries, shape (n_rows, n_queries)."""
+        """Return the products of rows (None: of all visible ones) with a few queries, shape (n_rows, n_queries)."""
 
     @abstractmethod
     def _best_places(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None) -> Ranking:
@@ -74,7 +74,7 @@ class AnyPart(ABC):
         return self.ids if len(self.hidden) == 0 else self.ids[self.visible]
 
     def places(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Give the places of visible rows by id, ascending; ids (sorted, none twice) that are not here are left out."""
+        """Return the places of visible rows by id, ascending; unknown ids (sorted, unique) are left out."""
         if len(ids) == 0 or len(self) == 0:
             return np.empty(0, np.int64)
         if self._follow_each_other:

@@ -55,7 +55,7 @@ def check_width(rows: Matrix, width: int | None, name: str) -> None:
 
 
 def as_rows(matrix: Any, name: str) -> Matrix:
-    """Give rows as C-contiguous float32 or canonical CSR; what is so already is not copied.
+    """Return rows as C-contiguous float32 or canonical CSR; what is so already is not copied.
 
     Raises
     ------
@@ -82,12 +82,12 @@ def as_rows(matrix: Any, name: str) -> Matrix:
 
 
 def as_queries(q: Any) -> Matrix:
-    """Give query rows as `as_rows` does; a vector is one of them."""
+    """Return query rows as `as_rows` does; a vector is one of them."""
     return as_rows(q if sp.issparse(q) else np.atleast_2d(np.asarray(q)), "q")
 
 
 def as_ids(among: Any) -> NDArray[np.int64]:
-    """Give ids as sorted int64, none twice.
+    """Return ids as sorted int64, none twice.
 
     Raises
     ------

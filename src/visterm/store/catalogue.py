@@ -186,7 +186,7 @@ class StoredCatalogue(SearchedCatalogue):
         return Origin(*found)
 
     def fingerprint(self) -> str:
-        """Give what made the rows: those of another cannot be compared with them."""
+        """Return what made the rows: those of another cannot be compared with them."""
         return self.origin.fingerprint
 
     @property
@@ -304,7 +304,7 @@ class StoredCatalogue(SearchedCatalogue):
             return self._rows.compact(least)
 
     def index_is_due(self) -> bool:
-        """Say whether the current run has so many dense rows outside an index that one should be tried (again)."""
+        """Return whether the current run has so many dense rows outside an index that one should be tried (again)."""
         return self._indexes.are_due()
 
     def build_index(self, queries: Any = None) -> bool:
@@ -360,7 +360,7 @@ class StoredCatalogue(SearchedCatalogue):
             self._rows.keep_in_lance(uri)
 
     def keeps_rows_in(self, store: str) -> bool:
-        """Say whether rows are kept in a store: "files", "lance" or "lance:URI"."""
+        """Return whether rows are kept in a store: "files", "lance" or "lance:URI"."""
         uri, place = lance_uri(store), self._rows.lance
         return place is None if uri is None else place is not None and LancePlace.at(uri).uri == place.uri
 

@@ -90,7 +90,7 @@ class CurrentRows:
         return found
 
     def products(self, Q: Matrix, ids: Any = None) -> NDArray[np.float32]:
-        """Give the products of images (None: of all, in order) with query rows, shape (n_images, n_queries)."""
+        """Return the products of images (None: of all, in order) with query rows, shape (n_images, n_queries)."""
         queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
         check_width(queries, self.width, "q")
         wanted, back = (self.ids, None) if ids is None else np.unique(np.asarray(ids, np.int64), return_inverse=True)
@@ -100,7 +100,7 @@ class CurrentRows:
         return found if back is None else found[back]
 
     def rows(self, ids: NDArray[np.int64]) -> Matrix:
-        """Give the rows of images, in the order of their ids."""
+        """Return the rows of images, in the order of their ids."""
         wanted, back = np.unique(ids, return_inverse=True)
         placed = self._placed(wanted)
         if not placed:
@@ -110,7 +110,7 @@ class CurrentRows:
         return stack[order[back]]
 
     def _placed(self, wanted: NDArray[np.int64]) -> list[tuple[AnyPart, NDArray[np.int64], NDArray[np.int64]]]:
-        """Give, part by part, the places of images there, and which of those wanted they are."""
+        """Return, part by part, the places of images there, and which of those wanted they are."""
         placed = []
         for part in self.parts:
             places = part.places(wanted)

@@ -163,7 +163,7 @@ class Database:
                 yield connection
 
     def check(self) -> list[str]:
-        """Give what SQLite's integrity check and its check of foreign keys find wrong: nothing, of a sound file."""
+        """Return what SQLite's integrity check and its check of foreign keys find wrong: nothing, of a sound file."""
         found = [line for (line,) in self.rows("PRAGMA integrity_check") if line != "ok"]
         return found + [f"foreign key broken: {tuple(line)}" for line in self.rows("PRAGMA foreign_key_check")]
 
@@ -327,12 +327,12 @@ def _identities(path: Path) -> tuple[FileIdentity, ...]:
 
 
 def _lacks_a_table(error: sqlite3.Error) -> bool:
-    """Say whether a statement found another schema than ours, which is checked at opening by its number alone."""
+    """Return whether a statement found another schema than ours, which is checked at opening by its number alone."""
     return isinstance(error, sqlite3.OperationalError) and str(error).startswith(("no such table", "no such column"))
 
 
 def as_text(text: str | os.PathLike[str]) -> str | bytes:
-    """Give a file name as a parameter for ``CAST(? AS TEXT)``: those that are not UTF-8 as their bytes."""
+    """Return a file name as a parameter for ``CAST(? AS TEXT)``: those that are not UTF-8 as their bytes."""
     text = os.fspath(text)
     try:
         text.encode()
@@ -342,7 +342,7 @@ def as_text(text: str | os.PathLike[str]) -> str | bytes:
 
 
 def now() -> str:
-    """Give the time as the tables hold it: UTC, in ISO 8601, to the microsecond."""
+    """Return the time as the tables hold it: UTC, in ISO 8601, to the microsecond."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 

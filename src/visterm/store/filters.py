@@ -84,12 +84,12 @@ class Filter:
                 raise UserError(f"{name} is {size:.6g}; expected a number of bytes, 0 to {LARGEST:.2g}.")
 
     def __bool__(self) -> bool:
-        """Say whether anything is asked for: without that, every image passes."""
+        """Return whether anything is asked for: without that, every image passes."""
         return self != Filter()
 
 
 def is_date(text: str) -> bool:
-    """Say whether a text is a year, month, day or time of ISO 8601 that the calendar has."""
+    """Return whether a text is a year, month, day or time of ISO 8601 that the calendar has."""
     if not _DATE.fullmatch(text):
         return False
     day, _, time = text.partition("T")
@@ -103,7 +103,7 @@ def is_date(text: str) -> bool:
 
 
 def image_ids(database: Database, wanted: Filter) -> NDArray[np.int64]:
-    """Give the ids of the images that are here and pass a filter, in order: one statement."""
+    """Return the ids of the images that are here and pass a filter, in order: one statement."""
     conditions, values = conditions_of(wanted)
     where = " AND ".join(["state = 'here'", *conditions])
     found = database.rows(f"SELECT id FROM images WHERE {where} ORDER BY id", values)
@@ -111,7 +111,7 @@ def image_ids(database: Database, wanted: Filter) -> NDArray[np.int64]:
 
 
 def conditions_of(wanted: Filter) -> tuple[list[str], list[Any]]:
-    """Give a filter as SQL conditions on ``images``, and the values to bind, in their order."""
+    """Return a filter as SQL conditions on ``images``, and the values to bind, in their order."""
     conditions: list[str] = []
     values: list[Any] = []
 
@@ -151,7 +151,7 @@ def conditions_of(wanted: Filter) -> tuple[list[str], list[Any]]:
 
 
 def _has() -> str:
-    """Give the condition that an image has a tag; binds its name three times."""
+    """Return the condition that an image has a tag; binds its name three times."""
     return (
         f"(id IN (SELECT image_id FROM given WHERE tag_id = {TAG} "
         f"UNION ALL SELECT image_id FROM verdicts WHERE tag_id = {TAG} AND verdict = 1) "

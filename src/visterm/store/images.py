@@ -132,19 +132,19 @@ class Images:
         self._database.write_many("UPDATE images SET phash = ? WHERE id = ?", ((h, i) for i, h in phashes))
 
     def get(self, image_id: int) -> ImageRecord | None:
-        """Give one image, here or gone; None where the id is not known."""
+        """Return one image, here or gone; None where the id is not known."""
         found = self.get_many([image_id])
         return found[0] if found else None
 
     def get_many(self, image_ids: Iterable[int]) -> list[ImageRecord]:
-        """Give images by id, in the order of the ids given."""
+        """Return images by id, in the order of the ids given."""
         wanted = list(image_ids)
         found = self._select(f"WHERE {AMONG}", as_list(wanted))
         by_id = {image.id: image for image in found}
         return [by_id[int(i)] for i in wanted if int(i) in by_id]
 
     def names(self, image_ids: Sequence[int]) -> list[str]:
-        """Give the names of images, one for each id, in their order: quicker than the records."""
+        """Return the names of images, one for each id, in their order: quicker than the records."""
         if len(image_ids) < 50:
             one = "SELECT name FROM images WHERE id = ?"
             return [self._database.value(one, (int(i),)) for i in image_ids]
@@ -153,37 +153,37 @@ class Images:
         return [by_id[int(i)] for i in image_ids]
 
     def by_path(self, path: str | os.PathLike[str]) -> ImageRecord | None:
-        """Give the image that lies at a path now; None where there is none."""
+        """Return the image that lies at a path now; None where there is none."""
         found = self._select("WHERE path = CAST(? AS TEXT) AND state = 'here'", as_text(path))
         return found[0] if found else None
 
     def by_hash(self, sha256: str) -> list[ImageRecord]:
-        """Give the images, here or gone, of one content."""
+        """Return the images, here or gone, of one content."""
         return self._select("WHERE sha256 = ? ORDER BY id", sha256)
 
     def all(self, state: str = "here") -> list[ImageRecord]:
-        """Give all images of a state, by id."""
+        """Return all images of a state, by id."""
         return self._select("WHERE state = ? ORDER BY id", state)
 
     def page(self, *, after: int = -1, limit: int = 100, state: str = "here") -> list[ImageRecord]:
-        """Give the next images by id, for paging: `after` is the last id of the page before."""
+        """Return the next images by id, for paging: `after` is the last id of the page before."""
         return self._select("WHERE id > ? AND state = ? ORDER BY id LIMIT ?", after, state, limit)
 
     def files(self) -> dict[str, FileState]:
-        """Give all files that are here, by path: what an update compares folders with."""
+        """Return all files that are here, by path: what an update compares folders with."""
         found = self._database.rows(
             "SELECT path, id, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'here' AND path IS NOT NULL"
         )
         return {path: FileState(*state) for path, *state in found}
 
     def phashes(self) -> list[tuple[int, int]]:
-        """Give id and perceptual hash of the images that are here and have one, by id."""
+        """Return id and perceptual hash of the images that are here and have one, by id."""
         return self._database.rows(
             "SELECT id, phash FROM images WHERE state = 'here' AND phash IS NOT NULL ORDER BY id"
         )
 
     def without_rows(self, run_id: int) -> list[int]:
-        """Give the ids of images that are here and have no row of a run yet."""
+        """Return the ids of images that are here and have no row of a run yet."""
         found = self._database.rows(
             "SELECT id FROM images WHERE state = 'here' AND NOT EXISTS "
             "(SELECT 1 FROM rows WHERE rows.run_id = ? AND rows.image_id = images.id) ORDER BY id",
@@ -200,7 +200,7 @@ class Images:
 
 
 def as_list(ids: Iterable[int]) -> str:
-    """Give ids as the one parameter that ``json_each(?)`` takes."""
+    """Return ids as the one parameter that ``json_each(?)`` takes."""
     return json.dumps([int(i) for i in ids])
 
 

@@ -109,12 +109,12 @@ class Jobs:
         return changed > 0
 
     def asked_to_stop(self, job_id: int) -> bool:
-        """Say whether a job shall stop."""
+        """Return whether a job shall stop."""
         state = self._database.value("SELECT state FROM jobs WHERE id = ?", (job_id,))
         return state in ("cancelling", "cancelled")
 
     def get(self, job_id: int) -> Job | None:
-        """Give one job; None where the id is not known."""
+        """Return one job; None where the id is not known."""
         found = self._database.row(f"SELECT {COLUMNS} FROM jobs WHERE id = ?", (job_id,))
         return None if found is None else Job(*found)
 

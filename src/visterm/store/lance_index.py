@@ -46,7 +46,7 @@ class LanceIndex:
         self._spare = SPARE + min(spare, MOST)
 
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
-        """Give places of rows, ascending, that hold most of the `k` best; None where an exact search is better."""
+        """Return places of rows, ascending, that hold most of the `k` best; None where an exact search is better."""
         if k > MOST:
             return None
         found = self._rows.named(q, k + self._spare, self.settings.probed)

@@ -74,7 +74,7 @@ class LanceRows:
         return found
 
     def take(self, places: Places) -> Floats:
-        """Give rows by place, in that order."""
+        """Return rows by place, in that order."""
         if self.is_small:
             return self.kept[places]
         found = np.empty((len(places), self.width), np.float32)
@@ -87,7 +87,7 @@ class LanceRows:
         return found
 
     def blocks(self, places: Places | None = None) -> Iterator[tuple[Places, Floats]]:
-        """Give places and rows, block by block: of all, or of some places (ascending)."""
+        """Yield places and rows, block by block: of all, or of some places (ascending)."""
         if places is None:
             yield from self._scanned()
         elif len(places) and len(places) * GATHERED > places[-1] - places[0]:
@@ -103,7 +103,7 @@ class LanceRows:
                 yield self._gathered(places[start : start + AT_ONCE])
 
     def named(self, q: Floats, n: int, probed: int) -> Places:
-        """Give the places, ascending, of the `n` best rows of the lists of the index that are nearest to a query."""
+        """Return the places, ascending, of the `n` best rows of the lists of the index that are nearest to a query."""
         query = self.at.search(q.ravel(), vector_column_name="vector").distance_type("dot").nprobes(probed)
         found = query.fast_search().limit(n).select(["row"]).to_arrow()
         return np.sort(arrays_of(found, ["row"])["row"])
@@ -159,11 +159,11 @@ class LancePart(AnyPart):
         self.rows = rows
 
     def take(self, places: Places) -> Floats:
-        """Give the rows at some places, in that order."""
+        """Return the rows at some places, in that order."""
         return self.rows.take(places)
 
     def products(self, Q: Floats, places: Places | None = None) -> Floats:
-        """Give the products of rows (None: of all visible ones) with a few queries, shape (n_rows, n_queries)."""
+        """Return the products of rows (None: of all visible ones) with a few queries, shape (n_rows, n_queries)."""
         if places is None:
             places = self.visible
         if self.rows.is_small:

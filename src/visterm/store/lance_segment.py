@@ -64,15 +64,15 @@ class LancePlace(NamedTuple):
         return cls(**json.loads(text))
 
     def as_text(self) -> str:
-        """Give it as SQLite keeps it."""
+        """Return it as SQLite keeps it."""
         return json_text(self._asdict())
 
     def uri_of(self, folder: Path) -> str:
-        """Give the place in full, of the catalogue in a folder."""
+        """Return the place in full, of the catalogue in a folder."""
         return self.uri or str(folder / LANCE)
 
     def table(self, folder: Path, segment_id: int) -> LanceTable:
-        """Give the table of a segment."""
+        """Return the table of a segment."""
         return LanceTable(self.uri_of(folder), f"{self._prefix}{segment_id}")
 
     def sweep(self, folder: Path, known: Iterable[int]) -> None:
@@ -90,7 +90,7 @@ class LancePlace(NamedTuple):
 
 
 def lance_uri(store: str) -> str | None:
-    """Give where a store keeps its Lance tables; empty: with the catalogue. None for files.
+    """Return where a store keeps its Lance tables; empty: with the catalogue. None for files.
 
     Raises
     ------
@@ -136,12 +136,12 @@ class LanceSegment(SegmentFolder):
         self.table_version = self.table.append(self.table_version, n_rows, ids, U)
 
     def read(self, n_rows: int) -> tuple[NDArray[np.int64], Matrix]:
-        """Give the ids and rows of the first `n_rows`, all of them in memory."""
+        """Return the ids and rows of the first `n_rows`, all of them in memory."""
         ids = self._map(IDS, n_rows)
         return ids, self.rows(n_rows).take(np.arange(n_rows))
 
     def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> AnyPart:
-        """Give the first `n_rows` to search, with the table's own index."""
+        """Return the first `n_rows` to search, with the table's own index."""
         rows = self.rows(n_rows)
         by = None
         if index is not None and settings_of(index.facts).pays:
@@ -149,7 +149,7 @@ class LanceSegment(SegmentFolder):
         return LancePart(self._map(IDS, n_rows), rows, hidden, by)
 
     def rows(self, n_rows: int) -> LanceRows:
-        """Give the first `n_rows`, which are read when they are asked for."""
+        """Return the first `n_rows`, which are read when they are asked for."""
         return LanceRows(self.table, self.table_version, n_rows, self.width)
 
     def cut(self, n_rows: int) -> None:

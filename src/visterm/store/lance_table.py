@@ -68,7 +68,7 @@ class LanceTable:
             return int(self._database.create_table(self.name, schema=schema, mode="overwrite").version)
 
     def latest(self) -> int:
-        """Give the newest version, which need not be one that counts."""
+        """Return the newest version, which need not be one that counts."""
         return int(self._opened().version)
 
     def append(self, version: int, n_rows: int, ids: NDArray[np.int64], U: NDArray[np.float32]) -> int:
@@ -96,7 +96,7 @@ class LanceTable:
             table.restore()
 
     def is_untidy(self, n_rows: int) -> bool:
-        """Say whether the table has many more files than so many rows want."""
+        """Return whether the table has many more files than so many rows want."""
         n_files: int = self._opened().stats()["fragment_stats"]["num_fragments"]
         return n_files > MANY_FILES + n_rows // ROWS_PER_FILE
 
@@ -124,13 +124,13 @@ class LanceTable:
         self._database.drop_table(self.name, ignore_missing=True)
 
     def at(self, version: int) -> Any:
-        """Give LanceDB's own table as one version has it, to read."""
+        """Return LanceDB's own table as one version has it, to read."""
         table = self._opened()
         self._check_out(table, version)
         return table
 
     def writable(self) -> Any:
-        """Give LanceDB's own table, to write."""
+        """Return LanceDB's own table, to write."""
         return self._opened()
 
     def _opened(self) -> Any:
@@ -166,13 +166,13 @@ def table_names(uri: str) -> list[str]:
 
 
 def batches(query: Any, columns: list[str]) -> Iterator[dict[str, NDArray[Any]]]:
-    """Give what a query finds, batch by batch, as arrays by column."""
+    """Yield what a query finds, batch by batch, as arrays by column."""
     for batch in query.select(columns).to_batches(AT_ONCE):
         yield arrays_of(batch, columns)
 
 
 def arrays_of(found: Any, columns: list[str]) -> dict[str, NDArray[Any]]:
-    """Give the columns of a batch or a table of Arrow as arrays; vectors as (n, width)."""
+    """Return the columns of a batch or a table of Arrow as arrays; vectors as (n, width)."""
     import pyarrow as pa
 
     arrays = {}

@@ -39,11 +39,11 @@ class Part(AnyPart):
         self.rows = rows
 
     def take(self, places: NDArray[np.int64]) -> Matrix:
-        """Give the rows at some places, in that order."""
+        """Return the rows at some places, in that order."""
         return self.rows[places]
 
     def products(self, Q: NDArray[np.float32], places: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
-        """Give the products of rows (None: of all visible ones) with a few queries, shape (n_rows, n_queries)."""
+        """Return the products of rows (None: of all visible ones) with a few queries, shape (n_rows, n_queries)."""
         if places is None and len(self.hidden):
             places = self.visible
         rows = self.rows if places is None else self.rows[places]

@@ -80,7 +80,7 @@ def read_records(
 
 
 def file_type_of(path: str | os.PathLike[str]) -> str:
-    """Give the type of a file as the ending of its name says, in small letters: "jpeg" for .jpg."""
+    """Return the type of a file as the ending of its name says, in small letters: "jpeg" for .jpg."""
     ending = os.path.splitext(os.fspath(path))[1].removeprefix(".").lower()
     return {"jpg": "jpeg", "jpe": "jpeg", "tif": "tiff", "heif": "heic"}.get(ending, ending)
 

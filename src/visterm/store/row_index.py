@@ -83,7 +83,7 @@ class Settings:
         return self.recall >= RECALL and self.seconds * PAYS <= self.exact_seconds
 
     def as_dict(self) -> dict[str, Any]:
-        """Give them as JSON holds them."""
+        """Return them as JSON holds them."""
         return asdict(self)
 
 
@@ -102,7 +102,7 @@ class RowIndex:
         self.n_rows = settings.n_rows
 
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
-        """Give places of rows, ascending, that hold most of the `k` best; None where an exact search is better."""
+        """Return places of rows, ascending, that hold most of the `k` best; None where an exact search is better."""
         if self.n_rows < ALL_BELOW:
             return np.arange(self.n_rows)
         if k > MOST:
@@ -145,7 +145,7 @@ class RowIndex:
         return cls(index, settings)
 
     def named(self, q: NDArray[np.float32], probed: int, fetched: int) -> NDArray[np.int64]:
-        """Give the places, ascending, of so many rows out of so many lists."""
+        """Return the places, ascending, of so many rows out of so many lists."""
         faiss = _faiss()
         parameters = faiss.SearchParametersPreTransform(index_params=faiss.SearchParametersIVF(nprobe=probed))
         with _one_thread(faiss):
@@ -247,7 +247,7 @@ def settings_of(facts: str) -> Settings:
 
 
 def growing(most: int) -> Iterator[int]:
-    """Give 4 and each time half more, up to `most`: how many lists are looked into."""
+    """Yield 4 and each time half more, up to `most`: how many lists are looked into."""
     probed = 4
     while probed <= most:
         yield probed
@@ -255,7 +255,7 @@ def growing(most: int) -> Iterator[int]:
 
 
 def is_installed() -> bool:
-    """Say whether faiss can be used."""
+    """Return whether faiss can be used."""
     try:
         _faiss()
     except MissingExtraError:

@@ -23,7 +23,7 @@ def stack_rows(parts: Sequence[Matrix]) -> Matrix:
 
 
 def row_lengths(rows: Matrix) -> NDArray[np.float32]:
-    """Give the Euclidean length of each row."""
+    """Return the Euclidean length of each row."""
     if isinstance(rows, sp.csr_array):
         squares = np.asarray(rows.multiply(rows).sum(axis=1), np.float32).ravel()
     else:

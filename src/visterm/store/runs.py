@@ -82,11 +82,11 @@ class Runs:
         return int(found[0][0])
 
     def current(self) -> StoredRun | None:
-        """Give the run that searches; None in a catalogue that has none yet."""
+        """Return the run that searches; None in a catalogue that has none yet."""
         return self._first("WHERE current = 1")
 
     def get(self, fingerprint: str) -> StoredRun | None:
-        """Give a run by fingerprint; None where it is not known."""
+        """Return a run by fingerprint; None where it is not known."""
         return self._first("WHERE fingerprint = ?", fingerprint)
 
     def all(self) -> list[StoredRun]:
@@ -115,7 +115,7 @@ class Runs:
         )
 
     def features(self, encoder_fingerprint: str, image_ids: Iterable[int] | None = None) -> list[FeaturePlace]:
-        """Give where the feature rows of images lie (None: of all), by shard and row; those without are left out."""
+        """Return where the feature rows of images lie (None: of all), by shard and row; those without are left out."""
         among = "" if image_ids is None else "AND image_id IN (SELECT value FROM json_each(?)) "
         values = [encoder_fingerprint] if image_ids is None else [encoder_fingerprint, as_list(image_ids)]
         found = self._database.rows(

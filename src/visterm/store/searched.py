@@ -53,31 +53,31 @@ class Searched(Protocol):
         """Find the images with the largest dot products, see `StoredCatalogue.search`."""
 
     def products(self, q: Any, ids: Any = None) -> NDArray[np.float32]:
-        """Give the products of images (None: of all) with query rows, shape (n_images, n_queries)."""
+        """Return the products of images (None: of all) with query rows, shape (n_images, n_queries)."""
 
     def rows(self, ids: Any) -> Matrix:
-        """Give the rows of some images."""
+        """Return the rows of some images."""
 
     def searchable(self) -> Ids:
-        """Give the ids of the images that can be searched, in order."""
+        """Return the ids of the images that can be searched, in order."""
 
     def find(self, wanted: Filter) -> Ids:
-        """Give the ids of the images that pass a filter, in order."""
+        """Return the ids of the images that pass a filter, in order."""
 
     def lengths(self) -> tuple[Ids, NDArray[np.float32]]:
-        """Give all images that can be searched, and the lengths of their rows."""
+        """Return all images that can be searched, and the lengths of their rows."""
 
     def rejected(self, tags: Sequence[str]) -> Ids:
-        """Give the images of which a person has said that one of some tags is not there, in order."""
+        """Return the images of which a person has said that one of some tags is not there, in order."""
 
     def where(self, ids: Sequence[int]) -> list[Where]:
         """Say which images some ids are, in their order."""
 
     def at_path(self, path: str) -> int | None:
-        """Give the image that lies at a path now."""
+        """Return the image that lies at a path now."""
 
     def called(self, name: str) -> list[int]:
-        """Give the images of a name, or whose path ends so."""
+        """Return the images of a name, or whose path ends so."""
 
 
 class SearchedCatalogue:
@@ -95,7 +95,7 @@ class SearchedCatalogue:
     _lengths: tuple[str, Ids, NDArray[np.float32]] | None = None
 
     def __len__(self) -> int:
-        """Give how many images can be searched: here, and with a row of the current run."""
+        """Return how many images can be searched: here, and with a row of the current run."""
         return len(self._rows.current())
 
     def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
@@ -117,7 +117,7 @@ class SearchedCatalogue:
         return self._rows.current().search(q, k, among=among)
 
     def products(self, q: Any, ids: Any = None) -> NDArray[np.float32]:
-        """Give the dot products of images (None: of `searchable()`) with query rows, in their order, unsorted.
+        """Return the dot products of images (None: of `searchable()`) with query rows, in their order, unsorted.
 
         Returns
         -------
@@ -131,7 +131,7 @@ class SearchedCatalogue:
         return self._rows.current().products(as_queries(q), ids)
 
     def rows(self, ids: Any) -> Matrix:
-        """Give the current run's rows of some images, array or CSR: what "like this image" searches by.
+        """Return the current run's rows of some images, array or CSR: what "like this image" searches by.
 
         Raises
         ------
@@ -141,15 +141,15 @@ class SearchedCatalogue:
         return self._rows.current().rows(np.asarray(ids, np.int64).ravel())
 
     def searchable(self) -> Ids:
-        """Give the ids of the images that can be searched, in order."""
+        """Return the ids of the images that can be searched, in order."""
         return self._rows.current().ids
 
     def find(self, wanted: Filter) -> Ids:
-        """Give the ids of the images that pass a filter, in order."""
+        """Return the ids of the images that pass a filter, in order."""
         return image_ids(self.database, wanted)
 
     def lengths(self) -> tuple[Ids, NDArray[np.float32]]:
-        """Give the lengths of rows, measured once, until rows change."""
+        """Return the lengths of rows, measured once, until rows change."""
         version = self.database.value("SELECT value FROM meta WHERE key = 'rows'")
         if self._lengths is None or self._lengths[0] != version:
             ids = self.searchable()
@@ -158,7 +158,7 @@ class SearchedCatalogue:
         return self._lengths[1:]
 
     def rejected(self, tags: Sequence[str]) -> Ids:
-        """Give the images of which a person has rejected one of some tags."""
+        """Return the images of which a person has rejected one of some tags."""
         found = self.database.rows(
             "SELECT DISTINCT image_id FROM verdicts WHERE verdict = -1 AND tag_id IN "
             "(SELECT id FROM tags WHERE name IN (SELECT value FROM json_each(?))) ORDER BY image_id",
@@ -180,12 +180,12 @@ class SearchedCatalogue:
         return [there[i] for i in ids]
 
     def at_path(self, path: str) -> int | None:
-        """Give the image that lies at a path now."""
+        """Return the image that lies at a path now."""
         found = self.images.by_path(path)
         return None if found is None else found.id
 
     def called(self, name: str) -> list[int]:
-        """Give the images of a name, or whose path ends so."""
+        """Return the images of a name, or whose path ends so."""
         found = self.database.rows(
             "SELECT id FROM images WHERE state = 'here' AND (name = CAST(? AS TEXT) OR "
             "substr(path, -length(CAST(? AS TEXT)) - 1) = '/' || CAST(? AS TEXT)) ORDER BY id",

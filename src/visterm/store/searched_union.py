@@ -44,7 +44,7 @@ class SearchedUnion:
         return self._sharded.search(q, k, among=among)
 
     def products(self, q: Any, ids: Any = None) -> NDArray[np.float32]:
-        """Give the products of images with query rows."""
+        """Return the products of images with query rows."""
         Q = as_queries(q)
         if ids is None:
             return np.concatenate(self._of_all("products", q=Q))
@@ -55,7 +55,7 @@ class SearchedUnion:
         return found
 
     def rows(self, ids: Any) -> Matrix:
-        """Give the rows of some images."""
+        """Return the rows of some images."""
         parts = [
             (places, rows) for places, rows in self._of_some("rows", np.asarray(ids, np.int64).ravel()) if len(places)
         ]
@@ -64,20 +64,20 @@ class SearchedUnion:
         return stack_rows([rows for _, rows in parts])[np.argsort(np.concatenate([places for places, _ in parts]))]
 
     def searchable(self) -> Ids:
-        """Give the ids of the images that can be searched."""
+        """Return the ids of the images that can be searched."""
         return self._joined(self._of_all("searchable"))
 
     def find(self, wanted: Filter) -> Ids:
-        """Give the ids of the images that pass a filter."""
+        """Return the ids of the images that pass a filter."""
         return self._joined(self._of_all("find", wanted=wanted))
 
     def lengths(self) -> tuple[Ids, NDArray[np.float32]]:
-        """Give the lengths of rows; each catalogue measures its own, once."""
+        """Return the lengths of rows; each catalogue measures its own, once."""
         found = self._of_all("lengths")
         return self._joined([ids for ids, _ in found]), np.concatenate([lengths for _, lengths in found])
 
     def rejected(self, tags: Sequence[str]) -> Ids:
-        """Give the images of which a person has rejected one of some tags."""
+        """Return the images of which a person has rejected one of some tags."""
         return self._joined(self._of_all("rejected", tags=list(tags)))
 
     def where(self, ids: Sequence[int]) -> list[Where]:
@@ -89,12 +89,12 @@ class SearchedUnion:
         return [found[place] for place in range(len(wanted))]
 
     def at_path(self, path: str) -> int | None:
-        """Give the image that lies at a path now: of the first catalogue that has it."""
+        """Return the image that lies at a path now: of the first catalogue that has it."""
         found = self._of_all("at_path", path=path)
         return next((one + base for one, base in zip(found, self._bases, strict=True) if one is not None), None)
 
     def called(self, name: str) -> list[int]:
-        """Give the images of a name, or whose path ends so."""
+        """Return the images of a name, or whose path ends so."""
         found = self._of_all("called", name=name)
         return [one + base for these, base in zip(found, self._bases, strict=True) for one in these]
 
@@ -134,7 +134,7 @@ class ShardedRows:
         return sum(self._shards.ask("__len__", [{}] * len(self._shards)))
 
     def divided(self, ids: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Give the places, in `ids`, of those of each shard."""
+        """Return the places, in `ids`, of those of each shard."""
         of_shard = np.searchsorted(self._bases, ids, "right") - 1
         return [np.flatnonzero(of_shard == shard) for shard in range(len(self._bases))]
 

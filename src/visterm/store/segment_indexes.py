@@ -43,7 +43,7 @@ class SegmentIndexes:
         self._rows = rows
 
     def are_due(self) -> bool:
-        """Say whether many rows are in no index that was tried, and one can be made."""
+        """Return whether many rows are in no index that was tried, and one can be made."""
         return any(
             covered < (1 - AGAIN) * segment.n_rows and (segment.table_version is not None or is_installed())
             for segment, covered in self._large()
@@ -112,7 +112,7 @@ class SegmentIndexes:
         return f"{by}, {largest.probed} of {largest.lists} lists of {largest.n_rows:,} rows: {_measured(largest)}{rest}"
 
     def _large(self) -> list[tuple[StoredSegment, int]]:
-        """Give each segment that is large enough, with how many of its rows an index was measured on."""
+        """Return each segment that is large enough, with how many of its rows an index was measured on."""
         large = segments_of(
             self._database, f"WHERE kind = 'dense' AND n_rows >= ? AND {OF_THE_CURRENT_RUN}", INDEX_FROM
         )

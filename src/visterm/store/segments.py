@@ -83,7 +83,7 @@ class Segment(ABC):
 
     @abstractmethod
     def read(self, n_rows: int) -> tuple[NDArray[np.int64], Matrix]:
-        """Give the ids and rows of the first `n_rows`, read-only.
+        """Return the ids and rows of the first `n_rows`, read-only.
 
         Raises
         ------
@@ -100,7 +100,7 @@ class Segment(ABC):
         """Drop what lies after the first `n_rows`."""
 
     def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> AnyPart:
-        """Give the first `n_rows` to search, some of them hidden; with an index of them, where it pays."""
+        """Return the first `n_rows` to search, some of them hidden; with an index of them, where it pays."""
         return Part(*self.read(n_rows), hidden, self._opened(index) if index is not None else None)
 
     def _opened(self, index: StoredIndex) -> LazyIndex | None:

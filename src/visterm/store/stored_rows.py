@@ -88,7 +88,7 @@ class StoredRows:
         self.database.write("INSERT OR REPLACE INTO meta VALUES ('lance', ?)", (place.as_text(),))
 
     def files(self, segment: StoredSegment) -> Segment:
-        """Give the files, the table or the arrays of a segment."""
+        """Return the files, the table or the arrays of a segment."""
         if self.folder is None:
             return self._in_memory.setdefault(segment.id, SegmentInMemory(segment.kind, segment.width))
         folder = self.folder / ROWS / str(segment.id)
@@ -194,7 +194,7 @@ class StoredRows:
                     raise
 
     def _segment_for(self, run_id: int, kind: str, width: int) -> StoredSegment:
-        """Give the segment to append to: the last one of the run and kind, or a new one."""
+        """Return the segment to append to: the last one of the run and kind, or a new one."""
         own = [segment for segment in self.segments() if segment.run_id == run_id]
         if own and own[0].width != width:
             raise ShapeError(

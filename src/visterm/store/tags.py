@@ -68,7 +68,7 @@ class Tags:
         self._database = database
 
     def ids(self, names: Iterable[str], *, create: bool = False) -> dict[str, int]:
-        """Give the ids of tags by name; those that are not there are left out, or made."""
+        """Return the ids of tags by name; those that are not there are left out, or made."""
         wanted = list(dict.fromkeys(names))
         with self._database.transaction() if create else self._database.snapshot() as connection:
             if create:
@@ -119,7 +119,7 @@ class Tags:
         return [GivenTag(*row) for row in found]
 
     def held(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:
-        """Give the tags that images have, by id of the image (None: all that are here); none for those without."""
+        """Return the tags that images have, by id of the image (None: all that are here); none for those without."""
         return self._by_image(
             "SELECT image_id, tag_id FROM given UNION SELECT image_id, tag_id FROM verdicts WHERE verdict = 1 "
             "EXCEPT SELECT image_id, tag_id FROM verdicts WHERE verdict = -1",
@@ -127,7 +127,7 @@ class Tags:
         )
 
     def rejected(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:
-        """Give the tags that people rejected and did not take back, by id of the image (None: all that are here)."""
+        """Return the tags that people rejected and did not take back, by id of the image (None: all that are here)."""
         return self._by_image("SELECT image_id, tag_id FROM verdicts WHERE verdict = -1", image_ids)
 
     def judge(self, image_id: int, tag: str, verdict: int, *, run_id: int | None = None) -> int:
@@ -158,7 +158,7 @@ class Tags:
         return int(made.lastrowid or 0)
 
     def verdicts(self, image_id: int) -> dict[str, int]:
-        """Give the latest verdict, +1 or -1, of each tag of an image that has one."""
+        """Return the latest verdict, +1 or -1, of each tag of an image that has one."""
         found = self._database.rows(
             "SELECT tags.name, verdict FROM verdicts JOIN tags ON tags.id = tag_id "
             "WHERE image_id = ? AND verdict != 0 ORDER BY tags.name",

@@ -48,7 +48,7 @@ class Annotated(NamedTuple):
     tags: list[Tag]
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the image and its tags as they stand in JSON."""
+        """Return the image and its tags as they stand in JSON."""
         return {"image": self.image, "tags": [tag.as_dict() for tag in self.tags]}
 
 

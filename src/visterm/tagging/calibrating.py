@@ -86,7 +86,7 @@ def _unfitted(model: Any) -> Any:
 
 
 def _search_scores(model: Any, X: Matrix) -> NDArray[np.float32]:
-    """Give the scores by which a search for each tag ranks images; blends may rank the tags of an image by others."""
+    """Return the scores by which a search for each tag ranks images; blends may rank the tags of an image by others."""
     rows = model.query_rows(sp.eye_array(model.n_tags_, format="csr", dtype=np.float32))
     scores: Any = model.image_rows(X) @ rows.T
     return np.ascontiguousarray(scores.toarray() if sp.issparse(scores) else scores, np.float32)

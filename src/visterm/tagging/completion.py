@@ -46,7 +46,7 @@ class Completions:
         self._columns = [column for _, column in starts]
 
     def find(self, typed: str, k: int = 10) -> list[Completion]:
-        """Give the tags that are meant: first those that begin so, then those with such a word, frequent ones first.
+        """Return the tags that are meant: first those that begin so, then those with such a word, frequent ones first.
 
         Nothing typed gives the most frequent tags.
         """

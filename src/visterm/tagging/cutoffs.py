@@ -74,7 +74,7 @@ def cutoff_of(
 def tags_above(
     model: Any, X: Matrix, calibration: Calibration, cutoff: Cutoff, k: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Give the tags of each image above the cut-off, best first by their scores, with these; `k` at most, 0: all."""
+    """Yield the tags of each image above the cut-off, best first by their scores, with these; `k` at most, 0: all."""
     for _, block in model.score_blocks(X):
         given = calibration.confidences(block) >= cutoff.least
         for scores, above in zip(block, given, strict=True):

@@ -152,7 +152,7 @@ def _join(member: Member) -> None:
 
 
 def _learned(model: Any) -> dict[str, Any]:
-    """Give all that a fit has set."""
+    """Return all that a fit has set."""
     return {
         name: value
         for name, value in vars(model).items()

@@ -79,7 +79,7 @@ class Explanation:
     elsewhere: dict[str, float]
 
     def as_dict(self) -> dict[str, Any]:
-        """Give all as it stands in JSON."""
+        """Return all as it stands in JSON."""
         return {
             "image": self.image,
             "tag": self.tag,

@@ -123,7 +123,7 @@ def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os
 
 
 def _covered(start: float, end: float, length: int) -> tuple[int, NDArray[np.float64]]:
-    """Give the first pixel of a span, and how much of it and of those that follow the span covers."""
+    """Return the first pixel of a span, and how much of it and of those that follow the span covers."""
     first = min(int(start), length - 1)
     last = max(first + 1, min(int(np.ceil(end)), length))
     edges = np.clip(np.arange(first, last + 1), start, end)

@@ -84,7 +84,7 @@ class PartBeliefs:
         return labels_parts(self.model)
 
     def parts_of(self, whole: int) -> NDArray[Any]:
-        """Give the known parts of a tag."""
+        """Return the known parts of a tag."""
         parts: NDArray[Any] = self.known[self.known[:, 1] == whole, 0]
         return parts
 
@@ -98,7 +98,7 @@ class PartBeliefs:
         return can_be
 
     def scores(self, wholes: NDArray[Any]) -> NDArray[np.float32]:
-        """Give how much each tag is believed to be a part of some wholes, (n_wholes, n_tags); -inf: it cannot be."""
+        """Return how much each tag is believed to be a part of some wholes, (n_wholes, n_tags); -inf: it cannot be."""
         scores = np.array(self.model.relation_scores(wholes), np.float32)
         scores += self._usual_score * self._kin.shares(wholes)
         cannot_be = ~(self._can_be_whole[wholes][:, None] & self._can_be_part[None, :])
@@ -120,7 +120,7 @@ class PartBeliefs:
         return np.float32(max(0.0, scores.mean())) if scores.size else np.float32(0)
 
     def unknown(self, k: int) -> list[Believed]:
-        """Give the pairs with the highest scores above 0 that are not known, best first; k = 0: all of them.
+        """Return the pairs with the highest scores above 0 that are not known, best first; k = 0: all of them.
 
         Of equal scores the smaller whole comes first, then the smaller part.
 
@@ -154,14 +154,14 @@ class PartBeliefs:
 
 
 def beliefs_of(tagger: Tagger, more: WordRelations | None = None) -> PartBeliefs:
-    """Give what a tagger knows and believes of its tags, with further known relations if there are some."""
+    """Return what a tagger knows and believes of its tags, with further known relations if there are some."""
     tags = tagger.vocabulary
     known = np.concatenate([told.pairs(tags) for told in (tagger.relations, more) if told is not None])
     return PartBeliefs(tagger.model, known, len(tags), tagger.relations.kinds(tags))
 
 
 def labels_parts(model: Any) -> bool:
-    """Say whether a fitted model knows of parts: it can, and has learned from relations."""
+    """Return whether a fitted model knows of parts: it can, and has learned from relations."""
     return isinstance(model, LabelsParts) and len(model.part_of_) > 0
 
 
@@ -191,7 +191,7 @@ def _as_pairs(pairs: Any) -> NDArray[np.int64]:
 
 
 def _wholeness(as_part: NDArray[Any], as_whole: NDArray[Any]) -> NDArray[np.int64]:
-    """Give the place of each tag when all are sorted from those that are parts to those that are wholes."""
+    """Return the place of each tag when all are sorted from those that are parts to those that are wholes."""
     n_known = as_part + as_whole
     share = np.where(n_known > 0, as_whole / np.maximum(n_known, 1), 0.5)
     place = np.empty(len(share), np.int64)

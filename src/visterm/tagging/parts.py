@@ -42,7 +42,7 @@ def tell_blocks(model: Any, encoder: Any) -> None:
 
 
 def takes_part_of(model: Any) -> bool:
-    """Say whether a model can be told which tags are parts of which: whether it has the setting `part_of`.
+    """Return whether a model can be told which tags are parts of which: whether it has the setting `part_of`.
 
     Raises
     ------

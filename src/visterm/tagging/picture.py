@@ -14,7 +14,7 @@ QUALITY = 82
 
 
 def data_uri(image: ImageLike, max_side: int) -> str | None:
-    """Give an image as a ``data:`` address for a page, or None if it cannot be read (any more).
+    """Return an image as a ``data:`` address for a page, or None if it cannot be read (any more).
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ QUALITY: Final = 95
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
-    """Give Pillow's name of the format that the ending of a picture file says, in capitals or not.
+    """Return Pillow's name of the format that the ending of a picture file says, in capitals or not.
 
     Raises
     ------

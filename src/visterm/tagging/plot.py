@@ -108,7 +108,7 @@ def plot_history(history: Sequence[dict[str, Any]], path: str | os.PathLike[str]
 
 
 def history_panels(history: Sequence[dict[str, Any]]) -> list[Panel]:
-    """Give the lines of a history: what is known first, whatever else a model keeps after it."""
+    """Return the lines of a history: what is known first, whatever else a model keeps after it."""
     kept = [name for name in dict.fromkeys(key for entry in history for key in entry) if name not in OF_THE_EPOCH]
     order = [name for name in TITLES if name in kept] + [name for name in kept if name not in TITLES]
     panels = []

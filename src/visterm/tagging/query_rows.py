@@ -43,7 +43,7 @@ class Judged(NamedTuple):
 
     @property
     def asked_of(self) -> sp.csr_array:
-        """Give the words of the queries that each image is relevant to, shape (n_images, n_tags): 1 where wanted."""
+        """Return the words of the queries that each image is relevant to, shape (n_images, n_tags): 1 where wanted."""
         return as_csr((sp.csr_array(self.relevant.T > 0) @ sp.csr_array(self.words > 0)).astype(np.float32))
 
 
@@ -198,7 +198,7 @@ def _captions(texts: Sequence[str], relevant: sp.csr_array) -> list[list[str]]:
 
 
 def _words_of(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[sp.csr_array, NDArray[np.int64]]:
-    """Give the words of queries, 1 wanted and -1 not wanted, and the numbers of the queries that have a known word."""
+    """Return the words of queries, 1 (-1 for `-word`), and the numbers of the queries with a known word."""
     rows: list[sp.csr_array] = []
     for text in texts:
         try:

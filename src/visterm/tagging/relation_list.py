@@ -24,7 +24,7 @@ class ScoredRelation(NamedTuple):
 
 
 def believed_relations(tagger: Tagger, k: int = 20, more: WordRelations | None = None) -> list[ScoredRelation]:
-    """Give the pairs that the model believes in and nobody told it, best first: those with a score above 0.
+    """Return the pairs that the model believes in and nobody told it, best first: those with a score above 0.
 
     A model that is not ``directed`` scores both directions alike: such a pair is listed once, with the direction that
     known relations make likelier, see `PartBeliefs`.
@@ -49,7 +49,7 @@ def believed_relations(tagger: Tagger, k: int = 20, more: WordRelations | None =
 
 
 def known_relations(tagger: Tagger, k: int = 20, more: WordRelations | None = None) -> list[ScoredRelation]:
-    """Give the relations between tags that are known; by what the model makes of them, if it has beliefs, best first.
+    """Return the relations between tags that are known; by what the model makes of them, if it has beliefs, best first.
 
     Parameters are those of `believed_relations`.
 

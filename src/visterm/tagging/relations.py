@@ -109,11 +109,11 @@ class WordRelations(NamedTuple):
         return cls(parts, kinds, senses)
 
     def pairs(self, vocabulary: Vocabulary) -> NDArray[Any]:
-        """Give the columns of (part, whole) among the tags, int64 of shape (n_pairs, 2); see `part_pairs`."""
+        """Return the columns of (part, whole) among the tags, int64 of shape (n_pairs, 2); see `part_pairs`."""
         return part_pairs(self.part_of, vocabulary)
 
     def kinds(self, vocabulary: Vocabulary) -> NDArray[Any]:
-        """Give the columns of tags and of other tags that they are a kind of, over any number of steps of is-a.
+        """Return the columns of tags and of other tags that they are a kind of, over any number of steps of is-a.
 
         Returns
         -------
@@ -189,13 +189,13 @@ def check_word_relations(relations: Any) -> None:
 
 
 def tags_to_learn(corpus: Corpus, min_count: int, aliases: Mapping[str, str] | None = None) -> Vocabulary:
-    """Give the tags that a corpus will be learned by, before its images are encoded: to match relations with."""
+    """Return the tags that a corpus will be learned by, before its images are encoded: to match relations with."""
     learned = corpus.select(LEARNED) if any(corpus.splits) else corpus
     return Vocabulary.from_lists(learned.tags, min_count=min_count, aliases=aliases)
 
 
 def is_wordnet(source: Source | None) -> bool:
-    """Say whether relations are to come from WordNet, and not from a file."""
+    """Return whether relations are to come from WordNet, and not from a file."""
     return source is not None and (source == WORDNET or Path(source).is_dir())
 
 

@@ -30,7 +30,7 @@ class Kin:
         self._members = _lists(kinds[:, 1], kinds[:, 0])
 
     def shares(self, wholes: NDArray[Any]) -> NDArray[np.float32]:
-        """Give the share of the kin of wholes that have each tag as a part, (n_wholes, n_tags).
+        """Return the share of the kin of wholes that have each tag as a part, (n_wholes, n_tags).
 
         Kin are the others of a kind of which parts are known, two at least; of several kinds the largest share counts.
         """

@@ -62,14 +62,14 @@ def encode_for_all(taggers: Sequence[Tagger], corpus: Corpus, progress: Progress
 
 
 def shared_vocabulary(taggers: Sequence[Tagger]) -> Vocabulary:
-    """Give the tags that all taggers know, in the order of the first."""
+    """Return the tags that all taggers know, in the order of the first."""
     first = taggers[0].vocabulary
     known = [column for column, tag in enumerate(first) if all(tag in other.vocabulary for other in taggers[1:])]
     return first.subset(known)
 
 
 def told_of_any(taggers: Sequence[Tagger], rows: Sequence[Matrix], vocabulary: Vocabulary) -> sp.csr_array | None:
-    """Give the tags that any tagger learned of images known by number, in the columns of a vocabulary of all.
+    """Return the tags that any tagger learned of images known by number, in the columns of a vocabulary of all.
 
     Returns
     -------

@@ -69,7 +69,7 @@ class StartWords(NamedTuple):
         return cls(source.marked(), vectors)
 
     def tell(self, model: Any, rows: TrainingRows) -> WordPlaces:
-        """Give the model a vector for each tag of the rows; zeros, where there is none, start at random."""
+        """Return the model a vector for each tag of the rows; zeros, where there is none, start at random."""
         vectors = self.vectors if self.vectors is not None else self._learn(model, rows)
         matrix, _ = vectors_of_tags(vectors, rows.vocabulary)
         model.set_params(**{SETTING: matrix})

@@ -247,7 +247,7 @@ def _take_over(tagger: Any, shards: Shards, tags: JoinedTags, found: Survey, pla
 
 
 def _name_hashes(tags: JoinedTags) -> NDArray[np.uint64]:
-    """Give the hashes of the names that were learned from or held out, sorted: the one array of all images."""
+    """Return the hashes of the names that were learned from or held out, sorted: the one array of all images."""
     wanted = tags.learned if tags.learned == NO_SPLIT else tags.learned | VALID
     parts = [np.empty(0, np.uint64)]
     for start in range(0, len(tags.index.hashes), PAIRS):

@@ -170,7 +170,7 @@ class _ToGoOnFrom:
 
 
 def _meeting_place(member: Member, n_workers: int) -> tuple[Callable[[int, str, Any], Any], Callable[[], None]]:
-    """Give what meets, and what ends all meetings: in this process if it is its place, else by a line to the first."""
+    """Return the meeting and what ends it: in this process if it is the first, else over a line to the first."""
     place = MeetingPlace(n_workers)
     if member.size == 1:
         return place.meet, place.close

@@ -115,7 +115,7 @@ def suggest_aliases(tagger: Tagger, corpus: Corpus | None = None, *, progress: P
 
 
 def tag_vectors(tagger: Tagger) -> NDArray[np.float32] | None:
-    """Give the vectors that a model has of tags; None where it has none, or numbers only, without a direction."""
+    """Return the vectors that a model has of tags; None where it has none, or numbers only, without a direction."""
     V = side_by_side.tag_vectors(tagger.model)
     if V is None or V.shape[1] < 2:
         return None
@@ -146,7 +146,7 @@ def evidence_of(Y: sp.csr_array, U: Any, V: NDArray[np.float32] | None) -> Evide
 
 
 def pairs_by_spelling(tags: Sequence[str], evidence: Evidence) -> list[Pair]:
-    """Give the pairs of tags that may be one word written in two ways, the surest first."""
+    """Return the pairs of tags that may be one word written in two ways, the surest first."""
     spelled = [
         Pair(alike.first, alike.second, alike.how, _nearness(alike.first, alike.second, evidence))
         for alike in alike_spellings(tags)
@@ -200,7 +200,7 @@ def aliases_of(vocabulary: Vocabulary, pairs: Sequence[Pair]) -> list[Alias]:
 
 
 def _grouped(n_tags: int, pairs: Sequence[Pair]) -> NDArray[np.int64]:
-    """Give each tag the number of its group: tags that pairs join, over any number of steps."""
+    """Return each tag the number of its group: tags that pairs join, over any number of steps."""
     rows, columns = ([pair[side] for pair in pairs] for side in (0, 1))
     links = sp.csr_array((np.ones(len(pairs)), (rows, columns)), shape=(n_tags, n_tags))
     groups: NDArray[np.int64] = connected_components(links, directed=False)[1].astype(np.int64)
@@ -213,7 +213,7 @@ def _surest_first(pair: Pair) -> tuple[int, float, int, int]:
 
 
 def _least_nearness(pairs: Sequence[Pair], evidence: Evidence) -> float:
-    """Give the cosine from which on few of many pairs of alike spelling are of other words.
+    """Return the cosine from which on few of many pairs of alike spelling are of other words.
 
     Other words are as near as any two tags: half of them below the median of random pairs, where few spellings of one
     word are. So twice the number there estimates how many there are in all (Storey 2002), and the random pairs say how
@@ -233,7 +233,7 @@ def _least_nearness(pairs: Sequence[Pair], evidence: Evidence) -> float:
 
 
 def _believed(pair: Pair, tags: Sequence[str], least: Mapping[str, float]) -> bool:
-    """Say whether spellings are alike enough, or the tags near enough besides."""
+    """Return whether spellings are alike enough, or the tags near enough besides."""
     if pair.how not in NEARNESS:
         return True
     if pair.nearness is not None and pair.nearness < least.get(pair.how, -np.inf):

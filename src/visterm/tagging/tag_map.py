@@ -77,7 +77,7 @@ def tag_map(model: Any, vocabulary: Vocabulary, *, seed: int = 0) -> list[Placed
 
 
 def _in_a_plane(V: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    """Give places in the unit square, shape (n_tags, 2)."""
+    """Return places in the unit square, shape (n_tags, 2)."""
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
 

@@ -465,7 +465,7 @@ class Tagger:
         return done
 
     def query_weights(self, words: str | Sequence[str]) -> Query:
-        """Give what was typed as weights of tags, and of other words that have a place, of unit length together.
+        """Return what was typed as weights of tags, and of other words that have a place, of unit length together.
 
         Each word weighs by its inverse document frequency among the training images, or in the reference corpus that
         the run was fitted with (PAMIR, section IV-A); a word with ``-`` weighs below 0. A word that is no tag but has a
@@ -492,7 +492,7 @@ class Tagger:
 
     @property
     def idf(self) -> NDArray[np.float32]:
-        """Give what the tags weigh in queries, shape (n_tags,)."""
+        """Return what the tags weigh in queries, shape (n_tags,)."""
         of = (self.vocabulary, self.reference, self.facts.get("images", 0))
         if any(now is not then for now, then in zip(of, self._idf_of, strict=True)):
             # Kept, because the logarithms of all tags take longer than a search.
@@ -501,7 +501,7 @@ class Tagger:
 
     @property
     def idf_of_others(self) -> float:
-        """Give what a word weighs that is no tag: as one that a single image or text has."""
+        """Return what a word weighs that is no tag: as one that a single image or text has."""
         if self.reference is not None:
             return float(inverse_frequencies([1], self.reference.n_texts)[0])
         n_images = max(self.facts.get("images", 0), int(self.vocabulary.counts.max(initial=1)))
@@ -549,7 +549,7 @@ class Tagger:
         return tagger
 
     def told(self, X: Matrix) -> sp.csr_array | None:
-        """Give the tags that it learned of the images of rows known by number, shape (n_images, n_tags), else None."""
+        """Return the tags learned of images known by number, shape (n_images, n_tags), else None."""
         return None if self.given is None else sp.csr_array(X @ self.given)
 
     def find_confidences(self, rows: TrainingRows, progress: Progress = SILENT) -> None:
@@ -584,7 +584,7 @@ class Tagger:
         self.words = WordPlaces()
 
     def _idf(self, vocabulary: Vocabulary, n_images: int) -> NDArray[np.float32]:
-        """Give the idf of the tags in the reference corpus, or among the training images."""
+        """Return the idf of the tags in the reference corpus, or among the training images."""
         if self.reference is not None:
             return self.reference.idf
         return inverse_frequencies(vocabulary.counts, max(n_images, int(vocabulary.counts.max(initial=1))))

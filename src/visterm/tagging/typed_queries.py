@@ -90,7 +90,7 @@ def typed_query(context: QueryContext, words: str | Sequence[str]) -> Query:
 
 
 def query_row(model: Any, query: Query) -> Any:
-    """Give the row that images are searched by, shape (1, width)."""
+    """Return the row that images are searched by, shape (1, width)."""
     row = model.query_rows(query.weights)
     return row if query.outside is None else row + (query.outside.weights @ query.outside.rows)[None, :]
 

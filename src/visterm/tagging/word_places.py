@@ -105,13 +105,13 @@ class WordPlaces:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """Give what `visterm info` shows of them."""
+        """Return what `visterm info` shows of them."""
         if self.source is None:
             return {}
         return {"word vectors": self.source.name, "tags without a word vector": len(self.without)}
 
     def dictionary(self, vocabulary: Vocabulary) -> Vocabulary:
-        """Give the tags and, after them, the added words."""
+        """Return the tags and, after them, the added words."""
         if not self.added:
             return vocabulary
         if self._dictionaries[0] is not vocabulary:  # kept, because it takes a second for 400,000 tags
@@ -122,7 +122,7 @@ class WordPlaces:
         return found
 
     def look_up(self, model: Any, words: Sequence[str]) -> list[Floats | None]:
-        """Give the rows of words of a search, None of those without a vector; each has the same in any company.
+        """Return the rows of words of a search, None of those without a vector; each has the same in any company.
 
         The errors are those of `place`.
         """
@@ -171,7 +171,7 @@ class WordPlaces:
         *,
         file: str | os.PathLike[str] | None = None,
     ) -> tuple[WordPlaces, Added]:
-        """Give the places with more words, which keep their relations to the tags and to each other.
+        """Return the places with more words, which keep their relations to the tags and to each other.
 
         Parameters
         ----------
@@ -221,7 +221,7 @@ class WordPlaces:
         return "" if self.source.gives_others else self.source.why_not()
 
     def _vectors(self, model: Any, words: Sequence[str]) -> tuple[Floats, NDArray[np.bool_]]:
-        """Give the vectors of words, and which have one; none where the model or the source knows only tags."""
+        """Return the vectors of words, and which have one; none where the model or the source knows only tags."""
         if not words or self.source is None or not self.source.gives_others or not isinstance(model, PlacesWords):
             return np.zeros((len(words), self.width), np.float32), np.zeros(len(words), np.bool_)
         vectors, found = vectors_of_tags(self.source.read(words), words)

@@ -86,11 +86,11 @@ class WordSource:
 
     @property
     def gives_others(self) -> bool:
-        """Say whether words that are no tags can have a vector of it."""
+        """Return whether words that are no tags can have a vector of it."""
         return self.kind != LEARNED
 
     def read(self, words: Iterable[str]) -> WordVectors:
-        """Give the vectors of words, as far as it has any.
+        """Return the vectors of words, as far as it has any.
 
         Raises
         ------
@@ -113,11 +113,11 @@ class WordSource:
         return read_word_vectors(self.path, words)
 
     def marked(self) -> Self:
-        """Give the source with the hash of its file, by which it is known again."""
+        """Return the source with the hash of its file, by which it is known again."""
         return replace(self, sha256=_hash_now(self.path)) if self.kind == FILE else self
 
     def moved(self, path: str | os.PathLike[str]) -> Self:
-        """Give the source with its file at another place.
+        """Return the source with its file at another place.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class WordSource:
         return f"Its word vectors ({self.name}) have none of it either."
 
     def save(self, folder: Path) -> dict[str, str]:
-        """Give what JSON keeps of it; vectors that were given are written into the folder of a run."""
+        """Return what JSON keeps of it; vectors that were given are written into the folder of a run."""
         if self.vectors is not None:
             write_word_vectors(folder / KEPT, self.vectors)
         parts = {"kind": self.kind, "method": self.method, "path": self.path, "sha256": self.sha256}
@@ -173,7 +173,7 @@ class WordSource:
 
 
 def _hash_now(path: str) -> str:
-    """Give the hash of a file; not twice, as long as it looks the same."""
+    """Return the hash of a file; not twice, as long as it looks the same."""
     state = os.stat(path)
     return _hash_of(path, state.st_size, state.st_mtime_ns)
 

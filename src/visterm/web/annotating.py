@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
 
 
 def annotate_together(tagger: Callable[[], Tagger], batch: Sequence[Wanted]) -> list[list[Tag] | Exception]:
-    """Give the tags of each picture, or the error that it met; those of like wishes are encoded together."""
+    """Return the tags of each picture, or the error that it met; those of like wishes are encoded together."""
     groups: defaultdict[tuple[HowMany, bool], list[int]] = defaultdict(list)
     for place, wanted in enumerate(batch):
         groups[wanted.how, wanted.k is None].append(place)

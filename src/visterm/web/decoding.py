@@ -86,7 +86,7 @@ class Decoders:
             self._idle.put(process)
 
     async def pixels(self, picture: bytes | str, side: int | None) -> NDArray[np.uint8]:
-        """Give a picture as upright RGB, shape (height, width, 3): the content of a file, or one at a path or address.
+        """Return a picture as upright RGB, shape (height, width, 3), from a file's content, a path or an address.
 
         Raises
         ------
@@ -104,7 +104,7 @@ class Decoders:
         return np.frombuffer(found.content, np.uint8).reshape(found.height, found.width, 3)
 
     async def jpeg(self, path: str, side: int) -> Jpeg:
-        """Give a picture at a path as a JPEG of that longest side; errors are those of `pixels`."""
+        """Return a picture at a path as a JPEG of that longest side; errors are those of `pixels`."""
         return await self.work.run(self._ask, JPEG_OF_FILE, side, os.fsencode(path))
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class _Process:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, kind: bytes, side: int, content: bytes, seconds: float) -> tuple[bytes, Jpeg] | None:
-        """Give what the process answers; None if it died, which it does when its time is over."""
+        """Return what the process answers; None if it died, which it does when its time is over."""
         process = self._running()
         killer = threading.Timer(seconds, process.kill)
         killer.start()

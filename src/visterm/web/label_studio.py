@@ -191,7 +191,7 @@ async def _predict(service: Service, task: dict[str, Any], wanted: ChoicesWanted
 
 
 def _choices(tags: Sequence[Tag], wanted: ChoicesWanted) -> list[tuple[Tag, str]]:
-    """Give the tags that are chosen for people, under the names that the project has for them."""
+    """Return the tags that are chosen for people, under the names that the project has for them."""
     known = [(tag, wanted.choices.get(tag_key(tag.tag), "") if wanted.choices else tag.tag) for tag in tags]
     offered = [(tag, name) for tag, name in known if name]
     chosen = [pair for pair in offered if (pair[0].confidence or 0.0) >= SURE]
@@ -201,7 +201,7 @@ def _choices(tags: Sequence[Tag], wanted: ChoicesWanted) -> list[tuple[Tag, str]
 
 
 async def _picture(service: Service, told: Any) -> bytes | str:
-    """Give the content of a picture that was sent, or the path of one of the catalogue."""
+    """Return the content of a picture that was sent, or the path of one of the catalogue."""
     if isinstance(told, str) and _DATA.match(told):
         try:
             return base64.b64decode(told.partition(",")[2], validate=True)
@@ -219,13 +219,13 @@ async def _picture(service: Service, told: Any) -> bytes | str:
 
 
 def _told_of(task: dict[str, Any], value: str) -> Any:
-    """Give what a task says of its picture."""
+    """Return what a task says of its picture."""
     data = task.get("data")
     return data.get(value) if isinstance(data, dict) else None
 
 
 def _id_in(task: dict[str, Any]) -> int | None:
-    """Give the id of the image of a task, whichever field of its data has it."""
+    """Return the id of the image of a task, whichever field of its data has it."""
     data = task.get("data")
     found = [_id_of(value) for value in data.values()] if isinstance(data, dict) else []
     return next((image_id for image_id in found if image_id is not None), None)
@@ -246,7 +246,7 @@ def _id_of(told: Any) -> int | None:
 
 
 def _chosen(annotation: dict[str, Any]) -> list[str]:
-    """Give the choices of an annotation, whatever else it holds."""
+    """Return the choices of an annotation, whatever else it holds."""
     results = annotation.get("result")
     tags: list[str] = []
     for result in results if isinstance(results, list) else []:

@@ -17,7 +17,7 @@ def cursor_at(kind: str, place: int) -> str:
 
 
 def place_of(kind: str, cursor: str | None, start: int = 0) -> int:
-    """Give the place that a cursor means; None is the start.
+    """Return the place that a cursor means; None is the start.
 
     Raises
     ------

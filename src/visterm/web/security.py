@@ -64,7 +64,7 @@ class Access:
 
     @classmethod
     def of(cls, host: str, token: str = "", names: Iterable[str] = ()) -> Access:
-        """Give what a service that listens on `host`, and is called by more `names`, asks of requests."""
+        """Return what a service that listens on `host`, and is called by more `names`, asks of requests."""
         hosts = {name.lower() for name in (host, *names, *LOOPBACK_NAMES) if name}
         return cls(token, frozenset(hosts), host in NAMES_OF_ALL)
 
@@ -78,7 +78,7 @@ class Access:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
 
     def knows(self, headers: Headers) -> bool:
-        """Say whether a request brings the token, or a browser's cookie."""
+        """Return whether a request brings the token, or a browser's cookie."""
         if not self.token:
             return True
         given = _given_token(headers.get("authorization", ""))
@@ -87,7 +87,7 @@ class Access:
         return hmac.compare_digest(_cookie(headers).encode(), self.cookie.encode())
 
     def answers_to(self, host: str) -> bool:
-        """Say whether a ``Host`` header names this service."""
+        """Return whether a ``Host`` header names this service."""
         name = host_name(host)
         if name in self.hosts:
             return True
@@ -95,7 +95,7 @@ class Access:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether an address to listen on can be reached from this machine only."""
+    """Return whether an address to listen on can be reached from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -105,7 +105,7 @@ def is_loopback(host: str) -> bool:
 
 
 def host_name(host: str) -> str:
-    """Give the name of a ``Host`` header, without the port."""
+    """Return the name of a ``Host`` header, without the port."""
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
     return host.rpartition(":")[0].lower() if ":" in host else host.lower()
@@ -189,7 +189,7 @@ def logged_in(access: Access, address: str) -> Response:
 
 
 def local_address(address: str) -> str:
-    """Give an address on this service, or its first page for anything that would lead elsewhere."""
+    """Return an address on this service, or its first page for anything that would lead elsewhere."""
     leads_away = not address.startswith("/") or address.startswith("//") or "\\" in address
     return "/" if leads_away or any(ord(letter) < 32 for letter in address) else address
 
@@ -213,7 +213,7 @@ def _ask(scope: Scope, headers: Headers) -> Response:
 
 
 def _from_another_site(headers: Headers, host: str) -> bool:
-    """Say whether a browser sends this for a page of another site; programs send neither header."""
+    """Return whether a browser sends this for a page of another site; programs send neither header."""
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return True
     origin = headers.get("origin")

@@ -185,7 +185,7 @@ class Service:
         self._blas.restore_original_limits()
 
     def known(self, image_id: int) -> ImageRecord:
-        """Give an image's record.
+        """Return an image's record.
 
         Raises
         ------
@@ -218,7 +218,7 @@ class Service:
         return record.path
 
     def view(self, image_id: int) -> ImageView:
-        """Give an image with its tags; errors are those of `known`."""
+        """Return an image with its tags; errors are those of `known`."""
         self.known(image_id)
         return self.catalogue.image(image_id)
 
@@ -232,7 +232,7 @@ class Service:
         return completions.find(typed, k)
 
     async def pixels(self, picture: bytes | str) -> NDArray[np.uint8]:
-        """Give a picture as the encoder reads it: the content of a file, or one of the catalogue's at its path.
+        """Return a picture as the encoder reads it: the content of a file, or one of the catalogue's at its path.
 
         Raises
         ------
@@ -243,7 +243,7 @@ class Service:
         return await decoders.pixels(picture, getattr(self.catalogue.tagger.encoder, "reading_side", None))
 
     async def annotate(self, picture: bytes | str, k: int | None, how: HowMany = HowMany()) -> list[Tag]:  # noqa: B008
-        """Give the tags of a picture, encoded together with others that wait; errors are those of `pixels`."""
+        """Return the tags of a picture, encoded together with others that wait; errors are those of `pixels`."""
         return await self._annotating.ask(Wanted(await self.pixels(picture), k, how))
 
     async def explain(self, image_id: int, tag: str) -> Explanation:
@@ -261,7 +261,7 @@ class Service:
         return await self.encoding.run(explain, self.catalogue.tagger, pixels, tag)
 
     async def heat(self, image_id: int, tag: str, side: int) -> bytes:
-        """Give the heat map of a tag as a PNG to be laid over the picture; errors are those of `explain`."""
+        """Return the heat map of a tag as a PNG to be laid over the picture; errors are those of `explain`."""
         found = await self.explain(image_id, tag)
 
         def draw() -> bytes:
@@ -272,7 +272,7 @@ class Service:
         return await self.encoding.run(draw)
 
     async def tag_map(self) -> list[PlacedTag]:
-        """Give the map of the tags, which is drawn once for each run.
+        """Return the map of the tags, which is drawn once for each run.
 
         Raises
         ------
@@ -334,6 +334,6 @@ class Service:
 
 
 def service_of(request: Request) -> Service:
-    """Give what all requests share."""
+    """Return what all requests share."""
     service: Service = request.app.state.service
     return service

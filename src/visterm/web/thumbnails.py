@@ -32,7 +32,7 @@ class Thumbnails:
         self.n_bytes = 0
 
     async def get(self, path: str, name: str, side: int) -> bytes:
-        """Give the thumbnail of the picture at a path; `name` tells its content and side.
+        """Return the thumbnail of the picture at a path; `name` tells its content and side.
 
         Raises
         ------

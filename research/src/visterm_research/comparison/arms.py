@@ -40,12 +40,12 @@ class Arm:
         return [{**self.fixed, **dict(zip(self.grid, values, strict=True))} for values in product(*self.grid.values())]
 
     def with_fixed(self, label: str, **settings: Any) -> Arm:
-        """Give the same method with settings fixed, and no grid over them."""
+        """Return the same method with settings fixed, and no grid over them."""
         grid = {name: values for name, values in self.grid.items() if name not in settings}
         return replace(self, label=label, fixed={**self.fixed, **settings}, grid=grid)
 
     def quick(self) -> Arm:
-        """Give the same method for a run of a minute: a small space, few epochs, at most two settings."""
+        """Return the same method for a run of a minute: a small space, few epochs, at most two settings."""
         accepted = inspect.signature(MODELS.load(self.model)).parameters
         small = {name: value for name, value in QUICK.items() if name in accepted}
         grid = {name: values[:1] for name, values in self.grid.items()}
@@ -146,7 +146,7 @@ def require(arms: Sequence[Arm]) -> None:
 
 
 def chosen_arms(arms: Sequence[Arm], models: Sequence[str]) -> list[Arm]:
-    """Give the methods that a person asked for by the models' names; all where none is named.
+    """Return the methods that a person asked for by the models' names; all where none is named.
 
     Raises
     ------

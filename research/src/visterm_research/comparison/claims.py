@@ -63,7 +63,7 @@ class Claim:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the claim as it stands in results.json."""
+        """Return the claim as it stands in results.json."""
         return {
             "first": self.first,
             "relation": self.relation,

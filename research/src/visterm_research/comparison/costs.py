@@ -43,7 +43,7 @@ class Formula(NamedTuple):
 
 
 def formula(model: str, problem: Problem, settings: dict[str, Any]) -> Formula | None:
-    """Give the paper's formula for a model, counted for a problem; None for models that the table does not have."""
+    """Return the paper's formula for a model, counted for a problem; None for models that the table does not have."""
     n, d = problem.train.X.shape
     given, n_tags, dim = problem.nonzeros, len(problem.tags), settings.get("dim", 0)
     if model == "knn":

@@ -37,7 +37,7 @@ class FeatureSet:
     small: Mapping[str, Any] | None = None
 
     def quick(self) -> FeatureSet:
-        """Give the same features for a run of a minute: few colours, words and components."""
+        """Return the same features for a run of a minute: few colours, words and components."""
         return self if self.small is None else replace(self, params=self.small)
 
     @property

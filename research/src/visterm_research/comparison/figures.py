@@ -70,6 +70,6 @@ def draw_lines(
 
 
 def _look(number: int) -> tuple[str, str, str]:
-    """Give a line its colour, mark and style; no two of the first 32 lines have all three in common."""
+    """Return a line its colour, mark and style; no two of the first 32 lines have all three in common."""
     turn = number // len(COLOURS)
     return COLOURS[number % len(COLOURS)], MARKS[(number + turn) % len(MARKS)], STYLES[(number + turn) % len(STYLES)]

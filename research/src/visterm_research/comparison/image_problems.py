@@ -207,7 +207,7 @@ def unit_rows(X: sp.csr_array) -> sp.csr_array:
 
 
 def _spelled_kinds() -> list[tuple[str, str]]:
-    """Give the kinds of the drawn world for every way in which people write them; spellings of a tag are siblings."""
+    """Return the kinds of the drawn world for every way in which people write them; spellings of a tag are siblings."""
     spelled: dict[str, list[str]] = {}
     for spelling, tag in GROUPS.items():
         spelled.setdefault(tag, []).append(spelling)

@@ -58,7 +58,7 @@ class Document:
         self.parts.append(f"![{caption}]({path})\n\n*{caption}*")
 
     def render(self) -> str:
-        """Give the whole text."""
+        """Return the whole text."""
         return "\n\n".join([f"# {self.title}", *self.parts]) + "\n"
 
 

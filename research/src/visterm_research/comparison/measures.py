@@ -19,12 +19,12 @@ SIBLING_METRICS = tuple(f"psib@{k}" for k in CURVE)
 
 
 def validation_map(model: Any, rows: Rows) -> float:
-    """Give MAP over images: what every setting is chosen by."""
+    """Return MAP over images: what every setting is chosen by."""
     return float(np.nanmean(average_precisions(model.score_blocks(rows.X), rows.Y, exclude=rows.known)))
 
 
 def judge(model: Any, rows: Rows, siblings: sp.csr_array | None) -> dict[str, NDArray[np.float64]]:
-    """Give all metrics image by image; those of siblings where it is known which tags are.
+    """Return all metrics image by image; those of siblings where it is known which tags are.
 
     Returns
     -------

@@ -17,7 +17,7 @@ KS = (1, 10)
 
 
 def measure_answers(ranks: Any, ks: Sequence[int] = KS) -> dict[str, NDArray[np.float64]]:
-    """Give the paper's measures of each example, from the rank of its only right answer (sections 6.1 and 6.2).
+    """Return the paper's measures of each example, from the rank of its only right answer (sections 6.1 and 6.2).
 
     A table shows their means. Two models are compared by their values of the same examples
     (`visterm.metrics.significance`); quadruplets that share images are not independent, so for intervals take the means
@@ -65,7 +65,7 @@ def measure_answers(ranks: Any, ks: Sequence[int] = KS) -> dict[str, NDArray[np.
 
 
 def chance_measures(n_candidates: int, ks: Sequence[int] = KS) -> dict[str, float]:
-    """Give the means of `measure_answers` that are expected where the right answer is at a random one of some places.
+    """Return the means of `measure_answers` that are expected where the right answer is at a random one of some places.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def chance_measures(n_candidates: int, ks: Sequence[int] = KS) -> dict[str, floa
 
 
 def group_means(values: Any, groups: Any) -> NDArray[np.float64]:
-    """Give the mean of the values of each group, in the order of the groups' sorted names.
+    """Return the mean of the values of each group, in the order of the groups' sorted names.
 
     Parameters
     ----------

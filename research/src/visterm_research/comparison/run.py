@@ -106,7 +106,7 @@ class Comparison:
             return None
 
     def values(self, problem: Problem) -> dict[str, dict[str, NDArray[np.float64]]]:
-        """Give the metrics of a problem image by image, by method."""
+        """Return the metrics of a problem image by image, by method."""
         return {label: tested.values for label, tested in self.tested[problem.name].items()}
 
     def write(self, facts: dict[str, Any]) -> Outcome:
@@ -138,7 +138,7 @@ class Comparison:
 
 
 def deadline(minutes: float | None) -> float | None:
-    """Give the moment, on the monotonic clock, at which the time is over."""
+    """Return the moment, on the monotonic clock, at which the time is over."""
     return None if minutes is None else time.monotonic() + 60 * minutes
 
 

@@ -96,7 +96,7 @@ PhotoMaker: TypeAlias = "Callable[[str, Mapping[str, Any]], Problem]"
 
 
 def photo_makers(source: Source, data: Sequence[Path], before_work: Callable[[], None]) -> dict[str, PhotoMaker]:
-    """Give what makes problems of the same photos with any features: Corel5k where a folder has it, and drawn scenes.
+    """Return what makes problems of the same photos with any features: Corel5k where a folder has it, and drawn scenes.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def check_folders(data: Sequence[Path], kinds: Sequence[str]) -> None:
 
 
 def folders_of(data: Sequence[Path], kinds: Sequence[str]) -> list[Path]:
-    """Give the folders with data of these kinds: those given, or those one level below.
+    """Return the folders with data of these kinds: those given, or those one level below.
 
     Raises
     ------

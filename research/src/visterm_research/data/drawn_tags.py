@@ -44,11 +44,11 @@ class Dictionary:
     field: NDArray[np.int64]
 
     def names(self) -> list[str]:
-        """Give each tag a name that says its family: ``f3-t17``."""
+        """Return each tag a name that says its family: ``f3-t17``."""
         return [f"f{family}-t{tag}" for tag, family in enumerate(self.family)]
 
     def is_a(self) -> list[tuple[str, str]]:
-        """Give the pairs (tag, parent) that make the tags of a family siblings."""
+        """Return the pairs (tag, parent) that make the tags of a family siblings."""
         return [(name, f"family {family}") for name, family in zip(self.names(), self.family, strict=True)]
 
 

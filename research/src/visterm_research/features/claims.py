@@ -53,7 +53,7 @@ def loss_claims(run: PhotoRun) -> None:
 
 
 def paper_label(method: str, features: FeatureSet) -> str:
-    """Give a method's name in Table 1, where WSABIE's has its size."""
+    """Return a method's name in Table 1, where WSABIE's has its size."""
     return f"{method} [d={paper.SIZES[features.stands_for]}]" if method == WSABIE.label else method
 
 

@@ -83,23 +83,23 @@ class PhotoRun:
                     self.comparison.include(self.problems[features.slug], large)
 
     def label(self, method: str, features: FeatureSet) -> str:
-        """Give the name under which a method of Table 1 was tested: WSABIE's has the size that the paper has there."""
+        """Return the name of a method in Table 1: WSABIE's has the paper's size in it."""
         if method != WSABIE.label:
             return method
         return f"{method} [d={paper.SIZES.get(features.stands_for, LARGEST) // self.shrink}]"
 
     def found(self, features: FeatureSet) -> TestedArms:
-        """Give the methods that were tested on some features."""
+        """Return the methods that were tested on some features."""
         return self.comparison.tested[self.problems[features.slug].name]
 
     def tested(self, method: str, features: FeatureSet) -> Tested | None:
-        """Give what was found of a method of Table 1 on some features; None where it is missing."""
+        """Return what was found of a method of Table 1 on some features; None where it is missing."""
         if features.slug not in self.problems:
             return None
         return self.found(features).get(self.label(method, features))
 
     def values(self) -> dict[str, dict[str, NDArray[np.float64]]]:
-        """Give the metrics image by image of everything that was tested, by "METHOD on FEATURES"."""
+        """Return the metrics image by image of everything that was tested, by "METHOD on FEATURES"."""
         return {
             named(label, features): tested.values
             for features in self.sets

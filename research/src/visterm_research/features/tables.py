@@ -128,7 +128,7 @@ def precision_part(run: PhotoRun) -> None:
 
 
 def _labels(run: PhotoRun, method: str, features: FeatureSet) -> list[tuple[str, str]]:
-    """Give the names under which a method was tested, and those that the table has for them."""
+    """Return the names under which a method was tested, and those that the table has for them."""
     if method != WSABIE.label:
         return [(method, method)]
     large = run.label(method, features)

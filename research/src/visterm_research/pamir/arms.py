@@ -38,7 +38,7 @@ class SearchArm:
     pictured: Mapping[str, Any] = field(default_factory=dict)
 
     def first(self) -> Settings:
-        """Give the settings with which features are compared."""
+        """Return the settings with which features are compared."""
         return {**self.fixed, **self.start}
 
     def naming(self, *, quick: bool = False) -> list[Settings]:

@@ -18,7 +18,7 @@ ROUNDS = 5
 
 
 def frozen(model: str, settings: Settings, record: Record) -> Settings:
-    """Give settings of one run: what a model chose for itself is given to it, and nothing stops it or is chosen again.
+    """Return the settings of one run: what the model chose itself is fixed, and nothing stops early.
 
     As in the paper's Table VII, which times single runs. A C for each word is replaced by their median.
     """

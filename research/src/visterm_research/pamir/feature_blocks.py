@@ -18,7 +18,7 @@ SMALL: dict[str, Any] = {"colours": 12, "sample_blocks": 2000}
 
 
 def blocks(side: int, codebook: int = CODEBOOK, *, scales: tuple[float, ...] = ONE, paper: bool = False) -> FeatureSet:
-    """Give visterms of blocks with a side in pixels.
+    """Return visterms of blocks with a side in pixels.
 
     Parameters
     ----------

@@ -127,7 +127,7 @@ def drawn_pictures(
 
 
 def words_of(test: Corpus) -> Vocabulary:
-    """Give the words that count: those that two or more test pictures have, which are 179 in Corel5k (V-A).
+    """Return the words that count: those that two or more test pictures have, which are 179 in Corel5k (V-A).
 
     Raises
     ------

@@ -225,7 +225,7 @@ def _folder(data: Sequence[Path]) -> Path | None:
 
 
 def _chosen(arms: Sequence[SearchArm], models: Sequence[str]) -> list[SearchArm]:
-    """Give the methods that a person asked for by the models' names; all where none is named.
+    """Return the methods that a person asked for by the models' names; all where none is named.
 
     Raises
     ------

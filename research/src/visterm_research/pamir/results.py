@@ -121,7 +121,7 @@ def _shown(run: SearchRun, columns: Columns, label: str, measure: str, kind: str
 
 
 def _tested(run: SearchRun, columns: Columns, label: str, measure: str, kind: str) -> str:
-    """Say whether PAMIR is better than a method, worse, or neither for sure."""
+    """Return whether PAMIR is better than a method, worse, or neither for sure."""
     if PAMIR.label not in columns or label == PAMIR.label or not run.pictures.kinds[kind].any():
         return "–"
     test = compared(run, columns, (PAMIR.label, label), measure, kind)

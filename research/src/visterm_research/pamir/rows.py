@@ -119,7 +119,7 @@ class Encoded:
         self._last: tuple[str, Any] | None = None
 
     def rows(self, pictures: Pictures, features: FeatureSet, number: int) -> SearchRows:
-        """Give a division with some features.
+        """Return a division with some features.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class Encoded:
         return self._open[name]
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Give what was made last under a name, or make it: rows that are wanted several times in turn."""
+        """Return what was made last under a name, or make it: rows that are wanted several times in turn."""
         if self._last is None or self._last[0] != name:
             self._last = name, make()
         return self._last[1]
@@ -159,7 +159,7 @@ class Encoded:
 
 
 def blocks_of(rows: SearchRows) -> float:
-    """Give the mean number of features of a development picture that are not zero."""
+    """Return the mean number of features of a development picture that are not zero."""
     X: Any = rows.X
     stored = int(X.nnz) if sp.issparse(X) else int(np.count_nonzero(X))
     return stored / max(1, int(X.shape[0]))

@@ -107,11 +107,11 @@ class SearchRun:
         return self.title or self.pictures.name
 
     def rows(self, features: FeatureSet, number: int = 0) -> SearchRows:
-        """Give a division with some features."""
+        """Return a division with some features."""
         return self.encoded.rows(self.pictures, features, number)
 
     def takes(self, arm: SearchArm, features: FeatureSet) -> bool:
-        """Say whether a method takes such features: those that count visterms take none below 0."""
+        """Return whether a method takes such features: those that count visterms take none below 0."""
         counts = issubclass(MODELS.load(arm.model), CountingAnnotator)
         return not counts or float(self.rows(features).X.min()) >= 0
 
@@ -163,7 +163,7 @@ class SearchRun:
             self.found[label] = Found(choice, judged, values)
 
     def columns(self, labels: Sequence[str]) -> dict[str, dict[str, Floats]]:
-        """Give the measures query by query of methods that were judged, in this order.
+        """Return the measures query by query of methods that were judged, in this order.
 
         Those with probabilities have another line, "LABEL, product".
         """

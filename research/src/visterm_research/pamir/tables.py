@@ -216,7 +216,7 @@ def _pairs(run: SearchRun) -> int:
 
 
 def _sizes(images: Sequence[Any]) -> str:
-    """Give the sizes of the first pictures, the most frequent first."""
+    """Return the sizes of the first pictures, the most frequent first."""
     found: dict[str, int] = {}
     for image in images[:200]:
         with Image.open(image) as opened:

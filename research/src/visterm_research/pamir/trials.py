@@ -108,12 +108,12 @@ def group_of(rows: SearchRows, part: str) -> str:
 
 
 def validation_avgp(model: Any, X: Matrix, queries: Queries) -> float:
-    """Give the mean average precision of a model over weighed queries and the pictures judged for them."""
+    """Return the mean average precision of a model over weighed queries and the pictures judged for them."""
     return float(np.nanmean(measure_queries(_ranked(_scores(model, X), queries))["AvgP"]))
 
 
 def learned_settings(model: Any) -> dict[str, float]:
-    """Give the settings that a model chose for itself as it was fitted; a number for each tag as their median."""
+    """Return the settings that a model chose for itself as it was fitted; a number for each tag as their median."""
     found = {name: getattr(model, f"{name}_", None) for name in LEARNED}
     found["epochs"] = getattr(model, "n_epochs_", None)
     return {name: float(np.median(value)) for name, value in found.items() if value is not None}
@@ -128,6 +128,6 @@ def _ranked(S: NDArray[np.float32], queries: Queries) -> Any:
 
 
 def _best(S: NDArray[np.float32], words: sp.csr_array) -> Any:
-    """Give the best pictures of some queries, the smaller number first where scores are equal."""
+    """Return the best pictures of some queries, the smaller number first where scores are equal."""
     scores = np.asarray(words @ S.T)
     return np.argsort(-scores, axis=1, kind="stable")[:, :SHOWN].astype(np.float64)

@@ -52,7 +52,7 @@ class PartArm:
         return self.by != ANNOTATION
 
     def quick(self) -> PartArm:
-        """Give the same method for a run of a minute: a small space, few epochs, a setting or two a stage."""
+        """Return the same method for a run of a minute: a small space, few epochs, a setting or two a stage."""
         if not self.pairs:
             return replace(self, stages=())
         stages = [[change for change in stage if "dim" not in change][:1] for stage in self.stages[:2]]

@@ -121,7 +121,7 @@ def related(
 
 
 def _stream(Y: Any, relations: Ints, seed: int) -> Quadruplets | None:
-    """Give the quadruplets of some relations, if any two images show one."""
+    """Return the quadruplets of some relations, if any two images show one."""
     try:
         return Quadruplets(Y, relations, random_state=seed)
     except DataError:

@@ -60,7 +60,7 @@ class Plan:
 
     @property
     def shared(self) -> dict[str, Any]:
-        """Give what makes images."""
+        """Return what makes images."""
         return {
             "seed": self.seed,
             "n_jobs": self.n_jobs,

@@ -44,14 +44,14 @@ class Relations:
 
 
 def wordnet_relations(wordnet: WordNet, vocabulary: Vocabulary) -> Relations:
-    """Give WordNet's parts among tags, each tag meant in its first sense."""
+    """Return WordNet's parts among tags, each tag meant in its first sense."""
     senses = match_tags(wordnet, vocabulary)
     by_depth = {depth: part_pairs(wordnet_part_of(wordnet, senses, inherit=depth), vocabulary) for depth in DEPTHS}
     return Relations("wordnet", f"WordNet's parts. {senses.summary()}", by_depth)
 
 
 def pascal_relations(wordnet: WordNet, vocabulary: Vocabulary, folder: Path) -> Relations:
-    """Give PASCAL-Part's parts among tags of the same synsets; tags inherit them along is-a as they do WordNet's.
+    """Return PASCAL-Part's parts among tags of the same synsets; tags inherit them along is-a as they do WordNet's.
 
     A class of PASCAL-Part is the synset of its alignment if this WordNet has all of those (their numbers are of
     another version than 3.0); otherwise the first sense of its name, or of the last word of it ("animal wing").

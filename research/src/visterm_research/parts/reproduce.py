@@ -130,7 +130,7 @@ def _corel(data: Sequence[Path]) -> Path | None:
 
 
 def _chosen(models: Sequence[str]) -> list[PartArm]:
-    """Give the methods of the models that a person asked for; all where none is named.
+    """Return the methods of the models that a person asked for; all where none is named.
 
     Raises
     ------

@@ -69,22 +69,22 @@ class PartsRun:
                 self.judged[label] = judged
 
     def has(self, label: str, sets: Sequence[str]) -> bool:
-        """Say whether a method was judged on any of some sets of examples."""
+        """Return whether a method was judged on any of some sets of examples."""
         return label in self.judged and any(name in self.problem.tests for name in sets)
 
     def values(self, label: str, sets: Sequence[str], task: str) -> dict[str, Floats]:
-        """Give the measures of a method, example by example, of some sets together."""
+        """Return the measures of a method, example by example, of some sets together."""
         found = [self.judged[label].ranks[name, task] for name in sets if name in self.problem.tests]
         return measure_answers(np.concatenate(found))
 
     def by_relation(self, label: str, sets: Sequence[str], task: str, metric: str) -> Floats:
-        """Give the mean of a measure over the examples of each relation: what intervals are resampled from."""
+        """Return the mean of a measure over the examples of each relation: what intervals are resampled from."""
         known = [name for name in sets if name in self.problem.tests]
         groups = np.concatenate([relation_of_each(task, self.problem.tests[name]) for name in known])
         return group_means(self.values(label, known, task)[metric], groups)
 
     def described(self) -> dict[str, Any]:
-        """Give what the problem is, for results.json."""
+        """Return what the problem is, for results.json."""
         data, relations = self.problem.data, self.problem.relations
         return {
             "what": data.what,
@@ -102,7 +102,7 @@ class PartsRun:
         }
 
     def summaries(self) -> dict[str, Any]:
-        """Give what was chosen and found of each method, for results.json."""
+        """Return what was chosen and found of each method, for results.json."""
         return {label: self._summary(label) for label in self.choices}
 
     def _summary(self, label: str) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def _measured(trials: Trials, problem: PartsProblem, model: object) -> Record:
 
 
 def place_of_left_out(problem: PartsProblem, model: object) -> float:
-    """Give the mean place of left-out parts by f_L, 0 to 1, among parts that their whole was not learned to have."""
+    """Return the mean place of left-out parts by f_L, 0 to 1, among parts that their whole was not learned to have."""
     parts = np.unique(problem.every[:, 0])
     kept = problem.relations.kept
     places = []

@@ -23,7 +23,7 @@ LIKELIEST_PARTS, SHOWN_IMAGES = 3, 6
 
 
 def shown_lists(model: Any, S: Floats, problem: PartsProblem, arm: PartArm, shown: Sequence[int]) -> Record:
-    """Give what Table 6 and Figure 4 show of some labels."""
+    """Return what Table 6 and Figure 4 show of some labels."""
     tags, found = problem.data.tags, {"nearest": {}, "images": {}, "parts": {}}  # type: Any, Record
     if not arm.words:
         return found

@@ -19,12 +19,12 @@ Ints = NDArray[np.int64]
 
 
 def all_scores(model: Any, X: Matrix) -> Floats:
-    """Give the scores of all labels for images, shape (n_images, n_tags)."""
+    """Return the scores of all labels for images, shape (n_images, n_tags)."""
     return np.concatenate([block for _, block in model.score_blocks(X)])
 
 
 def pair_terms(model: Any, n_tags: int, words: bool) -> Floats:
-    """Give what a pair of labels adds, whole and part: nothing, unless words count."""
+    """Return what a pair of labels adds, whole and part: nothing, unless words count."""
     if not words:
         return np.zeros((n_tags, n_tags), np.float32)
     found: Floats = model.pair_scores(words=True)
@@ -78,7 +78,7 @@ def known_ranks(S: Floats, F: Floats, examples: QuadrupletBlock, relations: Ints
 
 
 def ranks_of(scores: Any, answers: Ints) -> Ints:
-    """Give the rank of one column of each row, 1 for the largest score; equal ones: the smaller column first."""
+    """Return the rank of one column of each row, 1 for the largest score; equal ones: the smaller column first."""
     own = np.take_along_axis(scores, answers[:, None], axis=1)
     before = (scores == own) & (np.arange(scores.shape[1]) < answers[:, None])
     ranks: Ints = 1 + ((scores > own) | before).sum(axis=1, dtype=np.int64)
@@ -86,6 +86,6 @@ def ranks_of(scores: Any, answers: Ints) -> Ints:
 
 
 def relation_of_each(task: str, examples: QuadrupletBlock) -> Ints:
-    """Give the relation (part, whole) of each answer of a task, shape (n or 2 n, 2)."""
+    """Return the relation (part, whole) of each answer of a task, shape (n or 2 n, 2)."""
     relations = np.stack([examples.parts, examples.objects], axis=1)
     return relations if task not in (ANNOTATION, TRIPLET) else np.concatenate([relations, relations])

@@ -178,7 +178,7 @@ def journeys_of(runs: Sequence[TagRun], *, same_features: bool) -> list[Journey]
 
 
 def true_problem(problem: TagProblem, library: Path) -> Problem:
-    """Give the drawn test images with their true tags; nothing but the test rows is of use."""
+    """Return the drawn test images with their true tags; nothing but the test rows is of use."""
     pictures = {picture.file_name: picture for picture in read_drawn_library(library).pictures}
     vocabulary = Vocabulary.from_lists([picture.tags for picture in pictures.values()])
     true = vocabulary.encode([pictures[name].tags for name in problem.rows.test_names])
@@ -187,7 +187,7 @@ def true_problem(problem: TagProblem, library: Path) -> Problem:
 
 
 def _vectors(source: TagProblem, target: Problem) -> dict[str, NDArray[np.float32]] | None:
-    """Give vectors of both collections' tags, where any word has one."""
+    """Return vectors of both collections' tags, where any word has one."""
     if source.words.source != SENTENCES:
         return None
     ours, theirs = together(source.rows.tags, target.tags)

@@ -60,7 +60,7 @@ QUICK_NETWORK = {"hidden": [24], "batch_size": 32, "epochs": 4}
 
 
 def quick_arm(arm: Arm) -> Arm:
-    """Give the same method for a run of a minute: a small network, few epochs, at most two settings."""
+    """Return the same method for a run of a minute: a small network, few epochs, at most two settings."""
     small = arm.quick()
     if "hidden" not in arm.grid:
         return small

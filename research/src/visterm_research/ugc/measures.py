@@ -33,14 +33,14 @@ def five_metrics(model: Any, X: Any, Y: Any) -> dict[str, float]:
 
 
 def five_of(metrics: dict[str, float], kind: str) -> Five:
-    """Give precision, recall and F1, which is that of the two means, as the paper's are."""
+    """Return precision, recall and F1, which is that of the two means, as the paper's are."""
     prefix = "tag_" if kind == BY_TAG else ""
     precision, recall = metrics[f"{prefix}p@{K}"], metrics[f"{prefix}r@{K}"]
     return Five(precision, recall, harmonic(precision, recall))
 
 
 def harmonic(precision: float, recall: float) -> float:
-    """Give F1; 0 where both are 0."""
+    """Return F1; 0 where both are 0."""
     total = precision + recall
     return 2 * precision * recall / total if total > 0 else 0.0
 
@@ -80,7 +80,7 @@ Measure = Callable[[NDArray[np.int64]], Floats]
 
 
 def interval_of(resampled: Floats, estimate: float) -> tuple[float, float]:
-    """Give a 95 % interval of resampled values around what was found.
+    """Return a 95 % interval of resampled values around what was found.
 
     They are moved to have the mean that was found: in a resample some rare tags are on no image and do not count, which
     makes means over tags higher in all of them.

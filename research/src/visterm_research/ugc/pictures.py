@@ -109,7 +109,7 @@ def draw_tags(run: TagRun, labels: Sequence[str], path: Path) -> None:
 
 
 def tags_of(problem: TagProblem, row: int) -> list[str]:
-    """Give the tags that people gave a test image, of those that are learned."""
+    """Return the tags that people gave a test image, of those that are learned."""
     Y = problem.rows.test.Y
     part = slice(Y.indptr[row], Y.indptr[row + 1])
     return [problem.rows.tags[tag] for tag, value in zip(Y.indices[part], Y.data[part], strict=True) if value > 0]

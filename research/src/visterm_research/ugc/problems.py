@@ -119,7 +119,7 @@ class TagProblem:
 def tag_problems(
     source: Source, data: Sequence[Path], before_work: Callable[[], None]
 ) -> Iterator[tuple[str, Callable[[], TagProblem]]]:
-    """Give the names of the problems, and what makes each: those of the folders, drawn scenes, a drawn dictionary.
+    """Yield the names of the problems, and what makes each: those of the folders, drawn scenes, a drawn dictionary.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def _dictionary(source: Source) -> TagProblem:
 
 
 def words_of(rows: Problem, source: Source, *, readable: bool = True) -> Words:
-    """Give vectors of tags: those of sentences where the extra is installed and tags are words, otherwise learned ones.
+    """Return vectors of tags: a sentence model's if the extra is installed and tags are words, else learned ones.
 
     Quick runs learn them, for the network takes longer to load than they to run.
     """
@@ -195,7 +195,7 @@ def words_of(rows: Problem, source: Source, *, readable: bool = True) -> Words:
 
 
 def together(first: Sequence[str], second: Sequence[str]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Give the sentence network's vectors of two lists of words, prepared as one."""
+    """Return the sentence network's vectors of two lists of words, prepared as one."""
     from visterm.encoders.sentences import sentence_vectors  # loads a network
 
     rows = with_common(prepared(sentence_vectors([*first, *second]).matrix))

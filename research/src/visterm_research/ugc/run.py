@@ -68,22 +68,22 @@ class TagRun:
                     self.judged[place] = judged
 
     def has(self, label: str, kind: str) -> bool:
-        """Say whether a method was judged."""
+        """Return whether a method was judged."""
         return (label, kind) in self.judged
 
     def five(self, label: str, kind: str) -> Five:
-        """Give precision, recall and F1 of a method on the test rows."""
+        """Return precision, recall and F1 of a method on the test rows."""
         return five_of(self.judged[label, kind].metrics, kind)
 
     def resampled(self, label: str, kind: str) -> Floats:
-        """Give the three of each resample of the test images, the same resamples for every method."""
+        """Return the three of each resample of the test images, the same resamples for every method."""
         place = label, kind
         if place not in self._resampled:
             self._resampled[place] = resampled_fives(self.judged[place].ids, self.problem.rows.test.Y, kind)
         return self._resampled[place]
 
     def described(self) -> dict[str, Any]:
-        """Give what the problem is, for results.json."""
+        """Return what the problem is, for results.json."""
         rows = self.problem.rows
         return {
             "what": rows.what,
@@ -98,7 +98,7 @@ class TagRun:
         }
 
     def summaries(self) -> dict[str, Any]:
-        """Give what was chosen and found of each method, for results.json."""
+        """Return what was chosen and found of each method, for results.json."""
         found: dict[str, Any] = {}
         for (label, kind), choice in self.choices.items():
             judged = self.judged.get((label, kind))
@@ -118,7 +118,7 @@ class TagRun:
 
 
 def chosen_settings(run: TagRun, arm: Arm) -> Settings:
-    """Give the settings of a method that were chosen by F1 over images, to be fitted anew without validation rows.
+    """Return the settings of a method that were chosen by F1 over images, to be fitted anew without validation rows.
 
     Its epochs are then those of the chosen fit. Where nothing was chosen: the first of its grid.
     """

@@ -97,7 +97,7 @@ def zero_shot_part(run: TagRun, arms: dict[str, Arm], *, quick: bool) -> None:
 
 
 def _sources(run: TagRun, *, quick: bool) -> Vectors:
-    """Give the vectors, centred and not; quick runs do without the sentence network, which takes long to load."""
+    """Return the vectors, centred and not; quick runs do without the sentence network, which takes long to load."""
     rows, seed = run.problem.rows, run.trials.seed
     learned = tag_list_vectors(rows.tags, rows.train.Y, dim=QUICK_DIM if quick else DIM, seed=seed)
     if quick:
@@ -112,7 +112,7 @@ def _sources(run: TagRun, *, quick: bool) -> Vectors:
 
 
 def settings_of(arm: Arm, *, quick: bool) -> Settings:
-    """Give the settings of a method: what tells it from others with the same model, and how long it learns."""
+    """Return the settings of a method: what tells it from others with the same model, and how long it learns."""
     own = {name: value for name, value in arm.fixed.items() if name not in BUDGET}
     if quick:
         return {**own, **QUICK_NETWORK}
@@ -121,7 +121,7 @@ def settings_of(arm: Arm, *, quick: bool) -> Settings:
 
 
 def _tested(run: TagRun, arm: Arm, settings: Settings, sources: Vectors, source: str, seeds: tuple[int, ...]) -> Values:
-    """Give the measures of a method, all draws one after another; of the proposed one also with words that stay."""
+    """Return the measures of a method, all draws one after another; of the proposed one also with words that stay."""
     given = source + AS_THEY_ARE if arm.label == AVERAGE else source
     ways = [ZeroShotArm(arm.label, arm.model, given, settings)]
     ways += [replace(ways[0], label=STAYING, moved=False)] if arm.label == PROPOSED and source != RANDOM else []

@@ -97,7 +97,7 @@ def time_part(comparison: Comparison, problem: Problem) -> None:
 
 
 def converged(curve: list[Record]) -> Record | None:
-    """Give the first point of a training that has `NEAR` of its best validation MAP; None where none was measured."""
+    """Return the first point of a training that has `NEAR` of its best validation MAP; None where none was measured."""
     measured = [point for point in curve if point["map"] is not None]
     if not measured:
         return None

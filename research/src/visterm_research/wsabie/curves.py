@@ -59,7 +59,7 @@ def training_part(comparison: Comparison, problem: Problem) -> None:
 
 
 def best_until(line: Line, seconds: float) -> float:
-    """Give the best value that a line has reached after so many seconds; 0 before its first point."""
+    """Return the best value that a line has reached after so many seconds; 0 before its first point."""
     return max((value for at, value in zip(*line, strict=True) if at <= seconds), default=0.0)
 
 

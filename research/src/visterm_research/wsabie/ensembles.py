@@ -49,7 +49,7 @@ def ensembles_part(comparison: Comparison, problem: Problem, *, quick: bool) -> 
 
 
 def ensemble_arm(dims: list[int], settings: Settings) -> Arm:
-    """Give the method that combines WSABIE of several sizes."""
+    """Return the method that combines WSABIE of several sizes."""
     members = [[WSABIE.model, {**settings, "dim": dim}] for dim in dims]
     return ENSEMBLE_ARM.with_fixed(_named(dims), members=members)
 

@@ -83,7 +83,7 @@ def annotations_part(comparison: Comparison, problem: Problem) -> None:
 
 
 def _nearest(V: Any, tags: Sequence[int]) -> list[list[int]]:
-    """Give the nearest other tags of each of some tags, by the cosine of their rows."""
+    """Return the nearest other tags of each of some tags, by the cosine of their rows."""
     rows = np.asarray(V, np.float64)
     rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
     cosines = rows[tags] @ rows.T
@@ -101,7 +101,7 @@ def _written(problem: Problem, ids: Sequence[int], siblings: frozenset[int], rig
 
 
 def _row(matrix: Any, row: int) -> frozenset[int]:
-    """Give the columns of a row that are above 0; none where there is no matrix."""
+    """Return the columns of a row that are above 0; none where there is no matrix."""
     if matrix is None:
         return frozenset()
     part = slice(matrix.indptr[row], matrix.indptr[row + 1])

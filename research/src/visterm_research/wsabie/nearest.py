@@ -21,7 +21,7 @@ BLOCK_BYTES = 2**25
 
 
 def neighbour_hits(problem: Problem, k: int = NEIGHBOURS) -> NDArray[np.float64]:
-    """Give the precision of annotating a test image with the tags of its j-th nearest training image, by cosine.
+    """Return the precision of annotating a test image with the tags of its j-th nearest training image, by cosine.
 
     Returns
     -------
@@ -49,13 +49,13 @@ def neighbour_hits(problem: Problem, k: int = NEIGHBOURS) -> NDArray[np.float64]
 
 
 def first_lost(hits: NDArray[np.float64], chance: float) -> float:
-    """Give the precision if the first neighbour is found with some chance, and the second without fail."""
+    """Return the precision if the first neighbour is found with some chance, and the second without fail."""
     second = hits[min(1, hits.size - 1)]
     return float(chance * hits[0] + (1 - chance) * second)
 
 
 def any_lost(hits: NDArray[np.float64], chance: float) -> float:
-    """Give the precision of the nearest that is found if each neighbour is found with some chance, all independently.
+    """Return the precision of the nearest that is found if each neighbour is found with some chance, all independently.
 
     If none of those that are looked at is found, nothing is right.
     """

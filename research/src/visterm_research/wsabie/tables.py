@@ -93,7 +93,7 @@ def sizes_part(comparison: Comparison, problem: Problem, *, quick: bool) -> None
 
 
 def sizes(quick: bool) -> tuple[int, ...]:
-    """Give the sizes that stand for the paper's 100, 200, 300 and 500."""
+    """Return the sizes that stand for the paper's 100, 200, 300 and 500."""
     return tuple(size // 10 for size in DIMS) if quick else DIMS
 
 
@@ -211,7 +211,7 @@ def _beside(
     problem: Problem,
     metrics: Sequence[str],
 ) -> list[list[str]]:
-    """Give a row of each method here, and below it the paper's rows of the same method."""
+    """Return a row of each method here, and below it the paper's rows of the same method."""
     rows = []
     for label in dict.fromkeys([*theirs, *tested]):
         if label in tested:

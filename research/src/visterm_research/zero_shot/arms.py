@@ -142,7 +142,7 @@ def zero_shot(
 
 
 def has_common(arm: ZeroShotArm) -> bool:
-    """Say whether the vectors of an arm have the common number."""
+    """Return whether the vectors of an arm have the common number."""
     if arm.common is not None:
         return arm.common
     setting = inspect.signature(MODELS.load(arm.model)).parameters.get("fixed_vectors")
@@ -181,7 +181,7 @@ def zero_shot_scores(model: Any, vectors: Floats, split: TagSplit, X: Matrix, *,
 
 
 def rows_of(problem: Problem, on: str) -> Rows:
-    """Give the rows to measure on, by name."""
+    """Return the rows to measure on, by name."""
     if on not in ("test", "valid"):
         raise UserError(f"on is '{on}'; expected 'test' or 'valid'.")
     return problem.test if on == "test" else problem.valid

@@ -15,7 +15,7 @@ Values = dict[str, NDArray[np.float64]]
 def zero_shot_measures(
     scores: NDArray[np.float32], Y: sp.csr_array, split: TagSplit, *, handicap: float = 0.0
 ) -> Values:
-    """Give the measures image by image or word by word; NaN where there is nothing to find.
+    """Return the measures image by image or word by word; NaN where there is nothing to find.
 
     All but those of words are NaN for images without a held-out tag: they would be wrong whatever is given.
 

@@ -47,7 +47,7 @@ def split_tags(n_tags: int, *, share: float = SHARE, seed: int = 0) -> TagSplit:
 
 
 def seen_rows(rows: Rows, split: TagSplit) -> Rows:
-    """Give the images that have a seen tag, with the columns of seen tags alone: no held-out tag can be learned from.
+    """Return the images that have a seen tag, with the columns of seen tags alone: no held-out tag can be learned from.
 
     Images with a held-out tag stay, as those of NUS-WIDE do in the paper, but nothing says that they have it.
     """

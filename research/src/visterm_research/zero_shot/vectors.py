@@ -23,7 +23,7 @@ DIM = 100
 
 
 def word_sources(tags: Sequence[str], Y: sp.csr_array, *, dim: int = DIM, seed: int = 0) -> dict[str, Floats]:
-    """Give the vectors of all tags from each source, prepared (`prepared`).
+    """Return the vectors of all tags from each source, prepared (`prepared`).
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def prepared(vectors: Floats) -> Floats:
 
 
 def with_common(vectors: Floats) -> Floats:
-    """Give each vector one more number, 1; rows of zeros stay.
+    """Return each vector one more number, 1; rows of zeros stay.
 
     Most tags are wrong for an image, so the cross-entropy asks that scores be low. Where vectors are centred and stay
     as they are, a network cannot score all words low at once: it scores low those that it is shown, and so the others

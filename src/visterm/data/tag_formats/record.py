@@ -101,7 +101,7 @@ def check_separator(separator: str | None) -> None:
 
 
 def choose_separator(texts: Iterable[str], separator: str | None) -> str:
-    """Give the separator of tags: the one asked for, else ``;`` if any text has one, else ``,``."""
+    """Return the separator of tags: the one asked for, else ``;`` if any text has one, else ``,``."""
     check_separator(separator)
     return separator or (";" if any(";" in text for text in texts) else ",")
 

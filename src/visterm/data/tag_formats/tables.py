@@ -158,7 +158,7 @@ class Header(Protocol):
 
 
 def table_rows(path: Path, text: str, wanted: Header) -> list[Row]:
-    """Give the rows of a CSV, TSV or JSON-lines file.
+    """Return the rows of a CSV, TSV or JSON-lines file.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def _user_column(named: str | None, names: list[str], path: Path) -> str | None:
 
 
 def _user_of(value: Any) -> str | None:
-    """Give what tells a user from others: a text, or whatever else JSON has; None where nothing is said."""
+    """Return what tells a user from others: a text, or whatever else JSON has; None where nothing is said."""
     text = value if isinstance(value, str) else "" if value is None else json.dumps(value, sort_keys=True)
     return text.strip() or None
 
@@ -298,7 +298,7 @@ def _text_cell(path: Path, row: Row, name: str) -> str | None:
 
 
 def _tags_cell(path: Path, row: Row, name: str) -> str | list[str]:
-    """Give the tags of a row: a list of them, or the text that holds them."""
+    """Return the tags of a row: a list of them, or the text that holds them."""
     value = row.cells.get(name)
     if isinstance(value, str):
         in_brackets = listed(value)

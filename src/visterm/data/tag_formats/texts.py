@@ -135,7 +135,7 @@ def _in_folder(texts: Path) -> list[Path]:
 
 
 def _by_name(texts: Path, folder: Path, images: Sequence[Path], free: Mapping[str, Path]) -> dict[Path, Path]:
-    """Give images without a text of their path the one text of their name."""
+    """Return images without a text of their path the one text of their name."""
     by_name: defaultdict[str, list[str]] = defaultdict(list)
     for key in free:
         by_name[PurePosixPath(key).name].append(key)
@@ -160,7 +160,7 @@ def _free(by_key: Mapping[str, Path], taken: Iterable[Path]) -> dict[str, Path]:
 
 
 def _keys(image: Path) -> tuple[str, str]:
-    """Give what the text of an image may be called, without the suffix."""
+    """Return what the text of an image may be called, without the suffix."""
     return _key(image), _key(image.with_suffix(""))
 
 

@@ -26,10 +26,10 @@ class VectorSource(Protocol):
     width: int
 
     def words(self) -> Iterator[tuple[str, Any]]:
-        """Give each word as the file spells it, with what `vectors` finds its vector by while it is the last one."""
+        """Return each word as the file spells it, with what `vectors` finds its vector by while it is the last one."""
 
     def vector(self, at: Any) -> NDArray[np.float32]:
-        """Give the vector, shape (width,), of the word that `words` gave last.
+        """Return the vector, shape (width,), of the word that `words` gave last.
 
         Raises
         ------
@@ -42,7 +42,7 @@ class VectorSource(Protocol):
 
 
 def refuse_non_finite(vector: NDArray[np.float32], place: str) -> NDArray[np.float32]:
-    """Give the vector if all its numbers are finite.
+    """Return the vector if all its numbers are finite.
 
     Raises
     ------

@@ -54,12 +54,12 @@ class TensorVectors:
             raise DataError(f"{path} has {len(self.matrix):,} vectors, but {len(self._words):,} words.")
 
     def words(self) -> Iterator[tuple[str, int]]:
-        """Give the words with the numbers of their rows."""
+        """Yield the words with the numbers of their rows."""
         for row, word in enumerate(self._words):
             yield word, row
 
     def vector(self, at: int) -> NDArray[np.float32]:
-        """Give a row."""
+        """Return a row."""
         return refuse_non_finite(np.array(self.matrix[at], np.float32), f"{self.path}, row {at}")
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
 
 
 def _is_entry(entry: Any) -> bool:
-    """Say whether it names a type, a shape and a place, as the format asks of each tensor."""
+    """Return whether it names a type, a shape and a place, as the format asks of each tensor."""
     if not isinstance(entry, dict) or not isinstance(entry.get("dtype"), str):
         return False
     shape, place = entry.get("shape"), entry.get("data_offsets")

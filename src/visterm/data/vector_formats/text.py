@@ -68,7 +68,7 @@ class TextVectors:
             raise
 
     def words(self) -> Iterator[tuple[str, TextLine]]:
-        """Give the words with their lines, from the first on."""
+        """Yield the words with their lines, from the first on."""
         self._file.seek(0)
         n_words = number = 0
         if self.counts is not None:
@@ -88,7 +88,7 @@ class TextVectors:
             )
 
     def vector(self, at: TextLine) -> NDArray[np.float32]:
-        """Give the numbers of a line."""
+        """Return the numbers of a line."""
         place = f"{self.path}, line {at.number}"
         try:
             numbers = [float(cell) for cell in at.numbers.split()]
@@ -137,7 +137,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def two_counts(cells: list[bytes]) -> tuple[int, int] | None:
-    """Give the numbers of words and of columns that stand in the first line of word2vec and fastText, or None."""
+    """Return the numbers of words and of columns that stand in the first line of word2vec and fastText, or None."""
     if len(cells) == 2 and all(cell.isdigit() for cell in cells):
         n_words, width = (int(cell) if len(cell) <= MOST_DIGITS else 10**MOST_DIGITS for cell in cells)
         return n_words, width
@@ -145,7 +145,7 @@ def two_counts(cells: list[bytes]) -> tuple[int, int] | None:
 
 
 def _is_fraction(cell: bytes) -> bool:
-    """Say whether a cell is a number of a vector rather than of words such as "catch 22"."""
+    """Return whether a cell is a number of a vector rather than of words such as "catch 22"."""
     try:
         float(cell)
     except ValueError:

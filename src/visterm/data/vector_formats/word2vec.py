@@ -45,7 +45,7 @@ class BinaryVectors:
         self._first = end + 1
 
     def words(self) -> Iterator[tuple[str, int]]:
-        """Give the words with the places of their numbers."""
+        """Yield the words with the places of their numbers."""
         at, size, content = self._first, 4 * self.width, self._bytes
         for number in range(self.n_words):
             space = content.find(b" ", at, at + LONGEST_WORD)
@@ -59,7 +59,7 @@ class BinaryVectors:
             at = space + 1 + size
 
     def vector(self, at: int) -> NDArray[np.float32]:
-        """Give the numbers at a place."""
+        """Return the numbers at a place."""
         vector = np.frombuffer(self._bytes[at : at + 4 * self.width], "<f4").astype(np.float32)
         return refuse_non_finite(vector, f"{self.path}, byte {at:,}")
 

@@ -87,7 +87,7 @@ def read_keywords(content: bytes, where: str) -> Keywords:
 
 
 def keywords_of(document: Document) -> Keywords:
-    """Give the keywords of a text that was read."""
+    """Return the keywords of a text that was read."""
     names = [field.name for field in FIELDS]
     found: list[list[str]] = [[] for _ in FIELDS]
     marks = []
@@ -111,7 +111,7 @@ def keywords_of(document: Document) -> Keywords:
 
 
 def leaf(text: str, separator: str | None) -> str:
-    """Give the last part of a path of tags; nothing of a program's own notes."""
+    """Return the last part of a path of tags; nothing of a program's own notes."""
     if separator is None:
         return text
     parts = [part for part in text.split(separator) if part.strip()]
@@ -119,37 +119,37 @@ def leaf(text: str, separator: str | None) -> str:
 
 
 def descriptions(document: Document) -> Iterator[Element]:
-    """Give the elements whose children and attributes are the properties of the image."""
+    """Yield the elements whose children and attributes are the properties of the image."""
     for element in document.root.every():
         if element.name == DESCRIPTION and element.parent is not None and element.parent.name == qname(RDF, "RDF"):
             yield element
 
 
 def container(element: Element) -> Element | None:
-    """Give the list inside a property, or None."""
+    """Return the list inside a property, or None."""
     return next((child for child in element.children if child.name in CONTAINERS), None)
 
 
 def items(element: Element) -> list[Element]:
-    """Give the entries of the list inside a property."""
+    """Return the entries of the list inside a property."""
     inside = container(element)
     return [] if inside is None else [child for child in inside.children if child.name == ITEM]
 
 
 def values(element: Element) -> list[str]:
-    """Give the texts of the entries of a property; its own where it is no list."""
+    """Return the texts of the entries of a property; its own where it is no list."""
     return [element.text] if container(element) is None else [value(item) for item in items(element)]
 
 
 def value(item: Element) -> str:
-    """Give the text of an entry, with or without qualifiers."""
+    """Return the text of an entry, with or without qualifiers."""
     if not item.children and VALUE not in item.attributes:
         return item.text
     return fields(item).get(VALUE, item.text)
 
 
 def fields(item: Element) -> dict[str, str]:
-    """Give the fields of a structure, in any of the ways in which RDF writes one."""
+    """Return the fields of a structure, in any of the ways in which RDF writes one."""
     nodes = [item, *(child for child in item.children if child.name == DESCRIPTION)]
     found: dict[str, str] = {}
     for node in nodes:

@@ -65,7 +65,7 @@ class Element:
         return self.inside == self.end
 
     def every(self) -> Iterator[Element]:
-        """Give it and all that is inside, in the order of the text."""
+        """Yield this element and all inside it, in the order of the text."""
         waiting = [self]
         while waiting:
             element = waiting.pop()
@@ -73,7 +73,7 @@ class Element:
             waiting.extend(reversed(element.children))
 
     def prefix_of(self, namespace: str) -> str | None:
-        """Give the prefix with its colon by which a namespace is named inside; None where there is none."""
+        """Return the prefix with its colon by which a namespace is named inside; None where there is none."""
         found = next((prefix for prefix, uri in self.prefixes.items() if uri == namespace), None)
         return found if not found else f"{found}:"
 
@@ -124,24 +124,24 @@ class Document:
         self.root = _parse(self.text, where)
 
     def edited(self, edits: Sequence[Edit]) -> bytes:
-        """Give the content with some pieces replaced, which do not overlap, in the encoding that it came in."""
+        """Return the content with some pieces replaced, which do not overlap, in the encoding that it came in."""
         text = self.text
         for edit in sorted(edits, reverse=True):
             text = text[: edit.start] + edit.text.encode() + text[edit.end :]
         return self._bom + text.decode().encode(self._encoding, "xmlcharrefreplace") + self._padding
 
     def raw_name(self, element: Element) -> str:
-        """Give the name of an element as it is written, with its prefix."""
+        """Return the name of an element as it is written, with its prefix."""
         found = re.match(rb"<([^\s/>]+)", self.text[element.start : element.inside])
         return found[1].decode() if found else ""
 
     def with_space_before(self, start: int) -> int:
-        """Give where the white space before a place begins."""
+        """Return where the white space before a place begins."""
         return len(self.text[:start].rstrip(b" \t\r\n"))
 
 
 def qname(namespace: str, local: str) -> str:
-    """Give the name of elements and attributes as `Element` has it."""
+    """Return the name of elements and attributes as `Element` has it."""
     return f"{namespace}{_SEPARATOR}{local}"
 
 

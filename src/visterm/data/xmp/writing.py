@@ -203,7 +203,7 @@ def _entry(mark: Mark, name: str, around: Element) -> str:
 
 
 def _prefix(around: Element, wanted: str, namespace: str) -> tuple[str, str]:
-    """Give the prefix of a namespace with its colon, and the declaration that it takes."""
+    """Return the prefix of a namespace with its colon, and the declaration that it takes."""
     found = next((prefix for prefix, uri in around.prefixes.items() if prefix and uri == namespace), None)
     return (f"{found}:", "") if found else (f"{wanted}:", f" xmlns:{wanted}={quoteattr(namespace)}")
 
@@ -234,7 +234,7 @@ def _removed(document: Document, keys: Collection[str], *, only_notes: bool = Fa
 
 
 def _is_empty(document: Document, element: Element | None, gone: set[int]) -> bool:
-    """Say whether nothing is left inside an element, not even a comment, and if so count it as gone."""
+    """Return whether nothing is left inside an element, not even a comment, and if so count it as gone."""
     if element is None or any(id(child) not in gone for child in element.children):
         return False
     places = [element.inside, *(place for child in element.children for place in (child.start, child.end))]

@@ -85,7 +85,7 @@ class Canvas:
         return Sketch(self, len(self.subjects) - 1, (x, y), (-size if flip else size, -size))
 
     def label(self, layer: Layer) -> int:
-        """Give the number that marks the pixels of a layer."""
+        """Return the number that marks the pixels of a layer."""
         number = self._numbers.get(layer)
         if number is None:
             number = self._numbers[layer] = len(self.layers)
@@ -222,6 +222,6 @@ class Sketch:
 def arc(
     x: float, y: float, across: float, down: float, start: float, stop: float, n: int = 14
 ) -> list[tuple[float, float]]:
-    """Give points on an ellipse from one angle to another, in turns (0 is right, 0.25 is up in a thing's own units)."""
+    """Return points on an ellipse from one angle to another, in turns (0 is right, 0.25 is up)."""
     turns = [2 * pi * (start + (stop - start) * i / (n - 1)) for i in range(n)]
     return [(x + across * cos(turn), y + down * sin(turn)) for turn in turns]

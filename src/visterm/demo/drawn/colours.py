@@ -29,7 +29,7 @@ UNNAMED: tuple[RGB, ...] = (
 
 
 def mix(a: RGB, b: RGB, share: float) -> RGB:
-    """Give the colour that is `share` of the way from `a` to `b`."""
+    """Return the colour that is `share` of the way from `a` to `b`."""
     return (
         round(a[0] + (b[0] - a[0]) * share),
         round(a[1] + (b[1] - a[1]) * share),
@@ -45,7 +45,7 @@ def shade(colour: RGB, light: float) -> RGB:
 
 
 def vary(rng: Random, colour: RGB, amount: int = 14) -> RGB:
-    """Give a colour near `colour`, each channel up to `amount` away."""
+    """Return a colour near `colour`, each channel up to `amount` away."""
     r, g, b = (min(255, max(0, channel + rng.randint(-amount, amount))) for channel in colour)
     return (r, g, b)
 

@@ -17,7 +17,7 @@ _TENTHS = ("train", "train", "test", "train", "train", "valid", "train", "test",
 
 
 def split_of(index: int) -> str:
-    """Give the split of a scene by its number: of every ten, seven train, one valid, two test."""
+    """Return the split of a scene by its number: of every ten, seven train, one valid, two test."""
     return _TENTHS[(index + index // 10) % 10]
 
 
@@ -36,7 +36,7 @@ def write_mark(folder: Path, kind: str, settings: dict[str, object]) -> None:
 
 
 def is_drawn(folder: Path, kind: str) -> bool:
-    """Say whether a folder is marked as of this kind."""
+    """Return whether a folder is marked as of this kind."""
     try:
         how = json.loads((folder / MARK).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -18,7 +18,7 @@ FOG = np.array([206, 210, 216], np.float32)
 
 
 def develop(canvas: Canvas, labels: NDArray[np.int32]) -> NDArray[np.uint8]:
-    """Give the finished photo.
+    """Return the finished photo.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def develop(canvas: Canvas, labels: NDArray[np.int32]) -> NDArray[np.uint8]:
 
 
 def _camera(canvas: Canvas, photo: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Give the photo as this camera sees it: with its own white balance, exposure and saturation."""
+    """Return the photo as this camera sees it: with its own white balance, exposure and saturation."""
     rng = canvas.rng
     balance = np.array([rng.uniform(0.95, 1.05) for _ in range(3)], np.float32) * np.float32(rng.uniform(0.82, 1.12))
     grey = photo.mean(axis=2, keepdims=True)
@@ -64,7 +64,7 @@ def _camera(canvas: Canvas, photo: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _texture(canvas: Canvas, labels: NDArray[np.int32]) -> NDArray[np.float32]:
-    """Give the brightness of each pixel by the texture of its material."""
+    """Return the brightness of each pixel by the texture of its material."""
     materials = np.array([layer.material for layer in canvas.layers], np.int8)[labels]
     brightness = np.ones(labels.shape, np.float32)
     for material in sorted({layer.material for layer in canvas.layers} - {Material.PLAIN}):

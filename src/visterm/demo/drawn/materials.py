@@ -84,7 +84,7 @@ NOISE: dict[Material, tuple[float, float]] = {
 
 @cache
 def tile(material: Material) -> NDArray[np.float32]:
-    """Give the texture of a material: mean 0, times its strength; shape (TILE, TILE)."""
+    """Return the texture of a material: mean 0, times its strength; shape (TILE, TILE)."""
     rng = np.random.default_rng(1000 + int(material))
     if material in NOISE:
         texture = _noise(rng, NOISE[material])
@@ -109,7 +109,7 @@ def tile(material: Material) -> NDArray[np.float32]:
 
 @cache
 def grain() -> NDArray[np.float32]:
-    """Give a tile of a sensor's grain: white and slightly soft noise of standard deviation 1, shape (TILE, TILE)."""
+    """Return a tile of a sensor's grain: white and slightly soft noise of standard deviation 1, shape (TILE, TILE)."""
     rng = np.random.default_rng(999)
     return _noise(rng, (0.6, 0.6))
 

@@ -64,7 +64,7 @@ class Person:
     case: str
 
     def write(self, tags: Sequence[str], rng: Random, noise: NoiseSettings, all_tags: Sequence[str]) -> tuple[str, ...]:
-        """Give the tags that this person puts on a photo of which `tags` are true; never none where any is true."""
+        """Return the tags that this person puts on a photo of which `tags` are true; never none where any is true."""
         kept = [tag for tag in tags if rng.random() >= noise.forget] or list(tags[:1])
         if self.terse:
             kept = rng.sample(list(tags), min(len(tags), rng.randint(1, 3)))
@@ -92,7 +92,7 @@ class Person:
 
 
 def person_behind(rng: Random, seed: int, noise: NoiseSettings) -> Person:
-    """Give the person who took a photo: number `n` is drawn about ``1 / (n + 2)`` as often as the others."""
+    """Return the person who took a photo: number `n` is drawn about ``1 / (n + 2)`` as often as the others."""
     number = rng.choices(range(noise.people), [1 / (n + 2) for n in range(noise.people)])[0]
     habits = Random(seed * 1_000_003 + number)
     language = habits.choices(("de", "fr", "en"), (noise.german, noise.french, 1 - noise.german - noise.french))[0]

@@ -31,7 +31,7 @@ class Stage:
     deep: Band = None
 
     def band(self, where: str) -> Band:
-        """Give the band for a kind of place."""
+        """Return the band for a kind of place."""
         bands = {"land": self.land, "water": self.water, "air": self.air, "deep": self.deep}
         return bands[where]
 

@@ -96,7 +96,7 @@ _ABOVE: dict[str, str] = dict(IS_A)
 
 
 def ancestors(tag: str) -> tuple[str, ...]:
-    """Give all that a tag is a kind of, nearest first: of "oak", tree and plant."""
+    """Return all that a tag is a kind of, nearest first: of "oak", tree and plant."""
     found = []
     while tag in _ABOVE:
         tag = _ABOVE[tag]
@@ -105,6 +105,6 @@ def ancestors(tag: str) -> tuple[str, ...]:
 
 
 def implied(tag: str) -> tuple[str, ...]:
-    """Give all that is there where a tag is: what it is a kind of, and what it consists of (a forest: trees)."""
+    """Return all that is there where a tag is: what it is a kind of, and what it consists of (a forest: trees)."""
     made_of = _MADE_OF.get(tag)
     return ancestors(tag) if made_of is None else (*ancestors(tag), made_of, *ancestors(made_of))

@@ -160,7 +160,7 @@ def _populate(canvas: Canvas, place: Place, stage: Stage) -> None:
 def _cast(
     canvas: Canvas, cast: list[tuple[float, str, float]], stage: Stage, name: str, near: float, scale: float = 1.0
 ) -> None:
-    """Give a thing its height in the picture and its size: the nearer, the lower and the larger."""
+    """Set a thing's height in the picture and its size: the nearer, the lower and the larger."""
     thing = THINGS[name]
     band = stage.band(thing.where)
     if band is None:

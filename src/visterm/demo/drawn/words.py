@@ -151,7 +151,7 @@ class Spellings:
     french: str
 
     def all(self) -> tuple[str, ...]:
-        """Give every spelling, without repetition and without the true one unless a language shares it."""
+        """Return every spelling, without repetition and without the true one unless a language shares it."""
         words = (self.plural, *self.synonyms, *self.misspellings, self.german, self.french)
         return tuple(dict.fromkeys(word for word in words if word))
 

@@ -23,7 +23,7 @@ LEAD = (
 
 
 def band_summary(found: AnnotationEvaluation, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Give the measures of each band of tags, for each run.
+    """Return the measures of each band of tags, for each run.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def band_summary(found: AnnotationEvaluation, names: Sequence[str]) -> list[dict
 
 
 def band_metrics(bands: Sequence[dict[str, Any]]) -> list[str]:
-    """Give the metrics that some band has, in the order in which they are told."""
+    """Return the metrics that some band has, in the order in which they are told."""
     there = {metric for band in bands for run in band["runs"] for metric in run["metrics"]}
     return [metric for metric in BAND_METRICS if metric in there]
 

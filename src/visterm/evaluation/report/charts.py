@@ -160,7 +160,7 @@ def _short(text: str, longest: int) -> str:
 
 
 def _ticks(most: float) -> list[float]:
-    """Give about five round numbers from 0 to the first that is not below `most`."""
+    """Return about five round numbers from 0 to the first that is not below `most`."""
     if not most > 0:
         return [0.0, 1.0]
     rough = most / N_TICKS

@@ -24,7 +24,7 @@ LEAD = (
 
 
 def precision_summary(found: AnnotationEvaluation, names: Sequence[str], wanted: float) -> dict[str, Any]:
-    """Give each run's tags for a wanted precision, and measure how many of them are right.
+    """Return each run's tags for a wanted precision, and measure how many of them are right.
 
     Returns
     -------

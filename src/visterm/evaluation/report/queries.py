@@ -142,7 +142,7 @@ def _add_queries(report: Report, found: QueryEvaluation, names: Sequence[str]) -
 def best_and_worst(
     values: NDArray[np.float64], n_relevant: NDArray[np.int64], most: int
 ) -> tuple[list[int], list[int]]:
-    """Give the numbers of the best queries and of the worst, none of them in both.
+    """Return the numbers of the best queries and of the worst, none of them in both.
 
     Of equal values those with more relevant images come first in both lists: they say more.
     """

@@ -29,7 +29,7 @@ OF_A_TAG = {
 
 
 def annotation_summary(found: AnnotationEvaluation, names: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]:
-    """Give the metrics of each run with intervals, and what comparing every two runs says of each.
+    """Return the metrics of each run with intervals, and what comparing every two runs says of each.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def annotation_results(found: AnnotationEvaluation, summary: dict[str, Any]) -> 
 
 
 def query_summary(found: QueryEvaluation, names: Sequence[str]) -> dict[str, Any]:
-    """Give the means and intervals of each run by kind of query, and what comparing every two runs says.
+    """Return the means and intervals of each run by kind of query, and what comparing every two runs says.
 
     Parameters
     ----------
@@ -135,5 +135,5 @@ def _pairs(compared: dict[str, list[Compared]], names: Sequence[str]) -> list[di
 
 
 def _numbers(values: NDArray[np.float64] | Iterable[float]) -> list[float | None]:
-    """Give numbers of six digits, and None where a value is not defined, as JSON knows no NaN."""
+    """Return numbers of six digits, and None where a value is not defined, as JSON knows no NaN."""
     return [None if math.isnan(value) else round(float(value), 6) for value in values]

@@ -54,7 +54,7 @@ class FileCheckpoints:
             return Checkpoint(json.loads(told[FACTS]), {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
 
     def there(self) -> bool:
-        """Say whether there is one of the same data and settings."""
+        """Return whether there is one of the same data and settings."""
         if not self._file.exists():
             return False
         with safe_open(self._file, framework="numpy") as file:

@@ -59,13 +59,13 @@ class Plan(NamedTuple):
 
 
 def plan_memory(n_images: int, feature_bytes: int, memory: int | None) -> Plan:
-    """Say whether images with so many bytes of features are streamed; without a limit, by half of the machine's."""
+    """Return whether images with so many bytes of features are streamed; without a limit, by half of the machine's."""
     needed = COPIES * feature_bytes + BYTES_AN_IMAGE * n_images
     return Plan(needed, int(machine_memory() * SHARE) if memory is None else memory)
 
 
 def machine_memory() -> int:
-    """Give the bytes of memory that this process may use: the machine's, or what its control group leaves of them."""
+    """Return the bytes of memory that this process may use: the machine's, or what its control group leaves of them."""
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in _LIMITS:
         file = Path(name)
@@ -91,7 +91,7 @@ def read_size(text: str, option: str) -> int:
 
 
 def size_text(size: int) -> str:
-    """Give an amount of memory for people: ``1.5 GB``, ``128 MB``."""
+    """Return an amount of memory for people: ``1.5 GB``, ``128 MB``."""
     if size >= 2**30:
         return f"{size / 2**30:.1f} GB"
     return f"{size / 2**20:.0f} MB" if size >= 2**20 else f"{size / 2**10:.0f} KB"

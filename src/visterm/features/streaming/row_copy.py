@@ -42,7 +42,7 @@ class RowCopy:
 
     @classmethod
     def written(cls, folder: Path, shards: Shards) -> Self:
-        """Give the copy that is there."""
+        """Return the copy that is there."""
         return cls(folder / FILE, shards.contents.width)
 
     def add(self, rows: NDArray[np.float32]) -> None:

@@ -119,7 +119,7 @@ class Shards:
         return self.contents.asked
 
     def encoder(self, n_jobs: int | None) -> Any:
-        """Give the encoder that made the rows, to be used with `n_jobs` threads."""
+        """Return the encoder that made the rows, to be used with `n_jobs` threads."""
         return self._folders[0].load_encoder(n_jobs)[0]
 
     def skipped(self) -> list[Skipped]:

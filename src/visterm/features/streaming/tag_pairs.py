@@ -76,7 +76,7 @@ class TagPairs:
         self._unsorted.unlink()
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Give the tags that some images have, and whose each is: its place among the positions."""
+        """Return the tags that some images have, and whose each is: its place among the positions."""
         starts, stops = self._starts[positions], self._starts[positions + 1]
         counts = np.asarray(stops - starts)
         ends = np.cumsum(counts)
@@ -90,12 +90,12 @@ class TagPairs:
 
 
 def tag_hash(key: str) -> int:
-    """Give 8 bytes of a tag's key, that tell it apart."""
+    """Return 8 bytes of a tag's key, that tell it apart."""
     return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
 
 
 def ones_at(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> sp.csr_array:
-    """Give ones at some places, some of which may be there twice."""
+    """Return ones at some places, some of which may be there twice."""
     each = np.unique(rows * shape[1] + columns)
     starts = np.searchsorted(each, np.arange(shape[0] + 1) * shape[1])
     data = np.ones(each.size, np.float32)

@@ -48,11 +48,11 @@ class TagRows:
         return self
 
     def rows(self, first: int, kept: NDArray[np.bool_]) -> sp.csr_array:
-        """Give the tags of those images that are kept among the ones from position `first` on, see `rows_at`."""
+        """Return the tags of those images that are kept among the ones from position `first` on, see `rows_at`."""
         return self.rows_at(first + np.flatnonzero(kept))
 
     def rows_at(self, positions: NDArray[np.int64]) -> sp.csr_array:
-        """Give the tags of images at some positions.
+        """Return the tags of images at some positions.
 
         Returns
         -------

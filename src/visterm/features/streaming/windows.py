@@ -70,11 +70,11 @@ class ShardWindows:
         self.n_pairs, self.mean_length = n_pairs, mean_length
 
     def n_windows(self, epoch: int) -> int:
-        """Give the windows of the worker that has most of them in an epoch."""
+        """Return the windows of the worker that has most of them in an epoch."""
         return max(len(self._windows_of(rank, epoch)) for rank in range(self._n_workers))
 
     def plan(self, epoch: int) -> list[list[int]]:
-        """Give the shards of each window of an epoch."""
+        """Return the shards of each window of an epoch."""
         own = self._windows_of(self._rank, epoch)
         return own + [[]] * (self.n_windows(epoch) - len(own))
 

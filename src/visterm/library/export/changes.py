@@ -47,7 +47,7 @@ class Change:
         return bool(self.added or self.removed or self.left_out)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the change as it stands in JSON."""
+        """Return the change as it stands in JSON."""
         added = [
             {"tag": mark.tag, "source": mark.source}
             | ({} if mark.confidence is None else {"confidence": round(mark.confidence, 4)})

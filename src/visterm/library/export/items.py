@@ -43,7 +43,7 @@ class ExportItem:
     name: str = ""
 
     def wanted(self, run: str | None, parents: Parents) -> list[Mark]:
-        """Give the tags to write, each once, those of people first and none that is rejected."""
+        """Return the tags to write, each once, those of people first and none that is rejected."""
         found: dict[str, Mark] = {tag_key(tag): Mark(tag, GIVEN, path=parents.path(tag)) for tag in self.given}
         for tag, confidence in self.predicted:
             found.setdefault(tag_key(tag), Mark(tag, PREDICTED, confidence, run, parents.path(tag)))
@@ -73,7 +73,7 @@ class Parents:
         return cls(tagger.relations.is_a, tagger.vocabulary)
 
     def path(self, tag: str) -> str | None:
-        """Give a tag after its parents, as Lightroom writes it (``animal|dog``); None without parents, or with a |."""
+        """Return a tag after its parents, as Lightroom writes it (``animal|dog``); None without parents or with a |."""
         parts, seen = [tag], {tag_key(tag)}
         above = self._nearest(tag_key(tag), seen)
         while above is not None:
@@ -82,7 +82,7 @@ class Parents:
         return None if len(parts) == 1 or any("|" in part for part in parts) else "|".join(reversed(parts))
 
     def _nearest(self, key: str, seen: set[str]) -> str | None:
-        """Give the nearest tag above, and remember where the search has been: relations may go in circles."""
+        """Return the nearest tag above, and remember where the search has been: relations may go in circles."""
         waiting = list(self._above.get(key, ()))
         while waiting:
             above = waiting.pop(0)

@@ -27,7 +27,7 @@ def items_of_catalogue(
     precision: float | None = None,
     progress: Progress = SILENT,
 ) -> Iterator[ExportItem | Skipped]:
-    """Give what there is to write of each image that is here; no image is decoded.
+    """Yield what there is to write of each image that is here; no image is decoded.
 
     Parameters
     ----------

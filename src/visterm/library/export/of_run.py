@@ -37,7 +37,7 @@ def items_of_run(
     folder: Path | None = None,
     progress: Progress = SILENT,
 ) -> Iterator[ExportItem | Skipped]:
-    """Give what there is to write of each image.
+    """Yield what there is to write of each image.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def items_of_run(
 def least_confidences(
     calibration: Calibration | None, k: int, min_confidence: float | None, precision: float | None
 ) -> NDArray[np.float64] | None:
-    """Give the confidence of each tag below which predictions are left out; None where only `k` counts.
+    """Return the confidence of each tag below which predictions are left out; None where only `k` counts.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def least_confidences(
 
 
 def scores_of(tagger: Tagger, U: Any) -> Iterator[NDArray[np.float32]]:
-    """Give, image by image, the scores of all tags by which confidences go, from image rows."""
+    """Yield, image by image, the scores of all tags by which confidences go, from image rows."""
     n_tags = len(tagger.vocabulary)
     columns = tagger.model.query_rows(sp.eye_array(n_tags, format="csr", dtype=np.float32)).T
     step = max(1, MOST_SCORES // max(n_tags, 1))

@@ -33,7 +33,7 @@ class Source(Protocol):
     tagger: Tagger
 
     def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:
-        """Give what there is to write of each image."""
+        """Return what there is to write of each image."""
 
     def images(self) -> list[Path]:
         """List the image files."""
@@ -54,7 +54,7 @@ class RunSource:
             raise UserError(no_images(images))
 
     def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:
-        """Give the keywords of each image, and what the run predicts."""
+        """Return the keywords of each image, and what the run predicts."""
         return items_of_run(self.tagger, self._images, folder=self._folder, progress=progress, **limits._asdict())
 
     def images(self) -> list[Path]:
@@ -73,7 +73,7 @@ class CatalogueSource:
         self.tagger, self._stored = opened.tagger, opened.stored
 
     def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:
-        """Give the tags of each image that is here."""
+        """Return the tags of each image that is here."""
         return items_of_catalogue(self.tagger, self._stored, progress=progress, **limits._asdict())
 
     def images(self) -> list[Path]:

@@ -21,7 +21,7 @@ COLUMNS = ("file_name", "tags", "predicted", "confidence")
 
 
 def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None, guard: bool = True) -> str:
-    """Give the tags of images as a table.
+    """Return the tags of images as a table.
 
     Parameters
     ----------

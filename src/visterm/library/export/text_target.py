@@ -120,7 +120,7 @@ def _noted(
 
 
 def _restored(content: bytes, note: TextNote) -> bytes | None:
-    """Give the text as it was; None where there was none, and nobody has added to it."""
+    """Return the text as it was; None where there was none, and nobody has added to it."""
     if note.length is not None and hashlib.sha256(content).hexdigest() == note.sha256:
         return None if note.made else content[: note.length]
     left = _without(content, {tag_key(tag) for tag in note.tags})

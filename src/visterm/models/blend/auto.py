@@ -214,7 +214,7 @@ class Auto(Annotator):
         return FeatureShares(shares, weights, constant, score - float(shares.sum()) - constant)
 
     def take_held_out(self) -> HeldOutFit | None:
-        """Give how the blend of the first fits scored the images that were judged, and forget it.
+        """Return how the blend of the first fits scored the images that were judged, and forget it.
 
         None where none were held out, or if it was asked before.
         """
@@ -300,7 +300,7 @@ class Auto(Annotator):
     def _part(
         self, rows: Rows, valid: tuple[Matrix, sp.csr_array] | None, n_models: int, rng: np.random.Generator
     ) -> tuple[Rows, Rows, NDArray[np.int64]]:
-        """Give the rows to learn from, those to judge by and their places among all.
+        """Return the rows to learn from, those to judge by and their places among all.
 
         None are judged by if there are too few, or none has a tag.
         """

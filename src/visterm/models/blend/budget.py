@@ -7,7 +7,7 @@ import time
 
 
 def now() -> float:
-    """Give the seconds of a clock that only goes forward."""
+    """Return the seconds of a clock that only goes forward."""
     return time.perf_counter()
 
 
@@ -32,7 +32,7 @@ class Budget:
         self._end += seconds
 
     def left(self) -> float:
-        """Give the seconds that are left; below 0 once they are over."""
+        """Return the seconds that are left; below 0 once they are over."""
         return self._end - now()
 
 

@@ -57,5 +57,5 @@ def candidates_for(X: Matrix, *, by_number: bool) -> Listed:
 
 
 def growth_of(name: str) -> float:
-    """Give the power of the images that the seconds of a model grow with."""
+    """Return the power of the images that the seconds of a model grow with."""
     return GROWTHS.get(name, PAIRWISE)

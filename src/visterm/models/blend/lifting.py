@@ -17,7 +17,7 @@ LEAST_SPREAD = 0.02
 
 
 def tag_factors(scores: NDArray[np.float32], lift: float) -> NDArray[np.float64]:
-    """Give ``spread_t^-lift`` of each tag, of mean 1; the spread is the standard deviation of its scores.
+    """Return ``spread_t^-lift`` of each tag, of mean 1; the spread is the standard deviation of its scores.
 
     Factors by the frequency of tags, by their highest scores, or of deviations from the mean score of each tag, and
     numbers added instead of factors, gave as many different tags only at the same or a greater cost.

@@ -18,7 +18,7 @@ EXAMPLE = '[("wsabie", {"dim": 100}), ("ridge", {})]'
 
 
 def listed(given: Any, what: str) -> list[Any]:
-    """Give the entries of a list of members; `what` names the parameter.
+    """Return the entries of a list of members; `what` names the parameter.
 
     Raises
     ------
@@ -73,14 +73,14 @@ def pass_on_jobs(members: Iterable[Annotator], n_jobs: int | None) -> None:
 
 
 def any_from_kernel(given: Any, what: str, whose: str) -> bool:
-    """Say whether a list of members, or None, has one whose features are kernel values with the training images."""
+    """Return whether a list of members, or None, has one whose features are kernel values with the training images."""
     rng = np.random.default_rng(0)  # of seeds, which do not matter here
     members = [] if given is None else listed(given, what)
     return any(learns_from_kernel(make_member(member, whose, None, rng)) for member in members)
 
 
 def own_settings(model: Annotator) -> dict[str, Any]:
-    """Give the settings of a model that are not its defaults, as JSON holds them; seed and threads aside."""
+    """Return the settings of a model that are not its defaults, as JSON holds them; seed and threads aside."""
     defaults = json_params(type(model)(), MODELS)
     settings = json_params(model, MODELS)
     return {
@@ -91,6 +91,6 @@ def own_settings(model: Annotator) -> dict[str, Any]:
 
 
 def chosen_settings(model: Annotator) -> dict[str, Any]:
-    """Give the settings that were None and that a fitted model has chosen: numbers above 0 of the name and a "_"."""
+    """Return the settings that were None and that a fitted model has chosen: numbers above 0 of the name and a "_"."""
     found = {name: getattr(model, f"{name}_", None) for name, v in model.get_params(deep=False).items() if v is None}
     return {name: value for name, value in found.items() if isinstance(value, int | float) and value > 0}

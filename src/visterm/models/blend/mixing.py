@@ -32,17 +32,17 @@ LEAST_WORTH = 0.002
 
 
 def image_map(scores: Floats, Y: sp.csr_array) -> float:
-    """Give MAP over images: how well the tags of each are ranked."""
+    """Return MAP over images: how well the tags of each are ranked."""
     return float(np.nanmean(average_precisions(scores, Y)))
 
 
 def word_map(scores: Floats, Y: sp.csr_array) -> float:
-    """Give MAP over tags: how well a search for each ranks the images."""
+    """Return MAP over tags: how well a search for each ranks the images."""
     return float(np.nanmean(rank_images(scores, Y).average_precision()))
 
 
 def both_maps(scores: Floats, Y: sp.csr_array) -> float:
-    """Give the sum of the two."""
+    """Return the sum of the two."""
     return image_map(scores, Y) + word_map(scores, Y)
 
 
@@ -112,7 +112,7 @@ def sample(n: int, n_members: int, n_tags: int, rng: np.random.Generator) -> NDA
 
 
 def mixed(weights: NDArray[np.float64], scores: Sequence[Floats]) -> Floats:
-    """Give the weighted sum of scores."""
+    """Return the weighted sum of scores."""
     total = np.zeros_like(scores[0])
     for weight, member in zip(weights, scores, strict=True):
         if weight > 0:
@@ -121,7 +121,7 @@ def mixed(weights: NDArray[np.float64], scores: Sequence[Floats]) -> Floats:
 
 
 def _line(weights: NDArray[np.float64], member: int) -> list[NDArray[np.float64]]:
-    """Give the mixes in which one member has each weight, and the others keep their proportions."""
+    """Return the mixes in which one member has each weight, and the others keep their proportions."""
     others = np.delete(weights, member)
     others = others / others.sum() if others.sum() > 0 else np.full(others.size, 1 / others.size)
     shares = np.arange(STEPS + 1) / STEPS

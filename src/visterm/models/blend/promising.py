@@ -41,7 +41,7 @@ def in_turn(trials: Sequence[Trial]) -> Iterator[Trial]:
 
 
 def shortlist(fitted: Sequence[Trial]) -> list[Trial]:
-    """Give those to find weights for, in their order: the best on each set of columns, then the best of the rest."""
+    """Return those to find weights for, in their order: the best on each set of columns, then the best of the rest."""
     ranked = sorted(fitted, key=_promise, reverse=True)
     leaders: list[Trial] = []
     for trial in ranked:
@@ -53,5 +53,5 @@ def shortlist(fitted: Sequence[Trial]) -> list[Trial]:
 
 
 def _promise(trial: Trial) -> float:
-    """Give the sum of the two MAPs; nothing of one that was not fitted."""
+    """Return the sum of the two MAPs; nothing of one that was not fitted."""
     return (trial.map or 0.0) + (trial.word_map or 0.0)

@@ -64,7 +64,7 @@ def joined_image_rows(members: Sequence[Annotator], features: Sequence[Matrix]) 
 
 
 def tag_vectors(model: Any) -> NDArray[np.float32] | None:
-    """Give the vectors in which tags can be compared, (n_tags, width), of a blend those of its members, weighted.
+    """Return the vectors in which tags can be compared, (n_tags, width), of a blend those of its members, weighted.
 
     None of a model whose space is that of the tags: there each tag has an axis of its own, and is near no other.
     """

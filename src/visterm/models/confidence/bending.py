@@ -40,7 +40,7 @@ class Bend(NamedTuple):
     shift: float = 0.0
 
     def __call__(self, odds: Any) -> Doubles:
-        """Give the log odds of any shape that are put right."""
+        """Return the log odds of any shape that are put right."""
         x = np.asarray(odds, np.float64)
         if self == Bend():
             return x

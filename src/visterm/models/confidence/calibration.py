@@ -43,17 +43,17 @@ class Calibration(NamedTuple):
     held_out: HeldOutChances | None = None
 
     def odds(self, scores: Any, tags: Any = None) -> Doubles:
-        """Give the log odds of the confidences of scores, with shapes as in `confidences`."""
+        """Return the log odds of the confidences of scores, with shapes as in `confidences`."""
         slope, offset = (self.slope, self.offset) if tags is None else (self.slope[tags], self.offset[tags])
         return self.bend(slope * np.asarray(scores, np.float64) + offset)
 
     def confidences(self, scores: Any, tags: Any = None) -> Doubles:
-        """Give P(tag | image) for scores of all tags, shape (..., n_tags), or of those of `tags`, of any shape."""
+        """Return P(tag | image) for scores of all tags, shape (..., n_tags), or of those of `tags`, of any shape."""
         found: Doubles = np.exp(log_sigmoid(self.odds(scores, tags)))
         return found
 
     def log_confidences(self, scores: Any, tags: Any, signs: Any) -> Doubles:
-        """Give the log of P(all wanted words, no unwanted one | image), for which search ranks images.
+        """Return the log of P(all wanted words, no unwanted one | image), for which search ranks images.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class Calibration(NamedTuple):
         return logs
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Give what there is to store."""
+        """Return what there is to store."""
         own = {name: np.asarray(value) for name, value in self._asdict().items() if name != "held_out"}
         return own if self.held_out is None else own | self.held_out.arrays()
 
@@ -89,6 +89,6 @@ class Calibration(NamedTuple):
 
 
 def log_sigmoid(odds: Doubles) -> Doubles:
-    """Give the logs of the probabilities whose log odds are given."""
+    """Return the logs of the probabilities whose log odds are given."""
     logs: Doubles = -np.logaddexp(0, -odds)
     return logs

@@ -36,12 +36,12 @@ class Cutoff(NamedTuple):
 
 
 def cutoff_at(confidence: float, n_tags: int) -> Cutoff:
-    """Give every tag down to the same confidence."""
+    """Return every tag down to the same confidence."""
     return Cutoff(np.full(n_tags, float(confidence)))
 
 
 def cutoff_of_best_f1(held: HeldOutChances) -> Cutoff:
-    """Give every tag down to the confidence where F1 of all tags given to all held-out images is expected to be best.
+    """Return every tag down to the confidence where F1 of all tags given to all held-out images is expected to be best.
 
     With chances that hold, one confidence for all tags, half of the best F1, cannot be beaten.
 
@@ -57,7 +57,7 @@ def cutoff_of_best_f1(held: HeldOutChances) -> Cutoff:
 
 
 def cutoff_for_precision(held: HeldOutChances, wanted: float) -> Cutoff:
-    """Give each tag down to where its expected precision over the held-out images is as wanted.
+    """Return each tag down to where its expected precision over the held-out images is as wanted.
 
     The expected precision of a tag down to a confidence c is the mean of its chances from c on, with one more entry at
     c itself: the point where few entries seem just enough is met too early by luck. So a tag without a likely image is
@@ -93,7 +93,7 @@ def cutoff_for_precision(held: HeldOutChances, wanted: float) -> Cutoff:
 
 
 def expected_cuts(held: HeldOutChances, level: float) -> Doubles:
-    """Give the least chance of each tag down to which its expected precision is at least `level`."""
+    """Return the least chance of each tag down to which its expected precision is at least `level`."""
     chances = held.chances.astype(np.float64)
     sums = np.concatenate([[0.0], np.cumsum(chances)])
     first = held.starts[:-1][held.tags]
@@ -108,7 +108,7 @@ def expected_cuts(held: HeldOutChances, level: float) -> Doubles:
 
 
 def _faith(held: HeldOutChances, least: float) -> Doubles:
-    """Give the share that is right of what a group's chances from `least` on promise, at most 1, shape (n_groups,)."""
+    """Return the share of promised tags that are right, for chances of at least `least`, shape (n_groups,)."""
     some = held.chances >= least
     groups = held.groups[held.tags][some]
     n_groups = int(held.groups.max(initial=-1)) + 1

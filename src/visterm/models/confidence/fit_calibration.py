@@ -151,7 +151,7 @@ def _cases(scores: NDArray[np.float32], given: sp.csr_array, rng: np.random.Gene
 
 
 def _common(cases: Cases, log_odds: Doubles) -> Doubles:
-    """Give each tag's place on the curve that all share, shape (n_tags, 2)."""
+    """Return each tag's place on the curve that all share, shape (n_tags, 2)."""
     features = np.stack([cases.votes, log_odds[cases.tags]], axis=1)
     shared = LogisticRegression(C=WEIGHT, max_iter=1000).fit(features, cases.signs, sample_weight=cases.weights)
     if shared.coef_[0, 0] < 0:  # scores that rank the wrong way round tell nothing

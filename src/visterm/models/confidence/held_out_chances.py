@@ -37,7 +37,7 @@ class HeldOutChances(NamedTuple):
 
     @property
     def tags(self) -> NDArray[np.int64]:
-        """Give the tag of each entry, shape (n_entries,)."""
+        """Return the tag of each entry, shape (n_entries,)."""
         return np.repeat(np.arange(self.groups.size), np.diff(self.starts))
 
     @classmethod
@@ -63,7 +63,7 @@ class HeldOutChances(NamedTuple):
         )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Give what there is to store."""
+        """Return what there is to store."""
         return {f"held_out_{name}": np.asarray(value) for name, value in self._asdict().items()}
 
     @classmethod

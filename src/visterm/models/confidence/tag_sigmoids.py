@@ -33,7 +33,7 @@ class Costs(NamedTuple):
 
     @classmethod
     def balanced(cls, tags: sp.csr_array) -> Self:
-        """Give one for each tag given, and costs of as much in sum for all others."""
+        """Return one for each tag given, and costs of as much in sum for all others."""
         n_absent = tags.shape[0] * tags.shape[1] - tags.nnz
         return cls(1.0, tags.nnz / max(n_absent, 1))
 
@@ -51,7 +51,7 @@ class Sigmoids(NamedTuple):
 
     @classmethod
     def flat(cls, n_tags: int) -> Self:
-        """Give curves that rank as the votes themselves do."""
+        """Return curves that rank as the votes themselves do."""
         return cls(np.ones(n_tags), np.zeros(n_tags))
 
 
@@ -110,7 +110,7 @@ def _cases(votes: sp.csr_array, tags: sp.csr_array, costs: Costs) -> Cases:
 
 
 def likeliest_curves(cases: Cases, centre: Doubles, prior: float) -> Doubles:
-    """Give the curves (scale, offset) of smallest loss plus ``prior / 2`` times the square of the way to `centre`.
+    """Return the curves (scale, offset) of smallest loss plus ``prior / 2`` times the square of the way to `centre`.
 
     Parameters
     ----------

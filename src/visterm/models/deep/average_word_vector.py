@@ -37,7 +37,7 @@ class AverageWordVector(DeepTagger):
         return TargetObjective(share_rows(Y, self._tag_weights(Y)))
 
     def _tag_weights(self, given: sp.csr_array) -> sp.csr_array:
-        """Give a weight of 0 or more for each stored tag of each image, in the same places."""
+        """Return a weight of 0 or more for each stored tag of each image, in the same places."""
         return sp.csr_array((np.ones(given.nnz, np.float32), given.indices, given.indptr), shape=given.shape)
 
 

@@ -247,7 +247,7 @@ class DeepTagger(Annotator):
             del self._together
 
     def tag_rows_from(self, vectors: Any) -> Floats:
-        """Give rows for words that are no tags, to search with as with those of tags.
+        """Return rows for words that are no tags, to search with as with those of tags.
 
         Where the vectors of the tags have moved in training, words follow them (`move_words`, about the means).
 
@@ -287,7 +287,7 @@ class DeepTagger(Annotator):
         return move_words(words * factor, old_tags, new_tags, about_means=True, penalty=PENALTY, random_state=0)
 
     def take_held_out(self) -> HeldOutFit | None:
-        """Give how the last `fit` scored the images that it held out, before it learned from all; and forget it.
+        """Return how the last `fit` scored the images that it held out, before it learned from all; and forget it.
 
         None where it held out none, or was asked before.
         """
@@ -299,14 +299,14 @@ class DeepTagger(Annotator):
 
     @abstractmethod
     def _objective(self, Y: sp.csr_array) -> Any:
-        """Give the `Objective` of training on these tags (n_images, n_tags)."""
+        """Return the `Objective` of training on these tags (n_images, n_tags)."""
 
     def _words_move(self) -> bool:
-        """Say whether the vectors of the tags learn."""
+        """Return whether the vectors of the tags learn."""
         return False
 
     def _work_a_tag(self, n_tags: int) -> int:
-        """Give how many vectors of tags an image is multiplied with in training."""
+        """Return how many vectors of tags an image is multiplied with in training."""
         return n_tags
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -390,7 +390,7 @@ class DeepTagger(Annotator):
         return self.dim or 300
 
     def _what_is_trained(self, X: Matrix, Y: sp.csr_array, valid: tuple[Matrix, sp.csr_array] | None) -> dict[str, Any]:
-        """Give what a checkpoint must agree in."""
+        """Return what a checkpoint must agree in."""
         params = {key: value for key, value in json_params(self).items() if key not in NOT_OF_THE_TRAINING}
         matrices = {"X": X, "Y": Y}
         if valid is not None:

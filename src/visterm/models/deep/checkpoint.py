@@ -54,7 +54,7 @@ class TrainingCheckpoint:
         self._training = json.loads(json.dumps(training))  # as it is read: tuples are lists
 
     def read(self) -> Kept | None:
-        """Give the state, or None where there is none yet.
+        """Return the state, or None where there is none yet.
 
         Raises
         ------
@@ -95,7 +95,7 @@ class TrainingCheckpoint:
 
 
 def matrix_fingerprint(matrix: Matrix) -> str:
-    """Give the start of a SHA-256 of a matrix: of a CSR whole, of a dense one its shape and up to 1,000 rows."""
+    """Return the start of a SHA-256 of a matrix: of a CSR whole, of a dense one its shape and up to 1,000 rows."""
     digest = hashlib.sha256(str(matrix.shape).encode())
     csr: Any = matrix
     parts = (csr.indptr, csr.indices, csr.data) if sp.issparse(matrix) else (_some_rows(matrix),)

@@ -42,7 +42,7 @@ class CorrelatedWordVectors(AverageWordVector):
 
 
 def correlation_weights(Y: sp.csr_array) -> sp.csr_array:
-    """Give w of each stored tag; for denied ones the same over the denied tags of the image.
+    """Return w of each stored tag; for denied ones the same over the denied tags of the image.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def correlation_weights(Y: sp.csr_array) -> sp.csr_array:
 
 
 def _stored(Y: sp.csr_array, these: NDArray[np.bool_]) -> sp.csr_array:
-    """Give some of the stored places of a matrix, as ones."""
+    """Return some of the stored places of a matrix, as ones."""
     before = np.concatenate([[0], np.cumsum(these)])
     ones = np.ones(int(these.sum()), np.float32)
     return sp.csr_array((ones, Y.indices[these], before[Y.indptr]), shape=Y.shape)

@@ -221,7 +221,7 @@ class DeepCourse:
 
 
 def _measure(model: Any, judged: Validation | None, together: DataParallel) -> Any:
-    """Give what measures the published weights on validation images, each process on its part; None without tags."""
+    """Return what measures the published weights on validation images, each process on its part; None without tags."""
     if judged is None:
         return None
     X, Y = judged

@@ -44,16 +44,16 @@ class DataParallel(Protocol):
     size: int
 
     def averaging(self, network: Any) -> Any:
-        """Give a module that computes as `network` does, and averages its gradients over the processes."""
+        """Return a module that computes as `network` does, and averages its gradients over the processes."""
 
     def total(self, values: Any) -> Any:
-        """Give the sum of a tensor over the processes, of the same shape."""
+        """Return the sum of a tensor over the processes, of the same shape."""
 
     def gathered(self, rows: Any, n: int) -> Any:
-        """Give the rows (n, ...) of a whole batch, in its order: those of each process's part after each other."""
+        """Return the rows (n, ...) of a whole batch, in its order: those of each process's part after each other."""
 
     def agreed(self, number: int) -> int:
-        """Give the number that the first process has."""
+        """Return the number that the first process has."""
 
 
 class Alone:
@@ -63,19 +63,19 @@ class Alone:
     size = 1
 
     def averaging(self, network: Any) -> Any:
-        """Give the network."""
+        """Return the network."""
         return network
 
     def total(self, values: Any) -> Any:
-        """Give the values."""
+        """Return the values."""
         return values
 
     def gathered(self, rows: Any, n: int) -> Any:
-        """Give the rows."""
+        """Return the rows."""
         return rows
 
     def agreed(self, number: int) -> int:
-        """Give the number."""
+        """Return the number."""
         return number
 
 
@@ -83,6 +83,6 @@ ALONE = Alone()
 
 
 def part_of(n: int, rank: int, size: int) -> Part:
-    """Give a process's part of n images: parts follow each other, and none has two images more than another."""
+    """Return a process's part of n images: parts follow each other, and none has two images more than another."""
     check_count(size, "size")
     return Part(slice(rank * n // size, (rank + 1) * n // size), n)

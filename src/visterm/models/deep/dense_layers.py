@@ -29,7 +29,7 @@ class Layer(NamedTuple):
 
 
 def through_layers(X: Matrix, scale: float, layers: list[Layer]) -> Floats:
-    """Give what comes out of the last layer, with ReLU between layers, shape (n_images, n_outputs).
+    """Return what comes out of the last layer, with ReLU between layers, shape (n_images, n_outputs).
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ class DrawnProducts(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(ctx: Any, f: Tensor, rows: Tensor, n_positives: int) -> tuple[Tensor, Tensor]:
-        """Give scores (n_images, n_drawn) and products (n_images, P, n_drawn).
+        """Return scores (n_images, n_drawn) and products (n_images, P, n_drawn).
 
         Parameters
         ----------
@@ -34,7 +34,7 @@ class DrawnProducts(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, of_scores: Tensor, of_products: Tensor) -> tuple[Tensor, Tensor, None]:
-        """Give the gradients of f and the rows."""
+        """Return the gradients of f and the rows."""
         f, rows = ctx.saved_tensors
         of_f = torch.bmm(of_scores[:, None], rows)[:, 0]
         n_images, n_drawn, _ = rows.shape
@@ -47,5 +47,5 @@ class DrawnProducts(torch.autograd.Function):  # type: ignore[misc]
 
 
 def drawn_scores(f: Tensor, rows: Tensor) -> Tensor:
-    """Give the scores of each image's own drawn words, shape (n_images, n_drawn)."""
+    """Return the scores of each image's own drawn words, shape (n_images, n_drawn)."""
     return torch.bmm(f[:, None], rows.mT)[:, 0]

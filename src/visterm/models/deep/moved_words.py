@@ -175,7 +175,7 @@ def _climb(
 def _sum_and_gradients(
     rows: NDArray[np.float32], old: NDArray[np.float32], partners: Partners, moving: slice
 ) -> tuple[float, NDArray[np.float32]]:
-    """Give the sum of equation (4) over some words and all partners, and its gradient for each of the words.
+    """Return the sum of equation (4) over some words and all partners, and its gradient for each of the words.
 
     A relation between two words that both move is in the sum twice, with either as d: so are its gradients.
     """

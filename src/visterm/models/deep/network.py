@@ -60,7 +60,7 @@ class DeepNetwork(nn.Module):  # type: ignore[misc]
         self.norms = nn.ModuleList([nn.BatchNorm1d(size) for size in sizes[1:-1]] if batch_norm else [])
 
     def forward(self, x: Tensor, drops: torch.Generator, part: Part | None = None) -> Tensor:
-        """Give the vectors of images, in training: features (n, n_features) to (n, dim), float32.
+        """Return the vectors of images, in training: features (n, n_features) to (n, dim), float32.
 
         They are those of a part of a batch, or without one a batch by themselves.
         """
@@ -81,7 +81,7 @@ class DeepNetwork(nn.Module):  # type: ignore[misc]
         return x.float()
 
     def layers(self) -> list[Layer]:
-        """Give weights and offsets as NumPy computes with them, norms and scale within; on the CPU mostly views."""
+        """Return weights and offsets as NumPy computes with them, norms and scale within; on the CPU mostly views."""
         found = []
         for place, (weights, offsets) in enumerate(zip(self.weights, self.offsets, strict=True)):
             W, b = _array(weights), _array(offsets)

@@ -21,7 +21,7 @@ BLOCK_ROWS = 16_384
 
 
 def start_vectors(given: Any, n_tags: int, dim: int | None, rng: np.random.Generator) -> tuple[Floats, float | None]:
-    """Give the start vectors of tags, and the factor that given ones were taken times.
+    """Return the start vectors of tags, and the factor that given ones were taken times.
 
     Parameters
     ----------

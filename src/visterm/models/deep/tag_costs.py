@@ -8,7 +8,7 @@ from torch.nn.functional import logsigmoid, softplus
 
 
 def sampled_cross_entropy(s_p: Tensor, s_n: Tensor, has: Tensor, counts: Tensor) -> Tensor:
-    """Give ``- Σ_p log σ(f · v_p) - Σ_n log σ(- f · v_n)``, the first two sums of (1), as the mean over images.
+    """Return ``- Σ_p log σ(f · v_p) - Σ_n log σ(- f · v_n)``, the first two sums of (1), as the mean over images.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ def sampled_cross_entropy(s_p: Tensor, s_n: Tensor, has: Tensor, counts: Tensor)
 
 
 def related_tags(alike: Tensor, unlike: Tensor, pairs: Tensor, apart: Tensor, *, alpha: float, printed: bool) -> Tensor:
-    """Give the last two sums of (1), negative, as the mean over images.
+    """Return the last two sums of (1), negative, as the mean over images.
 
     ``- α (Σ_{p,p'} log σ(v_p · v_p') + Σ_{p,n} log σ(- v_p · v_n))``, or as printed, with neither the logarithms
     nor α before the second: ``- α Σ σ(v_p · v_p') - Σ σ(- v_p · v_n)``.
@@ -45,7 +45,7 @@ def related_tags(alike: Tensor, unlike: Tensor, pairs: Tensor, apart: Tensor, *,
 
 
 def full_cross_entropy(f: Tensor, V: Tensor, images: Tensor, tags: Tensor) -> Tensor:
-    """Give the cross-entropy over all tags, as the mean over images: ``Σ_t log(1 + exp(f · v_t)) - Σ_p f · v_p``.
+    """Return the cross-entropy over all tags, as the mean over images: ``Σ_t log(1 + exp(f · v_t)) - Σ_p f · v_p``.
 
     That is (1) with all tags of an image as positives and all others as negatives.
 
@@ -61,7 +61,7 @@ def full_cross_entropy(f: Tensor, V: Tensor, images: Tensor, tags: Tensor) -> Te
 
 
 def sampled_rank_cost(s_p: Tensor, s_n: Tensor, has: Tensor, counts: Tensor) -> Tensor:
-    """Give ``- β Σ_p Σ_n log σ(f · (v_p - v_n))``, equation (5) over drawn tags; β is one over the number of pairs.
+    """Return ``- β Σ_p Σ_n log σ(f · (v_p - v_n))``, equation (5) over drawn tags; β is one over the number of pairs.
 
     Parameters are those of `sampled_cross_entropy`.
     """
@@ -72,7 +72,7 @@ def sampled_rank_cost(s_p: Tensor, s_n: Tensor, has: Tensor, counts: Tensor) -> 
 
 
 def full_rank_cost(f: Tensor, V: Tensor, images: Tensor, tags: Tensor) -> Tensor:
-    """Give ``- β Σ_p Σ_n log σ(f · (v_p - v_n))``, equation (5) over all pairs of a tag that is given and one not.
+    """Return ``- β Σ_p Σ_n log σ(f · (v_p - v_n))``, equation (5) over all pairs of a tag that is given and one not.
 
     Parameters are those of `full_cross_entropy`.
     """
@@ -87,5 +87,5 @@ def full_rank_cost(f: Tensor, V: Tensor, images: Tensor, tags: Tensor) -> Tensor
 
 
 def squared_distance(f: Tensor, targets: Tensor) -> Tensor:
-    """Give ``½ |f - target|²``, as the mean over images."""
+    """Return ``½ |f - target|²``, as the mean over images."""
     return 0.5 * (f - targets).square().sum() / len(f)

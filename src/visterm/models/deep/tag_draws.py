@@ -39,7 +39,7 @@ class Draws(NamedTuple):
     counts: Flags
 
     def of(self, rows: slice) -> Draws:
-        """Give what was drawn for some of the images."""
+        """Return what was drawn for some of the images."""
         return Draws(self.positives[rows], self.has[rows], self.negatives[rows], self.counts[rows])
 
 

@@ -28,19 +28,19 @@ class TorchDataParallel:
         self.size: int = dist.get_world_size()
 
     def averaging(self, network: Any) -> Any:
-        """Give the network with gradients averaged over the processes; all begin with the weights of the first."""
+        """Return the network with gradients averaged over the processes; all begin with the weights of the first."""
         # Buckets are laid out anew after the first step unless parameters may be without a gradient (torch's reducer).
         return DistributedDataParallel(
             network, forward_sync_buffers=False, gradient_as_bucket_view=True, find_unused_parameters=True
         )
 
     def total(self, values: torch.Tensor) -> torch.Tensor:
-        """Give the sum over the processes; gradients go back through it."""
+        """Return the sum over the processes; gradients go back through it."""
         found: torch.Tensor = _Total.apply(values)
         return found
 
     def gathered(self, rows: torch.Tensor, n: int) -> torch.Tensor:
-        """Give the rows of all parts of a batch of n, in the processor's memory."""
+        """Return the rows of all parts of a batch of n, in the processor's memory."""
         lengths = [len(part_of(n, rank, self.size)) for rank in range(self.size)]
         sent = rows.new_zeros((max(lengths), *rows.shape[1:]), device="cpu")  # parts differ by an image, messages not
         sent[: len(rows)] = rows.detach()
@@ -49,7 +49,7 @@ class TorchDataParallel:
         return torch.cat([part[:length] for part, length in zip(found, lengths, strict=True)])
 
     def agreed(self, number: int) -> int:
-        """Give the number that the first process has, of up to 63 bits."""
+        """Return the number that the first process has, of up to 63 bits."""
         told = torch.tensor([number], dtype=torch.int64)
         dist.broadcast(told, 0)
         return int(told)

@@ -37,7 +37,7 @@ class Objective(Protocol):
     def loss(
         self, f: torch.Tensor, images: Ints, table: WordTable, rng: np.random.Generator, part: Part | None = None
     ) -> torch.Tensor:
-        """Give the mean cost of the images of a batch: vectors (n, dim), beside rows that it takes from the table.
+        """Return the mean cost of the images of a batch: vectors (n, dim), beside rows that it takes from the table.
 
         With a part, `images` are the whole batch, for which all is drawn, and `f` and the cost are of the part.
         """
@@ -151,7 +151,7 @@ class DeepTraining:
         return total / max(len(batches), 1)
 
     def state(self) -> Arrays:
-        """Give all that the next batch depends on, as arrays that may change with it."""
+        """Return all that the next batch depends on, as arrays that may change with it."""
         arrays = {f"network.{name}": _array(value) for name, value in self.network.state_dict().items()}
         for place, moments in self._adam.state_dict()["state"].items():
             arrays |= {f"adam.{place}.{name}": _array(value) for name, value in moments.items()}

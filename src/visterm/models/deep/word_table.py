@@ -44,7 +44,7 @@ class WordTable:
         self._taken: list[tuple[Ints | None, Any]] = []
 
     def take(self, tags: Ints, part: Part | None = None) -> torch.Tensor:
-        """Give rows for the network to use until `step`, shape (*tags.shape, dim).
+        """Return rows for the network to use until `step`, shape (*tags.shape, dim).
 
         With a part of a batch, `tags` are of the whole batch, an image a row, and the rows of the part's are given.
         """
@@ -52,11 +52,11 @@ class WordTable:
         return self._lend(tags.reshape(-1), torch.from_numpy(self.rows[own]).to(self._device))
 
     def take_all(self) -> torch.Tensor:
-        """Give all rows, shape (n_tags, dim)."""
+        """Return all rows, shape (n_tags, dim)."""
         return self._lend(None, torch.from_numpy(self.rows).to(self._device))
 
     def lent(self) -> list[torch.Tensor]:
-        """Give the tensors that were taken since the last step, which have gradients now."""
+        """Return the tensors that were taken since the last step, which have gradients now."""
         return [leaf for _, leaf in self._taken]
 
     def meet(self, together: DataParallel, n: int) -> None:
@@ -92,7 +92,7 @@ class WordTable:
 
 
 def _stable_order(tags: Ints) -> Ints:
-    """Give what sorts tags stably: as `argsort` does, in a fifth of its time, since plain numbers sort faster."""
+    """Return what sorts tags stably: as `argsort` does, in a fifth of its time, since plain numbers sort faster."""
     keys = tags * tags.size + np.arange(tags.size)
     keys.sort()
     order: Ints = keys % tags.size

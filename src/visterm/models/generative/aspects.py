@@ -52,14 +52,14 @@ def refit_words(counts: sp.csr_array, images: Floats, words: Floats) -> Floats:
 
 
 def _ratios(counts: sp.csr_array, images: Floats, words: Floats) -> Any:
-    """Give n(p, w) / P(w|p) at the stored counts; 0 for words without a probability, which no aspect explains."""
+    """Return n(p, w) / P(w|p) at the stored counts; 0 for words without a probability, which no aspect explains."""
     chances = _products_at(counts, images, words)
     ratios = np.divide(counts.data, chances, out=np.zeros_like(chances), where=chances > 0)
     return sp.csr_array((ratios, counts.indices, counts.indptr), shape=counts.shape)
 
 
 def _products_at(counts: sp.csr_array, images: Floats, words: Floats) -> Floats:
-    """Give the entries of ``images · wordsᵀ`` where counts are stored."""
+    """Return the entries of ``images · wordsᵀ`` where counts are stored."""
     values = np.empty(counts.nnz)
     rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
     if counts.nnz >= DENSE_FROM * counts.shape[0] * counts.shape[1]:

@@ -129,7 +129,7 @@ def _weighted(counts: Counts, *, idf: bool) -> sp.csr_array:
 
 
 def _places(uses: sp.csr_array, rank: int, rng: np.random.Generator) -> Any:
-    """Give the place of each column among the largest singular vectors, shape (n_columns, rank): cosines as in M'."""
+    """Return the place of each column among the largest singular vectors, shape (n_columns, rank): cosines as in M'."""
     if rank >= min(uses.shape):
         return sp.csr_array(uses.T)
     start = rng.standard_normal(min(uses.shape))

@@ -28,7 +28,7 @@ class CountingAnnotator(Annotator):
 
 
 def as_counts(X: Matrix, length: float | None = None) -> Counts:
-    """Give features as counts, in float64.
+    """Return features as counts, in float64.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def as_counts(X: Matrix, length: float | None = None) -> Counts:
 
 
 def count_tags(Y: sp.csr_array) -> tuple[NDArray[np.int64], sp.csr_array]:
-    """Give the images that have a tag, and their tags as counts of 1; the others know nothing of tags.
+    """Return the images that have a tag, and their tags as counts of 1; the others know nothing of tags.
 
     Returns
     -------

@@ -85,15 +85,15 @@ class RelevanceAnnotator(Annotator):
 
     @abstractmethod
     def _learn_images(self, X: Matrix, sharpness: float) -> Any:
-        """Give what the likelihood needs of the tagged training images."""
+        """Return what the likelihood needs of the tagged training images."""
 
     @abstractmethod
     def _log_likelihoods(self, X: Matrix, images: Any, sharpness: float) -> Floats:
-        """Give log P(p|j), up to what is the same for all j, shape (n_images, n_tagged)."""
+        """Return log P(p|j), up to what is the same for all j, shape (n_images, n_tagged)."""
 
     @abstractmethod
     def _tag_shares(self, given: sp.csr_array, smoothing: float) -> tuple[sp.csr_array, Floats]:
-        """Give what is P(t|j) together: the image's own part (n_tagged, n_tags) and the background (n_tags,)."""
+        """Return what is P(t|j) together: the image's own part (n_tagged, n_tags) and the background (n_tags,)."""
 
     def _blocks(self, X: Matrix, images: Any, sharpness: float) -> Iterator[tuple[slice, Floats]]:
         step = max(1, BLOCK_BYTES // (8 * images.shape[0]))

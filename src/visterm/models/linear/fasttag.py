@@ -126,7 +126,7 @@ class FastTag(LinearAnnotator):
     def _choose(
         self, chosen: PenaltyChoice, given: sp.csr_array, together: Doubles, predicted: Doubles
     ) -> tuple[float, float]:
-        """Give corruption and trust; those that are None by the ridge predictions of left-out images."""
+        """Return corruption and trust; those that are None by the ridge predictions of left-out images."""
         corruptions = CORRUPTIONS if self.corruption is None else (float(self.corruption),)
         trusts = TRUSTS if self.trust is None else (float(self.trust),)
         pairs = [(corruption, trust) for corruption in corruptions for trust in trusts]

@@ -146,7 +146,7 @@ class KernelRidge(Annotator):
         return kernel
 
     def _choose(self, rows: Matrix, given: sp.csr_array, some: NDArray[np.int64]) -> tuple[float, float, float]:
-        """Give γ, the penalty and the mean squared distance; what is None by leaving each of some images out."""
+        """Return γ, the penalty and the mean squared distance; what is None by leaving each of some images out."""
         distances = _distances(rows[some], rows[some])
         width = float(distances.sum()) / max(some.size * (some.size - 1), 1) or 1.0
         gammas = GAMMAS if self.gamma is None else (float(self.gamma),)
@@ -187,7 +187,7 @@ class KernelRidge(Annotator):
 
 
 def _distances(A: Matrix, B: Matrix) -> Doubles:
-    """Give the squared distances of rows, shape (n_a, n_b)."""
+    """Return the squared distances of rows, shape (n_a, n_b)."""
     products: Any = A @ B.T
     products = products.toarray() if sp.issparse(products) else products
     distances: Doubles = np.maximum(_squares(A)[:, None] + _squares(B) - 2 * products.astype(np.float64), 0)

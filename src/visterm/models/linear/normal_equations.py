@@ -113,7 +113,7 @@ def leave_one_out(X: Matrix, T: Matrix, alphas: Sequence[float], *, scale: float
 
 
 def mean_square_norm(X: Matrix) -> float:
-    """Give the mean squared length of the centred rows, the scale to which a penalty relates; never 0.
+    """Return the mean squared length of the centred rows, the scale to which a penalty relates; never 0.
 
     Where all rows are alike, so that only rounding is left of them, a share of the rows themselves stands in.
     """

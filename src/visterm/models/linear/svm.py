@@ -157,7 +157,7 @@ class Svm(KernelAnnotator):
         return np.asarray(product(self._kernel_values(X), self.weights_) + self.intercept_, np.float32)
 
     def _choose(self, F: Matrix, given: sp.csr_array, judged: Matrix, tags: sp.csr_array, monitor: Progress) -> Doubles:
-        """Give each tag's C: by a search for it among the judged images, with machines trained on the others."""
+        """Return each tag's C: by a search for it among the judged images, with machines trained on the others."""
         relevant = sp.csc_array(tags > 0)
         if relevant.nnz == 0:
             return np.full(given.shape[1], DEFAULT_C)

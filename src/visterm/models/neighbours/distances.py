@@ -25,7 +25,7 @@ class Distance(Protocol):
         """Take the training rows."""
 
     def to(self, X: Matrix) -> NDArray[Any]:
-        """Give the distances of the rows of `X` to all training rows, shape (n, n_training)."""
+        """Return the distances of the rows of `X` to all training rows, shape (n, n_training)."""
 
 
 class Cosine:
@@ -35,7 +35,7 @@ class Cosine:
         self._rows = unit_rows(rows)
 
     def to(self, X: Matrix) -> NDArray[Any]:
-        """Give the distances to all training rows."""
+        """Return the distances to all training rows."""
         found: NDArray[Any] = np.maximum(1 - _products(unit_rows(X), self._rows), 0)
         return found
 
@@ -48,7 +48,7 @@ class Euclidean:
         self._squares = _squares(rows)
 
     def to(self, X: Matrix) -> NDArray[Any]:
-        """Give the distances to all training rows."""
+        """Return the distances to all training rows."""
         found = np.empty((X.shape[0], self._rows.shape[0]))
         exact = X.astype(np.float64)
         for start in range(0, found.shape[1], TILE_ROWS):
@@ -70,7 +70,7 @@ class Manhattan:
         self._lengths = compared.sum(axis=1, dtype=np.float64)
 
     def to(self, X: Matrix) -> NDArray[Any]:
-        """Give the distances to all training rows."""
+        """Return the distances to all training rows."""
         compared, rest = self._signs.split(X)
         together = (compared.sum(axis=1, dtype=np.float64) + rest)[:, None] + self._lengths
         found: NDArray[Any] = np.maximum(together - 2 * self._landmarks.values(compared, 0.0, 1), 0)
@@ -85,7 +85,7 @@ class ChiSquare:
         self._landmarks = Landmarks("chi2", landmark_columns("chi2", self._signs.split(rows)[0]))
 
     def to(self, X: Matrix) -> NDArray[Any]:
-        """Give the distances to all training rows."""
+        """Return the distances to all training rows."""
         compared, rest = self._signs.split(X)
         return self._landmarks.distances(compared, 1) + rest[:, None]
 
@@ -103,7 +103,7 @@ class Signs:
         self._both = float(rows.min()) < 0
 
     def split(self, X: Matrix) -> tuple[sp.csr_array, NDArray[np.float64]]:
-        """Give rows that are not negative, to compare, and of each row the sum of the sizes left out."""
+        """Return rows that are not negative, to compare, and of each row the sum of the sizes left out."""
         rows = as_csr(X)
         positive, negative = as_csr(rows.maximum(0)), as_csr((-rows).maximum(0))
         if self._both:
@@ -133,7 +133,7 @@ class BlockDistances:
         self._parts = [DISTANCES[name](_columns(rows, block)) for name, block in zip(names, blocks, strict=True)]
 
     def to(self, X: Matrix) -> NDArray[np.float32]:
-        """Give the distances of the rows of `X` in each block, shape (n_blocks, n, n_training)."""
+        """Return the distances of the rows of `X` in each block, shape (n_blocks, n, n_training)."""
         found = np.empty((len(self._blocks), X.shape[0], self._n_rows), np.float32)
         for b, (part, block) in enumerate(zip(self._parts, self._blocks, strict=True)):
             found[b] = part.to(_columns(X, block))

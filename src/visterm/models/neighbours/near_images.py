@@ -124,6 +124,6 @@ class DistanceAnnotator(Annotator):
 
 
 def nearest(distances: Floats, k: int) -> tuple[Ids, Floats]:
-    """Give the k nearest of each row of distances and how far they are, nearest first, ties by id."""
+    """Return the k nearest of each row of distances and how far they are, nearest first, ties by id."""
     ids, closeness = top_k(np.negative(distances), min(k, distances.shape[1]))
     return ids, -closeness

@@ -147,7 +147,7 @@ class RpKnn(VotingAnnotator):
                 yield _merged([self._within_leaves(tree, postings, block, k, team) for tree in range(self.trees)], k)
 
     def _within_leaves(self, tree: int, postings: Rows | None, X: Matrix, k: int, team: Team) -> tuple[Ids, Cosines]:
-        """Give the k nearest of each row within its leaf of one tree; -1 and -inf where the leaf holds fewer."""
+        """Return the k nearest of each row within its leaf of one tree; -1 and -inf where the leaf holds fewer."""
         rows, order, bounds = _view(X), self.order_[tree], self.bounds_[tree]
         leaves = np.empty(X.shape[0], np.int64)
         find_leaves(rows, self.seeds_[tree], self.thresholds_[tree], leaves)
@@ -178,7 +178,7 @@ class RpKnn(VotingAnnotator):
 
 
 def _merged(found: list[tuple[Ids, Cosines]], k: int) -> tuple[Ids, Cosines]:
-    """Give the k nearest that any tree found, each once; -1 and 0 where there are fewer."""
+    """Return the k nearest that any tree found, each once; -1 and 0 where there are fewer."""
     if len(found) == 1:
         ids, near = found[0]
         return ids, np.where(ids < 0, np.float32(0), near)

@@ -212,7 +212,7 @@ class TagProp(DistanceAnnotator):
             self.distance_weights_ = parameters
 
     def _neighbour_weights(self, distances: Floats) -> Doubles:
-        """Give π, shape (n, n_slots)."""
+        """Return π, shape (n, n_slots)."""
         if self.weights == "rank":
             return np.broadcast_to(self.rank_weights_, distances.shape[:2])
         return _softmax(-(distances @ self.distance_weights_))
@@ -252,7 +252,7 @@ class TagProp(DistanceAnnotator):
     def _likelihood(
         self, found: Neighbourhoods, own: sp.csr_array, costs: Costs, sigmoids: Sigmoids | None
     ) -> Callable[[Doubles], tuple[float, Doubles]]:
-        """Give the function from weights to the loss and its slopes along each."""
+        """Return the function from weights to the loss and its slopes along each."""
         n = own.shape[0]
         curves = sigmoids or Sigmoids.flat(own.shape[1])
         given = self.given_

@@ -121,7 +121,7 @@ class TwoPassKnn(DistanceAnnotator):
         return members
 
     def _choose(self, rng: np.random.Generator) -> tuple[int, float]:
-        """Give the settings; those that are None by leaving each of some training images out."""
+        """Return the settings; those that are None by leaving each of some training images out."""
         sizes = NEIGHBORS if self.n_neighbors is None else (int(self.n_neighbors),)
         bandwidths = BANDWIDTHS if self.bandwidth is None else (float(self.bandwidth),)
         pairs = [(size, bandwidth) for size in sizes for bandwidth in bandwidths]

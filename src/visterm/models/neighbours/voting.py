@@ -98,7 +98,7 @@ class VotingAnnotator(Annotator):
         """
 
     def _choose(self, rng: np.random.Generator) -> tuple[int, float]:
-        """Give the settings; those that are None by leaving each of some training images out."""
+        """Return the settings; those that are None by leaving each of some training images out."""
         n = self.rows_.shape[0]
         sizes = NEIGHBORS if self.n_neighbors is None else (self.n_neighbors,)
         powers = POWERS if self.power is None else (self.power,)
@@ -121,7 +121,7 @@ class VotingAnnotator(Annotator):
 
 
 def votes(ids: Ids, near: Cosines, given: sp.csr_array, power: float) -> sp.csr_array:
-    """Give each tag's share of the votes of the neighbours; no votes where no similarity is above 0."""
+    """Return each tag's share of the votes of the neighbours; no votes where no similarity is above 0."""
     weights = np.where(near > 0, np.maximum(near, 0) ** np.float32(power), 0).astype(np.float32)
     total = weights.sum(axis=1, keepdims=True)
     weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
@@ -129,7 +129,7 @@ def votes(ids: Ids, near: Cosines, given: sp.csr_array, power: float) -> sp.csr_
 
 
 def weighted_votes(ids: Ids, weights: Cosines, given: sp.csr_array) -> sp.csr_array:
-    """Give the sum of the weights of the neighbours with each tag; an id of -1 stands for none, of weight 0."""
+    """Return the sum of the weights of the neighbours with each tag; an id of -1 stands for none, of weight 0."""
     n, k = ids.shape
     starts = np.arange(n + 1) * k
     chosen = sp.csr_array((weights.ravel(), np.maximum(ids, 0).ravel(), starts), shape=(n, given.shape[0]))

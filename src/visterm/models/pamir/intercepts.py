@@ -22,7 +22,7 @@ BLOCK_TAGS = 2048
 
 
 def even_rows(n: int) -> NDArray[np.int64]:
-    """Give up to `MAX_IMAGES` of n rows, at even distances."""
+    """Return up to `MAX_IMAGES` of n rows, at even distances."""
     return np.unique(np.linspace(0, n - 1, min(n, MAX_IMAGES)).round().astype(np.int64))
 
 

@@ -53,7 +53,7 @@ class KernelAnnotator(LinearAnnotator):
     }
 
     def _comparison(self, X: Matrix) -> Callable[[Matrix], Matrix]:
-        """Give the function from features to what the scores are linear in: themselves, or values with `X`."""
+        """Return the function from features to what the scores are linear in: themselves, or values with `X`."""
         n = X.shape[0]
         self.gamma_ = 0.0
         if self.kernel == "linear":
@@ -126,7 +126,7 @@ def _check_square(K: Matrix) -> None:
 
 
 def _one_over_mean(distances: NDArray[np.float64]) -> float:
-    """Give 1 / mean distance between different images."""
+    """Return 1 / mean distance between different images."""
     others = float(distances.sum() - np.trace(distances))
     n = len(distances)
     return n * (n - 1) / others if others > 0 else 1.0

@@ -346,7 +346,7 @@ class Pamir(KernelAnnotator, LinearRanker):
         return super()._image_rows(self._kernel_values(X) if self.kernel in KEPT_KERNELS else X)
 
     def _found_by(self, judged: JudgedImages | None) -> Measure | None:
-        """Give what measures the weights as they are on validation queries: AvgP, or nDCG10 with its loss.
+        """Return what measures the weights as they are on validation queries: AvgP, or nDCG10 with its loss.
 
         None where there are none.
         """
@@ -398,7 +398,7 @@ class Pamir(KernelAnnotator, LinearRanker):
 
 
 def _idf(own: sp.csr_array) -> Floats:
-    """Give the inverse frequencies of tags among the captions of images."""
+    """Return the inverse frequencies of tags among the captions of images."""
     return inverse_frequencies(np.bincount(own.indices, minlength=own.shape[1]), own.shape[0])
 
 

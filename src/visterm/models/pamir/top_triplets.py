@@ -73,7 +73,7 @@ class TopTripletTraining(TripletTraining):
 
 
 def rank_weights(loss: str, n_images: int) -> Floats:
-    """Give what a relevant image matters that r images outrank, for r from 0 to `n_images`: from 0 to 1.
+    """Return what a relevant image matters that r images outrank, for r from 0 to `n_images`: from 0 to 1.
 
     "p10": ``min(r, 10) / 10``, all places below the tenth cost alike (Usunier et al., α of the first ten places).
     "warp": ``Σ_{i ≤ r} 1 / i``, as a share of the largest (WSABIE, Eq. 3). "ndcg": ``D(1) - D(r + 1)`` with the
@@ -92,7 +92,7 @@ def rank_weights(loss: str, n_images: int) -> Floats:
 
 
 def ideal_gains(starts: NDArray[np.int64], gains: Floats) -> NDArray[np.float64]:
-    """Give the largest discounted gain of each list of gains, ``gains[starts[q]:starts[q + 1]]``."""
+    """Return the largest discounted gain of each list of gains, ``gains[starts[q]:starts[q + 1]]``."""
     owner = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     order = np.lexsort((-gains, owner))
     places = np.arange(len(gains)) - starts[owner]

@@ -53,7 +53,7 @@ class TurnTraining:
         return EpochSums(*(float(value) / n for value in sums))
 
     def carried(self) -> dict[str, NDArray[Any]]:
-        """Give what training on other rows shall go on with: nothing but the weights."""
+        """Return what training on other rows shall go on with: nothing but the weights."""
         return {}
 
     def go_on(self, carried: dict[str, NDArray[Any]]) -> None:

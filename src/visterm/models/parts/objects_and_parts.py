@@ -221,13 +221,13 @@ class ObjectsAndParts(EmbeddingRanker):
     def ranks_of_pairs(
         self, X_object: Any, X_part: Any, objects: Any, parts: Any, *, words: bool = True, offset: float = 0.0
     ) -> Ints:
-        """Give the place of the true pair of labels among all pairs, from 0 on; parameters as for `annotate_pairs`."""
+        """Return the place of the true pair of labels among all pairs, from 0; parameters as in `annotate_pairs`."""
         check_is_fitted(self)
         A, B = (self._scores(self._image_rows(self._check_features(X))) for X in (X_object, X_part))
         return ranks_of_pairs(A, B, self.pair_scores(words=words, offset=offset), objects, parts, self.n_jobs)
 
     def relation_scores(self, wholes: Any) -> Floats:
-        """Give f_L of wholes and all tags: how much each is a part of them, shape (n, n_tags).
+        """Return f_L of wholes and all tags: how much each is a part of them, shape (n, n_tags).
 
         Parameters
         ----------
@@ -241,7 +241,7 @@ class ObjectsAndParts(EmbeddingRanker):
         return found
 
     def pair_scores(self, *, words: bool = True, offset: float = 0.0) -> Floats:
-        """Give what pairs of tags add to a score whatever the images show, shape (n_tags, n_tags): whole, part.
+        """Return what pairs of tags add to a score whatever the images show, shape (n_tags, n_tags): whole, part.
 
         See `annotate_pairs` for the parameters.
         """
@@ -352,7 +352,7 @@ class ObjectsAndParts(EmbeddingRanker):
         return f"mean rank {-found:,.1f} of {self.n_tags_**2:,} pairs, best {-best:,.1f} after {best_epoch}"
 
     def _measure(self, judged: Validation | None) -> Measure | None:
-        """Give what measures the weights: the mean rank of pairs of labels if there are relations, negative."""
+        """Return what measures the weights: the mean rank of pairs of labels if there are relations, negative."""
         self._by_rank = False
         if judged is None or not len(self.part_of_):
             return super()._measure(judged)

@@ -202,7 +202,7 @@ class RankingAnnotator(Annotator):
         return self
 
     def take_held_out(self) -> HeldOutFit | None:
-        """Give how the last `fit` scored the images that it held out, before it learned from all; and forget it.
+        """Return how the last `fit` scored the images that it held out, before it learned from all; and forget it.
 
         None where it held out none, or was asked before.
         """
@@ -218,11 +218,11 @@ class RankingAnnotator(Annotator):
 
     @abstractmethod
     def _start(self, X: Matrix, n_tags: int, rng: np.random.Generator) -> Weights:
-        """Give start values."""
+        """Return start values."""
 
     @abstractmethod
     def _resume(self) -> Weights:
-        """Give copies of the learned weights, as training takes them."""
+        """Return copies of the learned weights, as training takes them."""
 
     @abstractmethod
     def _publish(self, *weights: Floats) -> None:
@@ -234,7 +234,7 @@ class RankingAnnotator(Annotator):
 
     @abstractmethod
     def _rate(self) -> float:
-        """Give the size of the steps before any schedule."""
+        """Return the size of the steps before any schedule."""
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -353,7 +353,7 @@ class RankingAnnotator(Annotator):
             self._publish(*best.weights)
 
     def _measure(self, judged: Validation | None) -> Measure | None:
-        """Give what measures the weights as they are on validation images; None where none has a tag."""
+        """Return what measures the weights as they are on validation images; None where none has a tag."""
         judged = None if judged is None else with_tags(*judged)
         if judged is None:
             return None
@@ -361,7 +361,7 @@ class RankingAnnotator(Annotator):
         return lambda: float(np.nanmean(average_precisions(self.score_blocks(X), Y)))
 
     def _measured(self, found: float | None) -> dict[str, float | None]:
-        """Give what the history says of a measured value."""
+        """Return what the history says of a measured value."""
         return {"map": found}
 
     def _in_words(self, found: float, best: float, best_epoch: int) -> str:
@@ -376,13 +376,13 @@ class RankingAnnotator(Annotator):
 
 
 def with_tags(X: Matrix, Y: sp.csr_array) -> Validation | None:
-    """Give the images that have a tag; None where none has."""
+    """Return the images that have a tag; None where none has."""
     rows = np.flatnonzero(np.diff(sp.csr_array(Y > 0).indptr))
     return (X[rows], Y[rows]) if rows.size else None
 
 
 def own_tags(Y: sp.csr_array) -> sp.csr_array:
-    """Give the tags that images have, as ones."""
+    """Return the tags that images have, as ones."""
     return sp.csr_array(Y > 0, dtype=np.float32)
 
 
@@ -401,7 +401,7 @@ def mix_means(means: Weights, weights: Weights, share: float, team: Team) -> boo
 
 
 def epoch_entry(epoch: int, sums: EpochSums, measured: dict[str, float | None], start: float) -> dict[str, Any]:
-    """Give what the history says of an epoch that began at `start`."""
+    """Return what the history says of an epoch that began at `start`."""
     return {
         "epoch": epoch,
         "loss": sums.loss,

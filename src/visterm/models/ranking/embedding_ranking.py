@@ -139,7 +139,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
         self.random_state = random_state
 
     def _recipe(self) -> dict[str, Any]:
-        """Give the parts of the model's `Recipe` that are its own."""
+        """Return the parts of the model's `Recipe` that are its own."""
         return {}
 
     def _scale_features(self, X: Matrix) -> None:
@@ -235,6 +235,6 @@ def check_pair_settings(model: Any) -> None:
 
 
 def mean_length(X: Matrix) -> float:
-    """Give the root of the mean squared length of rows."""
+    """Return the root of the mean squared length of rows."""
     values: NDArray[np.float32] = np.asarray(X.data if sp.issparse(X) else X).reshape(-1)
     return math.sqrt(float(np.einsum("i,i->", values, values, dtype=np.float64)) / X.shape[0])

@@ -114,7 +114,7 @@ class EmbeddedImages:
         self._rule = make_rule(in_the_papers_unit, self._l2 / self._scale, self._max_norm)
 
     def take(self, images: Ints) -> Ints:
-        """Give the images of the block numbers from 0 on."""
+        """Return the images of the block numbers from 0 on."""
         self._features.take(images)
         self._n = images.size
         return self._numbers[: images.size]
@@ -128,7 +128,7 @@ class EmbeddedImages:
         self._features.move(share, active, self._image_steps(), self._rule, self.squares, self._image_map)
 
     def _image_steps(self) -> Floats:
-        """Give the steps of the block's images."""
+        """Return the steps of the block's images."""
         return self.steps[: self._n]
 
 

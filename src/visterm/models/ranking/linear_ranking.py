@@ -42,7 +42,7 @@ class LinearRanker(RankingAnnotator, LinearAnnotator):
         self.scale_ = self.row_length / (mean_length(X) or 1.0)
 
     def _scaled(self, X: Matrix) -> Matrix:
-        """Give ``[scale_ · x, 1]``."""
+        """Return ``[scale_ · x, 1]``."""
         ones = np.ones((X.shape[0], 1), np.float32)
         X = X * np.float32(self.scale_)
         if sp.issparse(X):

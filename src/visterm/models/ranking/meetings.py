@@ -26,11 +26,11 @@ class Exchange(NamedTuple):
     meet: Callable[[int, str, Any], Any]
 
     def sum_moves(self, moved: Sequence[Moves]) -> list[Moves]:
-        """Give the sums of what all workers did to some arrays."""
+        """Return the sums of what all workers did to some arrays."""
         return [Moves(*summed) for summed in self.meet(self.rank, "sum", list(moved))]
 
     def gather(self, value: Any) -> list[Any]:
-        """Give the values of all workers, in their order."""
+        """Return the values of all workers, in their order."""
         return list(self.meet(self.rank, "gather", value))
 
 
@@ -81,7 +81,7 @@ class MeetingPlace:
             self._changed.notify_all()
 
     def exchange(self, rank: int) -> Exchange:
-        """Give the way of a worker in this process."""
+        """Return the way of a worker in this process."""
         return Exchange(rank, self._n_workers, self.meet)
 
 

@@ -75,7 +75,7 @@ def image_rows(U: Matrix) -> Rows:
 
 
 def _bars(U: Matrix, V: Floats) -> Floats:
-    """Give each image the score of its tag on place `BAR_RANK` (or its last)."""
+    """Return each image the score of its tag on place `BAR_RANK` (or its last)."""
     k = min(BAR_RANK, len(V))
     step = max(1, BLOCK_BYTES // (4 * len(V)))
     parts = [

@@ -165,7 +165,7 @@ class PairTraining:
         return EpochSums(*(float(value) / n for value in sums))
 
     def carried(self) -> dict[str, NDArray[Any]]:
-        """Give what training on other rows shall go on with: sums of squares, and how many draws were needed."""
+        """Return what training on other rows shall go on with: sums of squares, and how many draws were needed."""
         ways = np.array([self._use_pool, self._use_table])
         return {"tag_squares": self._squares, "image_squares": self._side.squares, "ways": ways}
 
@@ -249,7 +249,7 @@ class PairTraining:
         )  # fmt: skip
 
     def _table(self, some: slice) -> Floats:
-        """Give room for the scores of all tags for some pairs: the same again to the same thread."""
+        """Return room for the scores of all tags for some pairs: the same again to the same thread."""
         n, n_tags = some.stop - some.start, len(self._W)
         held: Floats | None = getattr(self._of_thread, "table", None)
         if held is None or held.size < n * n_tags:
@@ -304,7 +304,7 @@ def block_for(n_pairs: int, n_tags: int) -> int:
 
 
 def block_size(block: int, n_pairs: int) -> int:
-    """Give the pairs of a block: no more than there are."""
+    """Return the pairs of a block: no more than there are."""
     return min(block, max(1, n_pairs))
 
 
@@ -317,7 +317,7 @@ def _part_size(block: int, least: int) -> int:
 
 
 def _weights_of(recipe: Recipe, n_ranks: int) -> Floats:
-    """Give L of each rank; where one tag is drawn, no rank is estimated, and every pair weighs 1."""
+    """Return L of each rank; where one tag is drawn, no rank is estimated, and every pair weighs 1."""
     if recipe.negatives in (Negatives.UNIFORM, Negatives.ADAPTIVE):
         return np.ones(n_ranks + 1, np.float32)
     return rank_weights(recipe.weight, n_ranks, recipe.truncate)

@@ -58,7 +58,7 @@ class Recipe:
 
 
 def rank_weights(weight: str, n: int, truncate: int = 10) -> NDArray[np.float32]:
-    """Give L(0) .. L(n), what a true tag on rank k costs (WSABIE, Eq. 5), float32, shape (n + 1,).
+    """Return L(0) .. L(n), what a true tag on rank k costs (WSABIE, Eq. 5), float32, shape (n + 1,).
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def rank_weights(weight: str, n: int, truncate: int = 10) -> NDArray[np.float32]
 
 
 def rate_factor(schedule: str, epoch: int, epochs: int) -> float:
-    """Give the factor of the learning rate in one epoch, counted from 1.
+    """Return the factor of the learning rate in one epoch, counted from 1.
 
     "constant" is 1; "inverse" is halved after a tenth of the epochs, then falls as one over their number; "cosine"
     falls to 0 along half a cosine.

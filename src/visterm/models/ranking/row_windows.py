@@ -36,7 +36,7 @@ class RowWindows:
         self._rows = X[own], sp.csr_array(Y[own])
 
     def n_windows(self, epoch: int) -> int:
-        """Give 1: all rows are there at once."""
+        """Return 1: all rows are there at once."""
         return 1
 
     def epoch(self, epoch: int, first: int = 0) -> Generator[tuple[Matrix, sp.csr_array]]:

@@ -84,7 +84,7 @@ class SeparateTraining:
         return EpochSums(loss / examples, 1.0, steps / examples)
 
     def carried(self) -> dict[str, NDArray[Any]]:
-        """Give what training on other rows shall go on with: nothing but the weights."""
+        """Return what training on other rows shall go on with: nothing but the weights."""
         return {}
 
     def go_on(self, carried: dict[str, NDArray[Any]]) -> None:

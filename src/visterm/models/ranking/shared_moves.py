@@ -39,7 +39,7 @@ class Moves(NamedTuple):
 
 
 def moves(before: Floats, now: Floats) -> Moves:
-    """Give the rows that one worker moved; of vectors each number is a row."""
+    """Return the rows that one worker moved; of vectors each number is a row."""
     before, now = _as_rows(before), _as_rows(now)
     parts = [slice(start, start + COMPARED) for start in range(0, len(now), COMPARED)]
     moved = [np.flatnonzero((before[part] != now[part]).any(axis=1)) + part.start for part in parts]

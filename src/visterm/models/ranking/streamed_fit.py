@@ -60,7 +60,7 @@ class Windows(Protocol):
         """
 
     def n_windows(self, epoch: int) -> int:
-        """Give how many windows `epoch` yields: to each of several workers as many, the last of them maybe empty."""
+        """Return how many windows `epoch` yields: to each of several workers as many, the last of them maybe empty."""
 
 
 class Checkpoint(NamedTuple):
@@ -74,7 +74,7 @@ class Checkpoints(Protocol):
     """Where checkpoints are kept."""
 
     def last(self) -> Checkpoint | None:
-        """Give the one to go on from; None at the start."""
+        """Return the one to go on from; None at the start."""
 
     def offer(self, make: Callable[[], Checkpoint]) -> None:
         """Make one and keep it, if it is time to."""
@@ -240,7 +240,7 @@ class StreamedFit(RankingAnnotator):
             self._refuse_non_finite()
 
     def _longest_rows(self, n_weights: int) -> tuple[float, ...]:
-        """Give the longest row that each of the weights may have in training."""
+        """Return the longest row that each of the weights may have in training."""
         return (math.inf,) * n_weights
 
     def _measure_together(self, valid: Validation | None, exchange: Exchange) -> Measure | None:
@@ -292,7 +292,7 @@ class _Course:
         self._sums += [sums.loss * n_pairs, sums.draws * n_pairs, sums.violated * n_pairs, n_pairs]
 
     def mean_sums(self) -> EpochSums:
-        """Give what the epoch did so far, as means over its pairs."""
+        """Return what the epoch did so far, as means over its pairs."""
         return EpochSums(*(float(value) for value in self._sums[:3] / max(1.0, self._sums[3])))
 
     def end_epoch(self, entry: dict[str, Any], found: float | None) -> None:
@@ -303,7 +303,7 @@ class _Course:
         self.epoch, self.window, self._sums = self.epoch + 1, 0, np.zeros(4)
 
     def checkpoint(self) -> Checkpoint:
-        """Give all of it; the arrays are not copies."""
+        """Return all of it; the arrays are not copies."""
         facts = {
             "seed": self.seed,
             "epoch": self.epoch,

@@ -86,5 +86,5 @@ class RemoteAnnotationFolder(AnnotationFolder, RemoteFeatureFolder):
 
 
 def annotation_folder(path: str | os.PathLike[str]) -> AnnotationFolder:
-    """Give the folder of annotations at a path of this machine, or at an address."""
+    """Return the folder of annotations at a path of this machine, or at an address."""
     return RemoteAnnotationFolder(path) if is_remote(path) else AnnotationFolder(path)

@@ -53,7 +53,7 @@ class AnnotateSummary:
     shared: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the summary as it stands in JSON."""
+        """Return the summary as it stands in JSON."""
         return asdict(self)
 
 

@@ -161,7 +161,7 @@ class PieceReader:
         return Shards(self._features)
 
     def path(self, image: str) -> str:
-        """Give the place of an image; of encoders that open none, its name."""
+        """Return the place of an image; of encoders that open none, its name."""
         return image if is_remote(image) or self._encoder.reads == "names" else os.path.join(self._here, image)
 
     def chunk(self, piece: Piece, progress: Progress = SILENT) -> Chunk:

@@ -36,7 +36,7 @@ Choices: TypeAlias = "Sequence[Any] | Range"
 
 
 def settings_to_try(space: Mapping[str, Choices], n_random: int | None, seed: int) -> list[dict[str, Any]]:
-    """Give all combinations, or `n_random` different ones drawn at random.
+    """Return all combinations, or `n_random` different ones drawn at random.
 
     Raises
     ------

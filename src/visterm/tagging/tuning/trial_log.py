@@ -40,7 +40,7 @@ class Trial:
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the trial as it stands in JSON, without its history."""
+        """Return the trial as it stands in JSON, without its history."""
         return {name: value for name, value in asdict(self).items() if name != "history"}
 
 

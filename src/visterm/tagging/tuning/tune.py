@@ -183,7 +183,7 @@ class Tuning:
 
     @property
     def encoder(self) -> Any:
-        """Give the encoder that the photos will be looked at with."""
+        """Return the encoder that the photos will be looked at with."""
         return self._tagger.encoder
 
     def run(
@@ -226,7 +226,7 @@ class Tuning:
         return Tuned(tagger, trials, self._remarks)
 
     def _tried(self, parts: Parts, progress: Progress) -> list[tuple[Trial, Mapping[str, Any]]]:
-        """Give all trials with their settings, the best first; those that were finished before are not made again."""
+        """Return all trials with their settings, the best first; those that were finished before are not made again."""
         data = key_of(
             FORMAT, digest_of(list(parts[:5])), self._tagger.encoder.fingerprint, self._model, self._metric, self._seed
         )
@@ -273,7 +273,7 @@ class Tuning:
 
 
 def trials_file(out: str | os.PathLike[str]) -> Path:
-    """Give the file beside a run in which its finished trials are kept."""
+    """Return the file beside a run in which its finished trials are kept."""
     return Path(out).with_name(f"{Path(out).name}.tune.jsonl")
 
 

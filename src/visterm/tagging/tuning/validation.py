@@ -48,7 +48,7 @@ class Parts(NamedTuple):
     learned: NDArray[np.int64] | None = None
 
     def seen_by(self, model: Any) -> Parts:
-        """Give the parts as a model may see them: of kernel values, those with the images that it learns from."""
+        """Return the parts as a model may see them: of kernel values, those with the images that it learns from."""
         X, X_valid = (own_columns(model, rows, self.learned) for rows in (self.X, self.X_valid))
         return self._replace(X=X, X_valid=X_valid)
 
@@ -160,7 +160,7 @@ def fit_on_all(
 
 
 def can_stop(model: Any) -> bool:
-    """Say whether a model goes through the data in epochs, as many as are best on held-out rows."""
+    """Return whether a model goes through the data in epochs, as many as are best on held-out rows."""
     return {"epochs", "patience"} <= set(model.get_params(deep=False))
 
 

@@ -38,7 +38,7 @@ async def about(request: Request) -> Response:
     response_class=Response,
 )
 async def metrics(request: Request) -> Response:
-    """Give figures in the text form that Prometheus reads."""
+    """Return figures in the text form that Prometheus reads."""
     service = service_of(request)
     images = await service.searching.run(service.catalogue.stored.images.count)
     return Response(service.metrics_text(images), media_type=CONTENT_TYPE)

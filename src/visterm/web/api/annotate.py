@@ -33,7 +33,7 @@ async def annotate(
     best_f1: bool = False,
     min_confidence: Share = None,
 ) -> Response:
-    """Give tags to one or more pictures: those that can be read, as long as one can."""
+    """Return tags to one or more pictures: those that can be read, as long as one can."""
     service = service_of(request)
     uploads = await read_uploads(request, service.bounds.pictures)
     how = HowMany(precision, best_f1, min_confidence)

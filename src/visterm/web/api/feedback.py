@@ -57,7 +57,7 @@ async def undo(request: Request, number: Annotated[int, Path(ge=0, le=2**63 - 1)
 @router.post("/images/{image_id}/tags", response_model=ImageAnswer, responses=errors(404, 408, 409, 413))
 @takes(MEDIUM)
 async def change_tags(request: Request, image_id: ImageId, change: TagsChange) -> Response:
-    """Give tags to an image, any words, and take tags from it; all of it or nothing."""
+    """Return tags to an image, any words, and take tags from it; all of it or nothing."""
     service = service_of(request)
 
     def write() -> ImageView:

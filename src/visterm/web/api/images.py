@@ -30,7 +30,7 @@ _FACTS = tuple(ImageFacts.model_fields)
 
 
 def view_as_dict(view: ImageView) -> dict[str, Any]:
-    """Give an image as it stands in JSON."""
+    """Return an image as it stands in JSON."""
     found: dict[str, Any] = view.as_dict()
     found["image"] = {name: found["image"][name] for name in _FACTS}
     return found
@@ -38,7 +38,7 @@ def view_as_dict(view: ImageView) -> dict[str, Any]:
 
 @router.get("/images/{image_id}", response_model=ImageAnswer, responses=errors(404))
 async def image(request: Request, image_id: ImageId) -> Response:
-    """Give an image's file, its tags, what the run predicted, and what people said of that."""
+    """Return an image's file, its tags, what the run predicted, and what people said of that."""
     service = service_of(request)
     view = await service.searching.run(service.view, image_id)
     return json_answer(view_as_dict(view), headers={"cache-control": "no-store"})
@@ -58,7 +58,7 @@ async def thumbnail(
     image_id: ImageId,
     size: Annotated[Side, Query(description="Longest side, in pixels; small pictures are not enlarged.")] = 320,
 ) -> Response:
-    """Give a picture as a JPEG without the metadata of its file."""
+    """Return a picture as a JPEG without the metadata of its file."""
     service = service_of(request)
     record = await service.searching.run(service.known, image_id)
     name = name_of(record.sha256, size)
@@ -105,6 +105,6 @@ async def explain(request: Request, image_id: ImageId, tag: Annotated[TagName, Q
     response_class=Response,
 )
 async def heat(request: Request, image_id: ImageId, tag: Annotated[TagName, Query()], size: Side = 640) -> Response:
-    """Give the heat map of a tag, to be laid over the picture: warm where it speaks for it, blue where against."""
+    """Return the heat map of a tag, to be laid over the picture: warm where it speaks for it, blue where against."""
     content = await service_of(request).heat(image_id, tag, size)
     return Response(content, headers={"cache-control": "private, max-age=600"}, media_type="image/png")

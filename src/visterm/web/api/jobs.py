@@ -62,7 +62,7 @@ async def cancel(request: Request, job_id: JobId) -> Response:
 
 
 def job_as_dict(job: Job) -> dict[str, Any]:
-    """Give a job as it stands in JSON."""
+    """Return a job as it stands in JSON."""
     return {name: getattr(job, name) for name in _FACTS}
 
 

@@ -48,7 +48,7 @@ class FilterQuery(BaseModel):
     limit: int = Field(50, ge=1, le=200, description="Images of one page.")
 
     def among(self) -> Filter:
-        """Give the filter that is meant."""
+        """Return the filter that is meant."""
         return Filter(
             tags=tuple(self.tag),
             without=tuple(self.without),
@@ -135,7 +135,7 @@ def _answer(found: Found, kind: str, start: int, limit: int) -> Response:
 
 
 def hit_as_dict(hit: Hit) -> dict[str, Any]:
-    """Give a hit as it stands in JSON."""
+    """Return a hit as it stands in JSON."""
     found = {
         "id": hit.id,
         "image": hit.image,

@@ -107,7 +107,7 @@ class Asked:
         return int(self.like)
 
     def address(self, **changed: Any) -> str:
-        """Give the address of this search, with something changed; the page is the first unless `start` says more."""
+        """Return the address of this search, with something changed; the page is the first unless `start` says more."""
         return local("/", **{**asdict(self), "start": None, **changed})
 
 

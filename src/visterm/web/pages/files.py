@@ -29,7 +29,7 @@ class StaticFile(NamedTuple):
 
 
 def address_of(name: str) -> str:
-    """Give the address of a static file, which changes with its content."""
+    """Return the address of a static file, which changes with its content."""
     return f"/static/{name}?v={_FILES[name].etag[1:13]}"
 
 

@@ -45,7 +45,7 @@ class DrawnTag(NamedTuple):
 
 
 def draw_map(placed: Sequence[PlacedTag]) -> list[DrawnTag]:
-    """Give names room, those of most images first: none covers another."""
+    """Return names room, those of most images first: none covers another."""
     order = sorted(range(len(placed)), key=lambda i: (-placed[i].images, i))
     x = np.array([MARGIN + (SIDE - 2 * MARGIN) * placed[i].x for i in order])
     y = np.array([MARGIN + (SIDE - 2 * MARGIN) * placed[i].y for i in order])

@@ -72,7 +72,7 @@ async def alike(image_id: ImageId, request: Request, service: Shared) -> Respons
 
 
 def explains(catalogue: Catalogue) -> bool:
-    """Say whether the scores of the run can be taken apart by places of a picture."""
+    """Return whether the scores of the run can be taken apart by places of a picture."""
     try:
         check_explains(catalogue.tagger)
     except UserError:
@@ -96,7 +96,7 @@ def _values(catalogue: Catalogue, image_id: int) -> dict[str, Any]:
 
 
 def known(catalogue: Catalogue, image_id: int) -> ImageView:
-    """Give an image, or say that there is none of the number."""
+    """Return an image, or say that there is none of the number."""
     try:
         return catalogue.image(image_id)
     except (DataError, OverflowError):

@@ -33,7 +33,7 @@ def render(template: str, status: int = 200, **values: Any) -> Response:
 
 
 def wants_part(request: Request) -> bool:
-    """Say whether the script asks, which puts the answer into the page that is there."""
+    """Return whether the script asks, which puts the answer into the page that is there."""
     return PART in request.headers
 
 
@@ -46,7 +46,7 @@ class PageRoute(APIRoute):
     """A route whose errors are pages too, and a line of text for the script."""
 
     def get_route_handler(self) -> Callable[..., Any]:
-        """Give the handler, with errors made into pages."""
+        """Return the handler, with errors made into pages."""
         handle = super().get_route_handler()
 
         async def handle_with_pages(request: Request) -> Response:
@@ -72,13 +72,13 @@ def error_page(request: Request, error: Exception) -> Response:
 
 
 def local(path: str, **query: Any) -> str:
-    """Give an address on this service with a query; what is None, empty or False is left out."""
+    """Return an address on this service with a query; what is None, empty or False is left out."""
     kept = {name: value for name, value in query.items() if value not in (None, "", False, (), [])}
     return quote(path) + (f"?{urlencode(kept, doseq=True, errors='replace')}" if kept else "")
 
 
 def thumbnail(image_id: int, side: int) -> str:
-    """Give the address of a picture at one of the sides of `web.thumbnails.SIDES`."""
+    """Return the address of a picture at one of the sides of `web.thumbnails.SIDES`."""
     return f"/api/v1/images/{image_id}/thumbnail?size={side}"
 
 
@@ -99,7 +99,7 @@ def _shown(value: Any) -> Any:
 
 
 def percent(share: float | None) -> str:
-    """Give a share in whole percent; neither 0 nor 100 where it is not quite."""
+    """Return a share in whole percent; neither 0 nor 100 where it is not quite."""
     if share is None:
         return "–"
     if 0 < share < 0.01:
@@ -110,7 +110,7 @@ def percent(share: float | None) -> str:
 
 
 def file_size(n: int) -> str:
-    """Give a number of bytes in the unit that suits it."""
+    """Return a number of bytes in the unit that suits it."""
     size = float(n)
     for unit in ("bytes", "kB", "MB"):
         if size < 1000:
@@ -120,7 +120,7 @@ def file_size(n: int) -> str:
 
 
 def moment(at: str | None) -> str:
-    """Give a time as it is stored, to the minute and without letters."""
+    """Return a time as it is stored, to the minute and without letters."""
     return (at or "").replace("T", " ")[:16]
 
 

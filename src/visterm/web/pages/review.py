@@ -100,7 +100,7 @@ async def _write(service: Service, answer: Answer, verdict: int) -> None:
 
 
 def _ask(catalogue: Catalogue, answers: list[Answer], *, again: Answer | None = None, said: str = "") -> dict[str, Any]:
-    """Give the next question, the one after it to be made ready, and how far the review is."""
+    """Return the next question, the one after it to be made ready, and how far the review is."""
     stored = catalogue.stored
     skipped = {(answer.image_id, answer.tag) for answer in answers if answer.do == "skip"}
     queue = review_queue(stored, 2, skip=skipped)

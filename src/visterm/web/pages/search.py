@@ -105,7 +105,7 @@ def find(catalogue: Catalogue, asked: Asked) -> Results:
 
 
 def shown(catalogue: Catalogue, hits: Sequence[Hit], words: str = "") -> list[Shown]:
-    """Give what the grid shows of images."""
+    """Return what the grid shows of images."""
     ids = [hit.id for hit in hits if hit.id is not None]
     records = {record.id: record for record in catalogue.stored.images.get_many(ids)}
     tags = catalogue.stored.tags.held(ids)
@@ -118,7 +118,7 @@ def shown(catalogue: Catalogue, hits: Sequence[Hit], words: str = "") -> list[Sh
 
 
 def _found(catalogue: Catalogue, asked: Asked) -> tuple[list[Hit], list[str]]:
-    """Give a picture more than the page shows, where there are so many, and what is to be told."""
+    """Return a picture more than the page shows, where there are so many, and what is to be told."""
     among = asked.among
     if not asked.q and not asked.like:
         return catalogue.browse(among, PAGE + 1, after=asked.start if asked.start else -1).hits, []
@@ -166,7 +166,7 @@ def _related_address(catalogue: Catalogue, asked: Asked) -> str | None:
 
 
 def _related(catalogue: Catalogue, words: str) -> list[tuple[Group, list[Shown]]]:
-    """Give groups of what belongs to the words; none of a kind that the run knows nothing of."""
+    """Return groups of what belongs to the words; none of a kind that the run knows nothing of."""
     found: list[tuple[Group, list[Shown]]] = []
     for how in EXPANSIONS:
         try:

@@ -28,7 +28,7 @@ class Kept:
         self._found: dict[Hashable, tuple[float, Any]] = {}
 
     def get(self, key: Hashable, make: Callable[[], T], seconds: float = SECONDS) -> T:
-        """Give what `make` gave for a key no longer ago than some seconds, or make it."""
+        """Return what `make` gave for a key no longer ago than some seconds, or make it."""
         with self._lock:
             making = self._making.setdefault(key, threading.Lock())
         with making:
@@ -55,7 +55,7 @@ class Kept:
 
 
 def kept_of(catalogue: Catalogue) -> Kept:
-    """Give the answers that are kept of a catalogue, as long as it is open."""
+    """Return the answers that are kept of a catalogue, as long as it is open."""
     return _KEPT.setdefault(catalogue, Kept())
 
 
