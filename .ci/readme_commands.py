@@ -1,4 +1,4 @@
-"""Run every `sh` and `python` block of a Markdown file, in order, and stop at the first that fails."""
+"""Run every `sh` and `python` block of some Markdown files, in order, and stop at the first that fails."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def blocks(text: str) -> list[tuple[str, str]]:
-    """Give (language, code) of each fenced block that is meant to be run."""
+    """Return (language, code) of each fenced block that is meant to be run."""
     found, language, lines = [], None, []
     for line in text.splitlines():
         if line.startswith("```"):
@@ -25,14 +25,15 @@ def blocks(text: str) -> list[tuple[str, str]]:
 
 def main() -> None:
     environment = dict(os.environ)
-    for language, code in blocks(Path(sys.argv[1]).read_text(encoding="utf-8")):
+    found = [(page, *block) for page in sys.argv[1:] for block in blocks(Path(page).read_text(encoding="utf-8"))]
+    for page, language, code in found:
         print(f"\n=== {language}\n{code}\n===", flush=True)
         began = time.monotonic()
         program = ["bash", "-euo", "pipefail", "-c"] if language == "sh" else [".venv/bin/python", "-c"]
         result = subprocess.run([*program, code], check=False, env=environment)
         print(f"=== exit code {result.returncode} after {time.monotonic() - began:.0f} s", flush=True)
         if result.returncode != 0:
-            sys.exit(f"A command of {sys.argv[1]} failed.")
+            sys.exit(f"A command of {page} failed.")
         if language == "sh" and ".venv/bin/activate" in code:  # as in the reader's shell, from then on
             environment["PATH"] = f"{Path('.venv/bin').resolve()}{os.pathsep}{os.environ['PATH']}"
 

@@ -1,4 +1,4 @@
-"""Write the README's tables of models, encoders and metrics out of the registry; `--check` says if they are stale."""
+"""Write the tables of docs/models.md from the registry; `--check` says if they are stale."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from visterm.core.registry import Registry
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.metrics.table import METRICS
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+PAGE = Path(__file__).resolve().with_name("models.md")
 BEGIN, END = "<!-- tables: made by `make docs` -->\n", "<!-- end of tables -->"
 
 
@@ -22,13 +22,13 @@ def tables() -> str:
 
 
 def main() -> None:
-    text = README.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
     fresh = f"{head}{BEGIN}{tables()}{END}{tail}"
     if "--check" in sys.argv:
-        sys.exit("README.md has stale tables; run: make docs" if fresh != text else 0)
-    README.write_text(fresh, encoding="utf-8")
+        sys.exit("docs/models.md has stale tables. Run: make docs" if fresh != text else 0)
+    PAGE.write_text(fresh, encoding="utf-8")
 
 
 main()

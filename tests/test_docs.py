@@ -1,4 +1,4 @@
-"""The README's tables are those of the registry."""
+"""The tables of the documentation are those of the registry, and its links lead somewhere."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_the_tables_of_the_readme_are_fresh():
+def test_the_tables_of_models_encoders_and_metrics_are_fresh():
     done = subprocess.run(
         [sys.executable, ROOT / "docs" / "make_tables.py", "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 
 
-def test_every_file_that_the_readme_links_to_is_there():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    links = [part.split(")")[0] for part in text.split("](")[1:]]
-    assert [link for link in links if not link.startswith("http") and not (ROOT / link).exists()] == []
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+)
+def test_every_file_that_a_page_links_to_is_there(page):
+    text = re.sub(r"```.*?```|`[^`]*`", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith("http")]
+    assert [link for link in links if link and not ((ROOT / page).parent / link).exists()] == []
 
 
 def test_the_tests_that_the_page_of_security_names_are_there():
