@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,19 @@ def wordnet_folder() -> Path:
     if b"WordNet 3.0 " not in licence:
         pytest.skip(f"wants WordNet 3.0; another version is in {folder}")
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def built_commands() -> Iterator[None]:
+    """Let Typer build the tree of commands once a process: it takes 0.3 s, and tests run hundreds of commands."""
+    import typer.main
+    import typer.testing
+
+    with pytest.MonkeyPatch.context() as patch:
+        built = cache(typer.main.get_command)
+        patch.setattr(typer.main, "get_command", built)
+        patch.setattr(typer.testing, "_get_command", built)
+        yield
 
 
 @pytest.fixture(scope="session")
