@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import cache
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
