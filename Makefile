@@ -23,13 +23,14 @@ test-kernels: $(VENV)/.dev  ## Run the kernels' tests with bounds checked, and a
 test-slow: $(VENV)/.dev  ## Run the tests that take longer, before a release
 	$(PYTEST) -m slow
 
-lint: $(VENV)/.dev  ## Run ruff, mypy, import-linter, and count what is tangled
+lint: $(VENV)/.dev  ## Run ruff, mypy and import-linter, and count what is tangled or hard to read
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/lint-imports --config research/pyproject.toml
 	$(BIN)/python benchmarks/house.py --check
+	$(BIN)/python docs/plain_english.py --check
 
 format: $(VENV)/.dev  ## Put the code into form
 	$(BIN)/ruff check --fix .
