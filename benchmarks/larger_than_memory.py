@@ -29,9 +29,9 @@ from visterm import Tagger
 from visterm.data.feature_shards import Shard
 from visterm.encoders.named import make_encoder
 from visterm.evaluation.streamed import evaluate_streamed
+from visterm.features.job import write_features
 from visterm.features.streaming.memory import Plan, read_size
 from visterm.features.streaming.shards import Shards
-from visterm.features.writing import write_features
 from visterm.tagging.annotating import Chunk, ChunkTags, TagsWanted
 from visterm.tagging.streamed_fit import fit_streamed
 

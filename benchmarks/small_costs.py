@@ -30,7 +30,7 @@ from visterm.models.ranking.shared_moves import moves, sum_of_moves, take_moves
 WIDTH = 100
 NAMES = """
 from pathlib import Path
-from visterm.features.cut import cut
+from visterm.features.contents import cut
 from visterm.features.job import encode_folder
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

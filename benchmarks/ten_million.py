@@ -29,8 +29,8 @@ from visterm import Tagger
 from visterm.core.progress import Silent
 from visterm.data.feature_shards import Shard
 from visterm.encoders.named import make_encoder
+from visterm.features.job import write_features
 from visterm.features.streaming.memory import Plan, read_size
-from visterm.features.writing import write_features
 from visterm.tagging.streamed_fit import fit_streamed
 from visterm_research.data.drawn_tags import draw_dictionary
 

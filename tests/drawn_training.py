@@ -12,8 +12,8 @@ from visterm import Tagger
 from visterm.core.executor import LOCAL
 from visterm.data.feature_shards import Shard
 from visterm.data.planted import plant_corpus
+from visterm.features.job import write_features
 from visterm.features.streaming.memory import Plan
-from visterm.features.writing import write_features
 from visterm.tagging.streamed_fit import fit_streamed
 from visterm.tagging.streamed_fit_together import ExecutorWorkers
 

@@ -12,7 +12,7 @@ from remote_photos import paint
 from tiny_networks import colour_network
 from visterm.core.remote import as_path
 from visterm.features import remote_folder
-from visterm.features.shard_cache import ShardCache
+from visterm.features.remote_folder import ShardCache
 
 
 @pytest.fixture(scope="module")

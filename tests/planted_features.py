@@ -9,7 +9,7 @@ import numpy as np
 from visterm.data.feature_shards import Shard
 from visterm.data.planted import plant_corpus
 from visterm.encoders.named import make_encoder
-from visterm.features.writing import write_features
+from visterm.features.job import write_features
 
 N, SHARD, N_TAGS = 600, 50, 12
 

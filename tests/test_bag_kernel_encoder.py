@@ -13,8 +13,7 @@ from visterm.core.progress import SILENT
 from visterm.core.tables import ENCODERS
 from visterm.encoders import bag_kernel, bags
 from visterm.encoders.bag_kernel import BagKernel
-from visterm.encoders.bags import Bags
-from visterm.encoders.best_matches import BestMatches
+from visterm.encoders.bags import Bags, BestMatches
 from visterm.encoders.gaussian_mixtures import Mixtures, fit_mixtures, log_likelihoods, log_likelihoods_among
 from visterm.encoders.visterms import Visterms
 from visterm.models.linear.svm import Svm

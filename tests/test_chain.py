@@ -13,7 +13,7 @@ from visterm.core.errors import DataError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
 from visterm.data import images as reading
-from visterm.encoders import kept_outputs
+from visterm.encoders import network as networks
 from visterm.encoders.chain import Chain
 from visterm.encoders.histograms import Histograms
 from visterm.encoders.kernel_pca import KernelPca
@@ -149,7 +149,7 @@ def test_to_learn_and_then_encode_shows_each_photo_to_a_network_once(files, netw
 
 
 def test_what_a_network_gave_is_kept_of_a_few_photos_only_and_of_that_network(files, network, shown, monkeypatch):
-    monkeypatch.setattr(kept_outputs, "MOST", 3)
+    monkeypatch.setattr(networks, "MOST", 3)
     encoder = Onnx(path=network, views="centre", n_jobs=1).fit(files)
     rows = encoder.transform(files)
     assert len(shown) == 2 * len(files) - 3

@@ -12,7 +12,8 @@ from visterm.core.errors import CorruptFileError
 from visterm.core.persist import MANIFEST, file_hash
 from visterm.core.vocabulary import Vocabulary
 from visterm.encoders.ids import Ids
-from visterm.features.folder import Asked, Contents, FeatureFolder, ShardEntry
+from visterm.features.contents import Asked, Contents, ShardEntry
+from visterm.features.folder import FeatureFolder
 from visterm.library.info import describe
 from visterm.models.prior import Prior
 from visterm.tagging.tagger import Tagger

@@ -10,8 +10,7 @@ from visterm.core.errors import StorageError
 from visterm.core.types import Tag
 from visterm.core.vocabulary import Vocabulary
 from visterm.demo.drawn import queries_of, read_drawn_library
-from visterm.demo.examples import FEWEST, Search, meaning_of, shown_searches, shown_tags
-from visterm.demo.run import HEADER, run_demo
+from visterm.demo.run import FEWEST, HEADER, Search, meaning_of, run_demo, shown_searches, shown_tags
 from visterm.evaluation.html_report import Report
 from visterm.tagging.tagger import Tagger
 

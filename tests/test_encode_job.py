@@ -44,10 +44,9 @@ from visterm.data.feature_shards import Shard, read_shard, shard_bytes
 from visterm.evaluation.evaluate import evaluate_tagger
 from visterm.features import folder as folder_module
 from visterm.features import shard_work
-from visterm.features.cut import cut
+from visterm.features.contents import UNFINISHED, cut
 from visterm.features.folder import FeatureFolder
 from visterm.features.job import encode_folder
-from visterm.features.kind import UNFINISHED
 from visterm.features.stored import Features
 from visterm.features.training_rows import as_corpus
 from visterm.library.info import describe

@@ -18,8 +18,7 @@ from planted_features import fitted_encoder, plant
 from visterm import Tagger
 from visterm.cluster import RayExecutor, train_group
 from visterm.cluster.engine import Engine
-from visterm.cluster.told_progress import ToldProgress, retold
-from visterm.cluster.train_group import group_of
+from visterm.cluster.train_group import ToldProgress, group_of, retold
 from visterm.core.errors import UserError
 from visterm.core.executor import Group
 from visterm.core.tables import MODELS

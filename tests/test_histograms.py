@@ -9,10 +9,9 @@ from scipy import ndimage
 from reference import histograms as slow
 from tiny_scenes import scene
 from visterm.core.errors import UserError
-from visterm.encoders.filters import ELONGATION, FilterBank
+from visterm.encoders.codebook import learn_palette
 from visterm.encoders.histograms import Histograms
-from visterm.encoders.palette import learn_palette
-from visterm.encoders.textons import TextonFinder, learn_textons, squeezed
+from visterm.encoders.textons import ELONGATION, FilterBank, TextonFinder, learn_textons, squeezed
 
 SMALL = {"colours": 10, "textons": 24, "orientations": 4, "sigmas": (1.0,), "sample_pixels": 6000}
 

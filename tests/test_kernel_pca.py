@@ -12,8 +12,7 @@ from reference import overlaps as slow
 from tiny_scenes import scene
 from visterm.core.errors import DataError, UserError
 from visterm.encoders.histograms import Histograms
-from visterm.encoders.kernel_components import kernel_components
-from visterm.encoders.kernel_pca import KernelPca
+from visterm.encoders.kernel_pca import KernelPca, kernel_components
 from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
 from visterm.encoders.visterms import Visterms
 

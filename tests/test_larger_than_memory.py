@@ -29,9 +29,8 @@ from visterm.features.streaming import checkpoints
 from visterm.features.streaming.joining import JoinedTags
 from visterm.features.streaming.memory import Plan, machine_memory, plan_memory, read_size
 from visterm.features.streaming.name_index import NameIndex
-from visterm.features.streaming.row_copy import RowCopy
 from visterm.features.streaming.shards import Shards
-from visterm.features.streaming.windows import ShardWindows
+from visterm.features.streaming.windows import RowCopy, ShardWindows
 from visterm.features.training_rows import NONE_HELD_OUT, as_corpus
 from visterm.models.ranking.warp_linear import WarpLinear
 from visterm.tagging.streamed_fit import fit_streamed
@@ -277,7 +276,7 @@ def test_a_streamed_fit_learns_as_well_as_one_in_memory_and_the_same_for_any_num
 
 def test_rows_unpacked_once_or_in_each_epoch_give_the_same_bytes(tmp_path, drawn, monkeypatch):
     copied = fit(drawn, tmp_path / "work")
-    monkeypatch.setattr("visterm.features.streaming.row_copy.SPARE", 2**60)  # as if the disk had no room for a copy
+    monkeypatch.setattr("visterm.features.streaming.windows.SPARE", 2**60)  # as if the disk had no room for a copy
     assert_same_model(copied, fit(drawn, tmp_path / "work"))
 
 

@@ -13,8 +13,8 @@ from remote_photos import N, content, picture
 from visterm.core.errors import StorageError
 from visterm.core.remote import RemotePath
 from visterm.features import lease as lease_module
+from visterm.features.contents import UNFINISHED
 from visterm.features.job import encode_folder
-from visterm.features.kind import UNFINISHED
 from visterm.features.lease import Lease
 
 pytest_plugins = ["encoding_fixtures"]

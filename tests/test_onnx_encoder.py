@@ -13,8 +13,8 @@ from tiny_networks import WEIGHTS, colour_network, sum_network
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
-from visterm.encoders.map_layout import MapLayout
 from visterm.encoders.onnx import Onnx
+from visterm.encoders.pooling import MapLayout
 from visterm.encoders.preparation import IMAGENET_MEAN, IMAGENET_STD
 
 PLAIN = {"root": False, "centre": False, "normalise": False}

@@ -19,9 +19,9 @@ from visterm.core.errors import CorruptFileError, StorageError, UserError
 from visterm.core.executor import LocalExecutor
 from visterm.core.progress import SILENT
 from visterm.core.threads import Team
+from visterm.features.contents import UNFINISHED
 from visterm.features.folder import FeatureFolder
 from visterm.features.job import encode_folder
-from visterm.features.kind import UNFINISHED
 from visterm.features.shard_work import EncodeJob, KnownRows
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")

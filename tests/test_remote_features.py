@@ -17,10 +17,9 @@ from visterm.core.errors import CorruptFileError, EncoderMismatchError, StorageE
 from visterm.core.remote import RemotePath
 from visterm.core.types import Skipped
 from visterm.features import lease as lease_module
+from visterm.features.contents import UNFINISHED, is_features
 from visterm.features.job import encode_folder
-from visterm.features.kind import UNFINISHED, is_features
-from visterm.features.remote_folder import feature_folder
-from visterm.features.shard_cache import ShardCache
+from visterm.features.remote_folder import ShardCache, feature_folder
 from visterm.features.stored import Features
 from visterm.library.info import describe
 

@@ -15,7 +15,7 @@ from visterm import Catalogue, Tagger
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.aliases import Alias, read_aliases
 from visterm.data.spellings import DOUBLED, EXCHANGED, PLURAL
-from visterm.demo.drawn.words import GROUPS
+from visterm.demo.drawn.people import GROUPS
 from visterm.tagging.tag_groups import (
     NEVER_TOGETHER,
     Evidence,

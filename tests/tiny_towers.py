@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from visterm.encoders.open_clip_model import open_clip
-from visterm.encoders.timm_model import timm
+from visterm.encoders.timm import timm
 
 CLIP_NAME = "tiny-towers"
 CLIP_CONFIG = {

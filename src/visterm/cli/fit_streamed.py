@@ -40,7 +40,7 @@ def planned(
     """
     from visterm.core.remote import as_path
     from visterm.data.image_folders import check_image_folder
-    from visterm.features.kind import is_features
+    from visterm.features.contents import is_features
     from visterm.features.streaming.memory import plan_memory, read_size
 
     limit = None if memory is None else read_size(memory, "--memory")
@@ -82,7 +82,7 @@ def one_or_features(images: list[Path] | None) -> Path | list[Path] | None:
     UserError
         If one of several is no features folder.
     """
-    from visterm.features.kind import is_features
+    from visterm.features.contents import is_features
 
     if not images:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 import traceback
 import uuid
 import warnings
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from visterm.cluster.engine import Engine, held_settings, load_ray
-from visterm.cluster.told_progress import ToldProgress, retold
 from visterm.core import errors
 from visterm.core.errors import StorageError, VistermError
 from visterm.core.executor import Group, Member, must_see
@@ -175,3 +175,77 @@ def _settings_of_train() -> Iterator[None]:
     with held_settings(_SETTINGS, "ray.train"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`use_\w+` is deprecated", DeprecationWarning)  # which Ray uses itself
         yield
+
+
+EVERY = 0.3
+"""Seconds between looks at the file."""
+
+
+class ToldProgress:
+    """Writes down what it is told.
+
+    Parameters
+    ----------
+    path : Path
+        Lines are added to it, one for each thing told.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def start(self, task: str, total: int | None = None) -> None:
+        """Note the beginning of a task."""
+        self._write("start", task, total)
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        """Note steps."""
+        self._write("advance", steps, note)
+
+    def finish(self) -> None:
+        """Note the end of the task."""
+        self._write("finish")
+
+    def _write(self, *told: Any) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json_text(told) + "\n")
+
+
+@contextmanager
+def retold(path: Path, progress: Progress, before: str = "") -> Iterator[None]:
+    """Tell a progress, while the block runs, all that is written to a file; a task that begins again ends first.
+
+    `before` is the task that is under way until something is written, if there is one.
+    """
+    if before:
+        progress.start(before, None)
+    over = threading.Event()
+    retelling = threading.Thread(target=_retell, args=(path, progress, over, bool(before)), daemon=True)
+    retelling.start()
+    try:
+        yield
+    finally:
+        over.set()
+        retelling.join()
+
+
+def _retell(path: Path, progress: Progress, over: threading.Event, under_way: bool) -> None:
+    place, rest = 0, b""
+    while True:
+        last = over.wait(EVERY)  # what was written before the end is read after it
+        if path.exists():
+            with path.open("rb") as file:
+                file.seek(place)
+                read = file.read()
+            place += len(read)
+            *lines, rest = (rest + read).split(b"\n")
+            for line in lines:
+                what, *told = json.loads(line)
+                if under_way and what == "start":
+                    progress.finish()
+                if what != "finish" or under_way:
+                    getattr(progress, what)(*told)
+                under_way = what != "finish"
+        if last:
+            if under_way:
+                progress.finish()
+            return

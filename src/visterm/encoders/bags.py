@@ -1,4 +1,4 @@
-"""Bags of points, one an image: kept end to end, cut into tiles of fixed shape, and known again by their bytes."""
+"""Bags of points, one an image, and the match kernel: how well each point is matched by the best of the other bag."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from visterm.core.progress import Progress
+from visterm.core.threads import Team, one_blas_thread, resolve_jobs
+from visterm.kernels.bags import Minor, best_matches
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -61,3 +65,87 @@ class Bags(NamedTuple):
 def mark_of(bag: Floats) -> bytes:
     """Return the few bytes by which a bag is known again."""
     return hashlib.blake2b(np.ascontiguousarray(bag).tobytes(), digest_size=MARK_BYTES).digest()
+
+
+MINORS = {"rbf": Minor.RBF, "linear": Minor.LINEAR, "polynomial": Minor.POLYNOMIAL}
+
+TILES_AT_ONCE = 16
+"""Rows of tiles between two reports of progress."""
+
+
+class BestMatches:
+    """The match kernel of bags with those of training images (PAMIR paper, section IV-C).
+
+    Products come from BLAS, whose last bits depend on the shape of what it is given: training bags are compared in
+    tiles that they alone decide, the earlier of two always on the left, and another bag by itself with each tile. So
+    the bytes are the same for any number of threads and images at a time.
+
+    Parameters
+    ----------
+    bags : Bags
+        Of the training images; points are not below 0.
+    minor : str
+        From `MINORS`.
+    gamma, degree, offset : float
+        See `visterm.kernels.bags.Minor`.
+    """
+
+    def __init__(self, bags: Bags, minor: str, *, gamma: float, degree: float, offset: float) -> None:
+        self._bags = bags
+        self._minor = MINORS[minor]
+        self._settings = (int(self._minor), float(gamma), float(degree), float(offset))
+        self._tiles = bags.tiles()
+        self._own = self._own_parts(bags.points)
+
+    def among(self, progress: Progress, n_jobs: int | None) -> Doubles:
+        """Return the kernel of the training images with each other, shape (n, n), symmetric."""
+        n = len(self._bags)
+        K = np.empty((n, n))
+
+        def row(number: int) -> None:
+            first, last = self._tiles[number]
+            for left, right in self._tiles[number:]:
+                part = self._compare(self._slice(first, last), self._slice(left, right))
+                K[first:last, left:right] = part
+                K[left:right, first:last] = part.T
+            within = K[first:last, first:last]
+            within[:] = np.triu(within) + np.triu(within, 1).T
+
+        progress.start("compare training images", len(self._tiles))
+        try:
+            with one_blas_thread(), Team(resolve_jobs(n_jobs)) as team:
+                for start in range(0, len(self._tiles), TILES_AT_ONCE):
+                    count = min(TILES_AT_ONCE, len(self._tiles) - start)
+                    team.run(lambda i, start=start: row(start + i), count)  # type: ignore[misc]
+                    progress.advance(count)
+        finally:
+            progress.finish()
+        return K
+
+    def values(self, bag: Floats) -> Doubles:
+        """Return the kernel of a bag with all training images, shape (n,)."""
+        one = (bag, np.array([0, len(bag)]), self._own_parts(bag))
+        return np.concatenate([self._compare(one, self._slice(*tile))[0] for tile in self._tiles])
+
+    def with_itself(self, bag: Floats) -> float:
+        """Return the kernel of a bag with itself."""
+        one = (bag, np.array([0, len(bag)]), self._own_parts(bag))
+        return float(self._compare(one, one)[0, 0])
+
+    def _compare(
+        self, x: tuple[Floats, NDArray[np.int64], Floats], y: tuple[Floats, NDArray[np.int64], Floats]
+    ) -> Doubles:
+        """Compare bags, each (points, start, own), with others, shape (n_x, n_y)."""
+        out = np.empty((len(x[1]) - 1, len(y[1]) - 1))
+        best_matches(np.matmul(x[0], y[0].T), x[2], y[2], x[1], y[1], *self._settings, out)
+        return out
+
+    def _slice(self, first: int, last: int) -> tuple[Floats, NDArray[np.int64], Floats]:
+        start = self._bags.start[first : last + 1]
+        points = slice(start[0], start[-1])
+        return self._bags.points[points], start - start[0], self._own[points]
+
+    def _own_parts(self, points: Floats) -> Floats:
+        if self._minor != Minor.RBF:
+            return np.zeros(len(points), np.float32)
+        return np.asarray(np.einsum("ij,ij->i", points, points, dtype=np.float64) / 2, np.float32)

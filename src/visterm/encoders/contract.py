@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -21,7 +22,6 @@ from visterm.core.packing import json_params
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped
-from visterm.encoders.names import name_of
 
 NOT_FINITE = "no finite features: the encoder gave NaN or infinity"
 """Why an image is skipped whose row no model can take."""
@@ -248,3 +248,21 @@ def _content(value: Any) -> bytes:
         return b"".join(np.ascontiguousarray(part).tobytes() for part in (value.data, value.indices, value.indptr))
     array = np.asarray(value)
     return np.ascontiguousarray(array).tobytes() if array.dtype != object else str(value).encode()
+
+
+def name_of(image: Any) -> str:
+    """Return the name of an image: a text or a path as it is, a whole number as its digits.
+
+    Raises
+    ------
+    DataError
+        If it is none of these: pixels, for example.
+    """
+    if isinstance(image, str | os.PathLike):
+        return os.fspath(image)
+    if isinstance(image, int | np.integer) and not isinstance(image, bool):
+        return str(image)
+    raise DataError(
+        f"An image is named by a text, a path or a whole number here, not {type(image).__name__}: this encoder does "
+        "not look at pixels. Choose another one for that."
+    )

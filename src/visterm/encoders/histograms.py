@@ -18,10 +18,9 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import RandomState
 from visterm.data.pixels import resized
 from visterm.encoders.base import Encoder, Pixels
-from visterm.encoders.filters import FilterBank
-from visterm.encoders.levels import check_levels, check_numbers, weights_of_levels
-from visterm.encoders.palette import LARGEST, SPACES, check_palette, learn_palette
-from visterm.encoders.textons import TextonFinder, learn_textons
+from visterm.encoders.codebook import LARGEST, SPACES, check_palette, learn_palette
+from visterm.encoders.pyramid import check_levels, check_numbers, weights_of_levels
+from visterm.encoders.textons import FilterBank, TextonFinder, learn_textons
 from visterm.kernels.colour import colour_codes, colour_table, gray_levels
 from visterm.kernels.pyramid import pyramid_histograms
 

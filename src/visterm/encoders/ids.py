@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from visterm.core.errors import DataError
 from visterm.core.learned import Kind, Listed, Text
 from visterm.core.progress import Progress
-from visterm.encoders.contract import AnyEncoder, Encoded
-from visterm.encoders.names import name_of
+from visterm.encoders.contract import AnyEncoder, Encoded, name_of
 
 
 class Ids(AnyEncoder):

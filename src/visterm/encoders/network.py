@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from abc import abstractmethod
@@ -20,10 +21,37 @@ from visterm.core.packing import json_params
 from visterm.core.progress import Progress
 from visterm.core.threads import Team, resolve_jobs
 from visterm.encoders.base import Encoder, Pixels
-from visterm.encoders.kept_outputs import KeptOutputs
 from visterm.encoders.network_file import find_network, network_hash
-from visterm.encoders.preparation import Preparation
-from visterm.encoders.views import check_views, views_of
+from visterm.encoders.preparation import Preparation, check_views, views_of
+
+MOST = 2000
+"""Photos whose outputs are kept: more than are learned from, and a few megabytes."""
+
+
+class KeptOutputs:
+    """The outputs of the first photos, found by the content of the pictures that were shown.
+
+    To fit a chain, to measure its parts and then to encode the photos would show each to the network three times. A
+    picture is hashed in about a hundredth of the time that a small network (MobileNetV2) takes. Only for networks that
+    give a picture the same bytes in any company.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[bytes, NDArray[np.float32]] = {}
+
+    def find(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32] | None:
+        """Return what was kept for the pictures of a photo, shape (n_views, height, width, 3); None if nothing was."""
+        return self._rows.get(_key(pictures))
+
+    def keep(self, pictures: NDArray[np.uint8], row: NDArray[np.float32]) -> None:
+        """Keep the output for the pictures of a photo, while there is room; threads may call."""
+        if len(self._rows) < MOST:
+            self._rows[_key(pictures)] = row
+
+
+def _key(pictures: NDArray[np.uint8]) -> bytes:
+    return hashlib.sha256(np.ascontiguousarray(pictures)).digest() + bytes(str(pictures.shape), "ascii")
+
 
 MAX_SIDE = 3
 """Photos are reduced on reading to so many times the longer side of the network's pictures."""

@@ -13,10 +13,9 @@ from visterm.core.learned import Kind, Record
 from visterm.core.types import RandomState
 from visterm.data.images import read_image
 from visterm.encoders.base import Pixels
-from visterm.encoders.map_places import map_places
+from visterm.encoders.map_places import OnnxMaps, map_places
 from visterm.encoders.network import NetworkEncoder
-from visterm.encoders.onnx_files import onnx_hash
-from visterm.encoders.onnx_maps import OnnxMaps
+from visterm.encoders.onnx_graph import onnx_hash
 from visterm.encoders.onnx_network import OnnxNetwork
 from visterm.encoders.onnx_settings import check_settings, settings_beside
 from visterm.encoders.places import Places

@@ -1,15 +1,19 @@
-"""What an ONNX file says of its graph: which tensors are averaged into an output; and that file giving them out, too.
+"""What an ONNX file says, read without the format's package: its graph, the files of its weights, and its hash.
 
-Also which files beside it hold its weights. Reading these few fields is no reason to depend on the format's package.
+Reading a few fields is no reason to depend on a package.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 from visterm.core.errors import StorageError
-from visterm.encoders.protobuf import field, parts, texts
+from visterm.encoders.network_file import network_hash, read_network
 
 AVERAGES = frozenset({"GlobalAveragePool", "AveragePool", "ReduceMean"})
 """Nodes that average, over all places of a map or over some."""
@@ -109,3 +113,91 @@ def weight_files(model: bytes | memoryview) -> list[str]:
         )
     except (IndexError, UnicodeDecodeError) as error:
         raise StorageError(_BROKEN) from error
+
+
+def onnx_hash(path: str | os.PathLike[str]) -> str:
+    """Return the SHA-256 of an ONNX network: of its file, or of that and of the files that hold its weights.
+
+    Exporters put weights into a file of their own beside the graph, so that the graph's file stays the same when the
+    network is trained on.
+
+    Raises
+    ------
+    StorageError
+        If one of the files is missing, or the network's is not ONNX.
+    """
+    own = network_hash(path)
+    beside = _beside(os.path.abspath(path), own)
+    if not beside:
+        return own
+    digest = hashlib.sha256(own.encode())
+    for name in beside:
+        file = Path(path).parent / name
+        if not file.is_file():
+            raise StorageError(f"{path} keeps weights in {name}, which is not at {file}. Put both side by side.")
+        digest.update(f"\n{name} {network_hash(file)}".encode())
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _beside(path: str, sha256: str) -> tuple[str, ...]:
+    """Name the files of weights beside a network of this content."""
+    try:
+        return tuple(weight_files(read_network(path)))
+    except StorageError as error:
+        raise StorageError(f"{path} cannot be opened as an ONNX network: {error}") from error
+
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+def texts(message: memoryview, number: int) -> list[str]:
+    """Return the contents of all fields of one number, as text."""
+    return [bytes(part).decode() for part in parts(message, number)]
+
+
+def parts(message: memoryview, wanted: int) -> Iterator[memoryview]:
+    """Yield the contents of all fields of one number that hold bytes; IndexError where the message breaks off."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        number, kind = key >> 3, key & 7
+        if kind == _VARINT:
+            _, at = _varint(message, at)
+        elif kind in (_FIXED64, _FIXED32):
+            at += 8 if kind == _FIXED64 else 4
+        elif kind == _BYTES:
+            length, at = _varint(message, at)
+            if at + length > len(message):
+                raise IndexError
+            if number == wanted:
+                yield message[at : at + length]
+            at += length
+        else:
+            raise IndexError
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    """Read a number of seven bits a byte, and say where the next begins."""
+    value = shift = 0
+    while True:
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def field(number: int, content: bytes) -> bytes:
+    """Write one field of bytes; numbers are below 16."""
+    return bytes([number << 3 | _BYTES]) + _as_varint(len(content)) + content
+
+
+def _as_varint(value: int) -> bytes:
+    coded = bytearray()
+    while value >= 0x80:
+        coded.append(value & 0x7F | 0x80)
+        value >>= 7
+    coded.append(value)
+    return bytes(coded)

@@ -15,10 +15,9 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from visterm.core.errors import StorageError, UnknownNameError, UserError
 from visterm.core.registry import unknown
-from visterm.encoders.map_layout import MapLayout
 from visterm.encoders.network_file import missing
 from visterm.encoders.onnx_settings import as_layout, settings_inside
-from visterm.encoders.pooling import pooled
+from visterm.encoders.pooling import MapLayout, pooled
 from visterm.encoders.preparation import Preparation, as_size
 
 FEATURE_NAMES = ("features", "embeddings", "embedding", "image_embeds", "pooled", "pooler_output")

@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import StorageError, UnknownNameError, UserError
 from visterm.core.registry import unknown
-from visterm.encoders.hub_cache import cached_file, offline
 from visterm.encoders.preparation import Preparation
-from visterm.encoders.torch_libraries import torch_library
+from visterm.encoders.torch_loading import cached_file, offline, reading_weights, torch_library
 from visterm.encoders.torch_network import TorchNetwork
-from visterm.encoders.torch_weights import reading_weights
 
 open_clip = torch_library("open_clip")
 

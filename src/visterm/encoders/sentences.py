@@ -56,7 +56,7 @@ def sentence_vectors(tags: Sequence[str], *, device: str = "cpu") -> WordVectors
 def _network(device: str) -> Any:
     """Load the network once for each device: that takes seconds."""
     try:
-        from visterm.encoders.torch_libraries import torch_library
+        from visterm.encoders.torch_loading import torch_library
 
         torch_library("sentence_transformers")
         package = torch_library(PACKAGE)

@@ -21,13 +21,10 @@ from visterm.core.types import RandomState
 from visterm.data.images import read_image
 from visterm.encoders.base import Encoder, Pixels
 from visterm.encoders.blocks import BlockCutter, Codes, cells_of_overlap, pixel_codes
-from visterm.encoders.codebook import assign_words, learn_codebook
-from visterm.encoders.levels import check_levels, check_numbers, weights_of_levels
-from visterm.encoders.palette import LARGEST, SPACES, check_palette, learn_palette
+from visterm.encoders.codebook import LARGEST, SPACES, assign_words, check_palette, learn_codebook, learn_palette
 from visterm.encoders.places import Places
-from visterm.encoders.visterm_places import block_places
-from visterm.encoders.visterm_pyramid import VistermPyramid
-from visterm.encoders.words import WordFinder
+from visterm.encoders.pyramid import VistermPyramid, check_levels, check_numbers, weights_of_levels
+from visterm.encoders.words import WordFinder, block_places
 from visterm.kernels.colour import colour_table
 from visterm.kernels.nearest import prepare_codebook
 from visterm.kernels.texture import N_PATTERNS

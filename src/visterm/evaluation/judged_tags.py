@@ -21,10 +21,10 @@ from visterm.core.writing import new_map
 from visterm.data.splits import split_name
 from visterm.data.tag_formats.record import TagRecord
 from visterm.data.tag_formats.tables import stream_table
+from visterm.features.streaming.joining import ROWS, batches_of, check_met
 from visterm.features.streaming.name_index import index_names
 from visterm.features.streaming.shards import Shards
-from visterm.features.streaming.table_rows import ROWS, batches_of, check_met
-from visterm.features.streaming.tag_pairs import TagPairs, ones_at, tag_hash
+from visterm.features.streaming.tag_rows import TagPairs, ones_at, tag_hash
 
 MEASURED, NO_SPLIT, OTHER = 1, 2, 4
 """Bits of an image: what its rows in the table say of splits; 0 where it has none."""

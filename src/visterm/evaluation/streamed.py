@@ -21,8 +21,7 @@ from visterm.data.relations import sibling_sets
 from visterm.data.wordnet import read_relations
 from visterm.evaluation.evaluate import is_mean
 from visterm.evaluation.judged_tags import JudgedTags
-from visterm.features.streaming.reading_ahead import read_ahead
-from visterm.features.streaming.shards import Shards
+from visterm.features.streaming.shards import Shards, read_ahead
 from visterm.features.streaming.stored_chunks import check_encoder
 from visterm.metrics.in_parts import Part, PartMeasures
 from visterm.metrics.significance import Interval

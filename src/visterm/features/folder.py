@@ -15,13 +15,13 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from visterm.core.errors import CorruptFileError, OutOfSpaceError, StorageError
 from visterm.core.jsonlines import json_text, read_skipped, skipped_bytes
-from visterm.core.learned import HASH, Kind, Listed, Record, Sizes, Text, Whole
+from visterm.core.learned import Listed, Record, Text, Whole
 from visterm.core.persist import (
     MANIFEST,
     check_target,
@@ -30,7 +30,6 @@ from visterm.core.persist import (
     load_estimator,
     new_folder,
     open_folder,
-    read_json,
     refusing,
     save_estimator,
     write_json,
@@ -39,83 +38,20 @@ from visterm.core.remote import as_path
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
 from visterm.core.writing import sync, write_whole, writing
-from visterm.features.kind import FEATURES, UNFINISHED
+from visterm.features.contents import (
+    ASKED_KIND,
+    ENTRY,
+    FEATURES,
+    UNFINISHED,
+    Asked,
+    Contents,
+    ShardEntry,
+    read_checked,
+    read_note,
+)
 
 FORMAT = 1
 ENCODER, DATA, SKIPPED, ASKED = "encoder", "data", "skipped.jsonl", "asked.json"
-
-ENTRY = Record({"file": Text(pattern=r"[^/\x00.][^/\x00]*"), "rows": Whole(), "sha256": Text(pattern=HASH)})
-NOTE = Record(
-    {
-        "entry": Record(ENTRY.fields, or_none=True),
-        "width": Whole(required=False),
-        "layout": Text(pattern="dense|sparse|", required=False),
-        "skipped": Listed(Record({"image": Text(), "reason": Text()})),
-    }
-)
-ASKED_KIND = Record({"fingerprint": Text(), "shard_size": Whole(least=1)})
-"""What the JSON files of a folder can hold, whoever wrote them: a shard's file lies in the folder."""
-
-
-class Asked(NamedTuple):
-    """What the first job in a folder was asked for: the encoder's fingerprint before it learned, images in a shard."""
-
-    fingerprint: str
-    shard_size: int
-
-
-@dataclass(frozen=True, slots=True)
-class ShardEntry:
-    """One shard: the file inside ``data``, its rows and the SHA-256 of its bytes."""
-
-    file: str
-    rows: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """What a features folder holds.
-
-    Attributes
-    ----------
-    images : str
-        The image folder, in full.
-    n_images, n_skipped : int
-        Image files in it, and those that could not be read; all others have a row.
-    encoder : str
-        Registered name.
-    settings : dict
-        Parameters of the encoder.
-    asked : str
-        Fingerprint of the encoder that was asked for, before it learned: tells another one apart.
-    fingerprint : str
-        Of the fitted encoder: of the rows.
-    width : int
-        Numbers in a row; 0 where there is no row.
-    layout : {"dense", "sparse"}
-    shard_size : int
-        Images in a shard, about.
-    shards : list of ShardEntry
-        In the order of the names.
-    """
-
-    images: str
-    n_images: int
-    n_skipped: int
-    encoder: str
-    settings: dict[str, Any]
-    asked: str
-    fingerprint: str
-    width: int
-    layout: str
-    shard_size: int
-    shards: list[ShardEntry]
-
-    @property
-    def n_rows(self) -> int:
-        """Images that have a row."""
-        return sum(shard.rows for shard in self.shards)
 
 
 class FeatureFolder:
@@ -326,7 +262,7 @@ class FeatureFolder:
         encoder = load_estimator(ENCODERS, folder, ENCODER)
         if "n_jobs" in encoder.get_params(deep=False):
             encoder.set_params(n_jobs=n_jobs)
-        return encoder, Asked(**_read_checked(folder / ASKED, ASKED_KIND))
+        return encoder, Asked(**read_checked(folder / ASKED, ASKED_KIND))
 
     def commit(self, contents: Any, skipped: Sequence[Skipped]) -> None:
         """Put new contents in place of the old; the shards are in ``data`` already, or among the unfinished.
@@ -369,7 +305,7 @@ class FeatureFolder:
                 file.unlink()
 
     def _read_manifest(self, file: Path) -> dict[str, Any]:
-        return _read_checked(file, self.manifest_kind)
+        return read_checked(file, self.manifest_kind)
 
     def _contents_of(self, facts: dict[str, Any], shards: list[ShardEntry]) -> Any:
         """Return the contents that a manifest tells of: a dataclass with `shards`, in their order, and `n_rows`."""
@@ -377,24 +313,6 @@ class FeatureFolder:
 
     def _files_of(self, name: str) -> list[Path]:
         return list((self.path / name).glob("*"))
-
-
-def read_note(file: Path) -> dict[str, Any]:
-    """Read what a job noted of a shard or a part that is done.
-
-    Raises
-    ------
-    CorruptFileError
-        If it is damaged.
-    """
-    return _read_checked(file, NOTE)
-
-
-def _read_checked(file: Path, kind: Kind) -> dict[str, Any]:
-    with refusing(file):
-        value: dict[str, Any] = read_json(file)
-        kind.check(value, Sizes(None))
-    return value
 
 
 def _is_whole(file: Path, entry: ShardEntry) -> bool:

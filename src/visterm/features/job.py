@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import scipy.sparse as sp
 
 from visterm.core.checks import check_count
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
@@ -18,11 +21,13 @@ from visterm.core.remote import in_full
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
+from visterm.core.writing import write_whole
+from visterm.data.feature_shards import Shard, shard_bytes
 from visterm.data.image_folders import image_names
 from visterm.data.listed_images import ListedImages
 from visterm.encoders.named import make_encoder
-from visterm.features.cut import cut
-from visterm.features.folder import Asked, Contents, FeatureFolder, told_of_a_full_disk
+from visterm.features.contents import Asked, Contents, ShardEntry, cut
+from visterm.features.folder import DATA, FeatureFolder, told_of_a_full_disk
 from visterm.features.remote_folder import feature_folder
 from visterm.features.shard_work import EncodeJob, KnownRows, ShardDone
 
@@ -306,3 +311,43 @@ def _summary(
 def _in_words(encoder: Any) -> str:
     settings = {k: v for k, v in json_params(encoder).items() if k not in encoder.speed_params}
     return f"'{ENCODERS.name_of(encoder)}' with {', '.join(f'{k}={v}' for k, v in settings.items()) or 'no settings'}"
+
+
+def write_features(path: str | os.PathLike[str], shards: Iterable[Shard], encoder: Any) -> None:
+    """Write shards one by one, under the name of a fitted encoder; the names of images must be sorted over all.
+
+    Parameters
+    ----------
+    path : path-like
+        A new folder.
+    shards : iterable of Shard
+    encoder : Encoder
+    """
+    folder = FeatureFolder(path)
+    folder.check_place()
+    with folder.locked():
+        folder.begin()
+        folder.save_encoder(encoder, Asked(encoder.fingerprint, 512))
+        (folder.path / DATA).mkdir()
+        entries, width, layout = [], 0, "dense"
+        for number, shard in enumerate(shards):
+            content = shard_bytes(shard)
+            entries.append(
+                ShardEntry(f"part-{number:06}.parquet", len(shard.names), hashlib.sha256(content).hexdigest())
+            )
+            write_whole(folder.shard(entries[-1]), content)
+            width, layout = shard.rows.shape[1], "sparse" if sp.issparse(shard.rows) else "dense"
+        contents = Contents(
+            images=str(folder.path.absolute().parent),
+            n_images=sum(entry.rows for entry in entries),
+            n_skipped=0,
+            encoder=ENCODERS.name_of(encoder),
+            settings={name: value for name, value in json_params(encoder).items() if name not in encoder.speed_params},
+            asked=encoder.fingerprint,
+            fingerprint=encoder.fingerprint,
+            width=width,
+            layout=layout,
+            shard_size=512,
+            shards=entries,
+        )
+        folder.commit(contents, [])

@@ -11,7 +11,8 @@ import scipy.sparse as sp
 
 from visterm.core.types import Matrix
 from visterm.data.feature_shards import Shard, read_shard
-from visterm.features.folder import Contents, FeatureFolder
+from visterm.features.contents import Contents
+from visterm.features.folder import FeatureFolder
 from visterm.store.rows import stack_rows
 
 HELD = 4

@@ -21,7 +21,8 @@ from visterm.core.types import Matrix, Skipped
 from visterm.core.writing import write_whole
 from visterm.data.contents import content_hash, stamp_hash, stamps
 from visterm.data.feature_shards import Shard, shard_bytes
-from visterm.features.folder import Contents, FeatureFolder, ShardEntry, read_note
+from visterm.features.contents import Contents, ShardEntry, read_note
+from visterm.features.folder import FeatureFolder
 from visterm.features.rows import Place, StoredRows
 from visterm.store.rows import stack_rows
 

@@ -17,7 +17,8 @@ from visterm.data.corpus import Corpus
 from visterm.data.tag_files import TagsFound, find_tags, read_tag_table
 from visterm.data.tag_formats.record import merged, record
 from visterm.encoders.contract import Encoded
-from visterm.features.folder import Contents, FeatureFolder
+from visterm.features.contents import Contents
+from visterm.features.folder import FeatureFolder
 from visterm.features.remote_folder import feature_folder
 from visterm.features.rows import StoredRow, StoredRows
 

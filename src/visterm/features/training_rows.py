@@ -21,8 +21,8 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import find_images, no_images
-from visterm.encoders.names import name_of
-from visterm.features.kind import is_features
+from visterm.encoders.contract import name_of
+from visterm.features.contents import is_features
 
 if TYPE_CHECKING:
     from visterm.features.stored import Features

@@ -10,8 +10,8 @@ from visterm.core.errors import StorageError, UserError
 from visterm.core.learned import Record, Sizes, Text
 from visterm.core.persist import folder_kind, open_folder, read_description, refusing
 from visterm.core.remote import as_path
+from visterm.features.contents import FEATURES, is_features
 from visterm.features.folder import ENCODER, FeatureFolder
-from visterm.features.kind import FEATURES, is_features
 from visterm.features.remote_folder import feature_folder
 from visterm.library.facts import catalogue_facts
 from visterm.library.union import UNION, CatalogueUnion

@@ -14,7 +14,7 @@ from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.data.contents import is_there
 from visterm.data.corpus import Corpus
-from visterm.features.kind import is_features
+from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_corpus, as_images, source_of_rows
 from visterm.library.files import full_paths, is_inside
 

@@ -14,7 +14,7 @@ from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Chunk, Matrix, Skipped, Tag
 from visterm.core.vocabulary import Vocabulary
-from visterm.features.kind import is_features
+from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_images, is_name
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import Cutoff

@@ -15,7 +15,7 @@ from visterm.data.image_names import ImageNames
 from visterm.data.query_files import QueryRow, read_query_file
 from visterm.data.tag_files import TagsFound
 from visterm.data.tag_formats.record import record
-from visterm.features.kind import is_features
+from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_corpus, as_images, features_of, named_corpus
 
 

@@ -25,11 +25,10 @@ from visterm.features.streaming.checkpoints import CHECKPOINT, EVERY, FileCheckp
 from visterm.features.streaming.handed_over import HandedOver, hand_over
 from visterm.features.streaming.joining import BYTES_A_WORD, NO_SPLIT, VALID, JoinedTags
 from visterm.features.streaming.memory import WINDOWS, Plan
-from visterm.features.streaming.row_copy import RowCopy
 from visterm.features.streaming.shards import Shards
 from visterm.features.streaming.survey import Survey, draw_positions, survey
-from visterm.features.streaming.tag_pairs import PAIRS
-from visterm.features.streaming.windows import ShardWindows
+from visterm.features.streaming.tag_rows import PAIRS
+from visterm.features.streaming.windows import RowCopy, ShardWindows
 from visterm.features.training_rows import NONE_HELD_OUT, TrainingRows
 from visterm.models.abilities import FitsStreams
 from visterm.tagging.calibrating import calibrate

@@ -18,7 +18,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.part_of import part_pairs
 from visterm.data.quadruplets import QuadrupletBlock
 from visterm.demo.drawn.crops import DrawnCrops, draw_crops, read_drawn_crops
-from visterm.demo.drawn.relations import PART_OF
+from visterm.demo.drawn.things import PART_OF
 from visterm_research.comparison.encoded_rows import encoded_rows
 from visterm_research.comparison.feature_sets import FeatureSet
 from visterm_research.comparison.image_problems import VALID

@@ -2,11 +2,9 @@
 
 from visterm.demo.drawn.crops import Crop, CropPair, DrawnCrops, draw_crops, read_drawn_crops
 from visterm.demo.drawn.library import DrawnLibrary, DrawnPicture, draw_library, read_drawn_library
-from visterm.demo.drawn.people import NoiseSettings
-from visterm.demo.drawn.queries import Query, queries_of
-from visterm.demo.drawn.relations import IS_A, NOUNS, PART_OF, TRUE_TAGS, ancestors, implied
+from visterm.demo.drawn.people import GROUPS, SPELLINGS, NoiseSettings, Spellings
 from visterm.demo.drawn.scene import DrawnObject, Part, Scene, draw_scene
-from visterm.demo.drawn.words import GROUPS, SPELLINGS, Spellings
+from visterm.demo.drawn.things import IS_A, NOUNS, PART_OF, TRUE_TAGS, Query, ancestors, implied, queries_of
 
 __all__ = [
     "GROUPS",

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from visterm.demo.drawn.canvas import Sketch, arc
-from visterm.demo.drawn.colours import RGB, shade, vary
+from visterm.demo.drawn.canvas import RGB, Sketch, arc, shade, vary
 from visterm.demo.drawn.materials import Material
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import cos, pi, sin
 
-from visterm.demo.drawn.canvas import Sketch, arc
-from visterm.demo.drawn.colours import RGB, mix, paint, shade, vary
+from visterm.demo.drawn.canvas import RGB, Sketch, arc, mix, paint, shade, vary
 from visterm.demo.drawn.materials import Material
 
 ROOFS: tuple[RGB, ...] = ((158, 66, 48), (122, 58, 50), (84, 82, 92), (146, 92, 58))

@@ -16,10 +16,9 @@ from visterm.core.checks import check_count, check_number
 from visterm.core.errors import StorageError, UserError
 from visterm.core.progress import SILENT, Progress, track
 from visterm.core.threads import resolve_jobs
-from visterm.demo.drawn.folders import drawn_folder, is_drawn, split_of, write_csv, write_mark
-from visterm.demo.drawn.relations import IS_A, PART_OF
+from visterm.demo.drawn.library import drawn_folder, is_drawn, split_of, write_csv, write_mark
 from visterm.demo.drawn.scene import Box, Scene, draw_scene
-from visterm.demo.drawn.things import THINGS
+from visterm.demo.drawn.things import IS_A, PART_OF, THINGS
 
 KIND = "drawn set of crops"
 SIZE = (384, 288)

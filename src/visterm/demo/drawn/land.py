@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import sin
 
-from visterm.demo.drawn.canvas import Canvas, Points
-from visterm.demo.drawn.colours import RGB, mix, shade, vary
+from visterm.demo.drawn.canvas import RGB, Canvas, Points, mix, shade, vary
 from visterm.demo.drawn.materials import Material
 
 GRASS: tuple[RGB, ...] = ((98, 148, 66), (122, 160, 78), (82, 132, 70))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import cos, pi, sin
 
-from visterm.demo.drawn.canvas import Sketch, arc
-from visterm.demo.drawn.colours import RGB, paint, shade, vary
+from visterm.demo.drawn.canvas import RGB, Sketch, arc, paint, shade, vary
 from visterm.demo.drawn.materials import Material
 
 GREENS: tuple[RGB, ...] = ((58, 112, 50), (78, 128, 52), (44, 96, 56), (96, 138, 60))

@@ -16,8 +16,7 @@ from visterm.demo.drawn.canvas import Canvas, Mood
 from visterm.demo.drawn.light import develop
 from visterm.demo.drawn.materials import TILE
 from visterm.demo.drawn.places import PLACES, Place, Stage
-from visterm.demo.drawn.relations import implied
-from visterm.demo.drawn.things import THINGS
+from visterm.demo.drawn.things import THINGS, implied
 
 Box: TypeAlias = tuple[int, int, int, int]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from visterm.demo.drawn.canvas import Canvas, Sketch, arc
-from visterm.demo.drawn.colours import RGB, mix, vary
+from visterm.demo.drawn.canvas import RGB, Canvas, Sketch, arc, mix, vary
 from visterm.demo.drawn.materials import Material
 
 SKIES: dict[str, tuple[tuple[RGB, RGB], ...]] = {

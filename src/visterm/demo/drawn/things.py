@@ -1,13 +1,16 @@
-"""The table of things that a scene can hold: who paints each, how large it is, and where it can be."""
+"""What a scene can hold: things and their painters, kinds and parts as tags, and the queries that these make."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
+from visterm.core.errors import UserError
 from visterm.demo.drawn import buildings, creatures, plants, vehicles
 from visterm.demo.drawn.animals import QUADRUPEDS
-from visterm.demo.drawn.canvas import Sketch
+from visterm.demo.drawn.canvas import NAMED, Sketch
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +80,175 @@ THINGS: dict[str, Thing] = {
     **{name: Thing(QUADRUPEDS[name], size) for name, size in _ANIMAL_SIZES.items()},
 }
 """Every thing by its name, which is also its tag."""
+
+
+_KINDS: dict[str, str] = {
+    "tree": "oak birch pine palm",
+    "flower": "tulip sunflower daisy",
+    "plant": "tree flower cactus grass",
+    "water": "sea lake river",
+    "building": "house church tower castle barn skyscraper lighthouse windmill",
+    "boat": "sailboat ship rowing_boat",
+    "vehicle": "car bus lorry bicycle train aeroplane balloon boat",
+    "bird": "gull duck owl penguin",
+    "animal": "bird fish butterfly dog cat fox cow horse sheep pig elephant camel giraffe deer rabbit",
+}
+_PARTS: dict[str, str] = {
+    "house": "chimney roof door window",
+    "church": "roof steeple cross clock window door",
+    "tower": "window door flag",
+    "castle": "tower roof window door flag",
+    "barn": "roof door window",
+    "skyscraper": "antenna window",
+    "lighthouse": "lamp roof door window",
+    "windmill": "roof door window blade",
+    "tent": "door",
+    "car": "window door headlight wheel",
+    "bus": "window door headlight wheel",
+    "lorry": "trailer cabin window headlight wheel",
+    "bicycle": "wheel handlebar saddle",
+    "train": "funnel cabin window wheel",
+    "aeroplane": "wing tail window",
+    "balloon": "basket",
+    "sailboat": "mast sail hull",
+    "ship": "funnel window hull",
+    "rowing_boat": "hull oar",
+    "oak": "trunk leaves branch",
+    "birch": "trunk leaves branch",
+    "pine": "trunk leaves",
+    "palm": "trunk leaves",
+    "cactus": "branch",
+    "tulip": "stem petal leaves",
+    "sunflower": "stem petal leaves",
+    "daisy": "stem petal leaves",
+    "mushroom": "stem cap",
+    "gull": "wing tail beak",
+    "duck": "wing tail beak",
+    "owl": "wing ear beak",
+    "penguin": "wing beak",
+    "fish": "tail fin",
+    "butterfly": "wing",
+    "person": "leg arm head hat",
+    "dog": "leg tail head ear",
+    "cat": "leg tail head ear",
+    "fox": "leg tail head ear",
+    "cow": "leg tail head ear horn",
+    "horse": "leg tail head ear mane",
+    "sheep": "leg tail head ear",
+    "pig": "leg tail head ear",
+    "elephant": "leg tail head ear trunk tusk",
+    "camel": "leg tail head ear hump",
+    "giraffe": "leg tail head ear horn",
+    "deer": "leg tail head ear antlers",
+    "rabbit": "leg tail head ear",
+}
+_LAND_AND_SKY = (
+    "sky cloud sun moon star rainbow grass field desert snow road street mountain hill forest sea lake river beach "
+    "island rock wave"
+)
+_STATES = "night sunset winter autumn rain fog red blue yellow white"
+_MADE_OF: dict[str, str] = {"forest": "tree"}
+
+
+def _split(words: str) -> list[str]:
+    return [word.replace("_", " ") for word in words.split()]
+
+
+IS_A: tuple[tuple[str, str], ...] = tuple(
+    sorted((kind, above) for above, kinds in _KINDS.items() for kind in _split(kinds))
+)
+"""Pairs (kind, what it is a kind of), direct ones only."""
+
+PART_OF: tuple[tuple[str, str], ...] = tuple(
+    sorted((part, whole.replace("_", " ")) for whole, parts in _PARTS.items() for part in _split(parts))
+)
+"""Pairs (part, whole) as they are drawn."""
+
+NOUNS: frozenset[str] = frozenset({*THINGS, *_split(_LAND_AND_SKY), *_KINDS})
+"""Tags that name a whole thing, a kind of thing, or a stretch of land, water or sky."""
+
+TRUE_TAGS: tuple[str, ...] = tuple(sorted({*NOUNS, *_split(_STATES), *(part for part, _ in PART_OF)}))
+"""Every tag that can be true of a scene or of a part in it."""
+
+_ABOVE: dict[str, str] = dict(IS_A)
+
+
+def ancestors(tag: str) -> tuple[str, ...]:
+    """Return all that a tag is a kind of, nearest first: of "oak", tree and plant."""
+    found = []
+    while tag in _ABOVE:
+        tag = _ABOVE[tag]
+        found.append(tag)
+    return tuple(found)
+
+
+def implied(tag: str) -> tuple[str, ...]:
+    """Return all that is there where a tag is: what it is a kind of, and what it consists of (a forest: trees)."""
+    made_of = _MADE_OF.get(tag)
+    return ancestors(tag) if made_of is None else (*ancestors(tag), made_of, *ancestors(made_of))
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query, and how many pictures of the split have all its words among their true tags.
+
+    Attributes
+    ----------
+    words : tuple of str
+        One to three true tags, sorted.
+    split : str
+    n_relevant : int
+        1 or more.
+    """
+
+    words: tuple[str, ...]
+    split: str
+    n_relevant: int
+
+    @property
+    def text(self) -> str:
+        """The query as it is typed: words with a space inside are quoted."""
+        return " ".join(f'"{word}"' if " " in word else word for word in self.words)
+
+
+def queries_of(
+    tags: Iterable[Sequence[str]], *, split: str = "", max_words: int = 3, per_length: int = 150
+) -> tuple[Query, ...]:
+    """List the queries that pictures can answer.
+
+    All single tags but colours are queries; of pairs and triples those that the most evenly spread choice of
+    `per_length` takes, from the frequent to the rare. Words of which one follows from another ("oak tree", "forest
+    tree") make no query; nor do colours, which are said of the thing that was painted, while a searcher may see them
+    anywhere.
+
+    Parameters
+    ----------
+    tags : iterable of sequences of str
+        The true tags of each picture, such as ``(scene.tags for scene in scenes)``.
+    split : str
+        Written into the queries.
+    max_words : int
+        1 to 3.
+    per_length : int
+        At most so many queries of two words, and as many of three.
+
+    Raises
+    ------
+    UserError
+        If `max_words` is not 1, 2 or 3.
+    """
+    if max_words not in (1, 2, 3):
+        raise UserError(f"max_words is {max_words!r}; expected 1, 2 or 3.")
+    lists = [sorted(set(words) - NAMED.keys()) for words in tags]
+    found: list[Query] = []
+    for length in range(1, max_words + 1):
+        counts = Counter(words for listed in lists for words in combinations(listed, length))
+        ranked = sorted((-count, words) for words, count in counts.items() if not _nested(words))
+        if length > 1 and len(ranked) > per_length:
+            ranked = [ranked[i * len(ranked) // per_length] for i in range(per_length)]
+        found += [Query(words, split, -count) for count, words in ranked]
+    return tuple(found)
+
+
+def _nested(words: tuple[str, ...]) -> bool:
+    return any(above in words for word in words for above in implied(word))

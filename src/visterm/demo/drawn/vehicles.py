@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import cos, pi, sin
 
-from visterm.demo.drawn.canvas import Sketch, arc
-from visterm.demo.drawn.colours import RGB, Fill, paint, shade, vary
+from visterm.demo.drawn.canvas import RGB, Fill, Sketch, arc, paint, shade, vary
 from visterm.demo.drawn.materials import Material
 
 GLASS: RGB = (150, 184, 204)

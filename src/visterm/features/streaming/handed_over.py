@@ -15,11 +15,10 @@ from visterm.core.remote import as_path
 from visterm.features.streaming.checkpoints import FileCheckpoints
 from visterm.features.streaming.joining import JoinedTags
 from visterm.features.streaming.mapped_rows import read_matrix, write_matrix
-from visterm.features.streaming.row_copy import RowCopy
 from visterm.features.streaming.shards import Shards
 from visterm.features.streaming.survey import Survey
 from visterm.features.streaming.tag_rows import TagRows
-from visterm.features.streaming.windows import ShardWindows
+from visterm.features.streaming.windows import RowCopy, ShardWindows
 
 FACTS, HELD_OUT = "handed_over.json", "held_out.npy"
 

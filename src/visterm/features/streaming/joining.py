@@ -11,6 +11,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +28,7 @@ from visterm.data.tag_formats.record import TagRecord
 from visterm.data.tag_formats.tables import stream_table
 from visterm.features.streaming.name_index import index_names
 from visterm.features.streaming.shards import Shards
-from visterm.features.streaming.table_rows import ROWS, batches_of, check_met
-from visterm.features.streaming.tag_pairs import PAIRS, TagPairs, tag_hash
-from visterm.features.streaming.tag_rows import BITS, TagRows
+from visterm.features.streaming.tag_rows import BITS, PAIRS, TagPairs, TagRows, tag_hash
 from visterm.features.training_rows import splits_not_learned
 
 BYTES_A_WORD = 256
@@ -208,3 +207,49 @@ class JoinedTags(TagRows):
 
 def _any(bits: NDArray[np.uint8], wanted: int) -> bool:
     return any(bool((bits[start : start + PAIRS] & wanted).any()) for start in range(0, len(bits), PAIRS))
+
+
+ROWS = 2**14
+"""Rows of the table taken at a time."""
+
+
+def batches_of(records: Iterable[TagRecord]) -> Iterator[list[TagRecord]]:
+    """Yield the rows of a table in lists, none of them empty."""
+    records = iter(records)
+    while batch := list(islice(records, ROWS)):
+        yield batch
+
+
+def check_met(shards: Shards, n_found: int, n_missing: int, example: str) -> list[str]:
+    """Say which rows of a table are left out, and refuse a table of which all are.
+
+    Parameters
+    ----------
+    shards : Shards
+    n_found, n_missing : int
+        Rows whose image has features, and those whose image has none.
+    example : str
+        The image of one of these.
+
+    Returns
+    -------
+    list of str
+        What is to be told: a line, or nothing.
+
+    Raises
+    ------
+    TagFileError
+        If none is of an image with features.
+    """
+    if not n_found:
+        first = shards.names(0)[0] if len(shards) else "nothing"
+        raise TagFileError(
+            f"Of {count_of(n_missing, 'row')} of the tags, none is of an image with features: the tags name "
+            f"'{example}', the features '{first}'. Streamed features want the very paths."
+        )
+    if not n_missing:
+        return []
+    return [
+        f"{count_of(n_missing, 'row')} of the tags (such as of '{example}') {'is' if n_missing == 1 else 'are'} of "
+        "images without features; left out."
+    ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,3 +126,17 @@ class Shards:
     def skipped(self) -> list[Skipped]:
         """Read the list of images that have no row."""
         return [item for folder in self._folders for item in folder.skipped()]
+
+
+T = TypeVar("T")
+
+
+def read_ahead(read: Callable[[int], T], n_parts: int) -> Generator[T]:
+    """Yield ``read(0)`` .. ``read(n_parts - 1)``; an error of a part is raised when its turn comes."""
+    with ThreadPoolExecutor(1, thread_name_prefix="visterm-reads") as reader:
+        coming: list[Future[T]] = [reader.submit(read, 0)] if n_parts else []
+        for number in range(n_parts):
+            part = coming.pop().result()
+            if number + 1 < n_parts:
+                coming.append(reader.submit(read, number + 1))
+            yield part

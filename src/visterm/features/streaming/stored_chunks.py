@@ -16,8 +16,7 @@ from visterm.core.progress import Progress
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Chunk, Matrix
 from visterm.features.streaming.name_index import index_names
-from visterm.features.streaming.reading_ahead import read_ahead
-from visterm.features.streaming.shards import Shards
+from visterm.features.streaming.shards import Shards, read_ahead
 from visterm.store.rows import stack_rows
 
 ROWS = 4096

@@ -15,9 +15,9 @@ from visterm.core.types import Matrix
 from visterm.data.reservoir import Reservoir
 from visterm.features.streaming.joining import NO_SPLIT, VALID, JoinedTags
 from visterm.features.streaming.memory import Plan
-from visterm.features.streaming.row_copy import RowCopy
 from visterm.features.streaming.shards import Shards
-from visterm.features.streaming.tag_pairs import PAIRS
+from visterm.features.streaming.tag_rows import PAIRS
+from visterm.features.streaming.windows import RowCopy
 from visterm.models.base import MAX_FEATURE
 from visterm.models.stopping import MIN_HELD_OUT
 from visterm.store.rows import stack_rows

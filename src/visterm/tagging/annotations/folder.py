@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 
 from visterm.core.learned import Listed, Record, Text, Whole
 from visterm.core.remote import is_remote
-from visterm.features.folder import ENTRY, FeatureFolder, ShardEntry
+from visterm.features.contents import ENTRY, ShardEntry
+from visterm.features.folder import FeatureFolder
 from visterm.features.remote_folder import BEGUN, RemoteFeatureFolder
 
 ANNOTATIONS = "folder of annotations"

@@ -15,7 +15,7 @@ from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.threads import Team
 from visterm.core.types import Skipped
 from visterm.core.writing import write_whole
-from visterm.features.folder import ShardEntry, read_note
+from visterm.features.contents import ShardEntry, read_note
 from visterm.tagging.annotating import ChunkTags
 from visterm.tagging.annotations.folder import AnnotationContents, AnnotationFolder
 from visterm.tagging.annotations.pieces import Piece, PieceReader

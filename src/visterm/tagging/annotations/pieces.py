@@ -14,8 +14,7 @@ from visterm.core.threads import Team
 from visterm.core.types import Chunk, Skipped
 from visterm.data.contents import content_hash, stamp_hash, stamps
 from visterm.data.image_folders import find_images, no_images
-from visterm.features.cut import cut
-from visterm.features.kind import is_features
+from visterm.features.contents import cut, is_features
 from visterm.features.training_rows import is_name
 from visterm.tagging.annotating import CHUNK
 

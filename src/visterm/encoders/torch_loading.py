@@ -1,0 +1,114 @@
+"""Torch libraries and weights from this machine: nothing is downloaded, and no code in a file of weights runs."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, Final
+
+import torch
+from huggingface_hub import constants, try_to_load_from_cache
+from safetensors import SafetensorError
+
+from visterm.core.errors import StorageError
+
+_OPERATORS: Final = ("nms", "qnms")
+"""What torchvision's Python part expects its compiled part to have declared."""
+_SCHEMA: Final = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+
+_declared: list[torch.library.Library] = []
+
+
+def torch_library(name: str) -> Any:
+    """Import a library that wants torchvision's Python part.
+
+    The compiled part of torchvision loads only beside the build of torch that it was made for; a CPU build of torch
+    beside a torchvision for GPUs, as package indexes give them, is a common pair that does not fit, and importing
+    torchvision then fails for operators that nobody declared. They find boxes of objects; no encoder runs them. So
+    they are declared here, without a body, and the import goes through.
+
+    Raises
+    ------
+    ImportError
+        If the library or torchvision is not installed.
+    """
+    try:
+        import_module("torchvision")
+    except RuntimeError as error:
+        if "operator torchvision::" not in str(error):
+            raise
+        _declare_operators()
+        import_module("torchvision")
+    return import_module(name)
+
+
+def _declare_operators() -> None:
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for operator in _OPERATORS:
+        library.define(operator + _SCHEMA)
+    _declared.append(library)  # its declarations end with it
+
+
+def cached_file(repo: str, names: Sequence[str]) -> str | None:
+    """Find a file of a hub repository in the cache: the first of `names` that is there; None if none is."""
+    found = (try_to_load_from_cache(repo, name, cache_dir=constants.HF_HUB_CACHE) for name in names)
+    return next((path for path in found if isinstance(path, str)), None)
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """Let the hub's client read its cache only: what is not there is an error at once, whatever the network."""
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+_LENGTH = 400
+"""Characters of a library's message that are passed on: lists of weights are long."""
+
+# What torch, safetensors, timm and open_clip raise for files that are broken, hostile or of another network.
+_ERRORS = (
+    AssertionError,
+    AttributeError,
+    EOFError,
+    KeyError,
+    OSError,
+    RuntimeError,
+    SafetensorError,
+    TypeError,
+    ValueError,
+    pickle.UnpicklingError,
+)
+
+
+@contextmanager
+def reading_weights(path: str, what: str) -> Iterator[None]:
+    """Turn whatever goes wrong with a weights file into one error, and download nothing.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    what : str
+        The network that it should be of.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be read, holds more than weights, or the weights of another network.
+    """
+    try:
+        with offline():
+            yield
+    except _ERRORS as error:
+        text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        text = text if len(text) <= _LENGTH else f"{text[:_LENGTH]}…"
+        raise StorageError(
+            f"{path} cannot be used as the weights of {what}: {text}. "
+            "Give the .safetensors or .pth file of this very network."
+        ) from error

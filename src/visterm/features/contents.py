@@ -1,0 +1,156 @@
+"""What a features folder holds, as its JSON files say it: counts and shards, and where shards end."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from visterm.core.learned import HASH, Kind, Listed, Record, Sizes, Text, Whole
+from visterm.core.persist import folder_kind, read_json, refusing
+from visterm.core.remote import as_path
+
+FEATURES = "features folder"
+"""The kind in the manifest."""
+
+UNFINISHED = ".unfinished"
+"""What a job keeps its shards in until all are done."""
+
+ENTRY = Record({"file": Text(pattern=r"[^/\x00.][^/\x00]*"), "rows": Whole(), "sha256": Text(pattern=HASH)})
+NOTE = Record(
+    {
+        "entry": Record(ENTRY.fields, or_none=True),
+        "width": Whole(required=False),
+        "layout": Text(pattern="dense|sparse|", required=False),
+        "skipped": Listed(Record({"image": Text(), "reason": Text()})),
+    }
+)
+ASKED_KIND = Record({"fingerprint": Text(), "shard_size": Whole(least=1)})
+"""What the JSON files of a folder can hold, whoever wrote them: a shard's file lies in the folder."""
+
+
+class Asked(NamedTuple):
+    """What the first job in a folder was asked for: the encoder's fingerprint before it learned, images in a shard."""
+
+    fingerprint: str
+    shard_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEntry:
+    """One shard: the file inside ``data``, its rows and the SHA-256 of its bytes."""
+
+    file: str
+    rows: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a features folder holds.
+
+    Attributes
+    ----------
+    images : str
+        The image folder, in full.
+    n_images, n_skipped : int
+        Image files in it, and those that could not be read; all others have a row.
+    encoder : str
+        Registered name.
+    settings : dict
+        Parameters of the encoder.
+    asked : str
+        Fingerprint of the encoder that was asked for, before it learned: tells another one apart.
+    fingerprint : str
+        Of the fitted encoder: of the rows.
+    width : int
+        Numbers in a row; 0 where there is no row.
+    layout : {"dense", "sparse"}
+    shard_size : int
+        Images in a shard, about.
+    shards : list of ShardEntry
+        In the order of the names.
+    """
+
+    images: str
+    n_images: int
+    n_skipped: int
+    encoder: str
+    settings: dict[str, Any]
+    asked: str
+    fingerprint: str
+    width: int
+    layout: str
+    shard_size: int
+    shards: list[ShardEntry]
+
+    @property
+    def n_rows(self) -> int:
+        """Images that have a row."""
+        return sum(shard.rows for shard in self.shards)
+
+
+def is_features(images: object) -> bool:
+    """Return whether images are meant by the features folder that has their rows, or shall have them."""
+    if not isinstance(images, str | os.PathLike):
+        return False
+    return folder_kind(images) == FEATURES or (as_path(images) / UNFINISHED).is_dir()
+
+
+def read_note(file: Path) -> dict[str, Any]:
+    """Read what a job noted of a shard or a part that is done.
+
+    Raises
+    ------
+    CorruptFileError
+        If it is damaged.
+    """
+    return read_checked(file, NOTE)
+
+
+def read_checked(file: Path, kind: Kind) -> dict[str, Any]:
+    """Read a JSON file and check that it holds what `kind` says."""
+    with refusing(file):
+        value: dict[str, Any] = read_json(file)
+        kind.check(value, Sizes(None))
+    return value
+
+
+def cut(names: Sequence[str], size: int) -> list[range]:
+    """Part a list of names into shards of about `size`.
+
+    From its ``size // 2``-th name on, a shard ends after a name whose hash falls into the first of so many classes that
+    shards have `size` names on average; none has more than ``2 · size``, and the last may be shorter. Cut by number
+    instead, a photo that comes first would move all those after it by one.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Sorted.
+    size : int
+        1 or more.
+
+    Returns
+    -------
+    list of range
+        The positions of each shard; together, all in order.
+    """
+    least = max(1, size // 2)
+    classes = size - least + 1
+    shards, start = [], 0
+    for position, name in enumerate(names, start=1):
+        held = position - start
+        if (held >= least and _class_of(name, classes) == 0) or held >= 2 * size:
+            shards.append(range(start, position))
+            start = position
+    if start < len(names):
+        shards.append(range(start, len(names)))
+    return shards
+
+
+def _class_of(name: str, classes: int) -> int:
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
+    return int.from_bytes(digest[:8], "big") % classes
