@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,6 +11,8 @@ import scipy.sparse as sp
 from command_line import run_command
 from tiny_catalogue import make_tiny_catalogue
 from visterm.core.errors import CorruptFileError
+from visterm.data.feature_shards import read_shard, shard_bytes
+from visterm.library.info import check
 from visterm.store import row_sums
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.records import Record
@@ -102,7 +106,10 @@ def test_rows_of_an_earlier_version_open_without_checksums_and_can_be_given_them
 def test_the_command_checks_says_what_has_no_checksum_and_names_what_is_damaged(tmp_path):
     tiny = make_tiny_catalogue(tmp_path)
     done = run_command(["info", tiny.folder, "--check"])
-    assert "checked: all rows and the run are what was written, and the database is sound" in done.stdout
+    assert (
+        "checked: all rows and the run are what was written, all features can be read, and the database is sound"
+        in done.stdout
+    )
     stored = StoredCatalogue.open(tiny.folder)
     stored.database.write("DELETE FROM row_sums")
     path = segment(stored) / "rows.f32"
@@ -114,3 +121,47 @@ def test_the_command_checks_says_what_has_no_checksum_and_names_what_is_damaged(
     done = run_command(["info", tiny.folder, "--check"])
     assert done.returncode == 2
     assert "rows.f32: rows 0 to 23 are not what was written" in done.stderr
+
+
+def not_a_number(folder, database):
+    (file,) = (folder / "features").rglob("*.parquet")
+    shard = read_shard(file)
+    shard.rows.data[7] = np.nan
+    file.write_bytes(shard_bytes(shard))
+
+
+def other_images(folder, database):
+    (file,) = (folder / "features").rglob("*.parquet")
+    shard = read_shard(file)
+    file.write_bytes(shard_bytes(shard._replace(names=shard.names[::-1])))
+
+
+def gone(folder, database):
+    next((folder / "features").rglob("*.parquet")).unlink()
+
+
+def broken_reference(folder, database):
+    with sqlite3.connect(folder / "catalogue.sqlite") as connection:  # which does not look at foreign keys unasked
+        connection.execute("UPDATE features SET image_id = 999 WHERE image_id = 3")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (not_a_number, r"part-\w+.parquet is damaged: row \d+ is missing or not finite"),
+        (other_images, r"part-\w+.parquet is damaged: it has other images than its name says"),
+        (gone, r"part-\w+.parquet cannot be read"),
+        (lambda _, database: database.write("UPDATE features SET row = 24 WHERE row = 3"), "row 24 is missing"),
+        (broken_reference, r"is damaged: foreign key broken: \('features'"),
+    ],
+    ids=["a number", "the images", "a file", "a place", "the database"],
+)
+def test_a_check_of_a_catalogue_finds_damaged_features_and_references(damage, message, tmp_path):
+    tiny = make_tiny_catalogue(tmp_path)
+    stored = StoredCatalogue.open(tiny.folder)
+    damage(tiny.folder, stored.database)
+    stored.close()
+    with pytest.raises(CorruptFileError, match=message) as caught:
+        check(tiny.folder)
+    assert "\n" not in str(caught.value)

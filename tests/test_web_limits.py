@@ -12,9 +12,11 @@ from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
+from PIL import Image
 from starlette.testclient import TestClient
 
 from tiny_catalogue import make_tiny_catalogue
+from visterm.data.images import largest_image
 from visterm.web import decoding
 from visterm.web.app import create_app
 from visterm.web.body_limit import MEDIUM, MOST_VALUES, SMALL
@@ -281,6 +283,12 @@ def test_what_was_indexed_is_shown_however_small_pictures_have_to_be_that_are_se
         answer = service.post(f"{API}/annotate", content=picture, headers={"content-type": "image/jpeg"})
         assert "decompression bomb" in refusal(answer, 422)["message"]
         assert service.get(f"{API}/images/5/thumbnail").status_code == 200
+
+
+def test_a_picture_may_be_sent_that_is_as_large_as_a_photo_may_be(monkeypatch):
+    assert Bounds().upload_pixels == largest_image()
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 400)
+    assert Bounds().upload_pixels == 400
 
 
 # -- numbers and names that are made up --------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def info(
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Compare all files of a run or a catalogue with their checksums, rows included."),
+        typer.Option("--check", help="Check all of a run or a catalogue: checksums, rows, features, the database."),
     ] = False,
     json: options.Json = False,
 ) -> None:

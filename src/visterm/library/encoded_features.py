@@ -9,10 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+from visterm.core.checks import finite_rows
+from visterm.core.errors import CorruptFileError
 from visterm.core.types import Matrix
 from visterm.core.writing import write_whole
 from visterm.data.feature_shards import Shard, read_shard, shard_bytes
@@ -44,8 +48,7 @@ class CatalogueFeatures:
         """
         if self.folder is None or len(names) == 0:
             return None
-        told = json.dumps([list(names), list(sha256)])
-        shard = f"part-{hashlib.sha256(told.encode()).hexdigest()[:24]}.parquet"
+        shard = _file_name(names, sha256)
         self.folder.mkdir(parents=True, exist_ok=True)
         write_whole(self.folder / shard, shard_bytes(Shard(list(names), list(sha256), X)))
         return shard
@@ -80,6 +83,30 @@ class CatalogueFeatures:
             return []
         return [place.image_id for place in self._stored.runs.features(self.fingerprint, image_ids)]
 
+    def check(self) -> None:
+        """Read every shard that the catalogue names, and check that it has the row of each image.
+
+        Raises
+        ------
+        CorruptFileError
+            If a shard is missing or damaged, or a row is missing or not finite.
+        """
+        if self.folder is None:
+            return
+        for shard, places in groupby(self._stored.runs.features(self.fingerprint), key=attrgetter("shard")):
+            file = self.folder / shard
+            found = read_shard(file)
+            wrong = np.flatnonzero(~finite_rows(found.rows)).tolist()
+            wrong += [place.row for place in places if not 0 <= place.row < len(found.names)]
+            if wrong or shard != _file_name(found.names, found.sha256):
+                what = (
+                    f"row {wrong[0]:,} is missing or not finite" if wrong else "it has other images than its name says"
+                )
+                raise CorruptFileError(
+                    f"{file} is damaged: {what}. Restore the catalogue from a backup, or index the images again into a "
+                    "new one."
+                )
+
     def sweep(self) -> None:
         """Remove the shards that no image has a row in any more; whoever calls it writes."""
         if self.folder is None or not self.folder.is_dir():
@@ -91,3 +118,9 @@ class CatalogueFeatures:
         for file in self.folder.iterdir():
             if file.name not in known:
                 file.unlink(missing_ok=True)
+
+
+def _file_name(names: Sequence[str], sha256: Sequence[str]) -> str:
+    """Name a shard by the paths and the content of its images."""
+    digest = hashlib.sha256(json.dumps([list(names), list(sha256)]).encode()).hexdigest()
+    return f"part-{digest[:24]}.parquet"

@@ -13,6 +13,7 @@ from visterm.core.remote import as_path
 from visterm.features.contents import FEATURES, is_features
 from visterm.features.folder import ENCODER, FeatureFolder
 from visterm.features.remote_folder import feature_folder
+from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.facts import catalogue_facts
 from visterm.library.union import UNION, CatalogueUnion
 from visterm.store.catalogue import StoredCatalogue
@@ -56,7 +57,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def check(path: str | os.PathLike[str]) -> str:
-    """Compare all that lies in a run or a catalogue with its checksums, and say what was checked.
+    """Compare a run or a catalogue with its checksums, read its features and its database, and say what was checked.
 
     Raises
     ------
@@ -73,12 +74,17 @@ def check(path: str | os.PathLike[str]) -> str:
         raise UserError(f"--check is for runs and catalogues, and {path} is neither. Leave it out.")
     stored = StoredCatalogue.open(path)
     n_missing = stored.check()
+    for (fingerprint,) in stored.database.rows("SELECT DISTINCT encoder_fingerprint FROM features"):
+        CatalogueFeatures(stored, fingerprint).check()
     open_folder(stored.run_folder, "run")
     if n_missing == 0:
-        return "all rows and the run are what was written, and the database is sound as SQLite checks it"
+        return (
+            "all rows and the run are what was written, all features can be read, and the database is sound as SQLite "
+            "checks it"
+        )
     return (
-        f"the run is what was written and the database is sound, but {n_missing:,} rows have no checksum, as an "
-        f"earlier visterm wrote them. They get one with the next visterm index {path} PHOTOS"
+        f"the run is what was written, all features can be read and the database is sound, but {n_missing:,} rows have "
+        f"no checksum, as an earlier visterm wrote them. They get one with the next visterm index {path} PHOTOS"
     )
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ class Bounds:
     body_seconds : float
         That all of a request's body may take to come.
     upload_pixels : int
-        Of one picture that is sent. Those of the catalogue are shown up to the size up to which they are indexed.
+        Of one picture that is sent; by default as many as a photo may have to be indexed and shown.
     pictures : int
         That one request sends.
     searching, browsing, writing, decoding, encoding : int
@@ -84,7 +84,7 @@ class Bounds:
     upload_bytes: int = 32 * 2**20
     body_bytes: int = 256 * 2**20
     body_seconds: float = 120.0
-    upload_pixels: int = 64_000_000
+    upload_pixels: int = field(default_factory=largest_image)
     pictures: int = 16
     searching: int = 128
     browsing: int = 32
