@@ -23,9 +23,8 @@ import scipy.sparse as sp
 
 from visterm.data.planted import Planted, plant_corpus
 from visterm.metrics.ranking import average_precisions
-from visterm.models.neighbours.knn import Knn
+from visterm.models.neighbours.knn import Knn, lose_neighbors, votes
 from visterm.models.neighbours.rp_knn import RpKnn
-from visterm.models.neighbours.voting import lose_neighbors, votes
 
 SETTINGS = {"n_neighbors": 10, "power": 4.0}
 LEVELS = (0, 1, 2, 3, 4, 6, 8)

@@ -12,16 +12,16 @@ from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
 from visterm.metrics import average_precisions
 from visterm.models.abilities import HoldsOut
+from visterm.models.baselines import Prior
 from visterm.models.blend import trials
 from visterm.models.blend.auto import Auto
-from visterm.models.blend.budget import Budget, seconds_for
 from visterm.models.blend.candidates import candidates_for, growth_of
-from visterm.models.blend.lifting import best_lift
-from visterm.models.blend.side_by_side import tag_vectors
+from visterm.models.blend.mixing import best_lift
+from visterm.models.blend.stacked import tag_vectors
+from visterm.models.blend.trials import Budget, seconds_for
 from visterm.models.linear.ridge import Ridge
 from visterm.models.neighbours.jec import Jec
 from visterm.models.neighbours.knn import Knn
-from visterm.models.prior import Prior
 
 KNN = ("knn", {"n_neighbors": 10, "power": 2})
 RIDGE = ("ridge", {"alpha": 1.0})
@@ -41,7 +41,7 @@ def clock(monkeypatch):
         seconds = 0.0
 
     monkeypatch.setattr(trials, "now", lambda: Clock.seconds)
-    monkeypatch.setattr("visterm.models.blend.budget.now", lambda: Clock.seconds)
+    monkeypatch.setattr("visterm.models.blend.trials.now", lambda: Clock.seconds)
 
     def takes(cls, a_row):
         plain = cls.fit
@@ -107,12 +107,12 @@ def test_a_lift_gives_rare_tags_more_often_and_changes_no_search_for_one_tag(pla
 
 
 def test_the_lift_is_the_most_that_costs_little(planted, monkeypatch):
-    monkeypatch.setattr("visterm.models.blend.lifting.LIFTS", (0.0, 0.1, 0.2, 0.3, 0.4))
+    monkeypatch.setattr("visterm.models.blend.mixing.LIFTS", (0.0, 0.1, 0.2, 0.3, 0.4))
     reached = [0.6000, 0.6040, 0.5990, 0.5972, 0.5940]
     blend = np.random.default_rng(0).random((20, 12)).astype(np.float32)
     for best_alone, lift in ((0.5, 0.3), (0.6015, 0.2), (0.6065, 0.1), (0.7, 0.0)):
         asked = iter(reached)
-        monkeypatch.setattr("visterm.models.blend.lifting.image_map", lambda scores, Y, asked=asked: next(asked))
+        monkeypatch.setattr("visterm.models.blend.mixing.image_map", lambda scores, Y, asked=asked: next(asked))
         assert best_lift(blend, planted.Y_test[:20], best_alone) == lift
 
 

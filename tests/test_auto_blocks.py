@@ -11,9 +11,8 @@ from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
 from visterm.models.blend.auto import Auto
-from visterm.models.blend.columns import Columns, column_sets
-from visterm.models.blend.promising import in_turn, shortlist
-from visterm.models.blend.trials import Trial
+from visterm.models.blend.candidates import Columns, column_sets
+from visterm.models.blend.trials import Trial, in_turn, shortlist
 from visterm.models.linear.ridge import Ridge
 
 KNN = ("knn", {"n_neighbors": 10, "power": 2})
@@ -77,7 +76,7 @@ def test_all_columns_are_an_array_if_a_block_is_and_left_out_if_that_is_too_larg
     everything = column_sets(both, [15, 2])[0].of(both)
     assert isinstance(everything, np.ndarray)
     np.testing.assert_array_equal(everything, both.toarray())
-    monkeypatch.setattr("visterm.models.blend.columns.MOST_BYTES", 4 * 20 * 17 - 1)
+    monkeypatch.setattr("visterm.models.blend.candidates.MOST_BYTES", 4 * 20 * 17 - 1)
     assert [each.block for each in column_sets(both, [15, 2])] == [1, 2]
     assert [each.block for each in column_sets(both.toarray(), [15, 2])] == [0, 1, 2]
 

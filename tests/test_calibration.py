@@ -23,11 +23,11 @@ from visterm.data.planted import plant_corpus
 from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.features.training_rows import TrainingRows
 from visterm.library.catalogue import Catalogue
-from visterm.metrics.cutoff import expected_f1_cutoff
 from visterm.models.confidence import fit_calibration as fitting
 from visterm.models.confidence.calibration import Calibration
+from visterm.models.confidence.cutoffs import expected_f1_cutoff
 from visterm.models.confidence.fit_calibration import fit_calibration
-from visterm.models.held_out import HeldOutFit
+from visterm.models.stopping import HeldOutFit
 from visterm.tagging.calibrating import calibrate
 from visterm.tagging.run_files import CALIBRATION
 from visterm.tagging.tagger import Tagger

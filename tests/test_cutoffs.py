@@ -7,11 +7,9 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import expit, logit
 
-from visterm.models.confidence.bending import Bend, fit_bend
-from visterm.models.confidence.calibration import Calibration
+from visterm.models.confidence.calibration import Bend, Calibration, HeldOutChances
 from visterm.models.confidence.cutoffs import cutoff_for_precision, cutoff_of_best_f1, expected_cuts
-from visterm.models.confidence.fit_calibration import fit_calibration
-from visterm.models.confidence.held_out_chances import HeldOutChances
+from visterm.models.confidence.fit_calibration import fit_bend, fit_calibration
 
 
 def kept(chances, right=None, counts=None):

@@ -13,7 +13,7 @@ from visterm.core.persist import MANIFEST, file_hash
 from visterm.core.vocabulary import Vocabulary
 from visterm.encoders.ids import Ids
 from visterm.encoders.precomputed import Precomputed
-from visterm.models.prior import Prior
+from visterm.models.baselines import Prior
 from visterm.tagging.tagger import Tagger
 
 

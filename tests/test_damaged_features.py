@@ -15,7 +15,7 @@ from visterm.encoders.ids import Ids
 from visterm.features.contents import Asked, Contents, ShardEntry
 from visterm.features.folder import FeatureFolder
 from visterm.library.info import describe
-from visterm.models.prior import Prior
+from visterm.models.baselines import Prior
 from visterm.tagging.tagger import Tagger
 
 

@@ -8,9 +8,8 @@ import scipy.sparse as sp
 
 from reference.neighbours import distance
 from visterm.core.errors import UnknownNameError, UserError
-from visterm.models.feature_blocks import read_blocks, read_distances
 from visterm.models.neighbours import distances as distances_module
-from visterm.models.neighbours.distances import DISTANCES, BlockDistances
+from visterm.models.neighbours.distances import DISTANCES, BlockDistances, read_blocks, read_distances
 from visterm.models.neighbours.jec import Jec
 
 

@@ -14,12 +14,12 @@ from visterm.core.packing import learned_hash
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
+from visterm.models.baselines import Prior
 from visterm.models.blend import ensemble, mixing
 from visterm.models.blend.ensemble import Ensemble
 from visterm.models.blend.mixing import best_mix
 from visterm.models.linear.ridge import Ridge
 from visterm.models.neighbours.knn import Knn
-from visterm.models.prior import Prior
 
 KNN = ("knn", {"n_neighbors": 10, "power": 2})
 RIDGE = ("ridge", {"alpha": 1.0})

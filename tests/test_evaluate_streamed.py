@@ -17,8 +17,7 @@ from visterm.evaluation.streamed import evaluate_streamed
 from visterm.features.training_rows import as_corpus
 from visterm.metrics import evaluate
 from visterm.metrics.in_parts import PartMeasures
-from visterm.metrics.moments import Moments
-from visterm.metrics.significance import bootstrap_mean
+from visterm.metrics.significance import Moments, bootstrap_mean
 
 METRICS = [*DEFAULT_METRICS, "mrr", "ndcg@3", "f1@2", "word_p@4", "tag_p@1", "n_plus@2"]
 
@@ -55,7 +54,7 @@ def measured(scores, Y, metrics, folder, parts, siblings=None):
 
 @pytest.mark.parametrize("entries", [2**20, 3])
 def test_parts_give_the_figures_of_the_whole_ties_and_empty_tags_too(tmp_path, monkeypatch, entries):
-    monkeypatch.setattr("visterm.metrics.stored_ranks.ENTRIES", entries)
+    monkeypatch.setattr("visterm.metrics.retrieval.ENTRIES", entries)
     rng = np.random.default_rng(0)
     scores = rng.integers(-3, 4, (90, 7)).astype(np.float32)
     scores[::5] = -scores[::5] * np.float32(0.0)  # zeros with both signs are level

@@ -12,7 +12,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.planted import plant_corpus
 from visterm.features.training_rows import TrainingRows
 from visterm.models.blend import trials
-from visterm.models.kernel_columns import own_columns
+from visterm.models.stopping import own_columns
 from visterm.tagging.calibrating import calibrate
 from visterm.tagging.tuning.tune import tune
 

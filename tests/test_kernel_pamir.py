@@ -16,8 +16,8 @@ from visterm.data.planted import plant_corpus
 from visterm.data.tag_queries import queries_of_tags
 from visterm.metrics.queries import rank_queries
 from visterm.models.abilities import LearnsOn
-from visterm.models.pamir.kernel_triplets import KernelTripletTraining
 from visterm.models.pamir.pamir import Pamir
+from visterm.models.pamir.triplet_training import KernelTripletTraining
 
 
 @pytest.fixture(autouse=True)

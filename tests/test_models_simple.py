@@ -10,14 +10,12 @@ from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 from visterm.core.errors import DataError, TooLargeError, UserError
 from visterm.data.planted import plant_corpus
+from visterm.models.baselines import LeastSquares, Prior
 from visterm.models.linear import base as linear
 from visterm.models.linear import normal_equations as least_squares
-from visterm.models.linear.least_squares import LeastSquares
 from visterm.models.linear.normal_equations import fit_ridge, leave_one_out, mean_square_norm
-from visterm.models.linear.penalty_choice import ALPHAS
-from visterm.models.linear.ridge import Ridge
+from visterm.models.linear.ridge import ALPHAS, Ridge
 from visterm.models.neighbours.knn import Knn
-from visterm.models.prior import Prior
 
 
 @pytest.fixture(scope="module")

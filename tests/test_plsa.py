@@ -9,9 +9,8 @@ import scipy.sparse as sp
 from reference.generative import em_step, log_likelihood
 from visterm.core.errors import DataError, UserError
 from visterm.data.planted import plant_corpus
-from visterm.models.generative import aspects
-from visterm.models.generative.aspects import refit_images, refit_words
-from visterm.models.generative.plsa import Plsa
+from visterm.models.generative import plsa
+from visterm.models.generative.plsa import Plsa, refit_images, refit_words
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +33,8 @@ def problem():
 @pytest.mark.parametrize("dense_from", [0.0, 2.0], ids=["all products", "stored places"])
 @pytest.mark.parametrize("block", [2**22, 20], ids=["one block", "blocks"])
 def test_steps_of_em_are_those_of_posteriors_one_by_one(dense_from, block, monkeypatch, problem):
-    monkeypatch.setattr(aspects, "DENSE_FROM", dense_from)
-    monkeypatch.setattr(aspects, "BLOCK_FLOATS", block)
+    monkeypatch.setattr(plsa, "DENSE_FROM", dense_from)
+    monkeypatch.setattr(plsa, "BLOCK_FLOATS", block)
     counts, images, words = problem
     new_images, new_words = em_step(counts, images, words)
     np.testing.assert_allclose(refit_images(sp.csr_array(counts), images, words), new_images, atol=1e-12)

@@ -11,7 +11,7 @@ import pytest
 from visterm.core.errors import MissingExtraError, UnknownNameError, UserError
 from visterm.core.registry import Entry, Registry
 from visterm.core.tables import ENCODERS, MODELS
-from visterm.models.prior import Prior
+from visterm.models.baselines import Prior
 
 
 def test_a_misspelt_model_is_suggested():

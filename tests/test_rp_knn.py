@@ -9,9 +9,8 @@ import scipy.sparse as sp
 from reference.rp_tree import slow_leaf, slow_leaves
 from visterm.core.errors import UserError
 from visterm.data.planted import plant_corpus
-from visterm.models.neighbours.knn import Knn
+from visterm.models.neighbours.knn import Knn, lose_neighbors
 from visterm.models.neighbours.rp_knn import RpKnn
-from visterm.models.neighbours.voting import lose_neighbors
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,7 @@ from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
 from visterm.metrics import average_precisions
-from visterm.models.linear.svm import PENALTIES, Svm
-from visterm.models.linear.svm_solvers import BIAS_FEATURE
+from visterm.models.linear.svm import BIAS_FEATURE, PENALTIES, Svm
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from visterm.core.errors import UnknownNameError, UserError
 from visterm.data.planted import plant_corpus
 from visterm.metrics.queries import measure_queries, rank_queries
 from visterm.models.pamir.pamir import Pamir
-from visterm.models.pamir.top_triplets import TOP_LOSSES, TopTripletTraining, ideal_gains, rank_weights
+from visterm.models.pamir.triplet_training import TOP_LOSSES, TopTripletTraining, ideal_gains, rank_weights
 
 
 @pytest.fixture(autouse=True)

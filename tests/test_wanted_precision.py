@@ -15,7 +15,7 @@ from visterm.data.planted import plant_corpus
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.evaluation.report.precision import precision_summary
 from visterm.features.training_rows import read_corpus
-from visterm.metrics.shares import share_of_right
+from visterm.metrics.significance import share_of_right
 from visterm.models.confidence.cutoffs import cutoff_for_precision, cutoff_of_best_f1
 from visterm.tagging.tagger import Tagger
 

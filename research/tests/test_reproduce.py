@@ -317,7 +317,7 @@ def test_all_methods_together_make_every_table_figure_and_claim(
         "ensemble": f"{__name__}:Sum",
         "knn": "visterm.models.neighbours.knn:Knn",
         "ridge": "visterm.models.linear.ridge:Ridge",
-        "prior": "visterm.models.prior:Prior",
+        "prior": "visterm.models.baselines:Prior",
     }
     table = Registry("model", [Entry(name, target, "") for name, target in stand_ins.items()], group="visterm.none")
     monkeypatch.setattr("visterm_research.comparison.arms.MODELS", table)

@@ -138,7 +138,7 @@ MODELS = Registry(
             "linear scorers of tag lists completed by a map",
             FASTTAG,
         ),
-        Entry("least_squares", "visterm.models.linear.least_squares:LeastSquares", "ridge without its penalty"),
+        Entry("least_squares", "visterm.models.baselines:LeastSquares", "ridge without its penalty"),
         Entry(
             "svm",
             "visterm.models.linear.svm:Svm",
@@ -171,7 +171,7 @@ MODELS = Registry(
         ),
         Entry("ensemble", "visterm.models.blend.ensemble:Ensemble", "weighted sum of models that you name", WSABIE),
         Entry("auto", "visterm.models.blend.auto:Auto", "the best of several models, blended, within a time budget"),
-        Entry("prior", "visterm.models.prior:Prior", "the most frequent tags, whatever the image", learns=False),
+        Entry("prior", "visterm.models.baselines:Prior", "the most frequent tags, whatever the image", learns=False),
     ],
     group="visterm.models",
 )

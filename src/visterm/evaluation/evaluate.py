@@ -20,8 +20,8 @@ from visterm.data.relations import sibling_sets
 from visterm.data.wordnet import read_relations
 from visterm.kernels.topk import top_k
 from visterm.metrics import check_metrics, measure
+from visterm.metrics.blocks import Judgements
 from visterm.metrics.comparison import Compared, compare_pairs, interval_of
-from visterm.metrics.judgements import Judgements
 from visterm.metrics.report import means
 from visterm.metrics.significance import Interval
 from visterm.tagging.shared_rows import encode_for_all, shared_vocabulary, told_of_any

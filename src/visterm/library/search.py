@@ -17,8 +17,8 @@ from visterm.core.remote import real_path
 from visterm.core.types import Hit, Ranking
 from visterm.kernels.topk import top_k
 from visterm.library.feedback import as_known
-from visterm.metrics.cutoff import expected_f1_cutoff
 from visterm.models.confidence.calibration import Calibration
+from visterm.models.confidence.cutoffs import expected_f1_cutoff
 from visterm.store.filters import Filter
 from visterm.tagging.parts import check_combination
 from visterm.tagging.typed_queries import query_row

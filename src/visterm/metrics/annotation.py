@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.kernels.topk import top_k
-from visterm.metrics.judgements import Judgements
-from visterm.metrics.ranks import ratio
+from visterm.metrics.blocks import Judgements
+from visterm.metrics.ranking import ratio
 
 
 class GivenTags:

@@ -15,15 +15,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.metrics.annotation import GivenTags
-from visterm.metrics.blocks import Block, ScoreBlocks
+from visterm.metrics.blocks import Block, Judgements, ScoreBlocks
 from visterm.metrics.comparison import interval_of
-from visterm.metrics.judgements import Judgements
-from visterm.metrics.moments import Moments
 from visterm.metrics.ranking import TagRanker
 from visterm.metrics.report import nothing_to_average
+from visterm.metrics.retrieval import StoredImageRanker
 from visterm.metrics.siblings import SiblingTags
-from visterm.metrics.significance import Interval
-from visterm.metrics.stored_ranks import StoredImageRanker
+from visterm.metrics.significance import Interval, Moments
 from visterm.metrics.table import check_metrics
 
 Part: TypeAlias = "tuple[sp.csr_array, Callable[[], Iterable[Block]]]"

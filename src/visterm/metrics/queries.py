@@ -17,7 +17,7 @@ from visterm.core.errors import DataError, ShapeError
 from visterm.core.types import Ranking
 from visterm.kernels.topk import top_k
 from visterm.metrics.blocks import Block, Scores
-from visterm.metrics.ranks import Ranks
+from visterm.metrics.ranking import Ranks
 from visterm.metrics.retrieval import rank_images
 
 EASY_FROM = 3

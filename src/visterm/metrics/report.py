@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 from visterm.metrics.annotation import GivenTags
-from visterm.metrics.blocks import ScoreBlocks, Scores
-from visterm.metrics.judgements import Judgements
-from visterm.metrics.ranking import TagRanker, TagRanks
-from visterm.metrics.ranks import Ranks
+from visterm.metrics.blocks import Judgements, ScoreBlocks, Scores
+from visterm.metrics.ranking import Ranks, TagRanker, TagRanks
 from visterm.metrics.retrieval import ImageRanker
 from visterm.metrics.siblings import SiblingTags
 from visterm.metrics.table import Wanted, check_metrics

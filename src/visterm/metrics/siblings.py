@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from visterm.core.checks import as_csr
 from visterm.core.errors import ShapeError, UserError
 from visterm.kernels.topk import top_k
-from visterm.metrics.blocks import ScoreBlocks, Scores
-from visterm.metrics.judgements import Judgements
-from visterm.metrics.ranks import ratio
+from visterm.metrics.blocks import Judgements, ScoreBlocks, Scores
+from visterm.metrics.ranking import ratio
 
 
 class SiblingTags:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,12 @@ NOISE = 1e-10
 
 MOST_TIED = 13
 """Differences with ties of which all signs are gone through, as SciPy does."""
+
+NORMAL_95 = 1.959963984540054
+"""Standard deviations on both sides of the mean that hold 95 % of a normal distribution."""
+
+Z = 1.959964
+"""Of 95 %."""
 
 
 class Interval(NamedTuple):
@@ -232,3 +239,71 @@ def _resampled_means(
 def _percentiles(means: NDArray[np.float64], level: float) -> tuple[float, float]:
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+class Moments:
+    """Counts, sums and sums of squares of the values that are defined (not NaN)."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self._sum = self._squares = 0.0
+
+    def add(self, values: NDArray[np.float64]) -> None:
+        """Take more values, shape (n,)."""
+        defined = values[~np.isnan(values)]
+        self.n += defined.size
+        self._sum += float(defined.sum())
+        self._squares += float(np.square(defined).sum())
+
+    @property
+    def mean(self) -> float:
+        """Their mean; NaN where there is none."""
+        return self._sum / self.n if self.n else math.nan
+
+    def interval(self) -> Interval:
+        """Return the mean and its 95 % interval by the normal distribution: near the bootstrap for many values.
+
+        A single value has no width.
+        """
+        variance = max(0.0, self._squares / self.n - self.mean**2) if self.n else math.nan
+        half = NORMAL_95 * math.sqrt(variance / max(1, self.n))
+        return Interval(self.mean, self.mean - half, self.mean + half)
+
+
+def share_of_right(n_right: Any, n_given: Any) -> Interval | None:
+    """Return the share of right tags among all that were given, and its 95 % interval.
+
+    Tags of one image are right or wrong together, so that they say less than as many of different images. The interval
+    is Wilson's for as many independent tags as say as much: the number given, divided by how many times as large the
+    variance over images is as that of independent tags, if it is larger. Unlike one by drawing images anew, it does not
+    shrink to a point where few tags were given and all were right.
+
+    Parameters
+    ----------
+    n_right, n_given : array-like of int, shape (n_images,)
+        Of each image.
+
+    Returns
+    -------
+    Interval or None
+        None where nothing was given.
+
+    References
+    ----------
+    Wilson: Probable inference, the law of succession, and statistical inference. JASA 1927. Rao, Scott: A simple method
+    for the analysis of clustered binary data. Biometrics 1992.
+    """
+    right, given = np.asarray(n_right, np.float64), np.asarray(n_given, np.float64)
+    n = float(given.sum())
+    if n == 0:
+        return None
+    share = float(right.sum()) / n
+    independent = share * (1 - share) / n
+    effect = 1.0
+    if independent > 0 and given.size > 1:
+        residuals = right - share * given
+        effect = max(1.0, given.size / (given.size - 1) * float(residuals @ residuals) / n**2 / independent)
+    m = n / effect
+    centre = (share + Z**2 / (2 * m)) / (1 + Z**2 / m)
+    half = Z / (1 + Z**2 / m) * float(np.sqrt(share * (1 - share) / m + Z**2 / (4 * m**2)))
+    return Interval(share, max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half)))

@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from visterm.core.progress import Progress
 from visterm.core.types import PairRanking
-from visterm.models.held_out import HeldOutFit
-from visterm.models.stopping import OnEpoch
+from visterm.models.stopping import HeldOutFit, OnEpoch
 
 
 @runtime_checkable

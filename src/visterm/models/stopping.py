@@ -1,13 +1,17 @@
-"""When to stop: images held out of training, and the best weights kept by a measure on them."""
+"""Images held out of training: what a model may see of them, when to stop by them, and how it scored them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.utils import get_tags
+
+from visterm.core.types import Matrix
 
 MIN_HELD_OUT = 50
 """Fewer held-out images say more about chance than about the model: then none are held out."""
@@ -73,3 +77,51 @@ class BestWeights:
     def exhausted(self) -> bool:
         """Whether `patience` epochs have brought no new best."""
         return self._epochs - self.epoch >= self._patience
+
+
+class HeldOutFit(NamedTuple):
+    """The fit that chose when to stop, as far as it scores the images that it was not fitted on.
+
+    Attributes
+    ----------
+    images : ndarray of int64, shape (n_held_out,)
+        Their places among the images given to `fit`.
+    image_rows : array or CSR of float32, shape (n_held_out, width)
+    tag_rows : array or CSR of float32, shape (n_tags, width)
+    """
+
+    images: NDArray[np.int64]
+    image_rows: Matrix
+    tag_rows: Matrix
+
+    def scores(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the scores of some of these images, shape (len(places), n_tags)."""
+        found: Any = self.image_rows[places] @ self.tag_rows.T
+        return np.ascontiguousarray(found.toarray() if sp.issparse(found) else found, np.float32)
+
+
+def learns_from_kernel(model: Any) -> bool:
+    """Whether the features that a model learns from are values of a kernel with the training images, in their order."""
+    return bool(get_tags(model).input_tags.pairwise)
+
+
+def own_columns(model: Any, X: Matrix, learned: NDArray[np.int64] | None) -> Matrix:
+    """Take what a model may see of feature rows, if it learns from some of the training images only.
+
+    Every part of a training set that a model is fitted on, or judged by, goes through here: a model over kernel values
+    (``kernel="precomputed"``) needs the square kernel of the images that it learns from, and of others their values
+    with these. For all other models features are features.
+
+    Parameters
+    ----------
+    model : Annotator
+    X : array or CSR, shape (n_rows, n_features)
+        Rows of any images.
+    learned : ndarray of int64 or None
+        Places of the images to learn from among those that the columns stand for. None: all of them.
+
+    Returns
+    -------
+    array or CSR, shape (n_rows, n_features) or (n_rows, n_learned)
+    """
+    return X if learned is None or not learns_from_kernel(model) else X[:, learned]

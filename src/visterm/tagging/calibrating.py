@@ -15,7 +15,7 @@ from visterm.features.training_rows import TrainingRows
 from visterm.models.abilities import HoldsOut
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import MIN_IMAGES, fit_calibration
-from visterm.models.kernel_columns import own_columns
+from visterm.models.stopping import own_columns
 
 SHARE = 0.2
 """Of the images, left out of the fit of a copy where the model itself holds none out."""

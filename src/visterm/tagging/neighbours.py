@@ -9,7 +9,7 @@ import numpy as np
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
-from visterm.models.blend.side_by_side import tag_vectors
+from visterm.models.blend.stacked import tag_vectors
 
 
 class Neighbour(NamedTuple):

@@ -18,7 +18,7 @@ from visterm.data.aliases import Alias
 from visterm.data.corpus import Corpus
 from visterm.data.spellings import DOUBLED, EXCHANGED, HOW, LEFT_OUT, TWO_SLIPS, alike_spellings, folded
 from visterm.features.training_rows import LEARNED, encode_corpus
-from visterm.models.blend import side_by_side
+from visterm.models.blend import stacked
 from visterm.tagging.tagger import Tagger
 
 NEVER_TOGETHER = "images alike, never together"
@@ -116,7 +116,7 @@ def suggest_aliases(tagger: Tagger, corpus: Corpus | None = None, *, progress: P
 
 def tag_vectors(tagger: Tagger) -> NDArray[np.float32] | None:
     """Return the vectors that a model has of tags; None where it has none, or numbers only, without a direction."""
-    V = side_by_side.tag_vectors(tagger.model)
+    V = stacked.tag_vectors(tagger.model)
     if V is None or V.shape[1] < 2:
         return None
     return np.asarray(V, np.float32)

@@ -11,7 +11,7 @@ from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.core.threads import one_blas_thread
 from visterm.core.vocabulary import Vocabulary
-from visterm.models.blend.side_by_side import tag_vectors
+from visterm.models.blend.stacked import tag_vectors
 
 MOST_TAGS = 2000
 """Tags on a map: more cannot be read, and take minutes to place."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_count
 from visterm.core.errors import DataError, ShapeError
-from visterm.metrics.ranks import Ranks, ratio
+from visterm.metrics.ranking import Ranks, ratio
 
 KS = (1, 10)
 """Where Tables 3 to 5 of Mesnil et al. (2013) look."""

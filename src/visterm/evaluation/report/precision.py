@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from visterm.evaluation.evaluate import AnnotationEvaluation, Ranker
 from visterm.evaluation.html_report import Cell, Report
 from visterm.metrics.bands import frequency_bands
-from visterm.metrics.shares import share_of_right
+from visterm.metrics.significance import share_of_right
 from visterm.tagging.cutoffs import cutoff_of
 
 ALL = "all"

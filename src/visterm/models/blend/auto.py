@@ -20,10 +20,7 @@ from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, RandomState
 from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
-from visterm.models.blend.budget import Budget
-from visterm.models.blend.candidates import candidates_for
-from visterm.models.blend.columns import Columns, column_sets
-from visterm.models.blend.lifting import best_lift, tag_factors
+from visterm.models.blend.candidates import Columns, candidates_for, column_sets
 from visterm.models.blend.members import (
     any_from_kernel,
     chosen_settings,
@@ -32,15 +29,22 @@ from visterm.models.blend.members import (
     own_settings,
     pass_on_jobs,
 )
-from visterm.models.blend.mixing import best_mix, both_maps, image_map, mixed, sample, without_idlers, word_map
-from visterm.models.blend.promising import in_turn, shortlist
-from visterm.models.blend.side_by_side import BLEND, check_joined, joined_image_rows, joined_tag_rows
-from visterm.models.blend.trials import Rows, Trial, try_all
+from visterm.models.blend.mixing import (
+    best_lift,
+    best_mix,
+    both_maps,
+    image_map,
+    mixed,
+    rare_tag_boost,
+    sample,
+    without_idlers,
+    word_map,
+)
+from visterm.models.blend.stacked import BLEND, check_stacked, stacked_image_rows, stacked_tag_rows
+from visterm.models.blend.trials import Budget, Rows, Trial, in_turn, shortlist, try_all
 from visterm.models.explaining import FeatureShares
-from visterm.models.feature_blocks import check_blocks
-from visterm.models.held_out import HeldOutFit
-from visterm.models.kernel_columns import learns_from_kernel, own_columns
-from visterm.models.stopping import MIN_HELD_OUT, OnEpoch, hold_out
+from visterm.models.neighbours.distances import check_blocks
+from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out, learns_from_kernel, own_columns
 
 
 class Auto(Annotator):
@@ -233,7 +237,7 @@ class Auto(Annotator):
             self.n_features_in_ if all_of_them else read.stop - read.first
             for read, all_of_them in zip(columns, whole, strict=True)
         ]
-        check_joined(self.members_, widths, self.tag_rows_)
+        check_stacked(self.members_, widths, self.tag_rows_)
 
     def _check_settings(self) -> None:
         check_blocks(self.blocks)
@@ -274,7 +278,7 @@ class Auto(Annotator):
         self._report(trials, used)
 
     def _image_rows(self, X: Matrix) -> Matrix:
-        return joined_image_rows(self.members_, [Columns(*row).of(X) for row in self.columns_.tolist()])
+        return stacked_image_rows(self.members_, [Columns(*row).of(X) for row in self.columns_.tolist()])
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -340,7 +344,7 @@ class Auto(Annotator):
         weights = without_idlers(*best_mix(scores, judged.Y, both_maps), scores, judged.Y)
         blend = mixed(weights, scores)
         self.lift_ = best_lift(blend, judged.Y, best_alone) if self.lift is None else float(self.lift)
-        self.tag_factors_ = tag_factors(blend, self.lift_)
+        self.tag_factors_ = rare_tag_boost(blend, self.lift_)
         blend *= self.tag_factors_.astype(np.float32)
         self.valid_map_, self.valid_word_map_ = image_map(blend, judged.Y), word_map(blend, judged.Y)
         everyone = sp.eye_array(blend.shape[1], format="csr", dtype=np.float32)
@@ -370,7 +374,7 @@ class Auto(Annotator):
         self.means_ = np.array([trial.mean for trial in used])
         self.scales_ = np.array([trial.scale for trial in used])
         shares = self.weights_ / self.scales_
-        V: Any = joined_tag_rows(self.members_, shares, -(shares @ self.means_))
+        V: Any = stacked_tag_rows(self.members_, shares, -(shares @ self.means_))
         factors = self.tag_factors_.astype(np.float32)
         self.tag_rows_ = sp.csr_array(sp.diags_array(factors) @ V) if sp.issparse(V) else V * factors[:, None]
 

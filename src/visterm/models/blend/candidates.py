@@ -1,13 +1,15 @@
-"""Which models `auto` tries on what kind of features: those that did best for their seconds, the cheapest first."""
+"""What `auto` tries: models that did best for their seconds, the cheapest first, on all features or on one block."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
+from visterm.models.neighbours.distances import read_blocks
 
 Listed = tuple[tuple[str, dict[str, Any]], ...]
 
@@ -40,6 +42,14 @@ features. With many more images they grow less: all of these look at a part of t
 PAIRWISE = 2.0
 """What is taken for the others: each image is compared with each."""
 
+FILLED = 0.1
+"""Share of values that are not 0 from which on a block is taken as an array: bags of visterms are far below it, and
+outputs of networks mostly above."""
+
+MOST_BYTES = 2**30
+"""Of all columns as an array, where some blocks are well filled and others are not: as CSR, neighbours among 4,000 rows
+of visterms and a network took 25 times as long."""
+
 
 def candidates_for(X: Matrix, *, by_number: bool) -> Listed:
     """List what to try on features (n_images, n_features): dense ones, of networks, sparse ones, of visterms, or none.
@@ -59,3 +69,58 @@ def candidates_for(X: Matrix, *, by_number: bool) -> Listed:
 def growth_of(name: str) -> float:
     """Return the power of the images that the seconds of a model grow with."""
     return GROWTHS.get(name, PAIRWISE)
+
+
+class Columns(NamedTuple):
+    """Which columns, and in which form.
+
+    Attributes
+    ----------
+    block : int
+        1 for the first block; 0 for all columns.
+    first, stop : int
+        The first column, and the one after the last.
+    dense : int
+        1: as an array, 0: as CSR, or all columns in the form that they come in.
+    """
+
+    block: int
+    first: int
+    stop: int
+    dense: int
+
+    def of(self, X: Matrix) -> Matrix:
+        """Take them from rows (n_images, n_features), an array or CSR."""
+        if self.block == 0 and not self.dense:
+            return X
+        part: Any = X[:, self.first : self.stop]
+        if self.dense:
+            return np.ascontiguousarray(part.toarray() if sp.issparse(part) else part)
+        return sp.csr_array(part)
+
+
+def column_sets(X: Matrix, blocks: Any) -> list[Columns]:
+    """List all columns and, if there are several blocks, each block.
+
+    All columns are taken as an array too if one of the blocks is; they are left out if that would be too large.
+
+    Parameters
+    ----------
+    X : array or CSR, shape (n_images, n_features)
+        Training rows: they tell how full a block is.
+    blocks : None, sequence of int, or sequence of (int, int)
+        As `read_blocks` takes them.
+    """
+    n, width = X.shape
+    slices = read_blocks(blocks, width)
+    if len(slices) == 1:
+        return [Columns(0, 0, width, 0)]
+    parts = [_block(X, number, part) for number, part in enumerate(slices, start=1)]
+    dense = int(sp.issparse(X) and any(part.dense for part in parts))
+    return parts if dense and 4 * n * width > MOST_BYTES else [Columns(0, 0, width, dense), *parts]
+
+
+def _block(X: Matrix, number: int, part: slice) -> Columns:
+    values: Any = X[:, part]
+    filled = (values.nnz if sp.issparse(values) else np.count_nonzero(values)) / max(1, np.prod(values.shape))
+    return Columns(number, int(part.start), int(part.stop), int(filled >= FILLED))

@@ -21,10 +21,9 @@ from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
 from visterm.models.blend.members import any_from_kernel, listed, make_member, pass_on_jobs
 from visterm.models.blend.mixing import best_mix, sample
-from visterm.models.blend.side_by_side import BLEND, check_joined, joined_image_rows, joined_tag_rows
+from visterm.models.blend.stacked import BLEND, check_stacked, stacked_image_rows, stacked_tag_rows
 from visterm.models.explaining import LinearScores
-from visterm.models.kernel_columns import own_columns
-from visterm.models.stopping import OnEpoch, hold_out
+from visterm.models.stopping import OnEpoch, hold_out, own_columns
 
 DEFAULT_MEMBERS = (("wsabie", {"dim": 100}), ("wsabie", {"dim": 200}))
 
@@ -149,17 +148,17 @@ class Ensemble(LinearScores):
         self.members_ = members
         self.weights_ = np.full(len(members), 1 / len(members)) if weights is None else weights
         factors = self.weights_ / self.scales_
-        self.tag_rows_ = joined_tag_rows(members, factors, -(factors @ self.means_))
+        self.tag_rows_ = stacked_tag_rows(members, factors, -(factors @ self.means_))
 
     def _check_settings(self) -> None:
         check_number(self.valid_share, "valid_share", least=0, below=1)
 
     def _check_learned(self) -> None:
         super()._check_learned()
-        check_joined(self.members_, [self.n_features_in_] * len(self.members_), self.tag_rows_)
+        check_stacked(self.members_, [self.n_features_in_] * len(self.members_), self.tag_rows_)
 
     def _image_rows(self, X: Matrix) -> Matrix:
-        return joined_image_rows(self.members_, [X] * len(self.members_))
+        return stacked_image_rows(self.members_, [X] * len(self.members_))
 
     def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
         factors = self.weights_ / self.scales_

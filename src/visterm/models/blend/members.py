@@ -12,7 +12,7 @@ from visterm.core.errors import UserError
 from visterm.core.packing import json_params
 from visterm.core.tables import MODELS
 from visterm.models.base import Annotator
-from visterm.models.kernel_columns import learns_from_kernel
+from visterm.models.stopping import learns_from_kernel
 
 EXAMPLE = '[("wsabie", {"dim": 100}), ("ridge", {})]'
 

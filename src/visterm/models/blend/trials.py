@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,11 +18,9 @@ from visterm.core.errors import DivergedError, TooLargeError
 from visterm.core.progress import Progress, Titled
 from visterm.core.types import Matrix
 from visterm.models.base import Annotator
-from visterm.models.blend.budget import Budget, now, seconds_for
-from visterm.models.blend.candidates import growth_of
-from visterm.models.blend.columns import Columns
+from visterm.models.blend.candidates import Columns, growth_of
 from visterm.models.blend.mixing import image_map, word_map
-from visterm.models.kernel_columns import own_columns
+from visterm.models.stopping import own_columns
 
 PROBE_PART = 8
 """One row of so many is fitted first, to see how long all would take."""
@@ -29,6 +29,12 @@ FEWEST_PROBED = 50
 
 WARM_ROWS = 50
 """Rows of the fit that only has kernels compiled."""
+
+MOST_SETS = 3
+"""On so many sets of columns all candidates are tried; on the others the first alone."""
+
+MOST_WEIGHED = 6
+"""Finding weights takes seconds as the square of the models."""
 
 
 class Rows(NamedTuple):
@@ -188,3 +194,82 @@ def _try(trial: Trial, learned: Rows, judged: Rows, monitor: Progress) -> None:
     scores /= np.float32(trial.scale)
     trial.scores = scores
     trial.map, trial.word_map = image_map(scores, judged.Y), word_map(scores, judged.Y)
+
+
+def now() -> float:
+    """Return the seconds of a clock that only goes forward."""
+    return time.perf_counter()
+
+
+class Budget:
+    """Seconds from now on; None is as many as it takes.
+
+    Parameters
+    ----------
+    seconds : float or None
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self._end = math.inf if seconds is None else now() + seconds
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is an end."""
+        return self._end < math.inf
+
+    def extend(self, seconds: float) -> None:
+        """Put the end off."""
+        self._end += seconds
+
+    def left(self) -> float:
+        """Return the seconds that are left; below 0 once they are over."""
+        return self._end - now()
+
+
+def seconds_for(seconds: float, n_some: int, n_all: int, growth: float) -> float:
+    """Estimate the seconds of a fit of `n_all` rows from those of a fit of `n_some`: they grow with rows^growth."""
+    return float(seconds * (n_all / n_some) ** growth)
+
+
+def in_turn(trials: Sequence[Trial]) -> Iterator[Trial]:
+    """Yield the first candidate on all columns and on each block, then the others where that did best.
+
+    One kind of model comes after the other, each on the best columns first. It is known only once the first ones were
+    judged which columns those are, so trials are to be judged as they come. Those on columns that are not worth it
+    come last, with their reason.
+
+    Parameters
+    ----------
+    trials : sequence of Trial
+        Those of each kind in the order of their columns.
+    """
+    first = [trial for trial in trials if trial.kind == 0]
+    yield from first
+    places = {trial.columns: place for place, trial in enumerate(sorted(first, key=_promise, reverse=True))}
+
+    def place(trial: Trial) -> int:
+        return places.get(trial.columns, 0)
+
+    others = sorted((trial for trial in trials if trial.kind), key=lambda trial: (trial.kind, place(trial)))
+    yield from (trial for trial in others if place(trial) < MOST_SETS)
+    for trial in others:
+        if place(trial) >= MOST_SETS:
+            trial.reason = f"left out: {first[0].name} did better on other columns"
+            yield trial
+
+
+def shortlist(fitted: Sequence[Trial]) -> list[Trial]:
+    """Return those to find weights for, in their order: the best on each set of columns, then the best of the rest."""
+    ranked = sorted(fitted, key=_promise, reverse=True)
+    leaders: list[Trial] = []
+    for trial in ranked:
+        if all(trial.columns != leader.columns for leader in leaders):
+            leaders.append(trial)
+    rest = [trial for trial in ranked if trial not in leaders]
+    chosen = [*leaders, *rest][:MOST_WEIGHED]
+    return [trial for trial in fitted if trial in chosen]
+
+
+def _promise(trial: Trial) -> float:
+    """Return the sum of the two MAPs; nothing of one that was not fitted."""
+    return (trial.map or 0.0) + (trial.word_map or 0.0)

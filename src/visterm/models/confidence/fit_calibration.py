@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from sklearn.linear_model import LogisticRegression
 
 from visterm.core.checks import as_csr
 from visterm.data.tag_queries import queries_of_tags, relevant_images
-from visterm.models.confidence.bending import Bend, fit_bend
-from visterm.models.confidence.calibration import Calibration, Doubles, log_sigmoid
-from visterm.models.confidence.held_out_chances import HeldOutChances
+from visterm.models.confidence.calibration import Bend, Calibration, Doubles, HeldOutChances, log_sigmoid
 from visterm.models.confidence.tag_sigmoids import Cases, likeliest_curves
 
 MIN_IMAGES = 20
@@ -41,6 +39,16 @@ WEIGHT = 1.0
 confidences of 0 and 1."""
 
 NEVER = 1e-12
+
+LEAST_ODDS = -5.0
+"""Entries of smaller odds say nothing of the confidences at which tags are given."""
+
+MAX_ENTRIES = 2**19
+FIRMNESS = 10.0
+"""How firmly few entries hold to no change of all confidences."""
+
+LEAST_SLOPE = 0.05
+"""Above 0, so that the order of chances stays."""
 
 
 def fit_calibration(
@@ -188,3 +196,36 @@ def _together(
         return float(-np.where(right, log_p, np.log(np.maximum(-np.expm1(log_p), NEVER))).mean())
 
     return float(minimize_scalar(loss, bounds=(0, 1), method="bounded").x)
+
+
+def fit_bend(odds: Doubles, right: NDArray[np.bool_], rng: np.random.Generator) -> Bend:
+    """Find the curve that makes what is right most likely (beta calibration).
+
+    Parameters
+    ----------
+    odds : ndarray of float64, shape (n,)
+        Log odds of entries, by curves that were not fitted on them.
+    right : ndarray of bool, shape (n,)
+    rng : Generator
+        Of the sample, where there are more than half a million entries.
+
+    References
+    ----------
+    Kull, Silva Filho, Flach: Beta calibration: a well-founded and easily implemented improvement on logistic
+    calibration for binary classifiers. AISTATS 2017.
+    """
+    some = np.flatnonzero(odds > LEAST_ODDS)
+    if some.size > MAX_ENTRIES:
+        some = np.sort(rng.choice(some, MAX_ENTRIES, replace=False))
+    x, signs = odds[some], np.where(right[some], 1.0, -1.0)
+    features = np.stack([-np.logaddexp(0, -x), np.logaddexp(0, x), np.ones(x.size)])
+    none = np.array(Bend())
+
+    def loss(values: Doubles) -> tuple[float, Doubles]:
+        margins = signs * (values @ features)
+        away = values - none
+        downs = features @ (-signs * np.exp(-np.logaddexp(0, margins)))
+        return float(np.logaddexp(0, -margins).sum() + FIRMNESS / 2 * away @ away), downs + FIRMNESS * away
+
+    found = minimize(loss, none, jac=True, bounds=[(LEAST_SLOPE, None), (LEAST_SLOPE, None), (None, None)])
+    return Bend(*(float(value) for value in found.x))

@@ -13,7 +13,6 @@ from visterm.core.learned import Array, Kind
 from visterm.core.progress import SILENT, Progress, track
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
-from visterm.models.generative.aspects import refit_images, refit_words
 from visterm.models.generative.counts import CountingAnnotator, as_counts, count_tags
 from visterm.models.stopping import OnEpoch
 
@@ -22,8 +21,11 @@ Floats = NDArray[np.float64]
 MOST_FOLDS = 10_000
 """Rounds for a new image, which each search and annotation waits for."""
 
+DENSE_FROM = 0.02
+"""Share of stored counts from which on all products through BLAS are faster than those at the stored places."""
+
 BLOCK_FLOATS = 2**22
-"""Aspects of new images that are fitted at a time."""
+"""Aspects of new images that are fitted at a time; numbers of a block of products, or of the rows gathered for them."""
 
 
 class Plsa(CountingAnnotator):
@@ -136,14 +138,64 @@ class Plsa(CountingAnnotator):
         pictures = sp.csr_array(as_counts(X))
         rows = np.empty((X.shape[0], self.average_.size), np.float32)
         step = max(1, BLOCK_FLOATS // self.average_.size)
-        for start in range(0, X.shape[0], step):
-            part = slice(start, start + step)
-            rows[part] = self._fold_in(pictures[part])
+        with one_blas_thread():
+            for start in range(0, X.shape[0], step):
+                part = pictures[start : start + step]
+                images = np.tile(self.average_, (part.shape[0], 1))
+                for _ in range(self.fold_epochs):
+                    images = refit_images(part, images, self.visterms_)
+                rows[start : start + step] = images
         return rows
 
-    def _fold_in(self, pictures: sp.csr_array) -> Floats:
-        images = np.tile(self.average_, (pictures.shape[0], 1))
-        with one_blas_thread():
-            for _ in range(self.fold_epochs):
-                images = refit_images(pictures, images, self.visterms_)
-        return images
+
+def refit_images(counts: sp.csr_array, images: Floats, words: Floats) -> Floats:
+    """Move P(z|p) by one step of EM, P(w|z) kept.
+
+    Parameters
+    ----------
+    counts : csr_array of float64, shape (n_images, n_words)
+        n(p, w).
+    images : ndarray of float64, shape (n_images, n_aspects)
+        P(z|p): rows of sum 1.
+    words : ndarray of float64, shape (n_words, n_aspects)
+        P(w|z): columns of sum 1.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_images, n_aspects)
+        ``P(z|p) ∝ Σ_w n(p, w) P(z|p, w)``. An image of which no word has a probability stays as it was.
+    """
+    expected = images * (_ratios(counts, images, words) @ words)
+    sums = expected.sum(axis=1, keepdims=True)
+    moved: Floats = np.divide(expected, sums, out=images.copy(), where=sums > 0)
+    return moved
+
+
+def refit_words(counts: sp.csr_array, images: Floats, words: Floats) -> Floats:
+    """Move P(w|z) by one step of EM, P(z|p) kept: ``P(w|z) ∝ Σ_p n(p, w) P(z|p, w)``.
+
+    Parameters are those of `refit_images`; an aspect that no image has stays as it was.
+    """
+    expected = words * (_ratios(counts, images, words).T @ images)
+    sums = expected.sum(axis=0, keepdims=True)
+    moved: Floats = np.divide(expected, sums, out=words.copy(), where=sums > 0)
+    return moved
+
+
+def _ratios(counts: sp.csr_array, images: Floats, words: Floats) -> Any:
+    """Return n(p, w) / P(w|p) at the stored counts; 0 for words without a probability, which no aspect explains."""
+    chances = np.empty(counts.nnz)
+    rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+    if counts.nnz >= DENSE_FROM * counts.shape[0] * counts.shape[1]:
+        step = max(1, BLOCK_FLOATS // counts.shape[1])
+        for first in range(0, counts.shape[0], step):
+            stored = slice(*counts.indptr[[first, min(first + step, counts.shape[0])]])
+            products = images[first : first + step] @ words.T
+            chances[stored] = products[rows[stored] - first, counts.indices[stored]]
+    else:
+        step = max(1, BLOCK_FLOATS // images.shape[1])
+        for start in range(0, counts.nnz, step):
+            stored = slice(start, start + step)
+            np.einsum("ek,ek->e", images[rows[stored]], words[counts.indices[stored]], out=chances[stored])
+    ratios = np.divide(counts.data, chances, out=np.zeros_like(chances), where=chances > 0)
+    return sp.csr_array((ratios, counts.indices, counts.indptr), shape=counts.shape)

@@ -17,7 +17,7 @@ from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
 from visterm.models.linear.base import LinearAnnotator, check_weight_size
 from visterm.models.linear.normal_equations import fit_ridge, mean_square_norm
-from visterm.models.linear.penalty_choice import ALPHAS, PenaltyChoice, choose_penalty
+from visterm.models.linear.ridge import ALPHAS, PenaltyChoice, choose_penalty
 
 Doubles = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Annotator
-from visterm.models.neighbours.voting import UNIT_ROWS, unit_rows
+from visterm.models.neighbours.knn import UNIT_ROWS, unit_rows
 
 Doubles = NDArray[np.float64]
 

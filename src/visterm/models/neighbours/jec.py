@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from visterm.core.checks import check_count
 from visterm.core.learned import Array, Csr, Kind
 from visterm.core.types import Matrix, RandomState
+from visterm.models.neighbours.knn import Ids, weighted_votes
 from visterm.models.neighbours.near_images import DistanceAnnotator, Floats, nearest
-from visterm.models.neighbours.voting import Ids, weighted_votes
 
 UNSEEN_TOGETHER = 1e-3
 """Stands for no image with both tags, so that their local frequency still ranks the tags that never co-occur."""

@@ -1,17 +1,192 @@
-"""Tags of the most similar training images: exact neighbours by cosine, votes weighted by similarity."""
+"""Votes of the most similar training images, exact neighbours by cosine, and how many of them vote."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
+from visterm.core.checks import check_count, check_number
+from visterm.core.learned import Csr, DenseOrCsr, Kind, Number, Whole
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.kernels.topk import top_k
-from visterm.models.neighbours.voting import BLOCK_BYTES, Cosines, Ids, VotingAnnotator
+from visterm.metrics.ranking import average_precisions
+from visterm.models.base import Annotator
+
+Ids: TypeAlias = NDArray[np.int64]
+Cosines: TypeAlias = NDArray[np.float32]
+
+NEIGHBORS = (10, 20, 40, 80, 160)
+POWERS = (1.0, 2.0, 4.0, 8.0, 16.0)
+
+LONGEST = 1.001
+
+CHOICE_ROWS = 1000
+"""At most so many training images, each left out in turn, choose the settings."""
+
+BLOCK_BYTES = 2**25
+
+UNIT_ROWS = DenseOrCsr("float32", ("n_images", "n_features_in_"), least=-LONGEST, most=LONGEST, canonical=False)
+"""Training features of unit length, up to rounding."""
+
+TAGS_OF_IMAGES = Csr("float32", ("n_images", "n_tags_"), least=0, most=1)
+"""1 for each tag that a training image has."""
+
+
+class VotingAnnotator(Annotator):
+    """Lets the `n_neighbors` most similar training images vote for their tags; a new model writes `_neighbors`.
+
+    The similarity is the cosine of the feature rows. A neighbour's vote weighs its similarity to the power `power`
+    (nothing below 0), and a tag's score is its share of the votes: an estimate of P(tag | image), which compares
+    images for a tag as well as tags for an image. Explicit negatives count as not given.
+
+    Attributes
+    ----------
+    n_neighbors_ : int
+    power_ : float
+        The settings that were used. Those not given are the ones that rank the tags of training images best (MAP over
+        images) when each image is left out of its own neighbours, among 10 to 160 neighbours and powers of 1 to 16.
+    rows_ : array or CSR of float32, shape (n_images, n_features)
+        Training features, scaled to unit length.
+    given_ : csr_array of float32, shape (n_images, n_tags)
+        Their tags.
+    """
+
+    n_neighbors: int | None
+    power: float | None
+    n_neighbors_: int
+    power_: float
+    rows_: Matrix
+    given_: sp.csr_array
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "n_neighbors_": Whole(least=1, most="n_images"),
+        "power_": Number(least=0),
+        "rows_": UNIT_ROWS,
+        "given_": TAGS_OF_IMAGES,
+    }
+
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        self.check_settings()
+        self.rows_ = unit_rows(X)
+        self.given_ = sp.csr_array(Y > 0, dtype=np.float32)
+        self._prepare(rng)
+        self.n_neighbors_, self.power_ = self._choose(rng)
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        found = self._neighbors(unit_rows(X), self.n_neighbors_)
+        parts = [votes(ids, near, self.given_, self.power_) for ids, near in found]
+        return sp.csr_array(sp.vstack(parts, format="csr"))
+
+    def _check_settings(self) -> None:
+        if self.n_neighbors is not None:
+            check_count(self.n_neighbors, "n_neighbors", "or None to have it chosen")
+        if self.power is not None:
+            check_number(self.power, "power", least=0, otherwise="or None to have it chosen")
+
+    def _prepare(self, rng: np.random.Generator) -> None:
+        """Make what finds the neighbours in `rows_`, for models that need more than the rows."""
+
+    @abstractmethod
+    def _neighbors(self, X: Matrix, k: int) -> Iterator[tuple[Ids, Cosines]]:
+        """Yield for block after block of unit rows the ids and cosines of the k nearest, nearest first, ties by id.
+
+        Where fewer are found, the last ids are -1, of cosine 0.
+        """
+
+    def _choose(self, rng: np.random.Generator) -> tuple[int, float]:
+        """Return the settings; those that are None by leaving each of some training images out."""
+        n = self.rows_.shape[0]
+        sizes = NEIGHBORS if self.n_neighbors is None else (self.n_neighbors,)
+        powers = POWERS if self.power is None else (self.power,)
+        rows = np.sort(rng.permutation(n)[:CHOICE_ROWS])
+        tags = self.given_[rows]
+        if len(sizes) * len(powers) == 1 or n < 2 or tags.nnz == 0:
+            return min(sizes[0], n), float(powers[0])
+        sizes = tuple(sorted({min(size, n - 1) for size in sizes}))
+        found = list(self._neighbors(self.rows_[rows], sizes[-1] + 1))
+        ids = np.concatenate([part for part, _ in found])
+        near = np.concatenate([part for _, part in found])
+        ids, near = _leave_out(ids, near, rows)
+        tried = {}
+        for size in sizes:
+            for power in powers:
+                scores = votes(ids[:, :size], near[:, :size], self.given_, power).toarray()
+                tried[size, power] = float(np.nanmean(average_precisions(scores, tags)))
+        size, power = max(tried, key=tried.__getitem__)
+        return size, float(power)
+
+
+def votes(ids: Ids, near: Cosines, given: sp.csr_array, power: float) -> sp.csr_array:
+    """Return each tag's share of the votes of the neighbours; no votes where no similarity is above 0."""
+    weights = np.where(near > 0, np.maximum(near, 0) ** np.float32(power), 0).astype(np.float32)
+    total = weights.sum(axis=1, keepdims=True)
+    weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+    return weighted_votes(ids, weights, given)
+
+
+def weighted_votes(ids: Ids, weights: Cosines, given: sp.csr_array) -> sp.csr_array:
+    """Return the sum of the weights of the neighbours with each tag; an id of -1 stands for none, of weight 0."""
+    n, k = ids.shape
+    starts = np.arange(n + 1) * k
+    chosen = sp.csr_array((weights.ravel(), np.maximum(ids, 0).ravel(), starts), shape=(n, given.shape[0]))
+    return sp.csr_array(chosen @ given)
+
+
+def lose_neighbors(
+    ids: Ids, near: Cosines, miss_share: float, rng: np.random.Generator, *, only_first: bool = False
+) -> tuple[Ids, Cosines]:
+    """Drop found neighbours at random, and let those behind them move up: what approximate search costs, simulated.
+
+    Parameters
+    ----------
+    ids : ndarray of int64, shape (n, k)
+    near : ndarray of float32, shape (n, k)
+        Neighbours and their cosines, nearest first.
+    miss_share : float
+        Chance of each neighbour to be lost, 0 or more and below 1.
+    rng : Generator
+    only_first : bool
+        Whether only the nearest may be lost, and all others are found without fail.
+
+    Returns
+    -------
+    ids, near
+        Of the same shape, the lost ones replaced by -1 and 0 at the end of each row.
+
+    References
+    ----------
+    Weston, Bengio, Usunier 2010, section 6.4 ("Approximate nearest neighbor and nearest neighbor").
+    """
+    check_number(miss_share, "miss_share", least=0, below=1)
+    lost = rng.random(ids.shape) < miss_share
+    if only_first:
+        lost[:, 1:] = False
+    order = np.argsort(lost, axis=1, kind="stable")
+    kept = np.take_along_axis(~lost, order, axis=1)
+    ids, near = np.take_along_axis(ids, order, axis=1), np.take_along_axis(near, order, axis=1)
+    return np.where(kept, ids, -1), np.where(kept, near, np.float32(0))
+
+
+def unit_rows(X: Matrix) -> Matrix:
+    """Scale rows to unit length; rows of zeros stay."""
+    squares: Any = sp.csr_array(X).power(2).sum(axis=1) if sp.issparse(X) else np.einsum("ij,ij->i", X, X)
+    lengths = np.sqrt(squares)
+    scale = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0).astype(np.float32)
+    return sp.csr_array(sp.diags_array(scale) @ X) if sp.issparse(X) else X * scale[:, None]
+
+
+def _leave_out(ids: Ids, near: Cosines, own: Ids) -> tuple[Ids, Cosines]:
+    """Drop each row's own image from its neighbours (the last one where it is not among them)."""
+    keep = ids != own[:, None]
+    keep[keep.all(axis=1), -1] = False
+    shape = (ids.shape[0], ids.shape[1] - 1)
+    return ids[keep].reshape(shape), near[keep].reshape(shape)
 
 
 class Knn(VotingAnnotator):

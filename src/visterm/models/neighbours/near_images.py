@@ -15,9 +15,8 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
 from visterm.kernels.topk import top_k
 from visterm.models.base import MAX_FEATURE, Annotator
-from visterm.models.feature_blocks import check_blocks, read_blocks, read_distances
-from visterm.models.neighbours.distances import BlockDistances
-from visterm.models.neighbours.voting import BLOCK_BYTES, TAGS_OF_IMAGES, Ids
+from visterm.models.neighbours.distances import BlockDistances, check_blocks, read_blocks, read_distances
+from visterm.models.neighbours.knn import BLOCK_BYTES, TAGS_OF_IMAGES, Ids
 
 T = TypeVar("T")
 Floats = NDArray[np.float32]

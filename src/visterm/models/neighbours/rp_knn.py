@@ -17,7 +17,7 @@ from visterm.core.types import Matrix, RandomState
 from visterm.kernels.rows import Rows, dense_rows, sparse_rows
 from visterm.kernels.rp_tree import find_leaves, grow_tree, products_within
 from visterm.kernels.topk import top_k
-from visterm.models.neighbours.voting import BLOCK_BYTES, Cosines, Ids, VotingAnnotator
+from visterm.models.neighbours.knn import BLOCK_BYTES, Cosines, Ids, VotingAnnotator
 
 MAX_LEVELS = 30
 

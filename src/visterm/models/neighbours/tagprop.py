@@ -18,8 +18,8 @@ from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix, RandomState
 from visterm.kernels.tagprop import vote_slopes
 from visterm.models.confidence.tag_sigmoids import Costs, Sigmoids, fit_sigmoids
+from visterm.models.neighbours.knn import Ids, weighted_votes
 from visterm.models.neighbours.near_images import DistanceAnnotator, Floats, nearest
-from visterm.models.neighbours.voting import Ids, weighted_votes
 
 Doubles = NDArray[np.float64]
 

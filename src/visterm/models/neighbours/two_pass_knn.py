@@ -14,8 +14,8 @@ from visterm.core.learned import Kind, Number, Whole
 from visterm.core.types import Matrix, RandomState
 from visterm.kernels.two_pass import two_pass_votes
 from visterm.metrics.ranking import average_precisions
+from visterm.models.neighbours.knn import Ids
 from visterm.models.neighbours.near_images import SAMPLE_ROWS, DistanceAnnotator, Floats
-from visterm.models.neighbours.voting import Ids
 
 NEIGHBORS = (1, 2, 4, 8)
 BANDWIDTHS = (5.0, 10.0, 20.0, 40.0, 80.0)

@@ -20,17 +20,14 @@ from visterm.core.types import Matrix, RandomState
 from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
 from visterm.metrics.queries import TOP, gains_of, rank_queries
 from visterm.models.base import BLOCK_BYTES
-from visterm.models.held_out import HeldOutFit
 from visterm.models.linear.base import check_weight_size
 from visterm.models.pamir.intercepts import keep_means, set_intercepts
 from visterm.models.pamir.kernel_rows import KEPT_KERNELS, KernelAnnotator
-from visterm.models.pamir.kernel_triplets import KernelTripletTraining
-from visterm.models.pamir.top_triplets import TOP_LOSSES, TopTripletTraining
-from visterm.models.pamir.triplet_training import TripletTraining
+from visterm.models.pamir.triplet_training import TOP_LOSSES, KernelTripletTraining, TopTripletTraining, TripletTraining
 from visterm.models.ranking.base import Images, Measure, Setup, Training, Validation, Weights, own_tags
 from visterm.models.ranking.feature_steps import Floats
 from visterm.models.ranking.linear_ranking import LinearRanker, check_aggressiveness
-from visterm.models.stopping import OnEpoch
+from visterm.models.stopping import HeldOutFit, OnEpoch
 
 LOSSES = ("triplet", *TOP_LOSSES)
 

@@ -1,4 +1,4 @@
-"""Epochs over triplets (query, relevant image, other image), drawn one after the other, by passive-aggressive steps."""
+"""Epochs over triplets (query, relevant image, other image) by passive-aggressive steps."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
 from visterm.core.types import Matrix
+from visterm.kernels.kernel_triplets import rank_triplets_by_kernel
+from visterm.kernels.top_triplets import rank_violators
 from visterm.kernels.triplets import rank_triplets
 from visterm.models.ranking.feature_steps import Floats
 from visterm.models.ranking.new_tags import image_rows
 from visterm.models.ranking.pair_training import EpochSums
+
+TOP = 10
+"""Places that count for "p10"."""
+
+TOP_LOSSES = ("p10", "warp", "ndcg")
 
 
 class TripletTraining:
@@ -78,3 +85,130 @@ class TripletTraining:
             self._W, self._scratch,
         )  # fmt: skip
         return total, n_moved
+
+
+class KernelTripletTraining(TripletTraining):
+    """`TripletTraining` in the dual: weights of training images, and all their scores beside the kernel.
+
+    Parameters
+    ----------
+    K : ndarray of float32, shape (n_images, n_images)
+        The kernel of the training images, symmetric.
+    images : ndarray of int64, shape (n,)
+        Those learned from; the others, held out, get no weight. As the weights of both are columns of one array, what
+        is learned applies to rows of K as they are.
+    weights : csr_array of float32, shape (n_queries, n_words)
+        Weights of the words.
+    relevant : csr_array, shape (n_queries, n)
+        Stored entries say which of `images` are relevant, by their place there; canonical.
+    tag_rows : ndarray of float32, shape (n_words, n_images + 1)
+        Zeros at the start; changed in place, but for the last column.
+    scale : float
+        The kernel meant is `scale` times K.
+    rng : Generator
+        For the key of the draws.
+    """
+
+    def __init__(
+        self,
+        K: Floats,
+        images: NDArray[np.int64],
+        weights: sp.csr_array,
+        relevant: sp.csr_array,
+        tag_rows: Floats,
+        *,
+        scale: float,
+        rng: np.random.Generator,
+    ) -> None:
+        self._take_queries(weights, relevant, rng)
+        self._K, self._images, self._scale, self._A = np.ascontiguousarray(K), images, scale, tag_rows
+        self._F = np.zeros((len(tag_rows), len(K)), np.float32)
+
+    def _steps(self, n_steps: int, rate: float) -> tuple[float, int]:
+        total, n_moved = rank_triplets_by_kernel(
+            n_steps, *self._queries, *self._relevant, self._K, self._images, self._scale, rate, self._seed, self._epoch,
+            self._A, self._F,
+        )  # fmt: skip
+        return total, n_moved
+
+
+class TopTripletTraining(TripletTraining):
+    """`TripletTraining` with violating images, and steps that weigh as much as the rank of the relevant image matters.
+
+    Parameters
+    ----------
+    X, weights, tag_rows, rng
+        As in `TripletTraining`.
+    relevant : csr_array, shape (n_queries, n_images)
+        Stored entries are relevant images; with "ndcg" their values are gains.
+    loss : str
+        One of `TOP_LOSSES`.
+    max_trials : int
+        Draws until a relevant image counts as well ranked.
+    """
+
+    def __init__(
+        self,
+        X: Matrix,
+        weights: sp.csr_array,
+        relevant: sp.csr_array,
+        tag_rows: Floats,
+        *,
+        loss: str,
+        max_trials: int,
+        rng: np.random.Generator,
+    ) -> None:
+        super().__init__(X, weights, relevant, tag_rows, rng=rng)
+        gains = self._gains if loss == "ndcg" else np.ones_like(self._gains)
+        shares = np.ones(len(self._relevant[0]) - 1)
+        if loss == "ndcg":  # a query's pairs are drawn evenly, but their changes of nDCG add up
+            shares = np.diff(self._relevant[0]) / ideal_gains(self._relevant[0], gains)
+        self._judged = gains, shares.astype(np.float32), rank_weights(loss, X.shape[0])
+        self._max_trials = max_trials
+        self._n_trials = 0
+
+    def run_epoch(self, rate: float) -> EpochSums:
+        """Visit as many pairs as there are of query and relevant image; `rate` is the longest step."""
+        sums = super().run_epoch(rate)
+        return sums._replace(draws=self._n_trials / max(1, self.n_pairs))
+
+    def _orders_something(self, relevant: sp.csr_array) -> NDArray[np.bool_]:
+        some = super()._orders_something(relevant)
+        for query in np.flatnonzero(~some & (np.diff(relevant.indptr) > 0)):
+            some[query] = np.ptp(relevant.data[relevant.indptr[query] : relevant.indptr[query + 1]]) > 0
+        return some
+
+    def _steps(self, n_steps: int, rate: float) -> tuple[float, int]:
+        total, n_moved, self._n_trials = rank_violators(
+            n_steps, *self._queries, *self._relevant, *self._judged, self._rows, self._n_images, self._max_trials, rate,
+            self._seed, self._epoch, self._W, self._scratch,
+        )  # fmt: skip
+        return total, n_moved
+
+
+def rank_weights(loss: str, n_images: int) -> Floats:
+    """Return what a relevant image matters that r images outrank, for r from 0 to `n_images`: from 0 to 1.
+
+    "p10": ``min(r, 10) / 10``, all places below the tenth cost alike (Usunier et al., α of the first ten places).
+    "warp": ``Σ_{i ≤ r} 1 / i``, as a share of the largest (WSABIE, Eq. 3). "ndcg": ``D(1) - D(r + 1)`` with the
+    discount ``D(i) = 1 / log2(1 + i)``: LambdaRank's change of nDCG by a swap with the image in the first place, as all
+    that is known of the rank of p- is that it is above that of p+.
+    """
+    r = np.arange(n_images + 1)
+    if loss == "p10":
+        weights = np.minimum(r, TOP) / TOP
+    elif loss == "warp":
+        weights = np.concatenate(([0.0], np.cumsum(1 / r[1:])))
+        weights /= weights[-1]
+    else:
+        weights = 1 - 1 / np.log2(2 + r)
+    return np.asarray(weights, np.float32)
+
+
+def ideal_gains(starts: NDArray[np.int64], gains: Floats) -> NDArray[np.float64]:
+    """Return the largest discounted gain of each list of gains, ``gains[starts[q]:starts[q + 1]]``."""
+    owner = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    order = np.lexsort((-gains, owner))
+    places = np.arange(len(gains)) - starts[owner]
+    found = np.bincount(owner, gains[order] / np.log2(2 + places), minlength=len(starts) - 1)
+    return np.asarray(found, np.float64)

@@ -21,12 +21,11 @@ from visterm.core.types import Matrix, RandomState
 from visterm.kernels.vectors import mix_rows
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Annotator
-from visterm.models.held_out import HeldOutFit
 from visterm.models.ranking.feature_steps import Floats
 from visterm.models.ranking.new_tags import learn_new_tags
 from visterm.models.ranking.pair_training import EpochSums, block_for
 from visterm.models.ranking.recipe import rate_factor
-from visterm.models.stopping import BestWeights, OnEpoch, hold_out, says_stop
+from visterm.models.stopping import BestWeights, HeldOutFit, OnEpoch, hold_out, says_stop
 
 Validation = tuple[Matrix, sp.csr_array]
 Weights = tuple[Floats, ...]

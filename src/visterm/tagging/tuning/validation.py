@@ -19,7 +19,7 @@ from visterm.core.types import Matrix
 from visterm.data.held_tags import hold_one_out
 from visterm.features.training_rows import TrainingRows
 from visterm.metrics import evaluate
-from visterm.models.kernel_columns import learns_from_kernel, own_columns
+from visterm.models.stopping import learns_from_kernel, own_columns
 from visterm.tagging.tuning.early_stopping import EarlyStopping, stop_after
 
 

@@ -1,4 +1,4 @@
-"""Models side by side as one inner product: what blends of models are made of."""
+"""Models stacked side by side as one inner product: what blends of models are made of."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BLEND: dict[str, Kind] = {
 """What blends of models learn."""
 
 
-def check_joined(members: Sequence[Annotator], widths: Sequence[int], tag_rows: Any) -> None:
+def check_stacked(members: Sequence[Annotator], widths: Sequence[int], tag_rows: Any) -> None:
     """Refuse members that know other tags or features than their blend, or whose rows do not make up its own.
 
     Raises
@@ -43,7 +43,7 @@ def check_joined(members: Sequence[Annotator], widths: Sequence[int], tag_rows: 
         raise DataError(f"tag_rows_ has {tag_rows.shape[1]} columns; expected {joined}, those of the members and one")
 
 
-def joined_image_rows(members: Sequence[Annotator], features: Sequence[Matrix]) -> Matrix:
+def stacked_image_rows(members: Sequence[Annotator], features: Sequence[Matrix]) -> Matrix:
     """Put the members' rows of some images side by side, and a 1 behind them.
 
     Parameters
@@ -80,7 +80,7 @@ def tag_vectors(model: Any) -> NDArray[np.float32] | None:
     return np.hstack(found) if found else None
 
 
-def joined_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64], constant: Any) -> Matrix:
+def stacked_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64], constant: Any) -> Matrix:
     """Put the members' tag rows side by side, each times its factor, and a constant behind them.
 
     Parameters
@@ -94,7 +94,7 @@ def joined_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64], 
     Returns
     -------
     array or CSR of float32, shape (n_tags, width)
-        Their products with `joined_image_rows` are ``Σ_m factor_m s_m + constant``, s_m the score of member m.
+        Their products with `stacked_image_rows` are ``Σ_m factor_m s_m + constant``, s_m the score of member m.
     """
     n_tags = members[0].n_tags_
     rows: list[Any] = []
