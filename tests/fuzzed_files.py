@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw
 
-from visterm.data.heif import register_heif
+from visterm.data.pillow import register_heif
 
 SEED = 20_261_121
 MAX_FLIPS = 24

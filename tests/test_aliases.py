@@ -10,9 +10,9 @@ import pytest
 from visterm import Tagger
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.aliases import Alias, read_aliases, write_aliases
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow
+from visterm.data.relation_files import Alias, read_aliases, write_aliases
 from visterm.tagging.relations import WordRelations
 from visterm.tagging.shared_rows import shared_vocabulary
 from visterm.tagging.typed_lines import queries_from_tags

@@ -16,7 +16,7 @@ from tiny_catalogues import draw_photo, draw_photos, fit_run, touch, write_tags
 from visterm import Catalogue, Tagger
 from visterm.cli.commands import app
 from visterm.core.errors import DataError, StorageError, TagFileError, UserError
-from visterm.data.taken import taken_of
+from visterm.data.contents import taken_of
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.store.filters import Filter
 

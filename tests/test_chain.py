@@ -113,8 +113,8 @@ def test_rows_are_sparse_where_that_is_smaller_and_arrays_if_all_encoders_give_a
 def test_each_image_is_decoded_once_to_encode(files, monkeypatch):
     encoder = Chain(encoders=[WORDS, COLOURS, WORDS], n_jobs=1).fit(files)
     opened = []
-    decode = reading._decode
-    monkeypatch.setattr(reading, "_decode", lambda path, side: opened.append(path) or decode(path, side))
+    pixels = reading._pixels
+    monkeypatch.setattr(reading, "_pixels", lambda path, *rest: opened.append(path) or pixels(path, *rest))
     encoder.transform(files)
     assert opened == [str(path) for path in files]
 

@@ -8,8 +8,8 @@ import pytest
 from ir_measures import IPrec, Qrel, ScoredDoc
 from scipy.stats import wilcoxon
 
-from visterm.core.combining import LEAST
 from visterm.core.errors import DataError
+from visterm.core.query_weights import LEAST
 from visterm.metrics import compare_pairs, rank_queries
 from visterm.metrics.comparison import difference_of, holm, interval_of
 from visterm.metrics.queries import best_images

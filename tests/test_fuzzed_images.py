@@ -17,7 +17,8 @@ from PIL import Image
 
 import fuzzed_files
 from fuzzed_files import DAMAGES, case, sound_files
-from visterm.data.images import FORMATS, Decoded, decode_images
+from visterm.data.images import Decoded, decode_images
+from visterm.data.pillow import FORMATS
 from visterm.encoders.visterms import Visterms
 
 LONGEST = 5.0

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from visterm.core.errors import VistermError
 from visterm.core.vocabulary import Vocabulary, tag_fault
-from visterm.data.aliases import read_aliases
 from visterm.data.pruning import read_stop_tags
 from visterm.data.query_files import read_query_file
+from visterm.data.relation_files import read_aliases
 from visterm.data.relations import read_is_a
 from visterm.data.sidecars import Sidecars
 from visterm.data.tag_files import read_tag_table, read_tags
 from visterm.data.tag_formats.record import merged
 from visterm.data.tag_formats.tables import stream_table
-from visterm.data.word_lists import read_words
+from visterm.data.text_files import read_words
 
 XMP = (
     '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'

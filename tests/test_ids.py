@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 from test_cli import lines, visterm
 from visterm import Catalogue, Tagger
+from visterm.core.checks import identity_rows, is_identity
 from visterm.core.errors import DataError, UserError
-from visterm.core.identity import identity_rows, is_identity
 from visterm.core.progress import SILENT
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.vocabulary import Vocabulary

@@ -20,9 +20,8 @@ from planted_features import N_TAGS, N, fitted_encoder, name_of, plant, write, w
 from visterm import Tagger
 from visterm.cli.commands import app
 from visterm.core.errors import CorruptFileError, DataError, TagFileError, UnknownNameError, UserError, VistermError
-from visterm.data.bounded_counts import BoundedCounts
+from visterm.data.one_pass import BoundedCounts, Reservoir
 from visterm.data.planted import plant_corpus
-from visterm.data.reservoir import Reservoir
 from visterm.data.tag_files import read_tag_table
 from visterm.data.tag_formats.tables import stream_table
 from visterm.features.streaming import checkpoints

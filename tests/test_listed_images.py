@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from visterm.data.image_folders import find_images, image_names, images_in
-from visterm.data.listed_images import ListedImages
+from visterm.data.image_folders import ListedImages, find_images, image_names, images_in
 from visterm.encoders.named import make_encoder
 
 

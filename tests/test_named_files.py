@@ -10,21 +10,19 @@ import pytest
 from visterm.cli.serve import _read_token
 from visterm.core.errors import VistermError
 from visterm.core.persist import read_json
-from visterm.data.aliases import read_aliases
-from visterm.data.contents import content_hash
+from visterm.data.contents import content_hash, taken_of
 from visterm.data.embedded import embedded_keywords
 from visterm.data.feature_files import read_features
 from visterm.data.feature_shards import read_shard
 from visterm.data.images import image_size, read_image
 from visterm.data.pruning import read_stop_tags
 from visterm.data.query_files import read_query_file
+from visterm.data.relation_files import read_aliases
 from visterm.data.relations import read_is_a
 from visterm.data.sidecars import Sidecars, content_of
 from visterm.data.tag_files import read_tag_table, read_tags
 from visterm.data.tag_formats.tables import stream_table
-from visterm.data.tag_formats.text import read_text
-from visterm.data.taken import taken_of
-from visterm.data.word_lists import read_words
+from visterm.data.text_files import read_text, read_words
 from visterm.data.word_vectors import read_word_vectors
 from visterm.data.wordnet_files import read_database
 from visterm.encoders.network_file import network_hash, read_network

@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw, JpegImagePlugin
 
 from visterm.core.errors import ImageError
 from visterm.core.types import Skipped
-from visterm.data import heif, images
+from visterm.data import images, pillow
 from visterm.data.images import Decoded, decode_images, read_image
 from visterm.encoders.base import Encoder
 
@@ -214,12 +214,12 @@ def test_a_draft_is_near_to_the_whole_picture_made_smaller(tmp_path, max_side, m
     ids=["heic", "still of heic", "avif", "video, beyond the box", "no length", "nothing"],
 )
 def test_heic_is_known_by_its_brands(head, expected):
-    assert heif.is_heic(head) is expected
+    assert pillow.is_heic(head) is expected
 
 
 @pytest.mark.parametrize("name", ["a.heic", "a.jpg"])
 def test_a_heic_photo_is_listed_with_what_to_install_where_its_reader_is_not(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(images, "register_heif", lambda: None)
+    monkeypatch.setattr(pillow, "register_heif", lambda: None)
     monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
     path = tmp_path / name
     path.write_bytes(HEIC_HEAD)
@@ -234,7 +234,7 @@ def test_heic_photos_are_read_upright_where_pillow_heif_is_installed(tmp_path):
     pixels = np.zeros((64, 96, 3), np.uint8)
     for (y, x), colour in zip([(0, 0), (0, 48), (32, 0), (32, 48)], colours, strict=True):
         pixels[y : y + 32, x : x + 48] = colour
-    images.register_heif()
+    pillow.register_heif()
     exif = Image.Exif()
     exif[0x0112] = 6
     path = tmp_path / "a.heic"

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from command_line import visterm
 from visterm import Catalogue, Tagger
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.aliases import Alias, read_aliases
+from visterm.data.relation_files import Alias, read_aliases
 from visterm.data.spellings import DOUBLED, EXCHANGED, PLURAL
 from visterm.demo.drawn.people import GROUPS
 from visterm.tagging.tag_groups import (

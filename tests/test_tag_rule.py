@@ -13,10 +13,10 @@ from visterm.cli.output import emit, show
 from visterm.core.errors import TagFileError
 from visterm.core.vocabulary import clean_tag, tag_fault
 from visterm.core.wording import printable
-from visterm.data.guarded_cells import guarded, unguarded
 from visterm.data.relation_files import PairFormat, read_pairs, write_pairs
 from visterm.data.tag_files import read_tag_table, read_tags
 from visterm.data.tag_formats.tables import stream_table
+from visterm.data.text_files import guarded, unguarded
 
 WITH_JOINERS = ["👩‍💻", "🏴󠁧󠁢󠁥󠁮󠁧󠁿", "❤️‍🔥", "می‌خواهم", "क्‍ष", "ශ්‍රී", "1️⃣"]
 """A woman at her computer, the flag of England, a heart on fire, Persian, Hindi, Sinhala, a keycap."""

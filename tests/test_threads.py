@@ -7,8 +7,7 @@ import threading
 
 import pytest
 
-from visterm.core.processors import OtherProcessors
-from visterm.core.threads import Team, standing_team
+from visterm.core.threads import OtherProcessors, Team, standing_team
 
 
 def test_parts_are_run_once_each_by_a_few_threads_that_are_kept():

@@ -112,8 +112,8 @@ def read_cleaning(
     user_column: str | None,
 ) -> Cleaning:
     """Read the files of aliases and of stop tags, and refuse what cannot be used, before photos are looked at."""
-    from visterm.data.aliases import read_aliases
     from visterm.data.pruning import check_pruning, read_stop_tags
+    from visterm.data.relation_files import read_aliases
 
     check_pruning(max_share, per_user)
     if user_column is not None and per_user is None:

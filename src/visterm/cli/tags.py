@@ -92,7 +92,7 @@ def tags(
     if not suggest:
         _list_tags(tagger, json=json)
         return
-    from visterm.data.aliases import Alias, write_aliases
+    from visterm.data.relation_files import Alias, write_aliases
     from visterm.features.training_rows import read_corpus
     from visterm.tagging.tag_groups import suggest_aliases, tag_vectors
 
@@ -141,7 +141,7 @@ def _list_tags(tagger: Tagger, *, json: bool) -> None:
 
 
 def _add(run: Path, file: Path, word_vectors: Path | None, *, json: bool, jobs: int | None) -> None:
-    from visterm.data.word_lists import read_words
+    from visterm.data.text_files import read_words
     from visterm.library.dictionary import add_to_dictionary
 
     done = add_to_dictionary(run, read_words(file), file=word_vectors, n_jobs=jobs)

@@ -27,10 +27,9 @@ from visterm.core.errors import (
 )
 from visterm.core.files import GB, open_regular, read_regular_text
 from visterm.core.jsonlines import json_text
-from visterm.core.packing import csr_of_parts, csr_parts, pack, unpack
+from visterm.core.packing import csr_of_parts, csr_parts, pack, put_times, unpack, without_times
 from visterm.core.registry import Registry
 from visterm.core.remote import as_path, is_remote
-from visterm.core.times import put_times, without_times
 from visterm.core.writing import check_space, is_alive, storage_error, sync, temporary_beside, writing
 
 MANIFEST = "manifest.json"

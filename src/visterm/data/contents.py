@@ -1,28 +1,32 @@
-"""What an image file holds, told without decoding it: size, date and hash, on this machine and in object stores."""
+"""What is known of an image file without decoding it: size, date, hash, and when the photo was taken."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from visterm.core.files import open_regular
+from PIL import ExifTags
+
 from visterm.core.persist import file_hash
 from visterm.core.remote import as_path, as_remote, is_remote
 from visterm.core.threads import resolve_jobs
 from visterm.data.fetching import READERS
+from visterm.data.pillow import opened_image
 
 T = TypeVar("T")
 
+_MOMENT = re.compile(r"(\d{4})[:-](\d\d)[:-](\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d))?)?")
+
 
 def content_hash(path: str | os.PathLike[str]) -> str | None:
-    """Return the SHA-256 of an image file; None where it cannot be read, which the encoder then tells the reason of.
+    """Return the SHA-256 of an image file, of an object that of its stamp (`stamp_hash`); None if it cannot be read.
 
-    For an object that of its stamp stands, see `stamp_hash`.
+    The encoder then says why.
     """
     remote = as_remote(path)
     if remote is not None:
@@ -33,13 +37,8 @@ def content_hash(path: str | os.PathLike[str]) -> str | None:
         return None
 
 
-def stamps(paths: Sequence[Path]) -> list[object]:
-    """Return what a file that is written again changes, or an object that is put again; None of what is not there."""
-    return _of_all(_stamp, paths)
-
-
 def stamp_hash(stamp: object) -> str | None:
-    """Return what stands for the content of an object: the SHA-256 of its stamp; None of files of this machine.
+    """Return the SHA-256 of the stamp of an object, in place of that of its content; None for a file's stamp.
 
     The store has hashed what it holds (ETag), and to fetch a library only to see that nothing in it has changed would
     take as long as to encode it.
@@ -47,13 +46,18 @@ def stamp_hash(stamp: object) -> str | None:
     return hashlib.sha256(stamp.encode()).hexdigest() if isinstance(stamp, str) else None
 
 
+def stamps(paths: Sequence[Path]) -> list[object]:
+    """Return of each file or object what changes when it is written again; None if it is not there."""
+    return _of_all(_stamp, paths)
+
+
 def file_states(paths: Sequence[str | None]) -> list[tuple[int, int] | None]:
-    """Return size and date of files, see `file_state`, of objects many at the same time; None stays None."""
+    """Return the `file_state` of each path, of many objects at the same time; None stays None."""
     return _of_all(lambda path: None if path is None else file_state(path), paths)
 
 
 def file_state(path: str) -> tuple[int, int] | None:
-    """Return the size of a file in bytes, and when it was last changed in nanoseconds; None of what is not there."""
+    """Return the size of a file in bytes, and when it was last changed in nanoseconds; None if it is not there."""
     remote = as_remote(path)
     if remote is not None:
         return remote.state()
@@ -65,9 +69,9 @@ def file_state(path: str) -> tuple[int, int] | None:
 
 
 def reading_threads(paths: Sequence[Any], n_jobs: int | None) -> int:
-    """Say how many threads look at files: those that are asked for, and no fewer than a store answers at a time."""
-    wanted = resolve_jobs(n_jobs)
-    return max(wanted, READERS) if any(map(is_remote, paths)) else wanted
+    """Return how many threads look at files: those requested, but enough to ask a store many questions at once."""
+    requested = resolve_jobs(n_jobs)
+    return max(requested, READERS) if any(map(is_remote, paths)) else requested
 
 
 def is_there(path: str | os.PathLike[str]) -> bool:
@@ -75,27 +79,47 @@ def is_there(path: str | os.PathLike[str]) -> bool:
     return as_path(path).exists()
 
 
-@contextmanager
-def readable(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Yield what Pillow reads an image from: a regular file, or an object of which it fetches no more than it reads.
+def taken_of(path: str | os.PathLike[str]) -> str | None:
+    """Return when a photo was taken by its camera's clock, from EXIF, in ISO 8601 without a zone; None if not known.
 
-    Raises
-    ------
-    OSError
-        If there is no such file or object, or it is no regular file.
+    ``DateTimeOriginal`` counts, then ``DateTimeDigitized``, then ``DateTime``.
     """
-    with as_path(path).open("rb") if is_remote(path) else open_regular(path) as file:
-        yield file
+    try:
+        with opened_image(path) as image:
+            exif = image.getexif()
+            shot = exif.get_ifd(ExifTags.IFD.Exif)
+    except Exception:  # whatever hostile bytes lead Pillow to: that a file cannot be read is told where it is decoded
+        return None
+    times = (
+        shot.get(ExifTags.Base.DateTimeOriginal),
+        shot.get(ExifTags.Base.DateTimeDigitized),
+        exif.get(ExifTags.Base.DateTime),
+    )
+    return next((moment for moment in map(_as_iso, times) if moment is not None), None)
 
 
-def _of_all(told: Callable[[Any], T], paths: Sequence[Any]) -> list[T]:
+def _as_iso(value: object) -> str | None:
+    """Return a date of EXIF in ISO 8601; None if it is none."""
+    found = _MOMENT.match(value.strip()) if isinstance(value, str) else None
+    if found is None:
+        return None
+    year, month, day, *clock = (int(part or 0) for part in found.groups())
+    if not (1 <= month <= 12 and 1 <= day <= 31 and year > 0):  # cameras whose clock was not set write zeros
+        return None
+    date = f"{year:04}-{month:02}-{day:02}"
+    return date if found[4] is None else f"{date}T{clock[0]:02}:{clock[1]:02}:{clock[2]:02}"
+
+
+def _of_all(look: Callable[[Any], T], paths: Sequence[Any]) -> list[T]:
+    """Look at all paths, at many of a store at the same time."""
     if any(map(is_remote, paths)):
         with ThreadPoolExecutor(READERS, thread_name_prefix="visterm-fetch") as pool:
-            return list(pool.map(told, paths))
-    return [told(path) for path in paths]
+            return list(pool.map(look, paths))
+    return [look(path) for path in paths]
 
 
 def _stamp(path: Path) -> object:
+    """Return what changes when a file or object is written again."""
     remote = as_remote(path)
     if remote is not None:
         return remote.stamp()

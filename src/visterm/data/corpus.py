@@ -17,9 +17,8 @@ from visterm.core.wording import count_of
 from visterm.data.image_folders import images_in
 from visterm.data.image_names import CAPITALS, ENDING, ImageNames, Match
 from visterm.data.images import ImageLike
-from visterm.data.splits import split_name
 from visterm.data.tag_files import TagsFound, find_tags, read_tag_table
-from visterm.data.tag_formats.record import TagRecord, merged, merged_by_split, record
+from visterm.data.tag_formats.record import TagRecord, merged, merged_by_split, record, split_name
 
 _PER_IMAGE = ("images", "names", "tags", "negatives", "splits", "users")
 

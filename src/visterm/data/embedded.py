@@ -6,12 +6,10 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from PIL import Image, ImageFile, IptcImagePlugin
+from PIL import ImageFile, IptcImagePlugin
 
 from visterm.core.vocabulary import clean_tag, tag_key
-from visterm.data.contents import readable
-from visterm.data.images import readable_formats
-from visterm.data.pillow_warnings import pillow_silenced
+from visterm.data.pillow import opened_image
 from visterm.data.xmp.keywords import Keywords, read_keywords
 
 TIFF_XMP = 700
@@ -35,7 +33,7 @@ def embedded_keywords(path: str | os.PathLike[str]) -> Keywords:
         If the file's XMP cannot be understood.
     """
     try:
-        with pillow_silenced(), readable(path) as file, Image.open(file, formats=readable_formats()) as image:
+        with opened_image(path) as image:
             packet = xmp_packet(image)
             others = [*_if_readable(_iptc, image), *_if_readable(_windows, image)]
     except Exception:  # whatever hostile bytes lead Pillow to, as in read_image: what is no image has no keywords

@@ -15,9 +15,17 @@ from visterm.core.errors import DataError, ShapeError, StorageError, UnknownName
 from visterm.core.files import GB, check_regular, open_regular, read_regular, why_no_file
 from visterm.core.registry import unknown
 from visterm.core.wording import count_of
-from visterm.data.array_files import MOST_FEATURES, NUMBERS, READ_ERRORS, map_npy, not_a_matrix, read_npz, refuse_bomb
+from visterm.data.array_files import (
+    MOST_FEATURES,
+    NUMBERS,
+    READ_ERRORS,
+    map_npy,
+    not_a_matrix,
+    read_npz,
+    read_svmlight,
+    refuse_bomb,
+)
 from visterm.data.image_names import name_key
-from visterm.data.svmlight import read_svmlight
 
 SVMLIGHT = (".svm", ".svmlight", ".libsvm", ".svm.gz", ".svmlight.gz", ".libsvm.gz")
 SUFFIXES = (".npy", ".npz", ".parquet", *SVMLIGHT)
@@ -143,8 +151,15 @@ def _read_parquet(
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
-    from visterm.data.feature_shards import INDICES, VALUES, name_of_text, shard_width
-    from visterm.data.list_columns import PARQUET_ERRORS, dense_rows, sparse_rows
+    from visterm.data.feature_shards import (
+        INDICES,
+        PARQUET_ERRORS,
+        VALUES,
+        dense_rows,
+        name_of_text,
+        shard_width,
+        sparse_rows,
+    )
 
     if (file / "data").is_dir():  # a features folder of visterm
         file = file / "data"

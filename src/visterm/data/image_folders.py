@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import overload
 
 from visterm.core.errors import DataError
 from visterm.core.remote import as_path, as_remote, is_remote
@@ -124,3 +125,31 @@ def _is_image(name: str) -> bool:
 
 def _cannot_list(error: OSError) -> None:
     raise DataError(f"The folder {error.filename} cannot be listed: {error.strerror}.") from error
+
+
+class ListedImages(Sequence[Path]):
+    """Paths of images, for those who look at few of many.
+
+    Parameters
+    ----------
+    folder : Path
+    names : sequence of str
+        Paths inside the folder.
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self._folder, self._names = folder, names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @overload
+    def __getitem__(self, which: int) -> Path: ...
+
+    @overload
+    def __getitem__(self, which: slice) -> list[Path]: ...
+
+    def __getitem__(self, which: int | slice) -> Path | list[Path]:
+        if isinstance(which, slice):
+            return [self._folder / name for name in self._names[which]]
+        return self._folder / self._names[which]

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from io import BytesIO
@@ -23,19 +23,15 @@ from visterm.core.files import NotRegularError, open_regular
 from visterm.core.remote import is_remote
 from visterm.core.threads import resolve_jobs
 from visterm.core.types import Skipped
-from visterm.data.contents import readable
 from visterm.data.fetching import GONE, Fetched, fetch, fetch_ahead
-from visterm.data.heif import ADVICE, is_heic, register_heif
 from visterm.data.image_folders import find_images as find_images
-from visterm.data.pillow_warnings import pillow_silenced
+from visterm.data.pillow import HEIC_ADVICE, is_heic, opened_image, pillow_silenced, readable_formats
 from visterm.data.pixels import orientation_of, reduced_size, resized, upright_rgb
 
 ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8]"
 
-# Formats that carry photos: none that starts another program (EPS) or takes any bytes for an image (TGA).
-FORMATS = ("JPEG", "MPO", "PNG", "GIF", "WEBP", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF", "QOI")
 IN_FLIGHT = 3
-"""Images being decoded or waiting to be taken, for each thread, unless more are asked for."""
+"""Images being decoded or waiting to be taken, for each thread, unless more are requested."""
 
 START_OF_SCAN = b"\xff\xda"
 MOST_SCANS = 100
@@ -97,9 +93,7 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
             "Turn a Pillow image into an array with numpy.asarray(image.convert('RGB'))."
         )
     path = os.fspath(image)
-    if is_remote(path):
-        return read_image_bytes(fetch(path), name=path, max_side=max_side)
-    return _or_image_error(path, lambda: _decode(path, max_side))
+    return _pixels(path, fetch(path) if is_remote(path) else None, max_side)
 
 
 def read_image_bytes(content: bytes, *, name: str = "image", max_side: int | None = None) -> NDArray[np.uint8]:
@@ -110,9 +104,7 @@ def read_image_bytes(content: bytes, *, name: str = "image", max_side: int | Non
     ImageError
         If it is not an image, damaged, or larger than `PIL.Image.MAX_IMAGE_PIXELS`.
     """
-    if not content:
-        raise ImageError(name, "empty: 0 bytes")
-    return _or_image_error(name, lambda: _pixels(name, BytesIO(content), max_side))
+    return _pixels(name, content, max_side)
 
 
 def decode_images(
@@ -131,8 +123,8 @@ def decode_images(
         Threads; None or -1 is all cores. The results are the same for any number. With 1 there is no other thread:
         each image is read when it is asked for.
     ahead : int
-        At most so many images are read before they are asked for, or 3 a thread where that is more. Who encodes in
-        batches wants a batch: it is read while the one before is encoded.
+        Images read before they are asked for, at most; 3 a thread if that is more. For encoding in batches a batch: it
+        is read while the one before is encoded.
 
     Yields
     ------
@@ -158,7 +150,7 @@ def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
         If the file is missing or not an image.
     """
     try:
-        with pillow_silenced(), readable(path) as file, Image.open(file, formats=readable_formats()) as image:
+        with opened_image(path) as image:
             width, height = image.size
             if isinstance(image, TiffImagePlugin.TiffImageFile):  # some versions of Pillow have turned its size already
                 width, height = image.tag_v2[TiffImagePlugin.IMAGEWIDTH], image.tag_v2[TiffImagePlugin.IMAGELENGTH]
@@ -172,46 +164,54 @@ def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
 def _decode_all(
     images: Iterable[ImageLike], max_side: int | None, n_jobs: int, ahead: int
 ) -> Iterator[Decoded | Skipped]:
+    """Yield the images as they are decoded, in order: by the caller's thread, or by others, some ahead of it."""
     with closing(fetch_ahead(enumerate(images))) as ready:
         if n_jobs == 1:
             for index, image in ready:
                 yield _decoded_or_skipped(index, image, max_side)
-        else:
-            yield from _decode_in_threads(ready, max_side, n_jobs, ahead)
-
-
-def _decode_in_threads(
-    images: Iterator[tuple[int, ImageLike | Fetched]], max_side: int | None, n_jobs: int, ahead: int
-) -> Iterator[Decoded | Skipped]:
-    pool = ThreadPoolExecutor(n_jobs, thread_name_prefix="visterm-decode")
-    waiting: deque[Future[Decoded | Skipped]] = deque()
-    try:
-        for index, image in islice(images, max(ahead, IN_FLIGHT * n_jobs)):
-            waiting.append(pool.submit(_decoded_or_skipped, index, image, max_side))
-        while waiting:
-            result = waiting.popleft().result()
-            for index, image in islice(images, 1):
+            return
+        pool = ThreadPoolExecutor(n_jobs, thread_name_prefix="visterm-decode")
+        waiting: deque[Future[Decoded | Skipped]] = deque()
+        try:
+            for index, image in islice(ready, max(ahead, IN_FLIGHT * n_jobs)):
                 waiting.append(pool.submit(_decoded_or_skipped, index, image, max_side))
-            yield result
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+            while waiting:
+                result = waiting.popleft().result()
+                for index, image in islice(ready, 1):
+                    waiting.append(pool.submit(_decoded_or_skipped, index, image, max_side))
+                yield result
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _decoded_or_skipped(index: int, image: ImageLike | Fetched, max_side: int | None) -> Decoded | Skipped:
+    """Return the pixels of an image, or why there are none."""
     try:
-        if isinstance(image, Fetched):
-            if image.content is None:
-                return Skipped(image.name, GONE)
-            return Decoded(index, read_image_bytes(image.content, name=image.name, max_side=max_side))
-        return Decoded(index, read_image(image, max_side=max_side))
+        if not isinstance(image, Fetched):
+            return Decoded(index, read_image(image, max_side=max_side))
+        if image.content is None:
+            return Skipped(image.name, GONE)
+        return Decoded(index, read_image_bytes(image.content, name=image.name, max_side=max_side))
     except ImageError as error:
         return Skipped(error.path, error.reason)
 
 
-def _or_image_error(path: str, read: Callable[[], NDArray[np.uint8]]) -> NDArray[np.uint8]:
+def _pixels(path: str, content: bytes | None, max_side: int | None) -> NDArray[np.uint8]:
+    """Decode an image of this machine, or the content of one."""
     try:
-        with pillow_silenced():
-            return read()
+        with (
+            pillow_silenced(),
+            open_regular(path) if content is None else BytesIO(content) as file,
+            _opened(path, file) as image,
+        ):
+            width, height = image.size
+            limit = largest_image()
+            if width * height > limit:
+                reason = f"decompression bomb: {width} × {height} pixels, more than the {limit:,} allowed"
+                raise ImageError(path, reason)
+            if image.info.get("progressive"):
+                _refuse_scans(path, file)
+            return upright_rgb(image, max_side)
     except ImageError:
         raise
     except MemoryError as error:
@@ -222,47 +222,23 @@ def _or_image_error(path: str, read: Callable[[], NDArray[np.uint8]]) -> NDArray
         raise ImageError(path, _reason(error)) from error
 
 
-def _decode(path: str, max_side: int | None) -> NDArray[np.uint8]:
-    with open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size == 0:
-            raise ImageError(path, "empty: 0 bytes")
-        return _pixels(path, file, max_side)
-
-
-def _pixels(path: str, file: BinaryIO, max_side: int | None) -> NDArray[np.uint8]:
-    with _opened(path, file) as image:
-        _refuse_bomb(path, image.size)
-        if image.info.get("progressive"):
-            _refuse_scans(path, file)
-        return upright_rgb(image, max_side)
-
-
 def _opened(path: str, file: BinaryIO) -> Image.Image:
+    """Open an image by its content, whatever its name ends in."""
+    head = file.read(64)
+    file.seek(0)
+    if not head:
+        raise ImageError(path, "empty: 0 bytes")
     try:
         return Image.open(file, formats=readable_formats())
     except UnidentifiedImageError:
-        file.seek(0)
-        if "HEIF" not in Image.OPEN and is_heic(file.read(64)):
-            raise ImageError(path, ADVICE) from None
+        if "HEIF" not in Image.OPEN and is_heic(head):
+            raise ImageError(path, HEIC_ADVICE) from None
         raise
-
-
-def readable_formats() -> tuple[str, ...]:
-    """Return Pillow's names of the formats that are read here."""
-    Image.init()
-    register_heif()
-    return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
 def largest_image() -> int:
     """Return how many pixels an image may have at most: what is indexed is also shown."""
     return Image.MAX_IMAGE_PIXELS or sys.maxsize
-
-
-def _refuse_bomb(path: str, size: tuple[int, int]) -> None:
-    limit = largest_image()
-    if size[0] * size[1] > limit:
-        raise ImageError(path, f"decompression bomb: {size[0]} × {size[1]} pixels, more than the {limit:,} allowed")
 
 
 def _refuse_scans(path: str, file: BinaryIO) -> None:
@@ -292,20 +268,16 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno is not None and error.errno != errno.EINVAL:
         return f"cannot be opened: {error.strerror}" if error.filename else f"cannot be read: {error.strerror}"
     text = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
-    parted = _TRUNCATED.fullmatch(text)
-    if parted:
-        return f"truncated: {parted[1]}"
-    return f"{_category(error, text)}: {text}"[:_REASON_LENGTH]
-
-
-def _category(error: Exception, text: str) -> str:
-    text = text.lower()
-    if "truncated" in text:
-        return "truncated"
-    return "not supported" if isinstance(error, NotImplementedError) or "support" in text else "damaged"
+    truncated = _TRUNCATED.fullmatch(text)
+    if truncated:
+        return f"truncated: {truncated[1]}"
+    unsupported = isinstance(error, NotImplementedError) or "support" in text.lower()
+    category = "truncated" if "truncated" in text.lower() else "not supported" if unsupported else "damaged"
+    return f"{category}: {text}"[:_REASON_LENGTH]
 
 
 def _checked_array(array: NDArray[Any], max_side: int | None) -> NDArray[np.uint8]:
+    """Return an image that was given as an array, reduced if requested."""
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or array.size == 0:
         raise DataError(
             f"An image array has dtype {array.dtype} and shape {array.shape}; expected uint8 and (height, width, 3), "

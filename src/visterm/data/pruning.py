@@ -15,7 +15,7 @@ from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.tag_formats.tables import USER_COLUMNS
-from visterm.data.tag_formats.text import read_text
+from visterm.data.text_files import read_text
 
 LEARNED = "train"
 """The split that is learned from, and so may lose images; without splits, all rows are."""

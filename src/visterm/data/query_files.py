@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from visterm.core.errors import TagFileError
 from visterm.data.tag_formats.tables import Row, find_column, table_rows
-from visterm.data.tag_formats.text import read_text
+from visterm.data.text_files import read_text
 
 QUERY_COLUMNS = ("query", "text")
 IMAGE_COLUMNS = ("image", "file_name")

@@ -15,7 +15,7 @@ from visterm.core.errors import TagFileError
 from visterm.core.files import GB
 from visterm.core.query_weights import inverse_frequencies
 from visterm.core.vocabulary import Vocabulary, tag_key
-from visterm.data.tag_formats.text import read_text
+from visterm.data.text_files import read_text
 
 _PIECE = re.compile(r"\w+")
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from visterm.core.errors import NoTagsError, TagFileError, UserError
+from visterm.core.errors import DataError, NoTagsError, TagFileError, UserError
 from visterm.core.files import why_no_file
 from visterm.core.remote import as_path, is_remote
 from visterm.core.wording import REPLACEMENT, count_of, is_utf8, printable
 from visterm.data.image_folders import find_images
 from visterm.data.sidecars import Sidecars
-from visterm.data.splits import STANDARD, split_name
-from visterm.data.tag_formats.folders import read_folder_tags
-from visterm.data.tag_formats.keywords import KeywordTags, read_keyword_tags
-from visterm.data.tag_formats.record import TagRecord, check_separator, merged
+from visterm.data.tag_formats.record import STANDARD, TagRecord, check_separator, merged, record, split_name
 from visterm.data.tag_formats.tables import read_table
 from visterm.data.tag_formats.texts import read_sidecars, read_text_folder, sidecar
 
@@ -264,3 +262,74 @@ def _nothing_found(folder: Path, *, tables_only: bool) -> str:
         f"No tags were found in {folder}. Looked for: {'; '.join(looked_for)}. "
         "If the tags are in another file, name it (--tags FILE)."
     )
+
+
+def read_folder_tags(folder: Path, images: Sequence[Path]) -> list[TagRecord]:
+    """Take the names of the folders around an image as its tags.
+
+    Parameters
+    ----------
+    folder : Path
+        The image folder. If all its images lie in folders named train, valid(ation), val or test, those are
+        splits and not tags.
+    images : sequence of Path
+        The images in it.
+
+    Returns
+    -------
+    list of TagRecord
+        One for each image in a tag's folder; nested folders give several tags. Images outside have no record.
+    """
+    inside = [(image.relative_to(folder).as_posix(), image.relative_to(folder).parts[:-1]) for image in images]
+    has_splits = bool(inside) and all(parts and split_name(parts[0]) in STANDARD for _, parts in inside)
+    records = []
+    for name, parts in inside:
+        split, tags = (split_name(parts[0]), parts[1:]) if has_splits else (None, parts)
+        if tags:
+            records.append(record(name, tags, split, place=f"the folder of {name}"))
+    return records
+
+
+class KeywordTags(NamedTuple):
+    """The tags of the images that have keywords, and what is to be told."""
+
+    records: list[TagRecord]
+    remarks: list[str]
+
+
+def read_keyword_tags(folder: Path, images: Sequence[Path]) -> KeywordTags:
+    """Read the keywords of each image, of all fields that programs use.
+
+    Predictions that visterm wrote there are left out: a run shall not learn from what another run guessed.
+
+    Parameters
+    ----------
+    folder : Path
+        The image folder.
+    images : sequence of Path
+        The images in it.
+
+    Returns
+    -------
+    KeywordTags
+        A record for each image that has keywords. Files that cannot be understood are told of, and no error.
+    """
+    sidecars = Sidecars()
+    records, bad, n_predicted = [], [], 0
+    for image in images:
+        try:
+            keywords = sidecars.keywords(image)
+            tags = keywords.of_people
+            found = record(image.relative_to(folder).as_posix(), tags, None, place=str(image))
+        except DataError as error:
+            bad.append(str(error))
+            continue
+        n_predicted += len(keywords.tags) - len(tags)
+        if tags:
+            records.append(found)
+    remarks = []
+    if n_predicted:
+        remarks.append(f"Left out: {count_of(n_predicted, 'tag')} that visterm wrote there as a prediction.")
+    if bad:
+        remarks.append(f"Left out: {count_of(len(bad), 'image')} whose keywords cannot be read, such as: {bad[0]}")
+    return KeywordTags(records, remarks)

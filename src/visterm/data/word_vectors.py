@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError, ShapeError
 from visterm.core.files import why_no_file
 from visterm.core.vocabulary import clean_tag, tag_key
-from visterm.data.vector_formats.source import VectorSource
-from visterm.data.vector_formats.tensors import TensorVectors, save_tensor_vectors
-from visterm.data.vector_formats.text import LONGEST_LINE, TextVectors, two_counts
-from visterm.data.vector_formats.word2vec import BinaryVectors
+from visterm.data.vector_files import LONGEST_LINE, BinaryVectors, TextVectors, VectorSource, two_counts
+from visterm.data.vector_tensors import TensorVectors, save_tensor_vectors
 
 TENSORS = ".safetensors"
 FASTTEXT_BINARY = b"\xba\x16\x4f\x2f"

@@ -18,8 +18,7 @@ from visterm.core.types import Skipped
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import new_map
-from visterm.data.splits import split_name
-from visterm.data.tag_formats.record import TagRecord
+from visterm.data.tag_formats.record import TagRecord, split_name
 from visterm.data.tag_formats.tables import stream_table
 from visterm.features.streaming.joining import ROWS, batches_of, check_met
 from visterm.features.streaming.name_index import index_names

@@ -13,9 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.combining import CONFIDENCE
 from visterm.core.errors import DataError, UserError
 from visterm.core.progress import SILENT, Progress
+from visterm.core.query_weights import CONFIDENCE
 from visterm.core.types import Matrix, Ranking, Skipped
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow

@@ -23,8 +23,7 @@ from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.core.writing import write_whole
 from visterm.data.feature_shards import Shard, shard_bytes
-from visterm.data.image_folders import image_names
-from visterm.data.listed_images import ListedImages
+from visterm.data.image_folders import ListedImages, image_names
 from visterm.encoders.named import make_encoder
 from visterm.features.contents import Asked, Contents, ShardEntry, cut
 from visterm.features.folder import DATA, FeatureFolder, told_of_a_full_disk

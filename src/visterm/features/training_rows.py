@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.checks import check_tags
+from visterm.core.checks import check_tags, identity_rows
 from visterm.core.errors import DataError, EncoderMismatchError, UserError
-from visterm.core.identity import identity_rows
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped

@@ -14,8 +14,7 @@ from visterm.core.progress import Progress, Steps
 from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import clean_tag
-from visterm.data.contents import file_state, file_states, reading_threads
-from visterm.data.taken import taken_of
+from visterm.data.contents import file_state, file_states, reading_threads, taken_of
 from visterm.features.shard_work import CHANGED
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.feedback import all_spelled

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_k, check_number
-from visterm.core.combining import CONFIDENCE, log_probabilities, part_signs
 from visterm.core.errors import UserError
+from visterm.core.query_weights import CONFIDENCE, log_probabilities, part_signs
 from visterm.core.remote import real_path
 from visterm.core.types import Hit, Ranking
 from visterm.kernels.topk import top_k

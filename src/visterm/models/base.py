@@ -23,9 +23,11 @@ from visterm.core.checks import (
     check_size,
     check_sparse,
     check_tags,
+    count_rows,
+    identity_rows,
+    is_identity,
 )
 from visterm.core.errors import DataError, DivergedError, ShapeError, VistermError
-from visterm.core.identity import count_rows, identity_rows, is_identity
 from visterm.core.learned import Flag, Kind, Listed, Text, Whole
 from visterm.core.products import product, top_k_products
 from visterm.core.progress import SILENT, Progress

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.combining import COMBINATIONS
 from visterm.core.errors import MissingExtraError, UserError
+from visterm.core.query_weights import COMBINATIONS
 from visterm.core.registry import Registry
 from visterm.core.tables import MODELS
 from visterm.models.abilities import GivesProbabilities

@@ -14,8 +14,8 @@ from scipy.sparse.csgraph import connected_components
 from visterm.core.errors import DataError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.aliases import Alias
 from visterm.data.corpus import Corpus
+from visterm.data.relation_files import Alias
 from visterm.data.spellings import DOUBLED, EXCHANGED, HOW, LEFT_OUT, TWO_SLIPS, alike_spellings, folded
 from visterm.features.training_rows import LEARNED, encode_corpus
 from visterm.models.blend import stacked

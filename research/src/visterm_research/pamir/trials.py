@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.combining import log_probabilities, part_signs
 from visterm.core.digests import key_of
 from visterm.core.errors import DivergedError
+from visterm.core.query_weights import log_probabilities, part_signs
 from visterm.core.types import Matrix
 from visterm.data.tag_queries import Queries
 from visterm.metrics.queries import measure_queries, rank_queries

@@ -1,4 +1,4 @@
-"""One image's tags as a tag file gives them, and how texts become tags."""
+"""One image's tags and split as a tag file gives them, and how texts become tags."""
 
 from __future__ import annotations
 
@@ -123,3 +123,19 @@ def listed(text: str) -> list[Any] | None:
             continue
         return value if isinstance(value, list) else None
     return None
+
+
+_ALIASES = {
+    "training": "train",
+    "val": "valid",
+    "validation": "valid",
+    "dev": "valid",
+    "testing": "test",
+}
+STANDARD = frozenset({"train", "valid", "test"})
+
+
+def split_name(text: str | None) -> str | None:
+    """Return the one spelling of a split; None where nothing is said."""
+    name = (text or "").strip().casefold()
+    return _ALIASES.get(name, name) or None

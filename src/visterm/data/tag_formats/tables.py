@@ -11,10 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 from visterm.core.errors import TagFileError
 from visterm.core.files import open_text
-from visterm.data.guarded_cells import unguarded
-from visterm.data.splits import split_name
-from visterm.data.tag_formats.record import TagRecord, choose_separator, listed, record, split_text
-from visterm.data.tag_formats.text import read_text
+from visterm.data.tag_formats.record import TagRecord, choose_separator, listed, record, split_name, split_text
+from visterm.data.text_files import read_text, unguarded
 
 IMAGE_COLUMNS = ("file_name", "image")
 TAGS_COLUMNS = ("tags", "labels", "tag")

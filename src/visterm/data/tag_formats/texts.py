@@ -15,7 +15,7 @@ from visterm.core.files import MB
 from visterm.core.vocabulary import clean_tag, tag_fault, tag_key
 from visterm.core.wording import count_of
 from visterm.data.tag_formats.record import LINE_END, TagRecord, choose_separator, record, split_text
-from visterm.data.tag_formats.text import read_text
+from visterm.data.text_files import read_text
 from visterm.data.text_notes import TextNotes
 
 SUFFIX = ".txt"

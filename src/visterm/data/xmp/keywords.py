@@ -6,19 +6,45 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from visterm.core.vocabulary import clean_tag, tag_key
-from visterm.data.xmp.names import (
-    BOOKKEEPING,
-    CONTAINERS,
-    DESCRIPTION,
-    FIELDS,
-    ITEM,
-    RDF,
-    SUBJECT,
-    VALUE,
-    VISTERM,
-    WRITTEN,
-)
 from visterm.data.xmp.tree import Document, Element, qname
+
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+XMP_META = "adobe:ns:meta/"
+DC = "http://purl.org/dc/elements/1.1/"
+LIGHTROOM = "http://ns.adobe.com/lightroom/1.0/"
+VISTERM = "urn:visterm:xmp:1.0/"
+"""Of what visterm notes of the tags that it wrote."""
+
+DESCRIPTION = qname(RDF, "Description")
+ABOUT = qname(RDF, "about")
+ITEM = qname(RDF, "li")
+VALUE = qname(RDF, "value")
+CONTAINERS = tuple(qname(RDF, kind) for kind in ("Bag", "Seq", "Alt"))
+
+SUBJECT = qname(DC, "subject")
+HIERARCHICAL = qname(LIGHTROOM, "hierarchicalSubject")
+WRITTEN = qname(VISTERM, "written")
+
+
+class Field(NamedTuple):
+    """A property that holds a list of keywords, and what parts parents from children in them."""
+
+    name: str
+    separator: str | None
+
+
+FIELDS = (
+    Field(SUBJECT, None),
+    Field(HIERARCHICAL, "|"),
+    Field(qname("http://www.digikam.org/ns/1.0/", "TagsList"), "/"),
+    Field(qname("http://ns.microsoft.com/photo/1.0", "LastKeywordXMP"), "/"),
+    Field(qname("http://ns.microsoft.com/photo/1.0/", "LastKeywordXMP"), "/"),
+    Field(qname("http://ns.iview-multimedia.com/mediapro/1.0/", "CatalogSets"), "|"),
+)
+
+BOOKKEEPING = ("_Digikam_Internal_Tags_", "darktable")
+"""Roots under which programs keep notes of their own."""
+
 
 GIVEN, PREDICTED = "given", "predicted"
 """Where a tag that visterm wrote is from: people, or a run."""

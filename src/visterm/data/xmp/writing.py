@@ -8,8 +8,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import tag_key
-from visterm.data.xmp.keywords import Mark, container, descriptions, items, keywords_of, leaf, mark_of, value
-from visterm.data.xmp.names import (
+from visterm.data.xmp.keywords import (
     ABOUT,
     DC,
     FIELDS,
@@ -20,6 +19,14 @@ from visterm.data.xmp.names import (
     VISTERM,
     WRITTEN,
     XMP_META,
+    Mark,
+    container,
+    descriptions,
+    items,
+    keywords_of,
+    leaf,
+    mark_of,
+    value,
 )
 from visterm.data.xmp.tree import Document, Edit, Element, qname
 

@@ -22,9 +22,8 @@ from visterm.core.remote import as_path
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import new_map
-from visterm.data.bounded_counts import BoundedCounts
-from visterm.data.splits import split_name
-from visterm.data.tag_formats.record import TagRecord
+from visterm.data.one_pass import BoundedCounts
+from visterm.data.tag_formats.record import TagRecord, split_name
 from visterm.data.tag_formats.tables import stream_table
 from visterm.features.streaming.name_index import index_names
 from visterm.features.streaming.shards import Shards

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from visterm.core.checks import check_magnitude
 from visterm.core.progress import Progress
 from visterm.core.types import Matrix
-from visterm.data.reservoir import Reservoir
+from visterm.data.one_pass import Reservoir
 from visterm.features.streaming.joining import NO_SPLIT, VALID, JoinedTags
 from visterm.features.streaming.memory import Plan
 from visterm.features.streaming.shards import Shards

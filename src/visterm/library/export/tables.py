@@ -10,8 +10,8 @@ from typing import Any
 
 from visterm.core.errors import UserError
 from visterm.core.jsonlines import json_text
-from visterm.data.guarded_cells import guarded
 from visterm.data.sidecars import content_of, replace_file
+from visterm.data.text_files import guarded
 from visterm.data.xmp.keywords import GIVEN, Mark
 from visterm.library.export.items import ExportItem, Parents
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from visterm.core.vocabulary import tag_key
 from visterm.data.sidecars import Sidecars, check_stays_inside, content_of, replace_file
 from visterm.data.tag_formats.record import choose_separator, record, split_text
-from visterm.data.tag_formats.text import read_text
 from visterm.data.tag_formats.texts import MOST_TEXT, SUFFIX, sidecar
+from visterm.data.text_files import read_text
 from visterm.data.text_notes import TextNote, TextNotes
 from visterm.data.xmp.keywords import GIVEN, Mark
 from visterm.library.export.changes import Change

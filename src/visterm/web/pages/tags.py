@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from visterm.core.errors import UserError
 from visterm.core.vocabulary import tag_key
-from visterm.data.aliases import Alias
+from visterm.data.relation_files import Alias
 from visterm.library.catalogue import Catalogue
 from visterm.library.dictionary import merge_tags
 from visterm.library.feedback import TagCount

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 from visterm.core.persist import save_arrays
-from visterm.data.tag_formats.text import read_text
-from visterm.data.vector_formats.source import refuse_non_finite
+from visterm.data.text_files import read_text
+from visterm.data.vector_files import refuse_non_finite
 
 VECTORS, WORDS = "vectors", "words"
 """The tensors of our own files: a matrix, and the words as bytes of UTF-8 with line feeds between them."""

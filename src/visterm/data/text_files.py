@@ -1,0 +1,87 @@
+"""Text files that people write: read as UTF-8, or as words one a line; and cells that a spreadsheet would compute."""
+
+from __future__ import annotations
+
+import codecs
+import os
+from pathlib import Path
+
+from visterm.core.errors import DataError, TagFileError
+from visterm.core.files import GB, read_regular
+from visterm.core.vocabulary import clean_tag
+
+MOST_TEXT = GB
+"""Bytes of a text that is read whole, unless its reader says otherwise."""
+
+
+def read_text(path: Path, what: str = "tag file", limit: int = MOST_TEXT) -> str:
+    """Read a file (`what`, in messages) as UTF-8, with or without a byte-order mark.
+
+    Parameters
+    ----------
+    path : Path
+    what : str
+        What it is called in messages.
+    limit : int
+        Bytes that it has at most.
+
+    Raises
+    ------
+    TagFileError
+        If it cannot be opened, is no regular file or too large, or is in another encoding.
+    """
+    try:
+        content = read_regular(path, limit)
+    except OSError as error:
+        raise TagFileError(f"The {what} {path} cannot be read: {error.strerror or error}.") from error
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise TagFileError(f"The {what} {path} is in UTF-16; expected UTF-8. Save it as 'UTF-8' or 'CSV UTF-8'.")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise TagFileError(
+            f"The {what} {path} is not UTF-8: line {line} has the byte 0x{content[error.start]:02x}. "
+            "Save it as 'UTF-8' or 'CSV UTF-8'."
+        ) from error
+
+
+LONGEST = 1000
+"""Characters of a word or phrase: more is a file of something else."""
+
+
+def read_words(path: str | os.PathLike[str]) -> list[str]:
+    """Read words, one a line; a line may be a phrase, and empty ones do not count.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read as UTF-8, has no word, or one of more than a thousand characters.
+    """
+    words = [clean_tag(line) for line in read_text(Path(path), "list of words").splitlines()]
+    for number, word in enumerate(words, start=1):
+        if len(word) > LONGEST:
+            raise DataError(
+                f"{path}, line {number}: '{word[:40]} …' has {len(word):,} characters; expected a word or a phrase of "
+                f"at most {LONGEST:,}."
+            )
+    found = [word for word in words if word]
+    if not found:
+        raise DataError(f"The list of words {path} is empty; expected a word or a phrase on each line.")
+    return found
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a cell begins with that spreadsheets take for a formula, or look behind for one."""
+
+GUARD = "'"
+
+
+def guarded(cell: str) -> str:
+    """Return a cell with an apostrophe before it if it would be computed, or if `unguarded` would take one off."""
+    return GUARD + cell if cell.lstrip(GUARD).startswith(FORMULA) else cell
+
+
+def unguarded(cell: str) -> str:
+    """Return a cell as it was before `guarded`."""
+    return cell[1:] if cell.startswith(GUARD) and cell.lstrip(GUARD).startswith(FORMULA) else cell

@@ -1,1 +1,0 @@
-"""The forms in which files keep word vectors, one reader each."""
