@@ -24,7 +24,7 @@ from visterm.core.threads import resolve_jobs
 from visterm.store import segment_indexes
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.current_rows import CurrentRows
-from visterm.store.parts import Part
+from visterm.store.parts import ArrayPart
 from visterm.store.records import Record
 
 WIDTH = 100
@@ -61,7 +61,7 @@ def filled(folder: Path, U: np.ndarray) -> tuple[StoredCatalogue, float]:
 
 def exactly(rows: CurrentRows) -> CurrentRows:
     """Return the same rows without their index."""
-    return CurrentRows(rows.version, [Part(part.ids, part.rows, part.hidden) for part in rows.parts], rows.width)
+    return CurrentRows(rows.version, [ArrayPart(part.ids, part.rows, part.hidden) for part in rows.parts], rows.width)
 
 
 def measure(n_rows: int, folder: Path, runs: int, n_threads: int) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from visterm.models.pamir.pamir import Pamir
 from visterm.models.ranking.wsabie import Wsabie
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.current_rows import CurrentRows
-from visterm.store.parts import Part
+from visterm.store.parts import ArrayPart
 from visterm.store.records import Record
 from visterm.tagging.tagger import Tagger
 
@@ -134,7 +134,7 @@ def by_row(n_rows: int, runs: int, n_threads: int, rng: np.random.Generator) -> 
     for start in range(0, n_rows, 100_000):
         rng.standard_normal(out=U[start : start + 100_000], dtype=np.float32)
     q = rng.standard_normal((1, DIM), np.float32)
-    store = CurrentRows("", [Part(np.arange(n_rows), U)], DIM)
+    store = CurrentRows("", [ArrayPart(np.arange(n_rows), U)], DIM)
     calls = {"the ten best": lambda: store.search(q, K), **streams(U, q[0], n_threads)}
     expected = np.argsort(-(U @ q[0]), kind="stable")[:K]
     same = bool(np.array_equal(calls["the ten best"]().ids[0], expected))

@@ -15,11 +15,12 @@ import pytest
 import scipy.sparse as sp
 from PIL import Image
 
+from tiny_catalogue import save_catalogue
 from visterm.core.errors import CorruptFileError, DataError, EncoderMismatchError, ShapeError, StorageError
 from visterm.core.persist import new_folder
 from visterm.core.types import Skipped
 from visterm.store import database
-from visterm.store.catalogue import DATABASE, Origin, StoredCatalogue, save_catalogue
+from visterm.store.catalogue import DATABASE, Origin, StoredCatalogue
 from visterm.store.records import Record, read_records
 from visterm.store.segments import SegmentFolder
 
@@ -32,7 +33,7 @@ def records_of(*names):
 
 def found(catalogue, q, **limits):
     """The names of what a search finds, best first."""
-    return catalogue.images.names(catalogue.search(q, 0, **limits).ids[0])
+    return [one.name for one in catalogue.where(catalogue.search(q, 0, **limits).ids[0])]
 
 
 def in_memory(folder):
@@ -124,9 +125,9 @@ def test_a_catalogue_comes_back_as_it_was_saved(tmp_path, kind, make):
     save_catalogue(made, tmp_path / "saved")
     opened = StoredCatalogue.open(tmp_path / "saved")
     assert opened.images.all() == made.images.all()
-    assert opened.images.names([2, 0]) == ["c.jpeg", "a.jpeg"]
+    assert [one.name for one in opened.where([2, 0])] == ["c.jpeg", "a.jpeg"]
     assert opened.tags.held() == {0: ["größe", "sky"], 1: ["größe", "sky"], 2: ["größe", "sky"]}
-    assert (opened.origin, len(opened), opened.width) == (ORIGIN, 3, 3)
+    assert (opened.origin, len(opened), opened.current_rows().width) == (ORIGIN, 3, 3)
     assert opened.search([1, 1, 1], 0).scores.tolist() == [[4, 3, 0]]
     assert found(opened, [0, 0, 1]) == ["a.jpeg", "b.jpeg", "c.jpeg"]
     assert opened.database.check() == []
@@ -233,10 +234,10 @@ def test_dead_rows_are_left_out_when_a_catalogue_is_compacted(tmp_path, kind):
 def test_each_run_has_its_own_rows_and_the_current_one_is_searched(small):
     later = small.runs.add("beef", "enc")
     small.set_rows([0, 1], np.array([[1, 2, 3], [3, 2, 1]], np.float32), run_id=later)
-    assert small.width == 2
+    assert small.current_rows().width == 2
     assert small.images.without_rows(later) == []
     small.use_run(later)
-    assert (small.width, found(small, [1, 0, 0])) == (3, ["b.jpeg", "a.jpeg"])
+    assert (small.current_rows().width, found(small, [1, 0, 0])) == (3, ["b.jpeg", "a.jpeg"])
     small.add(records_of("c.jpeg"), np.array([[9, 9, 9]], np.float32))
     assert found(small, [1, 0, 0])[0] == "c.jpeg"
     moved_tags = small.runs.add("cafe", "enc", rows_of=later)

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tiny_catalogue import save_catalogue
 from visterm.cli import main
 from visterm.core.errors import UserError
 from visterm.core.object_stores import only_named_stores
 from visterm.data.perceptual_hash import FLAT, near_pairs, perceptual_hash
 from visterm.library.duplicates import find_duplicates
-from visterm.store.catalogue import Origin, StoredCatalogue, save_catalogue
+from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.records import read_records
 
 

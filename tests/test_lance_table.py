@@ -9,7 +9,7 @@ import pytest
 
 from visterm.core.errors import CorruptFileError, MissingExtraError
 from visterm.store import row_index
-from visterm.store.lance_index import index_that_pays
+from visterm.store.lance_rows import index_that_pays
 from visterm.store.lance_table import LanceTable
 
 pytest.importorskip("lancedb", reason="the extra lance is not installed")
@@ -67,7 +67,7 @@ def test_tidying_keeps_rows_and_their_order_and_the_version_before(tmp_path, row
 def test_a_table_or_a_version_that_is_gone_is_told_of(tmp_path):
     table = LanceTable(str(tmp_path), "rows")
     with pytest.raises(CorruptFileError, match="The table rows of rows cannot be opened"):
-        table.latest()
+        table.writable()
     table.create(3)
     with pytest.raises(CorruptFileError, match="has no version 77"):
         table.at(77)

@@ -18,7 +18,7 @@ from visterm.core.executor import LocalShards
 from visterm.library.union import CatalogueUnion
 from visterm.store.current_rows import CurrentRows
 from visterm.store.filters import Filter
-from visterm.store.parts import Part
+from visterm.store.parts import ArrayPart
 from visterm.store.searched_union import ShardedRows
 
 N = 28
@@ -82,10 +82,10 @@ def same_hits(found, expected):
 def test_shards_give_the_ranking_of_one_store_ties_and_all(n_shards, k):
     rng = np.random.default_rng(n_shards)
     U, Q = (rng.integers(-2, 3, (n, 4)).astype(np.float32) for n in (60, 5))
-    whole = CurrentRows("", [Part(np.arange(60), U)], 4)
+    whole = CurrentRows("", [ArrayPart(np.arange(60), U)], 4)
     bases = [0, *np.sort(rng.integers(0, 60, n_shards - 1)).tolist()]
     pieces = [U[first:stop] for first, stop in zip(bases, [*bases[1:], 60], strict=True)]
-    shards = [CurrentRows("", [Part(np.arange(len(piece)), piece)], 4) for piece in pieces]
+    shards = [CurrentRows("", [ArrayPart(np.arange(len(piece)), piece)], 4) for piece in pieces]
     sharded = ShardedRows(LocalShards(shards), bases)
     for among in (None, [3, 59, 0, 7, 31, 1000], []):
         for one, other in zip(sharded.search(Q, k, among=among), whole.search(Q, k, among=among), strict=True):

@@ -8,7 +8,9 @@ from typing import NamedTuple
 from PIL import Image
 
 from tiny_scenes import scene
+from visterm.core.persist import new_folder
 from visterm.library.catalogue import Catalogue
+from visterm.store.catalogue import StoredCatalogue
 from visterm.tagging.tagger import Tagger
 
 N_IMAGES = 24
@@ -43,3 +45,9 @@ def make_tiny_catalogue(folder: Path) -> TinyCatalogue:
     catalogue.index(photos, tags)
     catalogue.stored.close()
     return TinyCatalogue(folder / "catalogue", photos)
+
+
+def save_catalogue(catalogue: StoredCatalogue, path: Path) -> None:
+    """Write a copy of a catalogue as a folder, in place of a catalogue that is there."""
+    with new_folder(path, "catalogue", changing=True) as folder:
+        catalogue.write_into(folder)

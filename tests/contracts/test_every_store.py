@@ -246,4 +246,4 @@ def test_rows_that_do_not_fit_are_refused_and_leave_the_store_as_it_was(tmp_path
     with pytest.raises(error, match=words):
         store.set_rows(ids, U)
     assert store.search([1, 1], 0).ids.tolist() == [[1, 0]]
-    assert (len(store), store.width) == (2, 2)
+    assert (len(store), store.current_rows().width) == (2, 2)

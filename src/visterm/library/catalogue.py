@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from visterm.core.errors import StorageError
 from visterm.core.jsonlines import write_skipped
@@ -15,25 +15,22 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Skipped
 from visterm.features.training_rows import Photos
 from visterm.library import feedback
-from visterm.library.expansion import Group, expand
 from visterm.library.feedback import ImageView, TagCount
 from visterm.library.index import SKIPPED, Indexed, Indexing
 from visterm.library.learn import Learned, learn
-from visterm.library.like import ImageLike, like
 from visterm.library.photos import check_has_photos, photos_of
 from visterm.library.predictions import annotate_images
 from visterm.library.rows import Filled
 from visterm.library.runs import adopt
-from visterm.library.search import Found, How, Search
+from visterm.library.search import Searchable
 from visterm.store.catalogue import RUNS, Origin, StoredCatalogue
-from visterm.store.filters import Filter
 from visterm.store.images import ImageRecord
 from visterm.store.lance_segment import FILES, lance_uri
 from visterm.store.tags import Prediction
 from visterm.tagging.tagger import CHUNK, Tagger
 
 
-class Catalogue:
+class Catalogue(Searchable):
     """Photos to search, with the tagger that made their rows, and with what people say of their tags.
 
     In memory, or in a folder (`create`, `load`): there all that a method has done is on disk when it returns.
@@ -47,6 +44,8 @@ class Catalogue:
     ----------
     tagger : Tagger
         The current run.
+    stored : StoredCatalogue
+        The tables and rows themselves: images, tags, runs, jobs.
     skipped : list of Skipped
         Images that could not be read, or that the encoder does not know.
 
@@ -59,7 +58,8 @@ class Catalogue:
 
     def __init__(self, tagger: Tagger) -> None:
         self._n_jobs: int | None = None
-        self._stored = StoredCatalogue(_origin(tagger))
+        origin = Origin(tagger.path, tagger.fingerprint, tagger.encoder.fingerprint)
+        self.stored = self.searched = StoredCatalogue(origin)
         self._use(tagger)
 
     @classmethod
@@ -104,7 +104,7 @@ class Catalogue:
         """
         catalogue = cls.__new__(cls)
         catalogue._n_jobs = n_jobs
-        catalogue._stored = stored = StoredCatalogue.open(path)
+        catalogue.stored = catalogue.searched = stored = StoredCatalogue.open(path)
         tagger = Tagger.read_from(open_folder(stored.run_folder, "run"), n_jobs=n_jobs)
         stored.check_origin(tagger.fingerprint)
         catalogue._use(tagger)
@@ -112,24 +112,17 @@ class Catalogue:
 
     def __len__(self) -> int:
         """Return how many images can be searched."""
-        return len(self._stored)
-
-    @property
-    def stored(self) -> StoredCatalogue:
-        """The tables and rows themselves: images, tags, runs, jobs."""
-        return self._stored
+        return len(self.stored)
 
     @property
     def records(self) -> Sequence[ImageRecord]:
         """What is known of each image that is there: name, path, size, content hash."""
-        return self._stored.images.all()
+        return self.stored.images.all()
 
     @property
     def skipped(self) -> list[Skipped]:
         """Images that could not be read, or that the encoder does not know, until they can be."""
-        return self._stored.skipped.all()
-
-    # -- images ------------------------------------------------------------------------------------------------------
+        return self.stored.skipped.all()
 
     def add(
         self,
@@ -140,7 +133,7 @@ class Catalogue:
     ) -> Self:
         """Take photos in, as `index` does, but let none be gone that are there already."""
         listed = photos_of(self.tagger.encoder, images, tags)
-        Indexing(self.tagger, self._stored).run(replace(listed, root=None), chunk_size=CHUNK, progress=progress)
+        Indexing(self.tagger, self.stored).run(replace(listed, root=None), chunk_size=CHUNK, progress=progress)
         return self
 
     def index(
@@ -196,7 +189,7 @@ class Catalogue:
         listed = photos_of(self.tagger.encoder, images, tags, folder)
         if not follow_links:
             listed = listed.inside()
-        work = Indexing(self.tagger, self._stored)
+        work = Indexing(self.tagger, self.stored)
         return work.run(listed, chunk_size=chunk_size, job_id=job_id, progress=progress)
 
     def use(
@@ -224,8 +217,8 @@ class Catalogue:
             How many rows were made, and how many images encoded for them.
         """
         check_has_photos(tagger.encoder)
-        found = adopt(tagger, self._stored, chunk_size=chunk_size, job_id=job_id, progress=progress)
-        if self._stored.origin.fingerprint == tagger.fingerprint:
+        found = adopt(tagger, self.stored, chunk_size=chunk_size, job_id=job_id, progress=progress)
+        if self.stored.origin.fingerprint == tagger.fingerprint:
             self._use(tagger)
         return found
 
@@ -237,7 +230,7 @@ class Catalogue:
         DataError
             If the id is not known.
         """
-        return feedback.view_image(self._stored, image_id)
+        return feedback.view_image(self.stored, image_id)
 
     def annotate(self, image_ids: Sequence[int], k: int = 5) -> dict[int, list[Prediction]]:
         """Tag images of the catalogue, by id, best first, with confidences; tags that a person rejected are left out.
@@ -250,102 +243,7 @@ class Catalogue:
             Tags an image; 0 means all.
         """
         self.refresh()
-        return annotate_images(self.tagger, self._stored, image_ids, k)
-
-    # -- searches ----------------------------------------------------------------------------------------------------
-
-    def search(
-        self,
-        words: str | Sequence[str],
-        k: int = 10,
-        *,
-        combine: str | None = None,
-        cutoff: bool = False,
-        min_confidence: float | None = None,
-        among: Filter | None = None,
-    ) -> Found:
-        """Find photos by words: those with the largest Σ weight(word) · score(word), or most likely to be meant.
-
-        Weights are those of `Tagger.query_weights`: by inverse document frequency; a word with ``-`` subtracts. A word
-        that is no tag counts by its vector, where the run was fitted with `word_vectors` that have one. Images of which
-        a person has rejected a word are left out.
-
-        Parameters
-        ----------
-        words : str or sequence of str
-            As typed (``snow tree -people "polar bear"``), or one tag an entry.
-        k : int
-            How many images; 0 means all.
-        combine : {"sum", "product", "confidence"}, optional
-            None: "confidence" where a word has a ``-`` or a cut-off is asked for and the run has a calibration, else
-            "sum", as the PAMIR paper ranks. "confidence": by `Calibration.log_confidences`, where a word with ``-``
-            counts by how likely it is there; in a sum the images with the least of it come first, whatever else they
-            show. With a word that is no tag, None is always "sum": nothing is known of how likely such a word is.
-            "product", of models whose scores are probabilities: the images with the largest
-            ``Σ weight(word) · log P(word | image)``, and for a word with ``-`` the log of ``1 - P``. An image has to
-            have a little of each word; one word alone cannot bring it up.
-        cutoff : bool
-            Leave out the images below the rank at which F1 is expected to be largest (`expected_f1_cutoff`).
-        min_confidence : float, optional
-            Leave out the images that are less likely to be meant; from 0 to below 1.
-        among : Filter, optional
-            Search only images that pass: by tags, folder, date, size, type and review.
-
-        Raises
-        ------
-        UnknownNameError
-            If no word is a tag of the run, or has a place among them.
-        UserError
-            If the model's scores are no probabilities, but their product is asked for; or the run has no calibration,
-            or a word no training images, but confidences are needed.
-        StorageError
-            If a word is no tag, and the file of the run's word vectors is gone or has changed.
-        """
-        self.refresh()
-        return self._search.by_words(words, k, How(combine, cutoff, min_confidence), among)
-
-    def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None) -> Found:
-        """Find photos that look like another: by the cosine of their rows in the run's space.
-
-        Parameters
-        ----------
-        image : path, uint8 array (height, width, 3), or int
-            A photo, which is encoded if the catalogue does not have it; or the id of one of the catalogue, or its name.
-            One of the catalogue is not among its own results.
-        k : int
-            How many images; 0 means all.
-        among : Filter, optional
-            Search only images that pass.
-
-        Raises
-        ------
-        DataError
-            If the catalogue has no such image, and it is no file either; or it cannot be read.
-        """
-        self.refresh()
-        return like(self.tagger, self._search, image, k, among)
-
-    def browse(self, among: Filter | None = None, k: int = 10, *, after: int = -1) -> Found:
-        """List photos that pass a filter, by id, without scores.
-
-        Parameters
-        ----------
-        among : Filter, optional
-            None: all.
-        k : int
-            How many images; 0 means all.
-        after : int
-            The last id of the page before.
-        """
-        return self._search.listed(among, k, after)
-
-    def expand(
-        self, words: str | Sequence[str], how: str, k: int = 10, *, n_groups: int = 5, **limits: Any
-    ) -> list[Group]:
-        """Find photos of the parts of what a search is for, or of its siblings, tag by tag; see `expansion.expand`."""
-        return expand(self.tagger, words, how, lambda tag: self.search([tag], k, **limits).hits, n_groups=n_groups)
-
-    # -- feedback ----------------------------------------------------------------------------------------------------
+        return annotate_images(self.tagger, self.stored, image_ids, k)
 
     def judge(self, image_id: int, tag: str, verdict: int) -> int:
         """Write down that a tag of an image is right (1) or wrong (-1), or take that back (0); one transaction.
@@ -365,19 +263,19 @@ class Catalogue:
         UserError
             If the verdict is another number, or the tag is empty.
         """
-        return feedback.judge(self._stored, self.tagger.vocabulary, image_id, tag, verdict)
+        return feedback.judge(self.stored, self.tagger.vocabulary, image_id, tag, verdict)
 
     def give(self, image_id: int, tags: Iterable[str]) -> None:
         """Add a person's tags to an image, any words; one transaction. Rejections of these are taken back."""
-        feedback.give(self._stored, self.tagger.vocabulary, image_id, tags)
+        feedback.give(self.stored, self.tagger.vocabulary, image_id, tags)
 
     def take(self, image_id: int, tags: Iterable[str]) -> None:
         """Take tags from an image; one transaction. One that a tag file gives is rejected, so that it stays away."""
-        feedback.take(self._stored, self.tagger.vocabulary, image_id, tags)
+        feedback.take(self.stored, self.tagger.vocabulary, image_id, tags)
 
     def tags(self) -> list[TagCount]:
         """List all tags of images and of the run by name: how often given, accepted, rejected and predicted."""
-        return feedback.count_tags(self._stored, self.tagger.vocabulary)
+        return feedback.count_tags(self.stored, self.tagger.vocabulary)
 
     def learn(
         self,
@@ -414,17 +312,15 @@ class Catalogue:
         StorageError
             If another process writes into it; or it is in memory only.
         """
-        found = learn(self.tagger, self._stored, full=full, min_count=min_count, job_id=job_id, progress=progress)
+        found = learn(self.tagger, self.stored, full=full, min_count=min_count, job_id=job_id, progress=progress)
         self.refresh()
         return found
 
-    # -- storage -----------------------------------------------------------------------------------------------------
-
     def refresh(self) -> bool:
-        """Open the current run again, where another process or thread has learned one since; give whether it has."""
-        if self._stored.folder is None or self._stored.origin.fingerprint == self._fingerprint:
+        """Open the current run again, where another process or thread has learned one since; return whether it has."""
+        if self.stored.folder is None or self.stored.origin.fingerprint == self._fingerprint:
             return False
-        self._use(Tagger.read_from(open_folder(self._stored.run_folder, "run"), n_jobs=self._n_jobs))
+        self._use(Tagger.read_from(open_folder(self.stored.run_folder, "run"), n_jobs=self._n_jobs))
         return True
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -435,20 +331,15 @@ class Catalogue:
         StorageError
             If something that is not a catalogue lies at `path`.
         """
-        if self._stored.folder is not None and os.path.realpath(path) == os.path.realpath(self._stored.folder):
-            self.tagger.save(self._stored.run_folder)
-            write_skipped(self._stored.folder / SKIPPED, self.skipped)
+        if self.stored.folder is not None and os.path.realpath(path) == os.path.realpath(self.stored.folder):
+            self.tagger.save(self.stored.run_folder)
+            write_skipped(self.stored.folder / SKIPPED, self.skipped)
             return
         with new_folder(path, "catalogue", changing=True) as folder:
-            self._stored.write_into(folder)
+            self.stored.write_into(folder)
             self.tagger.save(folder / RUNS / self.tagger.fingerprint)
             write_skipped(folder / SKIPPED, self.skipped)
 
     def _use(self, tagger: Tagger) -> None:
         self.tagger = tagger
         self._fingerprint = tagger.fingerprint
-        self._search = Search(tagger, self._stored)
-
-
-def _origin(tagger: Tagger) -> Origin:
-    return Origin(tagger.path, tagger.fingerprint, tagger.encoder.fingerprint)

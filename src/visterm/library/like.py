@@ -14,8 +14,6 @@ from visterm.core.remote import real_path
 from visterm.core.types import Matrix, Ranking
 from visterm.data.contents import is_there
 from visterm.kernels.topk import top_k
-from visterm.library.search import Found, Search
-from visterm.store.filters import Filter
 from visterm.store.rows import row_lengths
 
 if TYPE_CHECKING:
@@ -25,24 +23,24 @@ if TYPE_CHECKING:
 ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | int"
 
 
-def like(tagger: Tagger, search: Search, image: ImageLike, k: int, among: Filter | None) -> Found:
-    """Find images like another; see `Catalogue.like`."""
-    check_k(k, 0)
-    searched = search.searched
+def ranked_by_likeness(
+    tagger: Tagger, searched: Searched, image: ImageLike, k: int, among: NDArray[np.int64] | None
+) -> Ranking:
+    """Rank images by how like another they are; see `Searchable.like`."""
     image_id = id_of(searched, image)
-    row: Matrix = _row_of(tagger, image) if image_id is None else searched.rows([image_id])
-    among_ids = search.among(among)
-    everything, lengths = searched.lengths()
-    ids = everything if among_ids is None else among_ids
-    products = searched.products(row, among_ids)[:, 0]  # of all, one stream of the rows
-    if len(products) != len(ids):  # rows were written between the two looks at them
-        return like(tagger, search, image, k, among)
-    if among_ids is not None:
+    row: Matrix = _row_of(tagger, image) if image_id is None else searched.current_rows().rows([image_id])
+    while True:
+        everything, lengths = searched.lengths()
+        ids = everything if among is None else among
+        products = searched.current_rows().products(row, among)[:, 0]  # of all, one stream of the rows
+        if len(products) == len(ids):  # else rows were written between the two looks at them
+            break
+    if among is not None:
         lengths = lengths[np.searchsorted(everything, ids)]
     cosines = products / np.maximum(lengths * float(row_lengths(row)[0]), np.finfo(np.float32).tiny)
     others = np.flatnonzero(ids != image_id) if image_id is not None else np.arange(len(ids))
     places, scores = top_k(np.ascontiguousarray(cosines[None, others], np.float32), check_k(k, len(others)))
-    return Found(search.hits(Ranking(ids[others[places]], scores)), [])
+    return Ranking(ids[others[places]], scores)
 
 
 def id_of(searched: Searched, image: ImageLike) -> int | None:
@@ -56,14 +54,14 @@ def id_of(searched: Searched, image: ImageLike) -> int | None:
     if isinstance(image, np.ndarray):
         return None
     if isinstance(image, int | np.integer):
-        if int(image) not in searched.searchable():
+        if int(image) not in searched.current_rows().ids:
             raise DataError(
                 f"The catalogue has no image {image} to search by. Searches give the ids of images (--json)."
             )
         return int(image)
     there = searched.at_path(real_path(image))
     if there is not None:
-        return there if there in searched.searchable() else None
+        return there if there in searched.current_rows().ids else None
     name = os.fspath(image)
     if is_there(name):
         return None
@@ -72,7 +70,7 @@ def id_of(searched: Searched, image: ImageLike) -> int | None:
         raise DataError(f"{len(found)} images of the catalogue are called {name}. Give more of the path, or the id.")
     if not found:
         raise DataError(f"There is no file {name}, and no image of the catalogue is called so.")
-    return found[0] if found[0] in searched.searchable() else None
+    return found[0] if found[0] in searched.current_rows().ids else None
 
 
 def _row_of(tagger: Tagger, image: Any) -> Matrix:

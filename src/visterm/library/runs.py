@@ -13,7 +13,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.library.job import CatalogueJob
 from visterm.library.rows import Filled, RowWriter
 from visterm.store.catalogue import RUNS, StoredCatalogue
-from visterm.store.segment_indexes import ASKED
+from visterm.store.segment_indexes import N_QUERIES
 
 if TYPE_CHECKING:
     from visterm.tagging.tagger import Tagger
@@ -77,7 +77,7 @@ def speed_up(tagger: Tagger, stored: StoredCatalogue) -> None:
     if stored.folder is None or not stored.index_is_due():
         return
     n_tags = tagger.model.n_tags_
-    some = np.linspace(0, n_tags - 1, min(n_tags, ASKED)).astype(np.int64)
+    some = np.linspace(0, n_tags - 1, min(n_tags, N_QUERIES)).astype(np.int64)
     queries = tagger.model.query_rows(sp.csr_array(sp.eye_array(n_tags, format="csr", dtype=np.float32)[some]))
     stored.build_index(queries.toarray() if sp.issparse(queries) else queries)
 

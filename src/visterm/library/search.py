@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,9 @@ from visterm.core.query_weights import CONFIDENCE, log_probabilities, part_signs
 from visterm.core.remote import real_path
 from visterm.core.types import Hit, Ranking
 from visterm.kernels.topk import top_k
+from visterm.library.expansion import Group, expand
 from visterm.library.feedback import as_known
+from visterm.library.like import ImageLike, ranked_by_likeness
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import expected_f1_cutoff
 from visterm.store.filters import Filter
@@ -24,13 +26,13 @@ from visterm.tagging.parts import check_combination
 from visterm.tagging.typed_queries import query_row
 
 if TYPE_CHECKING:
-    from visterm.store.searched import Searched
+    from visterm.store.searched import Searched, SearchedRows
     from visterm.tagging.tagger import Tagger
 
 Ids = NDArray[np.int64]
 
 FEW = 200
-"""Images left out up to which a search finds so many more, and drops them."""
+"""Rejected images up to which a search finds that many more, and drops them: quicker than a choice of all others."""
 
 
 class Found(NamedTuple):
@@ -42,7 +44,7 @@ class Found(NamedTuple):
         With the id of each image in the catalogue.
     unknown : list of str
     n_likely : int or None
-        Images of the catalogue above the cut-off, shown or not; None where none was asked for.
+        Images of the catalogue above the cut-off, shown or not; None without a cut-off.
     untrained : sequence of str
         Words that count without a training image, by their vectors; with such the hits have no confidence.
     """
@@ -53,81 +55,164 @@ class Found(NamedTuple):
     untrained: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class How:
-    """How a search by words goes, see `Catalogue.search`."""
+class Searchable:
+    """What is searched by a run: a catalogue, or several of that run.
 
-    combine: str | None = None
-    cutoff: bool = False
-    min_confidence: float | None = None
-
-    @property
-    def limited(self) -> bool:
-        """Whether only images above a cut-off are wanted."""
-        return self.cutoff or self.min_confidence is not None
-
-
-class Search:
-    """Searches rows of a run by its words.
-
-    Parameters
+    Attributes
     ----------
     tagger : Tagger
         The run that made the rows.
     searched : Searched
-        One catalogue, or several of that run.
     """
 
-    def __init__(self, tagger: Tagger, searched: Searched) -> None:
-        self._tagger, self.searched = tagger, searched
+    tagger: Tagger
+    searched: Searched
 
-    def by_words(self, words: str | Sequence[str], k: int, how: How, among: Filter | None) -> Found:
-        """Find images by words; see `Catalogue.search`."""
-        if how.min_confidence is not None:
-            check_number(how.min_confidence, "min_confidence", least=0, below=1)
+    def refresh(self) -> bool:
+        """Look whether the run is still the one that made the rows; return whether another one was opened."""
+        raise NotImplementedError
+
+    def search(
+        self,
+        words: str | Sequence[str],
+        k: int = 10,
+        *,
+        combine: str | None = None,
+        cutoff: bool = False,
+        min_confidence: float | None = None,
+        among: Filter | None = None,
+    ) -> Found:
+        """Find photos by words: those with the largest Σ weight(word) · score(word), or most likely to be meant.
+
+        Weights are those of `Tagger.query_weights`: by inverse document frequency; a word with ``-`` subtracts. A word
+        that is no tag counts by its vector, where the run was fitted with `word_vectors` that have one. Images of which
+        a person has rejected a word are left out.
+
+        Parameters
+        ----------
+        words : str or sequence of str
+            As typed (``snow tree -people "polar bear"``), or one tag an entry.
+        k : int
+            How many images; 0 means all.
+        combine : {"sum", "product", "confidence"}, optional
+            None: "confidence" where a word has a ``-`` or a cut-off is asked for and the run has a calibration, else
+            "sum", as the PAMIR paper ranks. "confidence": by `Calibration.log_confidences`, where a word with ``-``
+            counts by how likely it is there; in a sum the images with the least of it come first, whatever else they
+            show. With a word that is no tag, None is always "sum": nothing is known of how likely such a word is.
+            "product", of models whose scores are probabilities: the images with the largest
+            ``Σ weight(word) · log P(word | image)``, and for a word with ``-`` the log of ``1 - P``. An image has to
+            have a little of each word; one word alone cannot bring it up.
+        cutoff : bool
+            Leave out the images below the rank at which F1 is expected to be largest (`expected_f1_cutoff`).
+        min_confidence : float, optional
+            Leave out the images that are less likely to be meant; from 0 to below 1.
+        among : Filter, optional
+            Search only images that pass: by tags, folder, date, size, type and review.
+
+        Raises
+        ------
+        UnknownNameError
+            If no word is a tag of the run, or has a place among them.
+        UserError
+            If the model's scores are no probabilities, but their product is asked for; or the run has no calibration,
+            or a word no training images, but confidences are needed.
+        StorageError
+            If a word is no tag, and the file of the run's word vectors is gone or has changed.
+        """
+        self.refresh()
+        tagger, limited = self.tagger, cutoff or min_confidence is not None
+        if min_confidence is not None:
+            check_number(min_confidence, "min_confidence", least=0, below=1)
         check_k(k, 0)
-        calibration = self._calibration(how)
-        query = self._tagger.query_weights(words)
-        ids, rejected = self.among(among), self._rejected(query.weights)
-        if query.outside is not None:
-            _refuse_confidences(query.outside.words, how)
-            found = self.best(query_row(self._tagger.model, query), k, ids, rejected)
-            return Found(self.hits(found), query.unknown, untrained=query.outside.words)
-        combine = how.combine
-        if combine is None:
-            uncertain = how.limited or bool((query.weights.data < 0).any())
-            combine = CONFIDENCE if uncertain and calibration is not None else "sum"
+        calibration = _calibration(tagger, combine, limited=limited)
+        query = tagger.query_weights(words)
+        rows = self.searched.current_rows()
+        ids = None if not among else self._passing(among, rows)
+        # images of which a person has said that a word is not there, in order, do not come back
+        rejected = self.searched.rejected([tagger.vocabulary.tags[i] for i in _wanted(query.weights)])
         n_likely = None
-        if combine == CONFIDENCE and calibration is not None:
-            ids = self._left(ids, rejected)
-            found, n_likely = _likeliest(ids, self._log_confidences(calibration, query.weights, ids), k, how)
-        elif combine == "product":
-            found = self._by_product(query.weights, k, self._left(ids, rejected))
+        if query.outside is not None:
+            _refuse_confidences(query.outside.words, combine, limited=limited)
+            calibration, combine = None, "sum"
+        elif combine is None:
+            uncertain = limited or bool((query.weights.data < 0).any())
+            combine = CONFIDENCE if uncertain and calibration is not None else "sum"
+        if combine == "sum":
+            q = tagger.model.query_rows(query.weights) if query.outside is None else query_row(tagger.model, query)
+            if k and len(rejected) <= FEW:
+                found = rows.search(q, k + len(rejected), among=ids)
+                kept = np.flatnonzero(~np.isin(found.ids[0], rejected))[:k]
+                found = Ranking(found.ids[:, kept], found.scores[:, kept])
+            else:
+                found = rows.search(q, k, among=_without(ids, rejected, rows) if len(rejected) else ids)
         else:
-            found = self.best(self._tagger.model.query_rows(query.weights), k, ids, rejected)
+            ids = _without(ids, rejected, rows)
+            scores = rows.products(tagger.model.query_rows(_one_by_one(query.weights)), ids)
+            if combine == CONFIDENCE and calibration is not None:
+                logs = calibration.log_confidences(scores, query.weights.indices, query.weights.data)
+                found, n_likely = _likeliest(ids, logs, k, cutoff, min_confidence)
+            else:
+                found = _by_product(ids, scores, query.weights, k)
         chances = None
         if calibration is not None:
-            chances = np.exp(self._log_confidences(calibration, query.weights, found.ids[0]))
-        return Found(self.hits(found, chances), query.unknown, n_likely if how.limited else None)
+            scores = rows.products(tagger.model.query_rows(_one_by_one(query.weights)), found.ids[0])
+            chances = np.exp(calibration.log_confidences(scores, query.weights.indices, query.weights.data))
+        return Found(
+            self._hits(found, chances),
+            query.unknown,
+            n_likely if limited else None,
+            () if query.outside is None else query.outside.words,
+        )
 
-    def listed(self, among: Filter | None, k: int, after: int) -> Found:
-        """List images that pass a filter, by id; see `Catalogue.browse`."""
+    def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None) -> Found:
+        """Find photos that look like another: by the cosine of their rows in the run's space.
+
+        Parameters
+        ----------
+        image : path, uint8 array (height, width, 3), or int
+            A photo, which is encoded if the catalogue does not have it; or the id of one of the catalogue, or its name.
+            One of the catalogue is not among its own results.
+        k : int
+            How many images; 0 means all.
+        among : Filter, optional
+            Search only images that pass.
+
+        Raises
+        ------
+        DataError
+            If the catalogue has no such image, and it is no file either; or it cannot be read.
+        """
+        self.refresh()
+        check_k(k, 0)
+        tagger, ids = self.tagger, None
+        if among:
+            ids = self._passing(among, self.searched.current_rows())
+        return Found(self._hits(ranked_by_likeness(tagger, self.searched, image, k, ids)), [])
+
+    def browse(self, among: Filter | None = None, k: int = 10, *, after: int = -1) -> Found:
+        """List photos that pass a filter, by id, without scores.
+
+        Parameters
+        ----------
+        among : Filter, optional
+            None: all.
+        k : int
+            How many images; 0 means all.
+        after : int
+            The last id of the page before.
+        """
         ids = self.searched.find(self._spelled(among) if among else Filter())
         ids = ids[np.searchsorted(ids, after, "right") :]
         ids = ids[: check_k(k, len(ids))]
-        return Found(self.hits(Ranking(ids[None, :], np.zeros((1, len(ids)), np.float32))), [])
+        return Found(self._hits(Ranking(ids[None, :], np.zeros((1, len(ids)), np.float32))), [])
 
-    def best(self, q: Any, k: int, ids: Ids | None, left_out: Ids) -> Ranking:
-        """Find the images with the largest products with one query row, but for some (sorted)."""
-        if len(left_out) == 0:
-            return self.searched.search(q, k, among=ids)
-        if k == 0 or len(left_out) > FEW:
-            return self.searched.search(q, k, among=self._left(ids, left_out))
-        found = self.searched.search(q, k + len(left_out), among=ids)  # a stream of all rows is quicker than a choice
-        kept = np.flatnonzero(~np.isin(found.ids[0], left_out))[:k]
-        return Ranking(found.ids[:, kept], found.scores[:, kept])
+    def expand(
+        self, words: str | Sequence[str], how: str, k: int = 10, *, n_groups: int = 5, **limits: Any
+    ) -> list[Group]:
+        """Find photos of the parts of what a search is for, or of its siblings, tag by tag; see `expansion.expand`."""
+        return expand(self.tagger, words, how, lambda tag: self.search([tag], k, **limits).hits, n_groups=n_groups)
 
-    def hits(self, found: Ranking, chances: NDArray[np.float64] | None = None) -> list[Hit]:
+    def _hits(self, found: Ranking, chances: NDArray[np.float64] | None = None) -> list[Hit]:
         """Return the images of the first query of a ranking, with names and places."""
         scores = found.scores[0].tolist()
         likely: list[float | None] = [None] * len(scores) if chances is None else chances.tolist()
@@ -136,88 +221,84 @@ class Search:
             for one, score, chance in zip(self.searched.where(found.ids[0].tolist()), scores, likely, strict=True)
         ]
 
-    def _rejected(self, weights: sp.csr_array) -> Ids:
-        """Return the images of which a person has said that a word is not there, in order: they do not come back."""
-        return self.searched.rejected([self._tagger.vocabulary.tags[i] for i in weights.indices[weights.data > 0]])
+    def _passing(self, among: Filter, rows: SearchedRows) -> Ids:
+        """Return the images with a row that pass a filter."""
+        return np.intersect1d(self.searched.find(self._spelled(among)), rows.ids, assume_unique=True)
 
-    def _left(self, ids: Ids | None, left_out: Ids) -> Ids:
-        there = self.searched.searchable() if ids is None else ids
-        return there if len(left_out) == 0 else np.setdiff1d(there, left_out, assume_unique=True)
-
-    def among(self, wanted: Filter | None) -> Ids | None:
-        """Return the images with a row that pass a filter; None where it asks for nothing."""
-        if not wanted:
-            return None
-        found = self.searched.find(self._spelled(wanted))
-        return np.intersect1d(found, self.searched.searchable(), assume_unique=True)
-
-    def _spelled(self, wanted: Filter) -> Filter:
+    def _spelled(self, among: Filter) -> Filter:
         """Return a filter with tags as the run spells them, and the folder in full, links followed."""
+        vocabulary = self.tagger.vocabulary
 
         def all_spelled(tags: Iterable[str]) -> tuple[str, ...]:
-            return tuple(as_known(self._tagger.vocabulary, tag) for tag in tags)
+            return tuple(as_known(vocabulary, tag) for tag in tags)
 
         return replace(
-            wanted,
-            tags=all_spelled(wanted.tags),
-            without=all_spelled(wanted.without),
-            predicted=all_spelled(wanted.predicted),
-            folder=None if wanted.folder is None else real_path(wanted.folder),
+            among,
+            tags=all_spelled(among.tags),
+            without=all_spelled(among.without),
+            predicted=all_spelled(among.predicted),
+            folder=None if among.folder is None else real_path(among.folder),
         )
 
-    def _log_confidences(
-        self, calibration: Calibration, weights: sp.csr_array, ids: Ids | None = None
-    ) -> NDArray[np.float64]:
-        """Return the logs of the confidences of images (None: of all) for one query."""
-        rows = _one_by_one(weights)
-        scores = self.searched.products(self._tagger.model.query_rows(rows), ids)
-        return calibration.log_confidences(scores, weights.indices, weights.data)
 
-    def _calibration(self, how: How) -> Calibration | None:
-        """Return the calibration of the run, and refuse a search that needs one where there is none."""
-        if how.combine is not None:
-            check_combination(how.combine, self._tagger.model)
-        if how.limited and how.combine not in (None, CONFIDENCE):
-            raise UserError(
-                f"A cut-off is for images ranked by confidence, and combine is {how.combine!r}. "
-                "Leave one of the two out."
-            )
-        if self._tagger.calibration is None and (how.limited or how.combine == CONFIDENCE):
-            raise UserError(
-                "This catalogue's run has no calibration, so nothing is known of how likely an image is what the "
-                "search is for. Fit the run anew (visterm fit, of 100 or more images with tags, without "
-                "--no-calibration), and index again."
-            )
-        return self._tagger.calibration
-
-    def _by_product(self, weights: sp.csr_array, k: int, ids: Ids) -> Ranking:
-        """Find the images with the largest product of probabilities, from those of each word alone."""
-        P = self.searched.products(self._tagger.model.query_rows(_one_by_one(weights)), ids)
-        scores = part_signs(weights.data[None, :]) @ log_probabilities(P).T
-        best = Ranking(*top_k(np.ascontiguousarray(scores), check_k(k, len(P))))
-        return Ranking(ids[best.ids], best.scores)
+def _calibration(tagger: Tagger, combine: str | None, *, limited: bool) -> Calibration | None:
+    """Return the calibration of the run, and refuse a search that needs one where there is none."""
+    if combine is not None:
+        check_combination(combine, tagger.model)
+    if limited and combine not in (None, CONFIDENCE):
+        raise UserError(
+            f"A cut-off is for images ranked by confidence, and combine is {combine!r}. Leave one of the two out."
+        )
+    if tagger.calibration is None and (limited or combine == CONFIDENCE):
+        raise UserError(
+            "This catalogue's run has no calibration, so nothing is known of how likely an image is what the "
+            "search is for. Fit the run anew (visterm fit, of 100 or more images with tags, without "
+            "--no-calibration), and index again."
+        )
+    return tagger.calibration
 
 
-def _likeliest(ids: Ids, logs: NDArray[np.float64], k: int, how: How) -> tuple[Ranking, int]:
-    """Rank images by the logs of their confidences, and say how many of all are above the cut-off."""
-    k = check_k(k, len(logs))
-    # All are put in order only where it is asked how many are likely: that takes most of such a search's time.
-    places, scores = top_k(np.ascontiguousarray(logs[None, :], np.float32), len(logs) if how.limited else k)
+def _wanted(weights: sp.csr_array) -> NDArray[np.int32]:
+    """Return the tags of a query that are not subtracted."""
+    wanted: NDArray[np.int32] = weights.indices[weights.data > 0]
+    return wanted
+
+
+def _without(ids: Ids | None, rejected: Ids, rows: SearchedRows) -> Ids:
+    """Return images (None: all) but for rejected ones."""
+    there = rows.ids if ids is None else ids
+    return there if len(rejected) == 0 else np.setdiff1d(there, rejected, assume_unique=True)
+
+
+def _by_product(ids: Ids, P: NDArray[np.float32], weights: sp.csr_array, k: int) -> Ranking:
+    """Rank images by the product of the probabilities of each word."""
+    scores = part_signs(weights.data[None, :]) @ log_probabilities(P).T
+    best = Ranking(*top_k(np.ascontiguousarray(scores), check_k(k, len(P))))
+    return Ranking(ids[best.ids], best.scores)
+
+
+def _likeliest(
+    ids: Ids, logs: NDArray[np.float64], k: int, cutoff: bool, min_confidence: float | None
+) -> tuple[Ranking, int]:
+    """Rank images by the logs of their confidences, and return how many of all are above the cut-off, too."""
+    k, limited = check_k(k, len(logs)), cutoff or min_confidence is not None
+    # All are put in order only for a cut-off: that takes most of such a search's time.
+    places, scores = top_k(np.ascontiguousarray(logs[None, :], np.float32), len(logs) if limited else k)
     P = np.exp(logs[places[0]])
-    n_likely = expected_f1_cutoff(P) if how.cutoff else len(P)
-    if how.min_confidence is not None:
-        n_likely = min(n_likely, int(np.count_nonzero(how.min_confidence <= P)))
+    n_likely = expected_f1_cutoff(P) if cutoff else len(P)
+    if min_confidence is not None:
+        n_likely = min(n_likely, int(np.count_nonzero(min_confidence <= P)))
     shown = min(k, n_likely)
     return Ranking(ids[places[:, :shown]], scores[:, :shown]), n_likely
 
 
-def _refuse_confidences(untrained: Sequence[str], how: How) -> None:
-    """Refuse a search by what is not known of words without training images."""
-    if how.limited or how.combine not in (None, "sum"):
+def _refuse_confidences(untrained: Sequence[str], combine: str | None, *, limited: bool) -> None:
+    """Refuse a search by confidences of words without training images, of which there are none."""
+    if limited or combine not in (None, "sum"):
         listed = ", ".join(f"'{word}'" for word in untrained)
-        asked = f"combine={how.combine!r}" if how.combine not in (None, "sum") else "a cut-off"
+        what = f"combine={combine!r}" if combine not in (None, "sum") else "a cut-off"
         raise UserError(
-            f"No training image has {listed}, so nothing is known of how likely an image is to show it, and {asked} "
+            f"No training image has {listed}, so nothing is known of how likely an image is to show it, and {what} "
             "cannot be used. Leave it out: images are then ranked by the sum of scores; or leave the word out."
         )
 

@@ -6,16 +6,13 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from visterm.core.errors import EncoderMismatchError, UserError
 from visterm.core.executor import LOCAL, Executor, Shards, for_parts
 from visterm.core.persist import new_folder, open_folder, read_json, write_json
-from visterm.library.expansion import Group, expand
-from visterm.library.like import ImageLike, like
-from visterm.library.search import Found, How, Search
+from visterm.library.search import Searchable
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.filters import Filter
 from visterm.store.searched_union import SearchedUnion
 from visterm.tagging.tagger import Tagger
 
@@ -23,7 +20,7 @@ UNION = "union"
 """The kind of the folder, and the name of the list in it."""
 
 
-class CatalogueUnion:
+class CatalogueUnion(Searchable):
     """Several catalogues, searched as one; none of them is changed.
 
     They have the same run, so that their rows and scores can be compared. What is found, its order and its scores are
@@ -62,16 +59,17 @@ class CatalogueUnion:
         self.paths = _checked(catalogues)
         self._opened = ExitStack()
         try:
-            self._shards = self._open(executor)
+            opening = for_parts(executor, self.paths).open_each(StoredCatalogue.open, self.paths)
+            self._shards: Shards = self._opened.enter_context(opening)
             first = StoredCatalogue.open(self.paths[0])
             self._opened.callback(first.close)
             self.tagger = Tagger.read_from(open_folder(first.run_folder, "run"), n_jobs=n_jobs)
             self._fingerprint = self.tagger.fingerprint
-            self._check_runs()
+            self.refresh()
         except BaseException:
             self.close()
             raise
-        self._search = Search(self.tagger, SearchedUnion(self._shards, self.paths))
+        self.searched = SearchedUnion(self._shards, self.paths)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, executor: Executor = LOCAL, n_jobs: int | None = None) -> Self:
@@ -116,43 +114,8 @@ class CatalogueUnion:
         """Return how many images of each catalogue can be searched."""
         return [int(n) for n in self._shards.ask("__len__", [{}] * len(self.paths))]
 
-    def search(
-        self,
-        words: str | Sequence[str],
-        k: int = 10,
-        *,
-        combine: str | None = None,
-        cutoff: bool = False,
-        min_confidence: float | None = None,
-        among: Filter | None = None,
-    ) -> Found:
-        """Find photos by words, in all catalogues; see `Catalogue.search`."""
-        self._check_runs()
-        return self._search.by_words(words, k, How(combine, cutoff, min_confidence), among)
-
-    def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None) -> Found:
-        """Find photos that look like another, in all catalogues; see `Catalogue.like`.
-
-        An image of a catalogue is meant by its name or path; one name in two catalogues is refused.
-        """
-        self._check_runs()
-        return like(self.tagger, self._search, image, k, among)
-
-    def browse(self, among: Filter | None = None, k: int = 10) -> Found:
-        """List photos that pass a filter, catalogue by catalogue and by id, without scores."""
-        return self._search.listed(among, k, after=-1)
-
-    def expand(
-        self, words: str | Sequence[str], how: str, k: int = 10, *, n_groups: int = 5, **limits: Any
-    ) -> list[Group]:
-        """Find photos of the parts of what a search is for, or of its siblings; see `expansion.expand`."""
-        return expand(self.tagger, words, how, lambda tag: self.search([tag], k, **limits).hits, n_groups=n_groups)
-
-    def _open(self, executor: Executor) -> Shards:
-        return self._opened.enter_context(for_parts(executor, self.paths).open_each(StoredCatalogue.open, self.paths))
-
-    def _check_runs(self) -> None:
-        """Refuse catalogues of another run: one may have learned since."""
+    def refresh(self) -> bool:
+        """Refuse catalogues of another run than that of the first: one may have learned since."""
         found = self._shards.ask("fingerprint", [{}] * len(self.paths))
         for path, fingerprint in zip(self.paths, found, strict=True):
             if fingerprint != self._fingerprint:
@@ -160,6 +123,7 @@ class CatalogueUnion:
                     f"The catalogue {path} has another run ({fingerprint}) than {self.paths[0]} ({self._fingerprint}), "
                     "so their scores cannot be compared. Give all the same run: visterm index RUN PHOTOS -o CATALOGUE"
                 )
+        return False
 
 
 def _checked(catalogues: Sequence[str | os.PathLike[str]]) -> list[str]:

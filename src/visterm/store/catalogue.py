@@ -23,16 +23,16 @@ import numpy as np
 
 from visterm.core.errors import CorruptFileError, DataError, EncoderMismatchError, ShapeError, StorageError
 from visterm.core.persist import check_target, new_folder, open_folder
-from visterm.store.base import as_rows
 from visterm.store.database import Database
 from visterm.store.images import Images, SkippedFiles
 from visterm.store.jobs import History, Jobs
 from visterm.store.lance_segment import LancePlace, lance_uri
 from visterm.store.lock import WriterLock
 from visterm.store.records import Record
+from visterm.store.rows import as_rows
 from visterm.store.runs import Runs
 from visterm.store.searched import SearchedCatalogue
-from visterm.store.segment_indexes import SegmentIndexes
+from visterm.store.segment_indexes import build_indexes, how_it_searches, indexes_are_due
 from visterm.store.stored_rows import StoredRows
 from visterm.store.tags import Tags
 
@@ -86,7 +86,9 @@ class StoredCatalogue(SearchedCatalogue):
 
     def __init__(self, origin: Origin) -> None:
         self._begin(Database(), None)
-        self._note_origin(origin)
+        with self.database.transaction():
+            run_id = self.runs.add(origin.fingerprint, origin.encoder_fingerprint, folder=origin.run)
+            self.use_run(run_id)
 
     @classmethod
     def create(cls, folder: str | os.PathLike[str], origin: Origin) -> Self:
@@ -127,8 +129,7 @@ class StoredCatalogue(SearchedCatalogue):
             )
         catalogue = cls.__new__(cls)
         catalogue._begin(Database(path / DATABASE), path.absolute())
-        if catalogue.runs.current() is None:
-            raise CorruptFileError(f"{path / DATABASE} names no current run. Index the images again.")
+        catalogue.fingerprint()
         catalogue._rows.current()
         catalogue._rows.check_sample()
         return catalogue
@@ -172,7 +173,6 @@ class StoredCatalogue(SearchedCatalogue):
         self.skipped = SkippedFiles(database)
         self._lock = WriterLock(folder / LOCK if folder else None)
         self._rows = StoredRows(database, folder)
-        self._indexes = SegmentIndexes(database, self._rows)
 
     def close(self) -> None:
         """Close the database; arrays that were given out stay valid."""
@@ -180,9 +180,16 @@ class StoredCatalogue(SearchedCatalogue):
 
     @property
     def origin(self) -> Origin:
-        """The current run, as what made the rows."""
+        """The current run, as what made the rows.
+
+        Raises
+        ------
+        CorruptFileError
+            If the database names none.
+        """
         found = self.database.row("SELECT folder, fingerprint, encoder_fingerprint FROM runs WHERE current = 1")
-        assert found is not None
+        if found is None:
+            raise CorruptFileError(f"{self.database.path} names no current run. Index the images again.")
         return Origin(*found)
 
     def fingerprint(self) -> str:
@@ -195,11 +202,6 @@ class StoredCatalogue(SearchedCatalogue):
         if self.folder is None:
             raise StorageError("This catalogue is in memory only and has no copy of its run. Save it first.")
         return self.folder / RUNS / self.origin.fingerprint
-
-    @property
-    def width(self) -> int | None:
-        """Columns of the current run's rows; None while there are none."""
-        return self._rows.current().width
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -226,7 +228,7 @@ class StoredCatalogue(SearchedCatalogue):
             yield
 
     def add(self, records: Sequence[Record], U: Any) -> list[int]:
-        """Take images in, with their tags and a row of the current run each, and give their ids.
+        """Take images in, with their tags and a row of the current run each, and return their ids.
 
         Raises
         ------
@@ -304,8 +306,8 @@ class StoredCatalogue(SearchedCatalogue):
             return self._rows.compact(least)
 
     def index_is_due(self) -> bool:
-        """Return whether the current run has so many dense rows outside an index that one should be tried (again)."""
-        return self._indexes.are_due()
+        """Return whether the current run has enough dense rows outside an index to make one (again)."""
+        return indexes_are_due(self.database)
 
     def build_index(self, queries: Any = None) -> bool:
         """Make an index (faiss or LanceDB) of each large dense segment of the current run, where searches gain.
@@ -333,11 +335,11 @@ class StoredCatalogue(SearchedCatalogue):
         if self.folder is None:
             raise StorageError("This catalogue is in memory only, where searches are exact. Save it first.")
         with self.writing():
-            return self._indexes.build(queries)
+            return build_indexes(self._rows, queries)
 
     def how_it_searches(self) -> str:
         """Say how searches go: exactly, or through an index, with what was measured of it."""
-        return self._indexes.describe()
+        return how_it_searches(self.database)
 
     def keep_in_lance(self, uri: str = "") -> None:
         """Keep rows in Lance tables, in place of files, from the first one on.
@@ -380,12 +382,6 @@ class StoredCatalogue(SearchedCatalogue):
         copied.write("DELETE FROM meta WHERE key = 'lance'")
         copied.close()
 
-    def _note_origin(self, origin: Origin) -> None:
-        with self.database.transaction():
-            run_id = self.runs.add(origin.fingerprint, origin.encoder_fingerprint, folder=origin.run)
-            self.runs.set_current(run_id)
-            self._rows.have_changed()
-
     def _rows_of(self, run_id: int | None) -> int:
         which = "current = 1" if run_id is None else "id = ?"
         found = self.database.value(
@@ -394,15 +390,3 @@ class StoredCatalogue(SearchedCatalogue):
         if found is None:
             raise StorageError(f"The catalogue has no run {run_id}.")
         return int(found)
-
-
-def save_catalogue(catalogue: StoredCatalogue, path: str | os.PathLike[str]) -> None:
-    """Write a copy of a catalogue as a folder, in place of a catalogue that is there: whole, or what was there stays.
-
-    Raises
-    ------
-    StorageError
-        If something that is not a catalogue lies at `path`.
-    """
-    with new_folder(path, "catalogue", changing=True) as folder:
-        catalogue.write_into(folder)

@@ -10,14 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import MOST_COLUMNS
+from visterm.core.checks import MOST_COLUMNS, check_k
 from visterm.core.errors import CorruptFileError, DataError
 from visterm.core.products import merged
 from visterm.core.types import Matrix, Ranking
-from visterm.store.any_part import AnyPart
-from visterm.store.base import check_width, checked_question
 from visterm.store.database import Database
-from visterm.store.rows import stack_rows
+from visterm.store.parts import Part
+from visterm.store.rows import as_ids, as_queries, stack_rows
 from visterm.store.segments import IDS, Segment, StoredIndex, StoredSegment
 
 HIDDEN = (
@@ -40,13 +39,13 @@ class CurrentRows:
     ----------
     version : str
         Of the tables: another one means that rows have changed.
-    parts : list of AnyPart
+    parts : list of Part
         The segments of one run.
     width : int or None
         Columns of the rows; None where there are none.
     """
 
-    def __init__(self, version: str, parts: list[AnyPart], width: int | None) -> None:
+    def __init__(self, version: str, parts: list[Part], width: int | None) -> None:
         self.version = version
         self.parts = parts
         self.width = width
@@ -74,10 +73,10 @@ class CurrentRows:
         DataError
             If `q` is not finite, or `among` are no whole numbers.
         """
-        Q, k, ids = checked_question(q, k, among, len(self), self.width)
+        Q, k = as_queries(q, self.width), check_k(k, len(self))
+        ids = None if among is None else as_ids(among)
         places = [None if ids is None else part.places(ids) for part in self.parts]
-        n_rows = sum(len(part) if at is None else len(at) for part, at in zip(self.parts, places, strict=True))
-        k = min(k, n_rows)
+        k = min(k, sum(len(part) if at is None else len(at) for part, at in zip(self.parts, places, strict=True)))
         found = Ranking(np.empty((Q.shape[0], k), np.int64), np.empty((Q.shape[0], k), np.float32))
         for start in range(0, Q.shape[0] if k else 0, QUERY_BLOCK):
             queries = slice(start, start + QUERY_BLOCK)
@@ -89,19 +88,19 @@ class CurrentRows:
             found.ids[queries], found.scores[queries] = merged(best, k)
         return found
 
-    def products(self, Q: Matrix, ids: Any = None) -> NDArray[np.float32]:
+    def products(self, q: Any, ids: Any = None) -> NDArray[np.float32]:
         """Return the products of images (None: of all, in order) with query rows, shape (n_images, n_queries)."""
+        Q = as_queries(q, self.width)
         queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
-        check_width(queries, self.width, "q")
         wanted, back = (self.ids, None) if ids is None else np.unique(np.asarray(ids, np.int64), return_inverse=True)
         found = np.empty((len(wanted), len(queries)), np.float32)
         for part, places, at in self._placed(wanted):
             found[at] = part.products(queries, places)
         return found if back is None else found[back]
 
-    def rows(self, ids: NDArray[np.int64]) -> Matrix:
+    def rows(self, ids: Any) -> Matrix:
         """Return the rows of images, in the order of their ids."""
-        wanted, back = np.unique(ids, return_inverse=True)
+        wanted, back = np.unique(np.asarray(ids, np.int64).ravel(), return_inverse=True)
         placed = self._placed(wanted)
         if not placed:
             return np.empty((0, self.width or 0), np.float32)
@@ -109,7 +108,7 @@ class CurrentRows:
         order = np.argsort(np.concatenate([at for _, _, at in placed]))
         return stack[order[back]]
 
-    def _placed(self, wanted: NDArray[np.int64]) -> list[tuple[AnyPart, NDArray[np.int64], NDArray[np.int64]]]:
+    def _placed(self, wanted: NDArray[np.int64]) -> list[tuple[Part, NDArray[np.int64], NDArray[np.int64]]]:
         """Return, part by part, the places of images there, and which of those wanted they are."""
         placed = []
         for part in self.parts:
@@ -121,27 +120,33 @@ class CurrentRows:
         return placed
 
 
-def current_rows(database: Database, files: Callable[[StoredSegment], Segment]) -> CurrentRows:
-    """Read which rows the current run has now, and map them."""
+def read_current_rows(database: Database, files: Callable[[StoredSegment], Segment]) -> CurrentRows:
+    """Read which rows the current run has now, and map them.
+
+    Raises
+    ------
+    CorruptFileError
+        If the database names rows that cannot be, or their files are damaged.
+    """
     with database.snapshot():
         version = database.value("SELECT value FROM meta WHERE key = 'rows'")
         run_id = database.value("SELECT coalesce(rows_of, id) FROM runs WHERE current = 1")
-        last_id = database.value("SELECT max(id) FROM images")
-        parts: list[AnyPart] = []
+        last_id = database.value("SELECT max(id) FROM images") or 0
+        parts: list[Part] = []
         width = None
         for segment in segments_of(database, "WHERE run_id = ?", run_id):
             if width not in (None, segment.width):
                 raise CorruptFileError(f"The rows of one run are {width} and {segment.width} numbers wide. {RESTORE}")
             width = segment.width
-            places = checked_places(database.rows(HIDDEN, (segment.id, run_id, segment.id)), segment)
+            hidden = checked_places(database.rows(HIDDEN, (segment.id, run_id, segment.id)), segment)
             index = database.row("SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?", (segment.id,))
             if index is not None and not 0 <= index[1] <= segment.n_rows:
                 raise CorruptFileError(f"An index of {segment.n_rows} rows is noted to cover {index[1]}. {RESTORE}")
-            part = files(segment).part(segment.n_rows, places, StoredIndex(*index) if index else None)
-            if len(part.ids) and not 0 <= int(part.ids.min()) <= int(part.ids.max()) <= (last_id or 0):
+            part = files(segment).part(segment.n_rows, hidden, StoredIndex(*index) if index else None)
+            if len(part.ids) and not 0 <= int(part.ids.min()) <= int(part.ids.max()) <= last_id:
                 raise CorruptFileError(
                     f"{files(segment).where(IDS)}: the rows are of the images {part.ids.min()} to {part.ids.max()}; "
-                    f"expected 0 to {last_id or 0}, as the catalogue has no others. {RESTORE}"
+                    f"expected 0 to {last_id}, as the catalogue has no others. {RESTORE}"
                 )
             parts.append(part)
     return CurrentRows(version, parts, width)

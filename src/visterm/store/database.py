@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -62,15 +62,15 @@ class Database:
 
     def __init__(self, path: Path | None = None, *, new: bool = False) -> None:
         self.path = path
-        self._own = threading.local()
+        self._of_thread = threading.local()
         self._opened: list[sqlite3.Connection] = []
         self._opening = threading.Lock()
-        self._turns = threading.RLock()
+        self._turns: AbstractContextManager[Any] = threading.RLock() if path is None else nullcontext()
         self._identity: tuple[FileIdentity, ...] | None = None
         self._shared = self._connect() if path is None else None
         if path is None or new:
             with self.transaction() as connection:
-                _run_script(connection, _schema())
+                _run_script(connection, files("visterm.store").joinpath("schema.sql").read_text(encoding="utf-8"))
                 connection.execute("INSERT INTO meta VALUES ('format', ?), ('rows', '')", (str(FORMAT),))
         else:
             self._check_format()
@@ -95,22 +95,22 @@ class Database:
             )
 
     def rows(self, statement: str, values: Any = ()) -> list[Any]:
-        """Run one statement that reads, and give all its rows."""
-        with self._reading() as connection:
-            return connection.execute(statement, values).fetchall()
+        """Run one statement that reads, and return all its rows."""
+        with self._turns, self._translated():
+            return self._connection().execute(statement, values).fetchall()
 
     def row(self, statement: str, values: Any = ()) -> Any:
-        """Run one statement that reads, and give its first row, or None."""
-        with self._reading() as connection:
-            return connection.execute(statement, values).fetchone()
+        """Run one statement that reads, and return its first row, or None."""
+        with self._turns, self._translated():
+            return self._connection().execute(statement, values).fetchone()
 
     def value(self, statement: str, values: Any = ()) -> Any:
-        """Run one statement that reads, and give the first value of its first row, or None."""
+        """Run one statement that reads, and return the first value of its first row, or None."""
         found = self.row(statement, values)
         return None if found is None else found[0]
 
     def write(self, statement: str, values: Any = ()) -> int:
-        """Run one statement that writes, in a transaction, and give how many rows it changed."""
+        """Run one statement that writes, in a transaction, and return how many rows it changed."""
         with self.transaction() as connection:
             return connection.execute(statement, values).rowcount
 
@@ -122,11 +122,10 @@ class Database:
     @property
     def in_transaction(self) -> bool:
         """Whether the calling thread is inside a transaction."""
-        with self._turn():
+        with self._turns:
             return self._connection().in_transaction
 
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
         """Do all that is inside or nothing; it is on disk when this ends. Inside another, it is part of that one.
 
         Raises
@@ -140,27 +139,11 @@ class Database:
         CorruptFileError
             If the file is damaged.
         """
-        with self._turn(), self._told():
-            connection = self._connection()
-            if connection.in_transaction:
-                yield connection
-                return
-            self._begin(connection, "BEGIN IMMEDIATE")
-            with _ended(connection):
-                self.check_in_place()
-                yield connection
+        return self._within("BEGIN IMMEDIATE")
 
-    @contextmanager
-    def snapshot(self) -> Iterator[sqlite3.Connection]:
+    def snapshot(self) -> AbstractContextManager[sqlite3.Connection]:
         """See one state of the tables in several statements, whatever others commit in between."""
-        with self._turn(), self._told():
-            connection = self._connection()
-            if connection.in_transaction:
-                yield connection
-                return
-            self._begin(connection, "BEGIN")
-            with _ended(connection):
-                yield connection
+        return self._within("BEGIN")
 
     def check(self) -> list[str]:
         """Return what SQLite's integrity check and its check of foreign keys find wrong: nothing, of a sound file."""
@@ -169,7 +152,7 @@ class Database:
 
     def copy_to(self, path: Path) -> None:
         """Write all tables into a file that is not there yet."""
-        with self._turn(), self._told(path):
+        with self._turns, self._translated(path):
             target = sqlite3.connect(path)
             try:
                 self._connection().backup(target)
@@ -184,16 +167,33 @@ class Database:
                 connection.close()
             self._opened.clear()
             self._identity = None
-            self._own = threading.local()
+            self._of_thread = threading.local()
             self._shared = None
 
     @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._turn(), self._told():
-            yield self._connection()
+    def _within(self, begin: str) -> Iterator[sqlite3.Connection]:
+        """Commit what is done inside, or roll it back whatever goes wrong; inside another, it is part of that one."""
+        with self._turns, self._translated():
+            connection = self._connection()
+            if connection.in_transaction:
+                yield connection
+                return
+            try:
+                connection.execute(begin)
+            except sqlite3.OperationalError as error:
+                self.check_in_place()
+                raise self._refused(error) or self._in_use(error) from error
+            try:
+                if begin == "BEGIN IMMEDIATE":
+                    self.check_in_place()
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                _roll_back(connection)
+                raise
 
     @contextmanager
-    def _told(self, path: Path | None = None) -> Iterator[None]:
+    def _translated(self, path: Path | None = None) -> Iterator[None]:
         """Turn SQLite's errors into ours; those that a statement of ours is to blame for stay as they are."""
         try:
             yield
@@ -214,50 +214,44 @@ class Database:
         if code == sqlite3.SQLITE_IOERR:
             return why_refused(where) or disk_error(errno.EIO, where)
         if code == sqlite3.SQLITE_CANTOPEN:
-            told = f"{where} cannot be opened: {error}. Its folder must be one to write in."
-            return why_refused(where) or StorageError(told)
+            return why_refused(where) or StorageError(
+                f"{where} cannot be opened: {error}. Its folder must be one to write in."
+            )
         if code == sqlite3.SQLITE_READONLY:
             return DiskError(f"{where} cannot be written: the file, its folder or its disk is read-only.")
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return StorageError(
-                f"{where} cannot be used now: {error}. Another process has been writing for {BUSY_SECONDS:g} s; "
-                "try again when it is done."
-            )
+            return self._in_use(error)
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _lacks_a_table(error):
             return CorruptFileError(
                 f"{where} is damaged ({error}). Restore it from a backup, or index the images again into a new folder."
             )
         return None
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        if self.path is not None:
-            yield
-            return
-        with self._turns:
-            yield
+    def _in_use(self, error: sqlite3.Error) -> StorageError:
+        """Return the error of a database that another process has been writing to for too long."""
+        return StorageError(
+            f"{self.path} cannot be used now: {error}. Another process has been writing for {BUSY_SECONDS:g} s; "
+            "try again when it is done."
+        )
 
     def _connection(self) -> sqlite3.Connection:
         if self._shared is not None:
             return self._shared
-        connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
+        connection: sqlite3.Connection | None = getattr(self._of_thread, "connection", None)
         if connection is None:
             if self.path is None:
                 raise StorageError("This catalogue was closed. Open it again.")
             self.check_in_place()  # else this thread would read another catalogue than the others
-            connection = self._own.connection = self._connect()
+            connection = self._of_thread.connection = self._connect()
         return connection
 
     def _connect(self) -> sqlite3.Connection:
-        if self.path is None:
-            connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        else:
-            try:
-                connection = sqlite3.connect(
-                    self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-                )
-            except sqlite3.Error as error:
-                raise self._refused(error) or StorageError(f"{self.path} cannot be opened: {error}.") from error
+        try:
+            connection = sqlite3.connect(
+                self.path or ":memory:", timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+        except sqlite3.Error as error:
+            raise self._refused(error) or StorageError(f"{self.path} cannot be opened: {error}.") from error
         connection.text_factory = _decoded
         try:
             connection.execute("PRAGMA foreign_keys = ON")
@@ -282,16 +276,6 @@ class Database:
                 self._identity = _identities(self.path)
         return connection
 
-    def _begin(self, connection: sqlite3.Connection, how: str) -> None:
-        try:
-            connection.execute(how)
-        except sqlite3.OperationalError as error:
-            self.check_in_place()
-            raise self._refused(error) or StorageError(
-                f"{self.path} cannot be written now: {error}. Another process has been writing for {BUSY_SECONDS:g} s; "
-                "try again when it is done."
-            ) from error
-
     def _check_format(self) -> None:
         try:
             found = int(self.value("SELECT value FROM meta WHERE key = 'format'") or 0)
@@ -309,6 +293,18 @@ class Database:
                 connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (str(version + 1),))
 
 
+class Table:
+    """One or some tables of a catalogue, and what is asked of them.
+
+    Parameters
+    ----------
+    database : Database
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+
 FileIdentity = tuple[int, int] | None
 """Device and inode of a file; None where there is none."""
 
@@ -324,6 +320,12 @@ def _identities(path: Path) -> tuple[FileIdentity, ...]:
         else:
             found.append((state.st_dev, state.st_ino))
     return tuple(found)
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    """Undo what was not committed."""
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
 
 
 def _lacks_a_table(error: sqlite3.Error) -> bool:
@@ -346,25 +348,9 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-@contextmanager
-def _ended(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit, or roll back whatever goes wrong."""
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
 def _decoded(text: bytes) -> str:
     """Read text, of which file names may be no UTF-8, as Python reads file names."""
     return text.decode("utf-8", "surrogateescape")
-
-
-def _schema() -> str:
-    return files("visterm.store").joinpath("schema.sql").read_text(encoding="utf-8")
 
 
 def _run_script(connection: sqlite3.Connection, script: str) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from visterm.core.types import Skipped
-from visterm.store.database import Database, as_text, now
+from visterm.store.database import Table, as_text, now
 from visterm.store.records import Record
 
 COLUMNS = (
@@ -75,14 +75,11 @@ class FileState(NamedTuple):
     sha256: str
 
 
-class Images:
-    """The table of images. Ids that are not there are left out of what is given back."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class Images(Table):
+    """The table of images. Ids that are not there are left out of the answers."""
 
     def add(self, records: Iterable[Record]) -> list[int]:
-        """Take images in, and give their ids: one more than the largest so far, and so on."""
+        """Take images in, and return their ids: one more than the largest so far, and so on."""
         at = now()
         with self._database.transaction() as connection:
             first = connection.execute("SELECT coalesce(max(id) + 1, 0) FROM images").fetchone()[0]
@@ -143,31 +140,14 @@ class Images:
         by_id = {image.id: image for image in found}
         return [by_id[int(i)] for i in wanted if int(i) in by_id]
 
-    def names(self, image_ids: Sequence[int]) -> list[str]:
-        """Return the names of images, one for each id, in their order: quicker than the records."""
-        if len(image_ids) < 50:
-            one = "SELECT name FROM images WHERE id = ?"
-            return [self._database.value(one, (int(i),)) for i in image_ids]
-        found = self._database.rows(f"SELECT id, name FROM images WHERE {AMONG}", (as_list(image_ids),))
-        by_id: dict[int, str] = {row[0]: row[1] for row in found}
-        return [by_id[int(i)] for i in image_ids]
-
     def by_path(self, path: str | os.PathLike[str]) -> ImageRecord | None:
         """Return the image that lies at a path now; None where there is none."""
         found = self._select("WHERE path = CAST(? AS TEXT) AND state = 'here'", as_text(path))
         return found[0] if found else None
 
-    def by_hash(self, sha256: str) -> list[ImageRecord]:
-        """Return the images, here or gone, of one content."""
-        return self._select("WHERE sha256 = ? ORDER BY id", sha256)
-
     def all(self, state: str = "here") -> list[ImageRecord]:
         """Return all images of a state, by id."""
         return self._select("WHERE state = ? ORDER BY id", state)
-
-    def page(self, *, after: int = -1, limit: int = 100, state: str = "here") -> list[ImageRecord]:
-        """Return the next images by id, for paging: `after` is the last id of the page before."""
-        return self._select("WHERE id > ? AND state = ? ORDER BY id LIMIT ?", after, state, limit)
 
     def files(self) -> dict[str, FileState]:
         """Return all files that are here, by path: what an update compares folders with."""
@@ -213,11 +193,8 @@ def _values(record: Record) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-class SkippedFiles:
+class SkippedFiles(Table):
     """The table of files that were left out."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def add(self, skipped: Iterable[Skipped]) -> None:
         """Write files down with their reasons; the latest reason of each counts."""

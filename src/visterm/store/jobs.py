@@ -7,11 +7,12 @@ import os
 import socket
 import uuid
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from visterm.core.jsonlines import json_text
 from visterm.core.writing import is_alive
-from visterm.store.database import Database, now
+from visterm.store.database import Table, now
 
 COLUMNS = "id, kind, state, done, total, message, started, finished, error, pid, host"
 OPEN = "('waiting', 'running', 'cancelling')"
@@ -60,15 +61,16 @@ class Job:
         return self.state not in ("waiting", "running", "cancelling")
 
 
-class Jobs:
+class Jobs(Table):
     """The table of jobs. Who works at one asks `asked_to_stop` now and then."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._place = os.path.realpath(database.path) if database.path else uuid.uuid4().hex
+    @cached_property
+    def _place(self) -> str:
+        """What tells this catalogue from others, in this process."""
+        return os.path.realpath(self._database.path) if self._database.path else uuid.uuid4().hex
 
     def start(self, kind: str, *, total: int | None = None, waiting: bool = False) -> int:
-        """Write down a job of this process, and give its id."""
+        """Write down a job of this process, and return its id."""
         with self._database.transaction() as connection:
             made = connection.execute(
                 "INSERT INTO jobs (kind, state, total, started, pid, host) VALUES (?, ?, ?, ?, ?, ?)",
@@ -99,7 +101,7 @@ class Jobs:
         )
 
     def cancel(self, job_id: int) -> bool:
-        """Ask a job to stop; one that waits is cancelled at once. Gives whether there was anything to stop."""
+        """Ask a job to stop; one that waits is cancelled at once. Return whether there was anything to stop."""
         changed = self._database.write(
             "UPDATE jobs SET finished = CASE state WHEN 'waiting' THEN ? END, "
             "state = CASE state WHEN 'waiting' THEN 'cancelled' ELSE 'cancelling' END "
@@ -109,7 +111,7 @@ class Jobs:
         return changed > 0
 
     def asked_to_stop(self, job_id: int) -> bool:
-        """Return whether a job shall stop."""
+        """Return whether a job was asked to stop."""
         state = self._database.value("SELECT state FROM jobs WHERE id = ?", (job_id,))
         return state in ("cancelling", "cancelled")
 
@@ -126,7 +128,7 @@ class Jobs:
         return [Job(*row) for row in found]
 
     def mark_lost(self) -> list[int]:
-        """Say of jobs whose process on this host is gone that they are lost, and give their ids.
+        """Mark jobs whose process on this host is gone as lost, and return their ids.
 
         A process number comes again: a service in a container is number 1 after each start.
         """
@@ -154,11 +156,8 @@ class Event(NamedTuple):
     details: dict[str, Any]
 
 
-class History:
+class History(Table):
     """The table of what was done to a catalogue."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def note(self, what: str, **details: Any) -> None:
         """Write down what was done."""

@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError, UserError
 from visterm.core.jsonlines import json_text
 from visterm.core.types import Matrix
-from visterm.store.any_part import AnyPart
-from visterm.store.lance_index import LanceIndex
-from visterm.store.lance_rows import LancePart, LanceRows
+from visterm.store.lance_rows import LanceIndex, LancePart, LanceRows
 from visterm.store.lance_table import LanceTable, table_names
+from visterm.store.parts import Part
 from visterm.store.row_index import settings_of
 from visterm.store.segments import IDS, SegmentFolder, StoredIndex
 
@@ -140,7 +139,7 @@ class LanceSegment(SegmentFolder):
         ids = self._map(IDS, n_rows)
         return ids, self.rows(n_rows).take(np.arange(n_rows))
 
-    def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> AnyPart:
+    def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
         """Return the first `n_rows` to search, with the table's own index."""
         rows = self.rows(n_rows)
         by = None

@@ -60,29 +60,25 @@ class LanceTable:
         self._database = _connected(uri)
 
     def create(self, width: int) -> int:
-        """Make it empty, in place of one that a kill left, and give its version."""
+        """Make it empty, in place of one that a kill left, and return its version."""
         import pyarrow as pa
 
         schema = pa.schema([("row", pa.int64()), ("id", pa.int64()), ("vector", pa.list_(pa.float32(), width))])
-        with _told(f"The table {self.name} at {self.uri} cannot be made"):
+        with _translated(f"The table {self.name} at {self.uri} cannot be made"):
             return int(self._database.create_table(self.name, schema=schema, mode="overwrite").version)
 
-    def latest(self) -> int:
-        """Return the newest version, which need not be one that counts."""
-        return int(self._opened().version)
-
     def append(self, version: int, n_rows: int, ids: NDArray[np.int64], U: NDArray[np.float32]) -> int:
-        """Add rows after the `n_rows` of a version, whatever was added to it since; give the version that has them."""
+        """Add rows after the `n_rows` of a version, whatever was added since; return the version that has them."""
         import pyarrow as pa
 
         self.cut(version)
-        table = self._opened()
+        table = self.writable()
         for start in range(0, len(ids), AT_ONCE):
             numbers = np.arange(n_rows + start, n_rows + min(start + AT_ONCE, len(ids)))
             block = np.ascontiguousarray(U[start : start + AT_ONCE], np.float32)
             vectors = pa.FixedSizeListArray.from_arrays(pa.array(block.ravel()), U.shape[1])
             columns = {"row": numbers, "id": ids[start : start + AT_ONCE], "vector": vectors}
-            with _told(f"Rows cannot be written to the table {self.name} at {self.uri}"):
+            with _translated(f"Rows cannot be written to the table {self.name} at {self.uri}"):
                 table.add(pa.table(columns))
                 if table.version % TIDIED_EVERY == 0:
                     table.optimize(cleanup_older_than=NEVER)
@@ -90,14 +86,14 @@ class LanceTable:
 
     def cut(self, version: int) -> None:
         """Drop what came after a version: what it held is the newest version then."""
-        table = self._opened()
+        table = self.writable()
         if table.version != version:
             self._check_out(table, version)
             table.restore()
 
     def is_untidy(self, n_rows: int) -> bool:
-        """Return whether the table has many more files than so many rows want."""
-        n_files: int = self._opened().stats()["fragment_stats"]["num_fragments"]
+        """Return whether the table has many more files than this many rows need."""
+        n_files: int = self.writable().stats()["fragment_stats"]["num_fragments"]
         return n_files > MANY_FILES + n_rows // ROWS_PER_FILE
 
     def tidy(self, version: int) -> tuple[int, bool]:
@@ -109,15 +105,15 @@ class LanceTable:
             The version that is so, and whether its index knows all rows.
         """
         self.cut(version)
-        table = self._opened()
-        with _told(f"The table {self.name} at {self.uri} cannot be put in order"):
+        table = self.writable()
+        with _translated(f"The table {self.name} at {self.uri} cannot be put in order"):
             table.optimize(cleanup_older_than=NEVER)
             found = [table.index_stats(index.name) for index in table.list_indices()]
         return int(table.version), bool(found) and all(stats.num_unindexed_rows == 0 for stats in found)
 
     def forget_old_versions(self) -> None:
         """Remove the files of versions that no search reads any more; what counts must be the newest version."""
-        self._opened().optimize(cleanup_older_than=READERS_NEED)
+        self.writable().optimize(cleanup_older_than=READERS_NEED)
 
     def drop(self) -> None:
         """Remove the table, if it is there."""
@@ -125,15 +121,18 @@ class LanceTable:
 
     def at(self, version: int) -> Any:
         """Return LanceDB's own table as one version has it, to read."""
-        table = self._opened()
+        table = self.writable()
         self._check_out(table, version)
         return table
 
     def writable(self) -> Any:
-        """Return LanceDB's own table, to write."""
-        return self._opened()
+        """Return LanceDB's own table, to write.
 
-    def _opened(self) -> Any:
+        Raises
+        ------
+        CorruptFileError
+            If it cannot be opened.
+        """
         try:
             return self._database.open_table(self.name)
         except (ValueError, OSError, RuntimeError) as error:
@@ -155,7 +154,7 @@ class LanceTable:
 def table_names(uri: str) -> list[str]:
     """List the tables of a database; none where there is no database."""
     database = _connected(uri)
-    with _told(f"The tables at {uri} cannot be listed"):
+    with _translated(f"The tables at {uri} cannot be listed"):
         names: list[str] = []
         page = database.list_tables()
         while True:
@@ -199,12 +198,12 @@ def _connected(uri: str) -> Any:
         ) from error
     endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
     plain = {"allow_http": "true"} if endpoint.startswith("http://") else None
-    with _told(f"No tables can be kept at {uri}"):
+    with _translated(f"No tables can be kept at {uri}"):
         return lancedb.connect(uri, storage_options=plain, session=lancedb.Session(**CACHED))
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _translated(what: str) -> Iterator[None]:
     """Say what failed, and the first line of why."""
     try:
         yield

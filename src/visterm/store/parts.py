@@ -1,6 +1,14 @@
-"""Rows with their ids in arrays, in memory or memory-mapped: dense ones streamed, sparse ones block by block."""
+"""Parts of the rows that a search looks at: which rows there are, some of them hidden, and which are the best.
+
+A part holds the rows of one segment with the ids of their images. `Part` is the course of a search, wherever the rows
+lie; `ArrayPart` has them in arrays, in memory or memory-mapped.
+"""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,14 +16,163 @@ from numpy.typing import NDArray
 from visterm.core.products import merged, top_k_products
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
-from visterm.store.any_part import AnyPart, Candidates
+
+PASSED_OVER = 200
+"""Hidden rows up to which a search finds that many more, and drops them; with more it reads the others one by one."""
+
+SELECTIVE = 16
+"""If one id in this many is requested, or more, a table of all ids is quicker than looking each one up."""
 
 BLOCK_BYTES = 2**24
 """Scores held at a time, of some queries and some sparse rows."""
 
 
-class Part(AnyPart):
-    """Rows with ids, in memory or memory-mapped.
+class Candidates(Protocol):
+    """An index: rows that may be among the best. `n_rows` are covered, from the first on."""
+
+    n_rows: int
+
+    def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
+        """Return places of rows, ascending, that hold most of the `k` best; None where an exact search is better."""
+
+
+class Part(ABC):
+    """Rows with ids; a subclass says where they lie, by three hooks.
+
+    Parameters
+    ----------
+    ids : ndarray of int64, shape (n,)
+        None of the visible ones twice.
+    hidden : ndarray of int64
+        Places of rows that no search finds, ascending.
+    index : Candidates, optional
+        Of dense rows.
+    """
+
+    def __init__(
+        self, ids: NDArray[np.int64], hidden: NDArray[np.int64] | None = None, index: Candidates | None = None
+    ) -> None:
+        self.ids = ids
+        self.hidden = np.empty(0, np.int64) if hidden is None else hidden
+        self.index = index
+
+    @abstractmethod
+    def take(self, places: NDArray[np.int64]) -> Matrix:
+        """Return the rows at some places, in that order."""
+
+    @abstractmethod
+    def products(self, Q: NDArray[np.float32], places: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+        """Return the products of rows (None: of all visible ones) with a few queries, shape (n_rows, n_queries)."""
+
+    @abstractmethod
+    def _best_places(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None) -> Ranking:
+        """Find the places with the `k` largest products (k > 0), among all or some (ascending); exact."""
+
+    def __len__(self) -> int:
+        return len(self.ids) - len(self.hidden)
+
+    @cached_property
+    def visible(self) -> NDArray[np.int64]:
+        """Places of the rows that are not hidden, ascending."""
+        return np.delete(np.arange(len(self.ids)), self.hidden)
+
+    @cached_property
+    def visible_ids(self) -> NDArray[np.int64]:
+        """Ids of the rows that are not hidden, in their order."""
+        return self.ids if len(self.hidden) == 0 else self.ids[self.visible]
+
+    def places(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the places of visible rows by id, ascending; unknown ids (sorted, unique) are left out."""
+        if len(ids) == 0 or len(self) == 0:
+            return np.empty(0, np.int64)
+        if self._consecutive:
+            first = self.ids[0]
+            inside = slice(*np.searchsorted(ids, (first, first + len(self.ids))))
+            places: NDArray[np.int64] = ids[inside] - first
+        elif len(ids) * SELECTIVE > len(self.ids):
+            requested = np.zeros(self._largest + 2, np.bool_)
+            requested[ids[(ids >= 0) & (ids <= self._largest)]] = True
+            places = np.flatnonzero(requested[self.ids])
+        else:
+            order = self._order
+            there = self.ids if order is None else self.ids[order]
+            at = np.searchsorted(there, ids)
+            at = at[(at < len(there)) & (there[np.minimum(at, len(there) - 1)] == ids)]
+            places = at if order is None else np.sort(order[at])
+        return self._not_hidden(places)
+
+    def best(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None = None) -> Ranking:
+        """Find the best of a few queries among the visible rows, or some of them by place; at most k, ties by id."""
+        if places is None and self.index is not None:
+            by_index = [self._best_by_index(self.index, q[None, :], k) for q in Q]
+            if all(one is not None for one in by_index):
+                found = Ranking(*(np.concatenate(part) for part in zip(*filter(None, by_index), strict=True)))
+                return Ranking(self.ids[found.ids], found.scores)
+        passed_over = 0
+        if places is None and len(self.hidden) <= PASSED_OVER:
+            passed_over = len(self.hidden)
+        elif places is None:
+            places = self.visible
+        n_rows = len(self.ids) if places is None else len(places)
+        k = min(k, n_rows - passed_over)
+        if k == 0:
+            return Ranking(np.empty((len(Q), 0), np.int64), np.empty((len(Q), 0), np.float32))
+        wanted = k + passed_over
+        if self._ascending:
+            found = self._best_places(Q, wanted, places)
+        else:  # equal rows are ranked by id, and rows of changed images lie behind those of later ones
+            k_ties = min(wanted + 1, n_rows)
+            found = self._best_places(Q, k_ties, places)
+            while k_ties < n_rows and (found.scores[:, -1] == found.scores[:, wanted - 1]).any():
+                k_ties = min(2 * k_ties, n_rows)
+                found = self._best_places(Q, k_ties, places)
+            found = _at(found, np.lexsort((self.ids[found.ids], -found.scores), axis=1)[:, :wanted])
+        if passed_over:
+            found = _at(found, np.argsort(np.isin(found.ids, self.hidden), axis=1, kind="stable")[:, :k])
+        return Ranking(self.ids[found.ids], found.scores)
+
+    def _best_by_index(self, index: Candidates, q: NDArray[np.float32], k: int) -> Ranking | None:
+        """Score the index's candidates, and the rows that came after it was made, as exact search does."""
+        candidates = index.candidates(q, k)
+        if candidates is None:
+            return None
+        candidates = self._not_hidden(candidates)
+        later = self._not_hidden(np.arange(index.n_rows, len(self.ids)))
+        k = min(k, len(self))
+        if k == 0 or len(candidates) < min(k, len(self) - len(later)):
+            return None
+        parts = [self._best_places(q, min(k, len(some)), some) for some in (candidates, later) if len(some)]
+        return parts[0] if len(parts) == 1 else merged(parts, k)
+
+    def _not_hidden(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Leave hidden rows out."""
+        return np.setdiff1d(places, self.hidden, assume_unique=True) if len(self.hidden) else places
+
+    @cached_property
+    def _largest(self) -> int:
+        """The largest id, -1 without rows."""
+        return int(self.ids.max(initial=-1))
+
+    @cached_property
+    def _consecutive(self) -> bool:
+        """Whether each id is one more than the one before."""
+        return bool((np.diff(self.ids) == 1).all())
+
+    @cached_property
+    def _ascending(self) -> bool:
+        """Whether the rows lie in the order of their ids."""
+        return bool((np.diff(self.ids) > 0).all())
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64] | None:
+        """The visible places by id; None where the rows lie so."""
+        if len(self.hidden) == 0 and self._ascending:
+            return None
+        return self.visible[np.argsort(self.visible_ids, kind="stable")]
+
+
+class ArrayPart(Part):
+    """Rows in arrays, in memory or memory-mapped: dense ones are streamed, sparse ones go block by block.
 
     Parameters
     ----------
@@ -50,13 +207,8 @@ class Part(AnyPart):
         return np.asarray(rows @ Q.T, np.float32)
 
     def _best_places(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None) -> Ranking:
-        if k == 0:
-            return Ranking(np.empty((len(Q), 0), np.int64), np.empty((len(Q), 0), np.float32))
-        if not isinstance(self.rows, np.ndarray):
-            return self._best_sparse(Q, k, places)
-        return top_k_products(Q, self.rows, k, among=places)
-
-    def _best_sparse(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None) -> Ranking:
+        if isinstance(self.rows, np.ndarray):
+            return top_k_products(Q, self.rows, k, among=places)
         step = max(1, BLOCK_BYTES // (4 * len(Q)))
         n = len(self.ids) if places is None else len(places)
         parts = []
@@ -70,3 +222,8 @@ class Part(AnyPart):
             found, best = top_k(np.ascontiguousarray((block @ Q.T).T), min(k, block.shape[0]))
             parts.append(Ranking(numbers[found], best))
         return merged(parts, k)
+
+
+def _at(found: Ranking, order: NDArray[np.int64]) -> Ranking:
+    """Return the columns of each row of a ranking, in some order."""
+    return Ranking(np.take_along_axis(found.ids, order, 1), np.take_along_axis(found.scores, order, 1))

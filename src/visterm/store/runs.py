@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from visterm.core.errors import StorageError
 from visterm.core.jsonlines import json_text
-from visterm.store.database import Database, as_text, now
+from visterm.store.database import Table, as_text, now
 from visterm.store.images import as_list
 
 
@@ -53,11 +53,8 @@ class FeaturePlace(NamedTuple):
     row: int
 
 
-class Runs:
+class Runs(Table):
     """The table of runs; `StoredCatalogue.use_run` changes the current one."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def add(
         self,
@@ -68,7 +65,7 @@ class Runs:
         rows_of: int | None = None,
         facts: dict[str, Any] | None = None,
     ) -> int:
-        """Write down a run, and give its id; one that is known keeps its id, and takes the new facts."""
+        """Write down a run, and return its id; one that is known keeps its id, and takes the new facts."""
         with self._database.transaction() as connection:
             found = connection.execute(
                 "INSERT INTO runs (fingerprint, encoder_fingerprint, folder, rows_of, added, facts) "
@@ -83,11 +80,7 @@ class Runs:
 
     def current(self) -> StoredRun | None:
         """Return the run that searches; None in a catalogue that has none yet."""
-        return self._first("WHERE current = 1")
-
-    def get(self, fingerprint: str) -> StoredRun | None:
-        """Return a run by fingerprint; None where it is not known."""
-        return self._first("WHERE fingerprint = ?", fingerprint)
+        return next(iter(self._select("WHERE current = 1")), None)
 
     def all(self) -> list[StoredRun]:
         """List the runs, oldest first."""
@@ -124,20 +117,9 @@ class Runs:
         )
         return [FeaturePlace(*row) for row in found]
 
-    def _first(self, where: str, *values: Any) -> StoredRun | None:
-        found = self._select(where, *values)
-        return found[0] if found else None
-
-    def _select(self, where: str, *values: Any) -> list[StoredRun]:
+    def _select(self, where: str) -> list[StoredRun]:
         found = self._database.rows(
             "SELECT id, fingerprint, encoder_fingerprint, folder, coalesce(rows_of, id), added, facts, current "
-            f"FROM runs {where}",
-            values,
+            f"FROM runs {where}"
         )
-        return [_run(*row) for row in found]
-
-
-def _run(
-    run_id: int, fingerprint: str, encoder: str, folder: str, rows_of: int, added: str, facts: str, current: int
-) -> StoredRun:
-    return StoredRun(run_id, fingerprint, encoder, folder, rows_of, added, json.loads(facts), bool(current))
+        return [StoredRun(*row[:-2], json.loads(row[-2]), bool(row[-1])) for row in found]

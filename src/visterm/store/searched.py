@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from visterm.core.jsonlines import json_text
 from visterm.core.types import Matrix, Ranking
-from visterm.store.base import as_queries
+from visterm.store.current_rows import CurrentRows
 from visterm.store.database import Database, as_text
 from visterm.store.filters import Filter, image_ids
 from visterm.store.images import Images, as_list
@@ -24,7 +23,7 @@ BLOCK = 65536
 """Rows whose lengths are measured at a time."""
 
 ONE_BY_ONE = 50
-"""Images below which their names are quicker asked for one after another."""
+"""Images below which it is quicker to ask for their names one after another."""
 
 
 class Where(NamedTuple):
@@ -46,8 +45,12 @@ class Where(NamedTuple):
     catalogue: str | None = None
 
 
-class Searched(Protocol):
-    """What a search asks; ids are those of `searchable`."""
+class SearchedRows(Protocol):
+    """Rows that are searched, under the ids of their images."""
+
+    @property
+    def ids(self) -> Ids:
+        """Ids of the images, in order."""
 
     def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
         """Find the images with the largest dot products, see `StoredCatalogue.search`."""
@@ -58,8 +61,12 @@ class Searched(Protocol):
     def rows(self, ids: Any) -> Matrix:
         """Return the rows of some images."""
 
-    def searchable(self) -> Ids:
-        """Return the ids of the images that can be searched, in order."""
+
+class Searched(Protocol):
+    """A catalogue, or several as one; ids are those of their rows."""
+
+    def current_rows(self) -> SearchedRows:
+        """Return the rows that are there now."""
 
     def find(self, wanted: Filter) -> Ids:
         """Return the ids of the images that pass a filter, in order."""
@@ -71,7 +78,7 @@ class Searched(Protocol):
         """Return the images of which a person has said that one of some tags is not there, in order."""
 
     def where(self, ids: Sequence[int]) -> list[Where]:
-        """Say which images some ids are, in their order."""
+        """Return which images some ids are, in their order."""
 
     def at_path(self, path: str) -> int | None:
         """Return the image that lies at a path now."""
@@ -97,6 +104,10 @@ class SearchedCatalogue:
     def __len__(self) -> int:
         """Return how many images can be searched: here, and with a row of the current run."""
         return len(self._rows.current())
+
+    def current_rows(self) -> CurrentRows:
+        """Return the current run's rows as they are committed now: what a search looks at from its start to its end."""
+        return self._rows.current()
 
     def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
         """Find the images with the largest dot products.
@@ -128,7 +139,7 @@ class SearchedCatalogue:
         DataError
             If an image has no row of the current run.
         """
-        return self._rows.current().products(as_queries(q), ids)
+        return self._rows.current().products(q, ids)
 
     def rows(self, ids: Any) -> Matrix:
         """Return the current run's rows of some images, array or CSR: what "like this image" searches by.
@@ -138,7 +149,7 @@ class SearchedCatalogue:
         DataError
             If an image has no row of the current run.
         """
-        return self._rows.current().rows(np.asarray(ids, np.int64).ravel())
+        return self._rows.current().rows(ids)
 
     def searchable(self) -> Ids:
         """Return the ids of the images that can be searched, in order."""
@@ -150,11 +161,11 @@ class SearchedCatalogue:
 
     def lengths(self) -> tuple[Ids, NDArray[np.float32]]:
         """Return the lengths of rows, measured once, until rows change."""
-        version = self.database.value("SELECT value FROM meta WHERE key = 'rows'")
-        if self._lengths is None or self._lengths[0] != version:
-            ids = self.searchable()
-            parts = [row_lengths(self.rows(ids[at : at + BLOCK])) for at in range(0, len(ids), BLOCK)]
-            self._lengths = version, ids, np.concatenate([np.empty(0, np.float32), *parts])
+        rows = self._rows.current()
+        if self._lengths is None or self._lengths[0] != rows.version:
+            ids = rows.ids
+            parts = [row_lengths(rows.rows(ids[at : at + BLOCK])) for at in range(0, len(ids), BLOCK)]
+            self._lengths = rows.version, ids, np.concatenate([np.empty(0, np.float32), *parts])
         return self._lengths[1:]
 
     def rejected(self, tags: Sequence[str]) -> Ids:
@@ -167,13 +178,13 @@ class SearchedCatalogue:
         return np.array([row[0] for row in found], np.int64)
 
     def where(self, ids: Sequence[int]) -> list[Where]:
-        """Say which images some ids are."""
-        database = self.database
+        """Return which images some ids are."""
         ids = [int(i) for i in ids]
         if len(ids) < ONE_BY_ONE:
-            found = [database.row("SELECT name, path, id FROM images WHERE id = ?", (i,)) for i in ids]
+            one = "SELECT name, path, id FROM images WHERE id = ?"
+            found = [self.database.row(one, (i,)) for i in ids]
         else:
-            found = database.rows(
+            found = self.database.rows(
                 "SELECT name, path, id FROM images WHERE id IN (SELECT value FROM json_each(?))", (as_list(ids),)
             )
         there = {row[2]: Where(*row) for row in found}
@@ -189,6 +200,6 @@ class SearchedCatalogue:
         found = self.database.rows(
             "SELECT id FROM images WHERE state = 'here' AND (name = CAST(? AS TEXT) OR "
             "substr(path, -length(CAST(? AS TEXT)) - 1) = '/' || CAST(? AS TEXT)) ORDER BY id",
-            [as_text(os.fspath(name))] * 3,
+            [as_text(name)] * 3,
         )
         return [int(row[0]) for row in found]

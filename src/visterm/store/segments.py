@@ -20,8 +20,7 @@ from visterm.core.checks import checked_csr
 from visterm.core.errors import CorruptFileError
 from visterm.core.types import Matrix
 from visterm.core.writing import check_space, sync, writing
-from visterm.store.any_part import AnyPart
-from visterm.store.parts import Part
+from visterm.store.parts import ArrayPart, Part
 from visterm.store.row_index import INDEX_SUFFIX, LazyIndex, settings_of
 from visterm.store.rows import stack_rows
 
@@ -99,9 +98,9 @@ class Segment(ABC):
     def cut(self, n_rows: int) -> None:
         """Drop what lies after the first `n_rows`."""
 
-    def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> AnyPart:
+    def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
         """Return the first `n_rows` to search, some of them hidden; with an index of them, where it pays."""
-        return Part(*self.read(n_rows), hidden, self._opened(index) if index is not None else None)
+        return ArrayPart(*self.read(n_rows), hidden, self._opened(index) if index is not None else None)
 
     def _opened(self, index: StoredIndex) -> LazyIndex | None:
         return None

@@ -10,15 +10,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import CorruptFileError, DataError, ShapeError, StorageError
+from visterm.core.errors import CorruptFileError, DataError, StorageError
 from visterm.core.types import Matrix
-from visterm.store.any_part import AnyPart
-from visterm.store.current_rows import CurrentRows, checked_places, current_rows, segments_of
+from visterm.store.current_rows import CurrentRows, checked_places, read_current_rows, segments_of
 from visterm.store.database import Database
 from visterm.store.images import as_list
 from visterm.store.lance_segment import DENSE_ONLY, LancePlace, LanceSegment
 from visterm.store.lance_table import table_names
+from visterm.store.parts import Part
 from visterm.store.row_sums import RowSums
+from visterm.store.rows import other_width
 from visterm.store.segments import Segment, SegmentFolder, SegmentInMemory, StoredSegment
 
 ROWS = "rows"
@@ -53,9 +54,15 @@ class StoredRows:
             If the catalogue was removed or replaced since it was opened: the maps are of files that are gone.
         """
         self.database.check_in_place()
-        rows = self._current
-        if rows is None or rows.version != self._version():
-            rows = self._current = self._read()
+        rows, version = self._current, self._version()
+        while rows is None or rows.version != version:
+            try:
+                rows = self._current = read_current_rows(self.database, self.files)
+                break
+            except CorruptFileError:
+                before, version = version, self._version()
+                if version == before:  # else another process compacted just now, and removed what was old
+                    raise
         return rows
 
     def have_changed(self) -> None:
@@ -184,23 +191,11 @@ class StoredRows:
     def _version(self) -> Any:
         return self.database.value("SELECT value FROM meta WHERE key = 'rows'")
 
-    def _read(self) -> CurrentRows:
-        while True:
-            version = self._version()
-            try:
-                return current_rows(self.database, self.files)
-            except CorruptFileError:
-                if version == self._version():  # else another process compacted just now, and removed what was old
-                    raise
-
     def _segment_for(self, run_id: int, kind: str, width: int) -> StoredSegment:
         """Return the segment to append to: the last one of the run and kind, or a new one."""
         own = [segment for segment in self.segments() if segment.run_id == run_id]
         if own and own[0].width != width:
-            raise ShapeError(
-                f"U has {width} columns, but the rows of this store have {own[0].width}. "
-                "Rows and queries must come from the same model."
-            )
+            raise other_width("U", width, own[0].width)
         of_kind = [segment for segment in own if segment.kind == kind]
         return of_kind[-1] if of_kind else self._new_segment(run_id, kind, width)
 
@@ -266,7 +261,7 @@ class StoredRows:
         self.have_changed()
 
 
-def _copy(part: AnyPart, places: NDArray[np.int64], files: Segment) -> None:
+def _copy(part: Part, places: NDArray[np.int64], files: Segment) -> None:
     """Write rows of a part, by place, into an empty segment."""
     for start in range(0, len(places), COPIED):
         block = places[start : start + COPIED]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from visterm.core.errors import UserError
-from visterm.store.database import Database, as_text, now
+from visterm.store.database import Table, as_text, now
 from visterm.store.images import as_list
 
 SOURCES = ("file", "person")
@@ -61,11 +61,8 @@ class WrittenTag(NamedTuple):
     at: str
 
 
-class Tags:
+class Tags(Table):
     """The tables of tags. An image *has* a tag that was given or accepted, and that was not rejected last."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def ids(self, names: Iterable[str], *, create: bool = False) -> dict[str, int]:
         """Return the ids of tags by name; those that are not there are left out, or made."""
