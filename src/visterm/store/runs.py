@@ -122,4 +122,4 @@ class Runs(Table):
             "SELECT id, fingerprint, encoder_fingerprint, folder, coalesce(rows_of, id), added, facts, current "
             f"FROM runs {where}"
         )
-        return [StoredRun(*row[:-2], json.loads(row[-2]), bool(row[-1])) for row in found]
+        return [StoredRun(*[*known, json.loads(facts), bool(current)]) for *known, facts, current in found]
