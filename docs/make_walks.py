@@ -50,14 +50,14 @@ STATIONS = {
     },
     "fit": {
         "fit": "the command: parse, call, print",
-        "Tagger.fit": "the same in Python",
+        "fit_run": "the same for the command line and Python",
         "training_rows": "from photos and tags to X and Y",
         "Vocabulary.encode": "Y from lists of tags",
         "Annotator.fit": "check X and Y, fit, refuse weights that are not finite",
         "draw_violators": "kernel: draw tags until one outranks the true one",
         "weigh_pairs": "kernel: the weight of each step by the estimated rank",
         "add_tag_steps": "kernel: move the tag rows",
-        "Tagger.find_confidences": "fit confidences to images that were held out",
+        "Run.find_confidences": "fit confidences to images that were held out",
         "Tagger.save": "write the run, whole or not at all",
     },
 }

@@ -68,7 +68,7 @@ def test_users_are_in_the_column_that_is_named(folder):
 def test_queries_are_not_pruned(folder):
     (folder / "queries.csv").write_text("query,image\nsea,1\n", encoding="utf-8")
     refused = run("fit", folder, "--queries", "queries.csv", "--model", "pamir", "-o", "run", "--max-share", 0.5)
-    assert "queries are learned from. Leave them out" in str(refused.exception)
+    assert "queries are learned. Leave them out" in str(refused.exception)
 
 
 def test_a_device_is_refused_where_nothing_runs_on_one(folder):

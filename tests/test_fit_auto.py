@@ -7,7 +7,7 @@ import json
 import pytest
 
 from command_line import run_command
-from visterm.cli.seconds import seconds_of
+from visterm.cli.options import seconds_of
 from visterm.core.errors import UserError
 
 
@@ -82,7 +82,7 @@ def test_models_of_one_encoder_of_a_chain_are_shown_with_its_name(small_library,
     [
         (
             ["--model", "wsabie", "--budget", "2m"],
-            "The model 'wsabie' has no budget of time. Leave --budget out, or fit with --model auto.",
+            "The model 'wsabie' has no time budget. Leave --budget out, or fit --model auto.",
         ),
         (["--model", "auto", "--budget", "2m", "--set", "budget=3"], "given twice"),
         (["--model", "auto", "--budget", "soon"], "--budget soon is not understood"),

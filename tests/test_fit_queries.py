@@ -19,8 +19,8 @@ from visterm.data.planted import plant_corpus
 from visterm.data.query_files import QueryRow
 from visterm.data.reference_texts import count_texts
 from visterm.data.tag_queries import queries_of_tags
+from visterm.features.training_rows import named_corpus
 from visterm.models.pamir.pamir import Pamir
-from visterm.tagging.query_corpus import query_corpus
 from visterm.tagging.query_rows import query_rows
 
 WORDS = [f"word{letter}" for letter in "abcdefghijkl"]
@@ -99,7 +99,7 @@ def test_words_are_those_of_the_queries_or_with_tags_those_that_are_tags(library
         QueryRow("unasked", "3.jpg", 0.0),
     ]
     encoder = tagger_of(folder).encoder
-    corpus, _ = query_corpus(encoder, None, lines, folder / "tags.csv")
+    corpus = named_corpus(encoder, folder / "tags.csv")
     found = query_rows(encoder, corpus, lines)
     assert found.rows.vocabulary.tags == ["red", "Red Car", "WORDA"]
     assert found.rows.vocabulary.counts.tolist() == [1, 2, 2]

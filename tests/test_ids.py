@@ -150,7 +150,7 @@ def test_python_takes_names_and_numbers_and_tags_side_by_side(pairs):
     tagger = Tagger(encoder="ids", model_params=FAST).fit(list(told), list(told.values()))
     [item] = tagger.annotate([7], k=1).images
     assert (item.image, item.tags) == ("7", tagger.annotate("7", k=1).images[0].tags)
-    known = tagger.told(tagger.encoder.transform([7])).toarray()[0]
+    known = tagger.known_tags(tagger.encoder.transform([7])).toarray()[0]
     assert [tagger.vocabulary.tags[i] for i in np.flatnonzero(known)] == sorted(told[7])
     names = [str(image) for image, _ in pairs[1]]
     held = Corpus.of(names, names, [[tag] for _, tag in pairs[1]])

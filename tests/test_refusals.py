@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from visterm.cli import main
+from visterm.cli.command_line import words_last
 from visterm.cli.progress import Bars
-from visterm.cli.words import words_last
 from visterm.core.errors import UserError
 from visterm.core.progress import track
 from visterm.tagging.tagger import Tagger

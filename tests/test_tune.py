@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from visterm import Tagger
 from visterm.cli.commands import app
-from visterm.cli.tune import read_choices
+from visterm.cli.options import choices
 from visterm.core.errors import CorruptFileError, DivergedError, StorageError, UserError
 from visterm.core.progress import SILENT
 from visterm.core.vocabulary import Vocabulary
@@ -188,7 +188,7 @@ def test_whole_numbers_are_drawn_by_their_logarithm_too():
 
 
 def test_choices_are_read_as_typed():
-    assert read_choices(["dim=50,100", "rate=1e-4:0.1:log", "n=20:200", "loss=a, b", "max_trials=None,10"]) == {
+    assert choices(["dim=50,100", "rate=1e-4:0.1:log", "n=20:200", "loss=a, b", "max_trials=None,10"]) == {
         "dim": [50, 100],
         "rate": Range(0.0001, 0.1, log=True),
         "n": Range(20, 200),
@@ -212,7 +212,7 @@ def test_choices_are_read_as_typed():
 )
 def test_choices_that_cannot_be_understood_are_refused(pairs, message):
     with pytest.raises(UserError, match=message):
-        read_choices(pairs)
+        choices(pairs)
 
 
 def test_the_command_prints_the_trials_best_first_and_writes_the_run(small_library, tmp_path):

@@ -51,9 +51,10 @@ def test_trials_and_run_are_those_of_one_process_and_finished_trials_stay(ray_en
     alone = search(tmp_path / "alone")
     search(tmp_path / "shared", grid={"dim": [6], "learning_rate": [0.1]})
     kept = trials_file(tmp_path / "shared").read_text()
-    shared = search(tmp_path / "shared", executor=RayExecutor("local", 2))
+    said = []
+    shared = search(tmp_path / "shared", executor=RayExecutor("local", 2), say=said.append)
     assert list(map(without_times, shared.trials)) == list(map(without_times, alone.trials))
-    assert shared.remarks == []
+    assert said == []
     file = trials_file(tmp_path / "shared")
     assert file.read_text().startswith(kept)
     assert len(file.read_text().splitlines()) == 3
@@ -102,8 +103,9 @@ def test_an_error_of_one_trial_ends_the_search_and_is_not_tried_again(ray_engine
 
 def test_one_setting_left_starts_no_engine_and_is_told_of(no_engine, tmp_path):
     search(tmp_path / "run", grid={"dim": [2]})
-    tuned = search(tmp_path / "run", grid={"dim": [2, 3]}, executor=RayExecutor("local"))
-    assert tuned.remarks == ["With 1 setting to try no Ray engine was asked: it was done here."]
+    said = []
+    tuned = search(tmp_path / "run", grid={"dim": [2, 3]}, executor=RayExecutor("local"), say=said.append)
+    assert said == ["--ray ignored: 1 setting to try, which was done here."]
     assert len(tuned.trials) == 2
 
 

@@ -1,14 +1,14 @@
-"""The list of commands: one file each, named as the command is; other packages add theirs by entry point."""
+"""The list of commands, and the smallest of them; each other has a file, other packages add theirs by entry point."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from visterm.cli import (
     annotate,
-    demo,
     duplicates,
     encode,
     evaluate,
@@ -17,29 +17,17 @@ from visterm.cli import (
     fit,
     index,
     info,
-    lists,
-    neighbours,
-    pair,
+    options,
     relations,
     search,
     serve,
     tags,
     tune,
-    union,
 )
-from visterm.cli.package_commands import CommandGroup
-from visterm.cli.words import WordsCommand
-from visterm.core.object_stores import only_named_stores
-
-
-class CommandLine(CommandGroup):
-    """The commands; while one runs, only object stores that its words name are opened."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Note the stores, then parse."""
-        ctx.with_resource(only_named_stores(args))
-        return super().parse_args(ctx, args)
-
+from visterm.cli.command_line import Command, CommandLine, WordsCommand
+from visterm.cli.output import emit, say, table
+from visterm.cli.progress import Bars
+from visterm.core.registry import Registry
 
 app = typer.Typer(
     name="visterm",
@@ -65,24 +53,78 @@ def visterm(
         raise typer.Exit()
 
 
-app.command("fit", epilog=fit.EXAMPLES)(fit.fit)
-app.command("tune", epilog=tune.EXAMPLES)(tune.tune)
-app.command("encode", epilog=encode.EXAMPLES)(encode.encode)
-app.command("annotate", epilog=annotate.EXAMPLES)(annotate.annotate)
-app.command("pair", epilog=pair.EXAMPLES)(pair.pair)
-app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
-app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
-app.command("index", epilog=index.EXAMPLES)(index.index)
-app.command("search", epilog=search.EXAMPLES, cls=WordsCommand)(search.search)
-app.command("union", epilog=union.EXAMPLES)(union.union)
-app.command("serve", epilog=serve.EXAMPLES)(serve.serve)
-app.command("duplicates", epilog=duplicates.EXAMPLES)(duplicates.duplicates)
-app.command("export", epilog=export.EXAMPLES)(export.export)
-app.command("neighbours", epilog=neighbours.EXAMPLES)(neighbours.neighbours)
-app.command("tags", epilog=tags.EXAMPLES)(tags.tags)
-app.command("relations", epilog=relations.EXAMPLES)(relations.relations)
-app.command("info", epilog=info.EXAMPLES)(info.info)
-app.command("models")(lists.models)
-app.command("encoders")(lists.encoders)
-app.command("metrics")(lists.metrics)
-app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
+def models(json: options.Json = False) -> None:
+    """List the models that can be fitted."""
+    from visterm.core.tables import MODELS
+
+    _list(MODELS, json)
+
+
+def encoders(json: options.Json = False) -> None:
+    """List the encoders that turn images into features."""
+    from visterm.core.tables import ENCODERS
+
+    _list(ENCODERS, json)
+
+
+def metrics(json: options.Json = False) -> None:
+    """List the measures of `visterm evaluate`."""
+    from visterm.metrics.table import METRICS
+
+    rows = [[entry.example, entry.summary] for entry in METRICS]
+    if json:
+        for name, summary in rows:
+            emit({"name": name, "summary": summary})
+    else:
+        table(rows, ["metric", "what it is"])
+
+
+def _list(registry: Registry, json: bool) -> None:
+    entries = list(registry)
+    if json:
+        for entry in entries:
+            emit({"name": entry.name, "summary": entry.summary, "paper": entry.paper, "extra": entry.extra})
+        return
+    rows = [[e.name, e.summary, e.paper or "-", f"visterm[{e.extra}]" if e.extra else "-"] for e in entries]
+    table(rows, [registry.kind, "what it is", "paper", "needs"])
+
+
+def demo(
+    out: Annotated[Path, typer.Option("-o", "--out", help="The folder to write.")] = Path("demo"),
+    scenes: Annotated[int, typer.Option(min=100, help="How many scenes to draw.")] = 2000,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same library.")] = 0,
+    jobs: options.Jobs = None,
+) -> None:
+    """Draw a small photo library, learn its tags, tag and search images never seen, and write a report to look at."""
+    from visterm.demo.run import run_demo
+
+    result = run_demo(out, n_scenes=scenes, seed=seed, n_jobs=jobs, progress=Bars())
+    table(result.rows, result.header)
+    say(f"The report with pictures is {result.report}")
+
+
+for _command, _examples in (
+    (fit.fit, fit.EXAMPLES),
+    (tune.tune, tune.EXAMPLES),
+    (encode.encode, encode.EXAMPLES),
+    (annotate.annotate, annotate.EXAMPLES),
+    (relations.pair, relations.PAIR_EXAMPLES),
+    (explain.explain, explain.EXAMPLES),
+    (evaluate.evaluate, evaluate.EXAMPLES),
+    (index.index, index.EXAMPLES),
+    (search.search, search.EXAMPLES),
+    (index.union, index.UNION_EXAMPLES),
+    (serve.serve, serve.EXAMPLES),
+    (duplicates.duplicates, duplicates.EXAMPLES),
+    (export.export, export.EXAMPLES),
+    (tags.neighbours, "Example:  visterm neighbours run dolphin -k 5"),
+    (tags.tags, tags.EXAMPLES),
+    (relations.relations, relations.EXAMPLES),
+    (info.info, info.EXAMPLES),
+    (models, None),
+    (encoders, None),
+    (metrics, None),
+    (demo, "Example:  visterm demo -o demo && open demo/report.html"),
+):
+    _class = WordsCommand if _command is search.search else Command
+    app.command(_command.__name__, epilog=_examples, cls=_class)(_command)

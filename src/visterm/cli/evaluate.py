@@ -9,7 +9,6 @@ import typer
 
 from visterm.cli import options
 from visterm.cli.evaluate_streamed import check_usable, show_streamed, tell_of_learned
-from visterm.cli.fit_streamed import Memory, one_or_features, planned
 from visterm.cli.output import emit, exit_code, say
 from visterm.cli.progress import Bars
 from visterm.core.errors import NoTagsError, UserError
@@ -100,7 +99,7 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    memory: Memory = None,
+    memory: options.Memory = None,
     json: options.Json = False,
     jobs: options.Jobs = None,
     image_column: options.ImageColumn = None,
@@ -119,6 +118,7 @@ def evaluate(
     from visterm.features.training_rows import read_corpus
     from visterm.metrics import check_metrics
     from visterm.tagging.cutoffs import cutoff_of
+    from visterm.tagging.fit_input import one_or_features, plan_streaming
     from visterm.tagging.query_corpus import query_corpus
     from visterm.tagging.tagger import Tagger
 
@@ -132,7 +132,7 @@ def evaluate(
     if report is not None:
         check_report_target(report)
     photos: Any = one_or_features(images)
-    plan = planned(photos, memory, "measured shard by shard")
+    plan = plan_streaming(photos, options.bytes_of(memory), say, "measured shard by shard")
     if plan is not None:
         check_usable({"--queries": queries, "--against": against, "--report": report, "--bands": bands or None,
                       "--precision": precision})  # fmt: skip

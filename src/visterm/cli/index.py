@@ -1,4 +1,4 @@
-"""`visterm index`: keep the rows of photos in a catalogue, and bring it to what lies in a folder."""
+"""`visterm index` and `union`: keep the rows of photos in a catalogue, up to date; search several as one."""
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "Examples:  visterm index run photos -o catalogue && visterm search catalogue 'snow tree'   ·   "
     "visterm index catalogue photos   ·   visterm index better_run photos -o catalogue"
+)
+UNION_EXAMPLES = (
+    "Examples:  visterm union holidays work -o everything && visterm search everything 'snow tree'   ·   "
+    "visterm search everything snow --ray HEAD:6379"
 )
 
 
@@ -103,6 +107,32 @@ def index(
     if json:
         emit({"catalogue": str(path), "images": len(catalogue), **done.as_dict()})
     raise typer.Exit(exit_code(done.skipped, path / "skipped.jsonl"))
+
+
+def union(
+    catalogues: Annotated[
+        list[Path],
+        typer.Argument(help="Catalogues of the same run, in the order of equal results.", show_default=False),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where the list shall be: a new, small folder.")],
+    json: options.Json = False,
+) -> None:
+    """Name several catalogues, to be searched as one: `visterm search UNION WORDS`.
+
+    Nothing is copied. What is found is what one catalogue of all their photos would find. For more photos than one
+    machine holds, or libraries that are kept apart.
+    """
+    from visterm.core.persist import check_target
+    from visterm.library.union import CatalogueUnion
+
+    check_target(out, "union")
+    with CatalogueUnion(catalogues) as opened:
+        opened.save(out)
+        counts = dict(zip(opened.paths, opened.counts(), strict=True))
+    n_catalogues = count_of(len(counts), "catalogue")
+    say(f"{n_catalogues} with {count_of(sum(counts.values()), 'image')} can be searched as one: {out}")
+    if json:
+        emit({"union": str(out), "images": sum(counts.values()), "catalogues": counts})
 
 
 def _open(run: Path, out: Path | None, jobs: int | None, store: str | None) -> tuple[Catalogue, Path, bool]:

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, say, show
-from visterm.cli.tried import show_tried
+from visterm.cli.output import emit, say, show, show_tried
 from visterm.core.remote import as_path
 
 EXAMPLES = "Examples:  visterm info run   ·   visterm info run --plot history.png"

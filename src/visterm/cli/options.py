@@ -1,8 +1,10 @@
-"""Options that several commands share, and the reading of NAME=VALUE settings."""
+"""Options that several commands share, in the panels of their help, and how typed values are read."""
 
 from __future__ import annotations
 
 import ast
+import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +15,15 @@ from visterm.core.remote import as_path
 
 if TYPE_CHECKING:
     from visterm.core.executor import Executor
+    from visterm.tagging.tuning.search_space import Choices
+
+argument = partial(typer.Argument, show_default=False)
+input_option = partial(typer.Option, rich_help_panel="Input", show_default=False)
+model_option = partial(typer.Option, rich_help_panel="Model", show_default=False)
+cleaning_option = partial(typer.Option, rich_help_panel="Cleaning", show_default=False)
+relation_option = partial(typer.Option, rich_help_panel="Relations", show_default=False)
+output_option = partial(typer.Option, rich_help_panel="Output", show_default=False)
+scale_option = partial(typer.Option, rich_help_panel="Scale", show_default=False)
 
 
 def check_jobs(value: int | None) -> int | None:
@@ -24,113 +35,103 @@ def check_jobs(value: int | None) -> int | None:
     return value
 
 
-def check_share(value: float | None) -> float | None:
-    """Refuse shares of rows to hold out that leave none to learn from; 0 holds out none."""
-    if value is not None:
-        from visterm.core.checks import check_number
-
-        check_number(value, "--valid", least=0, below=1)
-    return value
-
-
-def check_share_above_0(value: float) -> float:
-    """Refuse shares of rows to choose by that leave none to learn from, or none to choose by."""
-    from visterm.core.checks import check_number
-
-    check_number(value, "--valid", above=0, below=1)
-    return value
-
-
-Run = Annotated[Path, typer.Argument(help="A run: the folder that `visterm fit` wrote.", show_default=False)]
+Run = Annotated[Path, argument(help="A run: the folder that `visterm fit` wrote.")]
 Images = Annotated[
     Path,
-    typer.Argument(
+    argument(
         help="A folder of images, searched to the bottom; also in an object store (s3://BUCKET/NAME, extra s3).",
-        show_default=False,
         parser=as_path,
     ),
 ]
 ImagesOrFeatures = Annotated[
     Path,
-    typer.Argument(
+    argument(
         help="A folder of images, searched to the bottom, or FEATURES: what `visterm encode` made of one.",
-        show_default=False,
         parser=as_path,
     ),
 ]
 ImagesOrNone = Annotated[
     Path | None,
-    typer.Argument(
+    argument(
         help="A folder of images, searched to the bottom, or FEATURES: what `visterm encode` made of one; none where "
         "the tags name the images (--encoder ids or precomputed).",
-        show_default=False,
         parser=as_path,
     ),
 ]
 ImagesOrSeveral = Annotated[
     list[Path] | None,
-    typer.Argument(
+    argument(
         help="A folder of images, searched to the bottom, or FEATURES: what `visterm encode` made of one, or several "
         "such; none where the tags name the images (--encoder ids or precomputed).",
-        show_default=False,
         parser=as_path,
     ),
 ]
+CatalogueFolder = Annotated[Path, argument(metavar="CATALOGUE", help="The folder that `visterm index` wrote.")]
+
 TagFile = Annotated[
     str,
-    typer.Option(
+    input_option(
         "--tags",
         help="CSV, TSV or JSON lines with a file-name column and a tags column; a folder of `.txt` files; 'xmp': "
         "keywords in .xmp files beside the images and in the images; or 'auto': metadata.jsonl, metadata.csv, a .txt "
         "or .xmp beside each image, a folder a tag, or keywords in the images, as found in IMAGES.",
+        show_default=True,
     ),
 ]
-ImageColumn = Annotated[
-    str | None, typer.Option(help="The column of file names [default: file_name or image].", show_default=False)
+ImageColumn = Annotated[str | None, input_option(help="The column of file names [default: file_name or image].")]
+TagsColumn = Annotated[str | None, input_option(help="The column of tags [default: tags, labels or tag].")]
+Separator = Annotated[str | None, input_option(help="What separates tags in a cell [default: ; or ,].")]
+
+Json = Annotated[bool, output_option("--json", help="One JSON object a line, and nothing else, on standard output.")]
+SkippedFile = Annotated[
+    Path,
+    output_option(
+        "--skipped", help="Where images that are skipped are listed, one JSON object a line.", show_default=True
+    ),
 ]
-TagsColumn = Annotated[
-    str | None, typer.Option(help="The column of tags [default: tags, labels or tag].", show_default=False)
-]
-Separator = Annotated[
-    str | None, typer.Option(help="What separates tags in a cell [default: ; or ,].", show_default=False)
-]
+
 EncoderName = Annotated[
     str | None,
-    typer.Option(
+    model_option(
         "--encoder",
         help="How images become features: a name from `visterm encoders`, or name:argument "
         "[default: visterms; of FEATURES: what made them].",
-        show_default=False,
     ),
 ]
+EncoderSettings = Annotated[
+    list[str] | None, model_option("--encoder-set", help="A setting of the encoder, NAME=VALUE; repeat for more.")
+]
+Seed = Annotated[int, model_option(min=0, help="Same seed, same photos: same bytes.", show_default=True)]
+
 Device = Annotated[
     str | None,
-    typer.Option(
-        help="Where networks of torch run: cpu, cuda (a GPU) or auto [default: the parts' own setting, auto].",
-        show_default=False,
+    scale_option(help="Where torch networks run: cpu, cuda (a GPU) or auto [default: the parts' own setting, auto]."),
+]
+Memory = Annotated[
+    str | None,
+    scale_option(
+        "--memory",
+        help="Memory that may be used, such as 800M or 4G: FEATURES that take more are streamed from disk, by models "
+        "that can [default: half of the machine's].",
+        metavar="SIZE",
     ),
 ]
-Jobs = Annotated[
-    int | None,
-    typer.Option("--jobs", help="Threads [default: all cores].", show_default=False, callback=check_jobs),
-]
+Jobs = Annotated[int | None, scale_option("--jobs", help="Threads [default: all cores].", callback=check_jobs)]
 Ray = Annotated[
     str | None,
-    typer.Option(
+    scale_option(
         "--ray",
         help="Work on several machines: HOST:PORT of a Ray engine, 'auto' for the one on this machine, or 'local' to "
         "start one here for this job (extra ray) [default: this process alone].",
-        show_default=False,
         metavar="ADDRESS",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, and nothing else, on standard output.")]
-SkippedFile = Annotated[
-    Path, typer.Option("--skipped", help="Where images that are skipped are listed, one JSON object a line.")
-]
+
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)", re.IGNORECASE)
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def settings(pairs: list[str], option: str) -> dict[str, Any]:
+def settings(pairs: list[str] | None, option: str) -> dict[str, Any]:
     """Read NAME=VALUE settings; values are numbers, True, False, None, tuples, or else text.
 
     Raises
@@ -139,7 +140,7 @@ def settings(pairs: list[str], option: str) -> dict[str, Any]:
         If a pair has no "=" or a name is given twice.
     """
     read: dict[str, Any] = {}
-    for pair in pairs:
+    for pair in pairs or []:
         name, equals, text = pair.partition("=")
         name = name.strip()
         if not equals or not name.isidentifier():
@@ -158,6 +159,69 @@ def value_of(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
+
+
+def choices(pairs: list[str]) -> dict[str, Choices]:
+    """Read what a setting is searched over: ``dim=50,100``, ``learning_rate=0.0001:0.1:log``, ``dim=20:200``.
+
+    Raises
+    ------
+    UserError
+        If a pair cannot be understood, or a name is given twice.
+    """
+    from visterm.tagging.tuning.search_space import Range
+
+    space: dict[str, Choices] = {}
+    for pair in pairs:
+        name, equals, text = (part.strip() for part in pair.partition("="))
+        if not equals or not name.isidentifier() or not text:
+            raise UserError(
+                f"--grid {pair!r} is not understood; expected NAME=VALUE,VALUE or NAME=LOW:HIGH or NAME=LOW:HIGH:log, "
+                f"for example --grid dim=50,100."
+            )
+        if name in space:
+            raise UserError(f"--grid {name} is given twice; put its values in one list.")
+        parts = text.split(":")
+        if len(parts) > 1:
+            low, high = (value_of(part) for part in parts[:2])
+            numbers = all(isinstance(end, int | float) and not isinstance(end, bool) for end in (low, high))
+            if not numbers or len(parts) > 3 or parts[2:] not in ([], ["log"]) or not low < high:
+                raise UserError(
+                    f"--grid {name}={text} is no range; expected LOW:HIGH or LOW:HIGH:log, with LOW below HIGH."
+                )
+            if parts[2:] and low <= 0:
+                raise UserError(f"--grid {name}={text} is drawn by its logarithm; expected ends above 0.")
+            space[name] = Range(low, high, log=bool(parts[2:]))
+            continue
+        values = [value_of(part.strip()) for part in text.split(",")]
+        if "" in values:
+            raise UserError(f"--grid {name}={text} has an empty value; expected values with one comma between.")
+        space[name] = list(dict.fromkeys(values))
+    return space
+
+
+def seconds_of(text: str, option: str) -> float:
+    """Return the seconds of a span of time: 90, 90s, 2m, 1.5h.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read, or is no time at all.
+    """
+    read = _SPAN.fullmatch(text.strip())
+    seconds = float(read[1]) * _SECONDS[read[2].lower()] if read else 0.0
+    if not seconds:
+        raise UserError(f"{option} {text} is not understood; expected seconds, minutes or hours above 0: 90s, 2m, 1h.")
+    return seconds
+
+
+def bytes_of(memory: str | None) -> int | None:
+    """Return the bytes of --memory; None where it is not given."""
+    if memory is None:
+        return None
+    from visterm.features.streaming.memory import read_size
+
+    return read_size(memory, "--memory")
 
 
 def executor_of(ray: str | None, jobs: int | None) -> Executor:

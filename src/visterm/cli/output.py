@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from visterm.core.types import Skipped
 
 
+TRIED_HEADER = ("model", "seconds", "MAP", "word MAP", "weight", "why")
+"""Of the table of models that `auto` tried."""
+
 _WIDEST = 60
 """Columns of a terminal that a cell may take for others to be lined up with it."""
 
@@ -60,6 +63,15 @@ def _width(text: str) -> int:
     return cell_len(text)
 
 
+def show_tried(report: Sequence[dict[str, Any]]) -> None:
+    """Print the table; what was not measured is a dash. Blocks are shown where there are any."""
+    rows, header = [_tried_row(entry) for entry in report], list(TRIED_HEADER)
+    if any(entry.get("block") for entry in report):
+        header.insert(1, "features")
+        rows = [[row[0], _features_of(entry), *row[1:]] for row, entry in zip(rows, report, strict=True)]
+    table(rows, header)
+
+
 def exit_code(skipped: Sequence[Skipped], listed_in: Path) -> int:
     """Say what was skipped and why; 3 if anything was, else 0."""
     if not skipped:
@@ -85,3 +97,24 @@ def _numeric(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _tried_row(entry: dict[str, Any]) -> list[str]:
+    settings = ", ".join(f"{name}={value}" for name, value in entry["settings"].items())
+    return [
+        f"{entry['model']}({settings})" if settings else entry["model"],
+        _number(entry["seconds"], ".1f"),
+        _number(entry["map"], ".3f"),
+        _number(entry["word_map"], ".3f"),
+        _number(entry["weight"], ".2f"),
+        entry["reason"],
+    ]
+
+
+def _features_of(entry: dict[str, Any]) -> str:
+    block = entry.get("block")
+    return "all" if block is None else f"{entry['encoder']} ({block})" if "encoder" in entry else f"block {block}"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

@@ -1,4 +1,4 @@
-"""`visterm relations`: part-of pairs of tags that a run believes in, and those that it knows."""
+"""`visterm relations` and `pair`: part-of pairs of tags that a run believes in or knows, and of two pictures."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import Annotated
 
 import typer
 
+from visterm.cli import learning_options as learning
 from visterm.cli import options
 from visterm.cli.output import emit, say, table
-from visterm.cli.relation_options import Inherit, PartOf, TagSynsets, check_relation_options, read_relations
 from visterm.core.wording import count_of
 
 EXAMPLES = (
     "Examples:  visterm relations run   ·   visterm relations run -k 0 --out found.csv   ·   "
     "visterm relations run --part-of wordnet   ·   visterm relations run --known"
+)
+PAIR_EXAMPLES = (
+    "Examples:  visterm pair run car.jpg wheel.jpg   ·   visterm pair run car.jpg detail.jpg --object-tag car --json"
 )
 
 
@@ -25,9 +28,9 @@ def relations(
         bool,
         typer.Option("--known", help="Show the relations that are known instead, and what the model makes of them."),
     ] = False,
-    part_of: PartOf = None,
-    tag_synsets: TagSynsets = None,
-    inherit: Inherit = None,
+    part_of: learning.PartOf = None,
+    tag_synsets: learning.TagSynsets = None,
+    inherit: learning.Inherit = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -44,11 +47,13 @@ def relations(
     relations.
     """
     from visterm.tagging.relation_list import believed_relations, known_relations, write_relations
+    from visterm.tagging.relations import RelationSources
     from visterm.tagging.tagger import Tagger
 
-    check_relation_options(part_of, None, tag_synsets, inherit)
+    sources = RelationSources(part_of, None, tag_synsets, inherit)
+    sources.check()
     tagger = Tagger.load(run)
-    more = read_relations(tagger.vocabulary, part_of, None, tag_synsets, inherit)
+    more = sources.read(tagger.vocabulary)
     list_them = known_relations if known else believed_relations
     found = list_them(tagger, k, more)
     if out is not None:
@@ -64,3 +69,33 @@ def relations(
             [[item.part, item.whole, "-" if item.score is None else f"{item.score:.3f}"] for item in found],
             ["part", "whole", "score"],
         )
+
+
+def pair(
+    run: options.Run,
+    object_image: Annotated[str, typer.Argument(metavar="OBJECT", help="A picture of an object.", show_default=False)],
+    part_image: Annotated[str, typer.Argument(metavar="PART", help="A picture of a part of it.", show_default=False)],
+    object_tag: Annotated[
+        str | None, typer.Option("--object-tag", help="What the object is, if that is known.", show_default=False)
+    ] = None,
+    part_tag: Annotated[
+        str | None, typer.Option("--part-tag", help="What the part is, if that is known.", show_default=False)
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=0, help="Pairs of tags; 0 for all.")] = 5,
+    json: options.Json = False,
+    jobs: options.Jobs = None,
+) -> None:
+    """Tag a picture of an object and a picture of its part together: what each shows, and whether tags go together.
+
+    For runs that learned which tags are parts of which: visterm fit --model objects_and_parts --part-of FILE.
+    """
+    from visterm.tagging.pair_labels import label_pair
+    from visterm.tagging.tagger import Tagger
+
+    tagger = Tagger.load(run, n_jobs=jobs)
+    found = label_pair(tagger, object_image, part_image, k, object_tag=object_tag, part_tag=part_tag)
+    if json:
+        for item in found:
+            emit(item._asdict())
+    else:
+        table([[item.object, item.part, f"{item.score:.3f}"] for item in found], ["object", "part", "score"])

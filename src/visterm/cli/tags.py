@@ -1,4 +1,4 @@
-"""`visterm tags`: the tags of a run, which of them may mean the same, and words that are added to them."""
+"""`visterm tags` and `neighbours`: the tags of a run, which may mean the same, words added, and the nearest to one."""
 
 from __future__ import annotations
 
@@ -119,6 +119,23 @@ def tags(
             emit(alias._asdict())
     elif out is None:
         table([list(alias) for alias in found], ["alias", "tag", "reason"])
+
+
+def neighbours(
+    run: options.Run,
+    tag: Annotated[str, typer.Argument(help="A tag of the run.", show_default=False)],
+    k: Annotated[int, typer.Option("-k", min=0, help="How many; 0 for all.")] = 10,
+    json: options.Json = False,
+) -> None:
+    """Show the tags nearest to a tag, by the cosine of their vectors: synonyms, spellings, what appears together."""
+    from visterm.tagging.tagger import Tagger
+
+    near = Tagger.load(run).neighbours(tag, k)
+    if json:
+        for item in near:
+            emit(item._asdict())
+    else:
+        table([[item.tag, f"{item.score:.3f}"] for item in near], ["tag", "cosine"])
 
 
 def _list_tags(tagger: Tagger, *, json: bool) -> None:

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -137,7 +137,7 @@ def _figures(tagger: Tagger, test: _Test) -> list[str]:
     values = evaluate(lambda: tagger.model.score_blocks(test.X), test.Y, list(METRICS))
     U = tagger.model.image_rows(test.X)
     Q = sp.vstack([tagger.query_weights(list(query.words)).weights for query in test.queries], format="csr")
-    scores = tagger.model.query_rows(Q) @ U.T
+    scores: Any = tagger.model.query_rows(Q) @ U.T
     scores = scores.toarray() if sp.issparse(scores) else scores
     relevant = np.array([[tags.issuperset(query.words) for tags in test.true_tags] for query in test.queries])
     found = float(np.nanmean(average_precisions(np.asarray(scores), relevant)))

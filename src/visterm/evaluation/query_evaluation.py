@@ -266,7 +266,7 @@ def _hidden(taggers: Sequence[Tagger], rows: Sequence[Matrix], words: Sequence[s
     """Say which images any tagger learned to have all the words of a query, shape (n_queries, n_images)."""
     hidden: sp.csr_array | None = None
     for tagger, X, own in zip(taggers, rows, words, strict=True):
-        told = tagger.told(X)
+        told = tagger.known_tags(X)
         if told is not None:
             known = relevant_images(own, told)
             hidden = known if hidden is None else sp.csr_array(hidden + known)

@@ -18,6 +18,7 @@ from visterm.library.facts import catalogue_facts
 from visterm.library.union import UNION, CatalogueUnion
 from visterm.store.catalogue import StoredCatalogue
 from visterm.tagging.annotations.folder import ANNOTATIONS, AnnotationFolder, annotation_folder
+from visterm.tagging.parts import name_blocks
 from visterm.tagging.run_checks import FACTS, read_part
 
 DESCRIBED = Record({"name": Text(), "params": Record(), "values": Record()})
@@ -196,12 +197,8 @@ def _run_facts(folder: Path) -> dict[str, Any]:
 def _tried(encoder: dict[str, Any], model: dict[str, Any]) -> list[dict[str, Any]] | None:
     """Return what `auto` tried, with the name of the encoder that a block is of, where each encoder gives one block."""
     report: list[dict[str, Any]] | None = _learned(model, "report_")
-    parts = encoder["values"].get("parts_", {}).get("estimators", [])
-    if report is None or len(parts) != len(model["params"].get("blocks") or []):
-        return report
-    return [
-        {**entry, "encoder": parts[entry["block"] - 1]["name"]} if entry.get("block") else entry for entry in report
-    ]
+    encoders = [part["name"] for part in encoder["values"].get("parts_", {}).get("estimators", [])]
+    return report if report is None else name_blocks(report, model["params"].get("blocks"), encoders)
 
 
 def _read_described(folder: Path, name: str) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def speed_up(tagger: Tagger, stored: StoredCatalogue) -> None:
         return
     n_tags = tagger.model.n_tags_
     some = np.linspace(0, n_tags - 1, min(n_tags, N_QUERIES)).astype(np.int64)
-    queries = tagger.model.query_rows(sp.csr_array(sp.eye_array(n_tags, format="csr", dtype=np.float32)[some]))
+    queries: Any = tagger.model.query_rows(sp.csr_array(sp.eye_array(n_tags, format="csr", dtype=np.float32)[some]))
     stored.build_index(queries.toarray() if sp.issparse(queries) else queries)
 
 

@@ -4,41 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
-import scipy.sparse as sp
 
 from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Chunk, Matrix, Skipped, Tag
-from visterm.core.vocabulary import Vocabulary
 from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_images, is_name
-from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import Cutoff
 from visterm.tagging.by_number import new_tags
 from visterm.tagging.cutoffs import cutoff_of, tags_above
-from visterm.tagging.word_places import WordPlaces, rank_with_added
+from visterm.tagging.run import Run
+from visterm.tagging.word_places import rank_with_added
 
 DEFAULT_K = 5
 CHUNK = 512
 """Images encoded and annotated at a time: bounds the memory of a long `annotate`."""
-
-
-class FittedRun(Protocol):
-    """What tagging needs of a fitted run; a `Tagger` has all of it."""
-
-    encoder: Any
-    model: Any
-    vocabulary: Vocabulary
-    words: WordPlaces
-    calibration: Calibration | None
-    given: sp.csr_array | None
-
-    def told(self, X: Matrix) -> sp.csr_array | None:
-        """Return the tags that it learned of the images of rows known by number, else None."""
 
 
 class Annotated(NamedTuple):
@@ -75,7 +59,7 @@ class ChunkTags:
 
     Parameters
     ----------
-    run : FittedRun
+    run : Run
     wanted : TagsWanted
 
     Raises
@@ -84,7 +68,7 @@ class ChunkTags:
         If the run cannot give what is wanted.
     """
 
-    def __init__(self, run: FittedRun, wanted: TagsWanted) -> None:
+    def __init__(self, run: Run, wanted: TagsWanted) -> None:
         if wanted.new_only and run.given is None:
             raise UserError(
                 "Only the new tags of an image can be told apart where images are known by number, and this run knows "
@@ -114,7 +98,7 @@ class ChunkTags:
 
 
 def annotate_each(
-    run: FittedRun, images: Photos, wanted: TagsWanted, *, progress: Progress = SILENT
+    run: Run, images: Photos, wanted: TagsWanted, *, progress: Progress = SILENT
 ) -> Iterator[Annotated | Skipped]:
     """Tag images one after another, in memory that does not grow with their number, see `Tagger.annotate`."""
     tags = ChunkTags(run, wanted)
@@ -145,17 +129,17 @@ def _several_features(images: Photos) -> bool:
 
 
 def _rankings(
-    run: FittedRun, X: Matrix, k: int, new_only: bool, added: bool, cutoff: Cutoff | None
+    run: Run, X: Matrix, k: int, new_only: bool, added: bool, cutoff: Cutoff | None
 ) -> Iterable[tuple[Any, Any]]:
     if cutoff is not None and run.calibration is not None:
         return tags_above(run.model, X, run.calibration, cutoff, k)
-    known = run.told(X) if new_only else None
+    known = run.known_tags(X) if new_only else None
     best: Iterable[tuple[Any, Any]]
     best = zip(*run.model.annotate(X, k), strict=True) if known is None else new_tags(run.model, X, k, known)
     return rank_with_added(best, run.model, X, run.words, k) if added and run.words.added else best
 
 
-def _named(run: FittedRun, found: list[tuple[Any, Any]]) -> Iterator[list[Tag]]:
+def _named(run: Run, found: list[tuple[Any, Any]]) -> Iterator[list[Tag]]:
     """Yield the tags of each image by their numbers and scores; confidences are taken of all images together."""
     tags, words, n = run.vocabulary.tags, run.words.added, len(run.vocabulary)
     places = np.concatenate([np.asarray(ids, np.int64) for ids, _ in found])

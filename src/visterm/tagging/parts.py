@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
@@ -39,6 +39,15 @@ def tell_blocks(model: Any, encoder: Any) -> None:
     """Tell a model which kinds of features an encoder's rows have, if it has the setting `blocks` and was not told."""
     if "blocks" in (params := model.get_params(deep=False)) and params["blocks"] is None and encoder.blocks:
         model.set_params(blocks=list(encoder.blocks))
+
+
+def name_blocks(
+    report: list[dict[str, Any]], blocks: Sequence[int] | None, encoders: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return what `auto` tried, with the name of the encoder that a block is of, where each encoder has one block."""
+    if len(encoders) != len(blocks or []):
+        return report
+    return [{**entry, "encoder": encoders[entry["block"] - 1]} if entry.get("block") else entry for entry in report]
 
 
 def takes_part_of(model: Any) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from visterm.core.errors import UserError
 from visterm.core.tables import ENCODERS
@@ -15,27 +14,41 @@ from visterm.data.image_names import ImageNames
 from visterm.data.query_files import QueryRow, read_query_file
 from visterm.data.tag_files import TagsFound
 from visterm.data.tag_formats.record import record
+from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import is_features
-from visterm.features.training_rows import Photos, as_corpus, as_images, features_of, named_corpus
+from visterm.features.training_rows import Photos, as_images, features_of
+
+
+def query_lines(encoder: AnyEncoder, queries: str | os.PathLike[str] | Sequence[QueryRow]) -> list[QueryRow]:
+    """Read queries from a file, or take them as they are.
+
+    Raises
+    ------
+    UserError
+        If the encoder knows images by number.
+    DataError
+        As `read_query_file` does.
+    """
+    if encoder.by_number:
+        raise UserError(
+            f"Queries are learned by what images look like, and the encoder '{ENCODERS.name_of(encoder)}' knows them "
+            "by number only. Take an encoder that looks at pixels, or --encoder precomputed."
+        )
+    return read_query_file(queries) if isinstance(queries, str | os.PathLike) else [QueryRow(*row) for row in queries]
 
 
 def query_corpus(
-    encoder: Any,
-    images: Photos | None,
-    queries: str | os.PathLike[str] | Sequence[QueryRow],
-    tags: Any = None,
+    encoder: AnyEncoder, images: Photos | None, queries: str | os.PathLike[str] | Sequence[QueryRow]
 ) -> tuple[Corpus, list[QueryRow]]:
-    """Read the images that queries are about, and the queries.
+    """Read the images that queries are about, without tags, and the queries.
 
     Parameters
     ----------
     encoder : AnyEncoder
     images : path, Corpus, sequence of paths or uint8 arrays, or None
-        As `Tagger.fit` takes them. None: the tag file names them, or the queries do.
+        As `Tagger.fit` takes them: all images of a folder. None: those that the queries name.
     queries : path-like or sequence of QueryRow
-        A query file, or its lines.
-    tags : path-like or sequence of lists of str, optional
-        None: all images of the folder, without tags; the queries may name them as a tag file may.
+        A query file, or its lines; they may name images as a tag file may.
 
     Returns
     -------
@@ -49,16 +62,9 @@ def query_corpus(
     DataError
         As `Corpus.read` and `read_query_file` do.
     """
-    if encoder.by_number:
-        raise UserError(
-            f"Queries are learned by what images look like, and the encoder '{ENCODERS.name_of(encoder)}' knows them "
-            "by number only. Take an encoder that looks at pixels, or --encoder precomputed."
-        )
-    lines = read_query_file(queries) if isinstance(queries, str | os.PathLike) else [QueryRow(*row) for row in queries]
+    lines = query_lines(encoder, queries)
     if isinstance(images, Corpus):
         return images, lines
-    if tags is not None:
-        return (named_corpus(encoder, tags) if images is None else as_corpus(images, tags)), lines
     if images is None:
         if encoder.reads != "names":
             raise UserError(

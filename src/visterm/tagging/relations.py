@@ -17,13 +17,16 @@ from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.part_of import PartOf, part_pairs, read_part_of, read_part_relations, write_part_of
 from visterm.data.relations import IsA, read_is_a, sibling_sets, write_is_a
-from visterm.data.tag_senses import TagSenses, match_tags, write_mapping
+from visterm.data.tag_senses import TagSenses, match_tags, read_mapping, write_mapping
 from visterm.data.wordnet import WordNet, is_a_of_synset
 from visterm.data.wordnet_files import find_wordnet
 from visterm.features.training_rows import LEARNED
 
 WORDNET = "wordnet"
 """What stands for WordNet's folder: it is then looked for at its usual places."""
+
+INHERIT = 1
+"""Steps of is-a over which wholes inherit parts, unless another number is given."""
 
 N_EXAMPLES = 3
 
@@ -195,26 +198,86 @@ def tags_to_learn(corpus: Corpus, min_count: int, aliases: Mapping[str, str] | N
 
 
 def is_wordnet(source: Source | None) -> bool:
-    """Return whether relations are to come from WordNet, and not from a file."""
+    """Return whether relations come from WordNet, and not from a file."""
     return source is not None and (source == WORDNET or Path(source).is_dir())
 
 
-def check_source(source: Source | None, option: str) -> None:
-    """Refuse, before long work, a source of relations that is not there.
+class RelationSources(NamedTuple):
+    """Where relations among tags are read from.
 
-    Raises
-    ------
-    DataError
-        If there is no such file or folder, or WordNet is at none of its usual places.
+    Attributes
+    ----------
+    part_of, isa : path-like, optional
+        As `WordRelations.read` takes them.
+    tag_synsets : path-like, optional
+        A CSV of tag,synset: which meaning tags have in WordNet.
+    inherit : int, optional
+        Over how many steps of is-a wholes inherit parts of WordNet; None: over 1.
     """
-    if source is None:
-        return
-    if is_wordnet(source):
-        find_wordnet(_place(source))
-    elif not Path(source).is_file():
-        raise DataError(
-            f"There is no file or folder {source} of relations ({option}). Give a CSV, WordNet's folder, or the word "
-            f"{WORDNET} to look for it at its usual places."
+
+    part_of: Source | None = None
+    isa: Source | None = None
+    tag_synsets: Source | None = None
+    inherit: int | None = None
+
+    @property
+    def any(self) -> bool:
+        """Return whether there are any."""
+        return self.part_of is not None or self.isa is not None
+
+    def with_wordnet(self, wordnet: Source | None) -> RelationSources:
+        """Return the sources with WordNet in place of those that are not named.
+
+        Raises
+        ------
+        UserError
+            If it is not the folder of WordNet.
+        """
+        if wordnet is not None and not is_wordnet(wordnet):
+            raise UserError(
+                f"--wordnet {wordnet} is no folder; expected that of WordNet's files, or 'wordnet' for the usual "
+                "places. A CSV of relations is given by --part-of or --isa."
+            )
+        return self._replace(part_of=self.part_of or wordnet, isa=self.isa or wordnet)
+
+    def check(self) -> None:
+        """Refuse sources that are not there, and settings without a meaning, before any long work.
+
+        Raises
+        ------
+        DataError
+            If there is no such file or folder, or WordNet is at none of its usual places.
+        UserError
+            If a setting is for WordNet, and nothing is read from there.
+        """
+        for source, option in ((self.part_of, "--part-of"), (self.isa, "--isa")):
+            if is_wordnet(source):
+                find_wordnet(_place(source))
+            elif source is not None and not Path(source).is_file():
+                raise DataError(
+                    f"There is no file or folder {source} of relations ({option}). Give a CSV, WordNet's folder, or "
+                    f"the word {WORDNET} to look for it at its usual places."
+                )
+        if self.tag_synsets is not None and not (is_wordnet(self.part_of) or is_wordnet(self.isa)):
+            raise UserError(
+                "--tag-synsets says what tags mean in WordNet, and no relations come from there. Add --part-of "
+                "wordnet, or leave it out."
+            )
+        if self.inherit is not None and not is_wordnet(self.part_of):
+            given = "not given" if self.part_of is None else f"the file {self.part_of}, which says all parts itself"
+            raise UserError(
+                f"--inherit is for parts that WordNet knows, and --part-of is {given}. Leave --inherit out."
+            )
+        if self.tag_synsets is not None:
+            read_mapping(self.tag_synsets)  # refuses what is no such file
+
+    def read(self, vocabulary: Vocabulary) -> WordRelations | None:
+        """Read the relations among the tags of a vocabulary; None where there is no source."""
+        if not self.any:
+            return None
+        inherit = INHERIT if self.inherit is None else self.inherit
+        return WordRelations.read(
+            vocabulary, part_of=self.part_of, is_a=self.isa, mapping=self.tag_synsets, inherit=inherit
         )
 
 
@@ -228,5 +291,5 @@ def wordnet_is_a(wordnet: WordNet, senses: TagSenses) -> list[IsA]:
     ]
 
 
-def _place(source: Source) -> Source | None:
+def _place(source: Source | None) -> Source | None:
     return None if source == WORDNET else source

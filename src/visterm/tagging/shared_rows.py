@@ -78,7 +78,7 @@ def told_of_any(taggers: Sequence[Tagger], rows: Sequence[Matrix], vocabulary: V
     """
     told: sp.csr_array | None = None
     for tagger, X in zip(taggers, rows, strict=True):
-        own = tagger.told(X)
+        own = tagger.known_tags(X)
         if own is not None:
             columns = [tagger.vocabulary.index(tag) for tag in vocabulary]
             shared = sp.csr_array(abs(own)[:, columns])

@@ -31,7 +31,7 @@ from visterm.features.streaming.tag_rows import PAIRS
 from visterm.features.streaming.windows import RowCopy, ShardWindows
 from visterm.features.training_rows import NONE_HELD_OUT, TrainingRows
 from visterm.models.abilities import FitsStreams
-from visterm.tagging.calibrating import calibrate
+from visterm.tagging.run import Run
 
 MOST_TOLD = 20_000
 """Images whose tags tell the calibration how frequent tags are."""
@@ -71,9 +71,9 @@ def check_streams(model: Any, n_folders: int = 1) -> None:
 
 
 def fit_streamed(
-    tagger: Any,
+    tagger: Run,
     features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    tags: str | os.PathLike[str],
+    tags: Any,
     plan: Plan,
     *,
     work: str | os.PathLike[str],
@@ -129,7 +129,7 @@ def fit_streamed(
     """
     shards = Shards(features)
     check_streams(tagger.model, shards.n_folders)
-    if not as_path(tags).is_file():
+    if not isinstance(tags, str | os.PathLike) or not as_path(tags).is_file():
         raise TagFileError(
             f"The tags of streamed features are read from a table, and '{tags}' is none. Name a .csv, .tsv or .jsonl "
             "file: --tags FILE."
@@ -178,9 +178,7 @@ def fit_streamed(
         if calibration and found.valid is not None:
             others = joined.rows_at(draw_positions(shards, joined, joined.learned, MOST_TOLD, seed + 1))
             rows = TrainingRows(joined.vocabulary, np.empty((0, 0), np.float32), others, found.valid, [])
-            tagger.calibration = calibrate(tagger.model, rows, seed=0, progress=progress)
-            if tagger.calibration is not None:
-                tagger.facts["calibration images"] = tagger.calibration.n_images
+            tagger.find_confidences(rows, progress)
         lines = [*joined.remarks]
         if found.valid is None and valid != 0:
             lines.append(NONE_HELD_OUT)
@@ -205,9 +203,9 @@ def _on_the_way(folder: Path) -> Iterator[Path]:
 
 
 def _told(
-    tagger: Any,
+    tagger: Run,
     shards: Shards,
-    tags: str | os.PathLike[str],
+    tags: Any,
     plan: Plan,
     seed: int,
     split: str | None,
@@ -223,26 +221,18 @@ def _told(
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
-def _take_over(tagger: Any, shards: Shards, tags: JoinedTags, found: Survey, plan: Plan) -> None:
+def _take_over(tagger: Run, shards: Shards, tags: JoinedTags, found: Survey, plan: Plan) -> None:
     """Tell the tagger what belongs to what its model has learned: vocabulary, counts, images."""
     tagger.given, tagger.calibration = None, None
-    tagger.vocabulary = tags.vocabulary
-    tagger.skipped = shards.skipped()
+    tagger.vocabulary, tagger.skipped = tags.vocabulary, shards.skipped()
     tagger.learned_images = LearnedImages(_name_hashes(tags))
-    tagger.facts = {
-        "images": found.n_learned - found.held_out.size,
-        "validation images": 0 if found.valid is None else found.valid[0].shape[0],
-        "skipped images": len(tagger.skipped),
-        "tags": len(tags.vocabulary),
-        "tags given": found.n_pairs,
-        "features": shards.contents.width,
-        "encoder fingerprint": tagger.encoder.fingerprint,
-        "streamed in windows of bytes": plan.window,
-    }
-    if tags.vocabulary.aliases:
-        tagger.facts["aliases"] = len(tags.vocabulary.aliases)
-    if tagger.reference is not None:
-        tagger.facts["texts of the reference corpus"] = tagger.reference.n_texts
+    tagger.facts = tagger.facts_of_fit(
+        images=found.n_learned - found.held_out.size,
+        held_out=0 if found.valid is None else found.valid[0].shape[0],
+        tags_given=found.n_pairs,
+        features=shards.contents.width,
+    )
+    tagger.facts["streamed in windows of bytes"] = plan.window
 
 
 def _name_hashes(tags: JoinedTags) -> NDArray[np.uint64]:

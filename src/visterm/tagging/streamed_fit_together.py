@@ -19,6 +19,7 @@ from visterm.features.streaming.shards import Shards
 from visterm.models.abilities import FitsStreams
 from visterm.models.ranking.meetings import Exchange, MeetingPlace
 from visterm.tagging.meeting_line import Caller, Line, open_line
+from visterm.tagging.run import Run
 from visterm.tagging.streamed_fit import fit_streamed
 
 
@@ -40,9 +41,9 @@ def check_learns_together(model: Any) -> None:
 
 
 def stream_on_machines(
-    tagger: Any,
+    tagger: Run,
     features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    tags: str | os.PathLike[str],
+    tags: Any,
     plan: Plan,
     *,
     executor: Executor,

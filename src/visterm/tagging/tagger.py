@@ -2,50 +2,38 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
-
-from visterm.core.errors import EncoderMismatchError, UserError
-from visterm.core.executor import LOCAL, Executor
-from visterm.core.packing import learned_hash
-from visterm.core.persist import new_folder, open_folder
+from visterm.core.errors import UserError
+from visterm.core.persist import check_target, new_folder, open_folder
 from visterm.core.progress import SILENT, Progress
 from visterm.core.queries import Query
-from visterm.core.query_weights import inverse_frequencies, weigh_words
-from visterm.core.tables import ENCODERS, MODELS
-from visterm.core.types import Matrix, Skipped
+from visterm.core.types import Skipped
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow
-from visterm.data.reference_texts import Reference, count_texts
-from visterm.data.word_vectors import WordVectors
+from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import make_encoder
-from visterm.features.learned_images import LearnedImages
-from visterm.features.training_rows import Photos, TrainingRows, as_corpus, named_corpus, training_rows
-from visterm.models.confidence.calibration import Calibration
+from visterm.features.training_rows import Photos
+from visterm.models.base import Annotator
 from visterm.tagging.annotating import CHUNK as CHUNK
 from visterm.tagging.annotating import Annotated, Annotations, TagsWanted, annotate_each
-from visterm.tagging.by_number import learn_by_number
-from visterm.tagging.deep_fit_together import fit_on_machines
+from visterm.tagging.fit_input import Say, silent
+from visterm.tagging.fit_request import FitRequest, Place
+from visterm.tagging.fitting import fit as fit_parts
 from visterm.tagging.neighbours import Neighbour, nearest_tags
-from visterm.tagging.parts import make_model, tell_blocks, tell_part_of
-from visterm.tagging.query_corpus import query_corpus
-from visterm.tagging.query_rows import check_learns_queries, fit_weighed, query_rows
-from visterm.tagging.relations import WordRelations, check_word_relations, tags_to_learn
+from visterm.tagging.parts import make_model
+from visterm.tagging.relations import SENSES
+from visterm.tagging.run import Run
 from visterm.tagging.run_files import read_run, write_run
-from visterm.tagging.start_words import SETTING, StartWords
-from visterm.tagging.typed_queries import QueryContext, typed_query
-from visterm.tagging.word_places import Added, WordPlaces
+from visterm.tagging.start_words import SETTING
+from visterm.tagging.typed_queries import typed_query
+from visterm.tagging.word_places import Added
 
 
-class Tagger:
+class Tagger(Run):
     """Learns a library's tags from photos that have them, and tags other photos.
 
     Parameters
@@ -79,7 +67,7 @@ class Tagger:
     reference : Reference or None
         How common the tags are in the texts that words were weighed by; None: weighed by the training images.
     relations : WordRelations
-        Which tags are parts of which and kinds of what, as far as it was told.
+        Which tags are parts of which and kinds of what, as far as it knows.
     words : WordPlaces
         What it knows of words that are no tags: where their vectors come from, and those that were added.
     path : str
@@ -94,9 +82,6 @@ class Tagger:
     [Tag(tag='beach', score=1.31), Tag(tag='sea', score=1.22), ...]
     """
 
-    _idf_of: tuple[Any, Any, Any] = (None, None, None)
-    _kept_idf: NDArray[np.float32]
-
     def __init__(
         self,
         *,
@@ -109,89 +94,46 @@ class Tagger:
         n_jobs: int | None = None,
     ) -> None:
         shared = {"random_state": seed, "n_jobs": n_jobs}
-        self.encoder = make_encoder(encoder, encoder_params or {}, shared)
-        self._any_encoder = encoder is None and not encoder_params
-        self.model = make_model(model, model_params or {}, shared, by_number=self.encoder.by_number)
-        self.min_count = min_count
-        self.path = ""
-        self.vocabulary = Vocabulary.from_lists([])
-        self.facts: dict[str, Any] = {}
-        self.skipped: list[Skipped] = []
-        self.given: sp.csr_array | None = None
-        self.learned_images = LearnedImages()
-        self.reference: Reference | None = None
-        self.relations = WordRelations()
-        self.words = WordPlaces()
-        self.calibration: Calibration | None = None
+        made = make_encoder(encoder, encoder_params or {}, shared)
+        super().__init__(
+            made,
+            make_model(model, model_params or {}, shared, by_number=made.by_number),
+            min_count=min_count,
+            seed=seed,
+            any_encoder=encoder is None and not encoder_params,
+        )
 
     @classmethod
-    def from_parts(cls, encoder: Any, model: Any, vocabulary: Vocabulary, facts: dict[str, Any] | None = None) -> Self:
+    def from_parts(
+        cls, encoder: AnyEncoder, model: Annotator, vocabulary: Vocabulary, facts: Mapping[str, Any] | None = None
+    ) -> Self:
         """Make a tagger of parts that are fitted already."""
         tagger = cls.__new__(cls)
-        tagger.encoder, tagger.model, tagger.vocabulary = encoder, model, vocabulary
-        tagger._any_encoder = False
-        tagger.min_count = 1
-        tagger.path = ""
-        tagger.facts, tagger.skipped, tagger.given = dict(facts or {}), [], None
-        tagger.learned_images = LearnedImages()
-        tagger.reference = None
-        tagger.relations = WordRelations()
-        tagger.words = WordPlaces()
-        tagger.calibration = None
+        Run.__init__(tagger, encoder, model, vocabulary, facts)
         return tagger
 
     def fit(
         self,
-        images: Photos | None,
-        tags: str | os.PathLike[str] | Sequence[Sequence[str]] = "auto",
+        images: Photos | Sequence[Place] | None,
+        tags: Place | Sequence[Sequence[str]] | None = "auto",
         *,
-        valid: float | None = None,
-        idf: str | os.PathLike[str] | None = None,
-        relations: WordRelations | None = None,
-        aliases: Mapping[str, str] | None = None,
-        word_vectors: str | os.PathLike[str] | WordVectors | None = None,
-        executor: Executor = LOCAL,
-        work: str | os.PathLike[str] = "",
-        calibrate: bool = True,
+        say: Say = silent,
         progress: Progress = SILENT,
+        **request: Any,
     ) -> Self:
         """Learn from tagged photos.
 
         Parameters
         ----------
-        images : path, Corpus, or sequence of paths or uint8 arrays
-            A folder, or the images themselves; or a features folder (`visterm encode`), whose encoder the tagger then
-            has. With the encoders ``ids`` and ``precomputed``: names, or None where a tag file has them.
-        tags : path or sequence of lists of str
-            A tag file, ``"auto"`` to find it in the folder, or the tags of each image.
-        valid : float, optional
-            For models that stop by validation images: the share of the training images held out to find out when;
-            then they learn from all. Rows of a split "valid" are used instead where there are some. 0 holds out none;
-            None leaves it to the model.
-        calibrate : bool
-            Whether to fit confidences to the scores of images that were not learned from, so that searches can say
-            where likely images end. It takes no time worth mention where images are held out anyway; for other models
-            it takes one more fit, on four fifths of the images.
-        idf : path-like, optional
-            A reference corpus, a text each line: the words of a query weigh by how few of its texts have them, in
-            searches and where a model makes queries of tags. None: by how few training images do.
-        relations : WordRelations, optional
-            Which tags are parts of which, and kinds of what: kept with the run, and models that learn from parts
-            (those with the setting `part_of`) are told them.
-        aliases : mapping of str to str, optional
-            Spellings and the tags that they mean, none of which is an alias itself (`read_aliases`): images with either
-            have the tag, and searches for either find it.
-        word_vectors : path-like, "learned", "learned:skipgram", "sentences" or WordVectors, optional
-            Where models with the setting `word_vectors` start from: a file, the tags' own company in the tag lists, a
-            sentence network (extra ``text``), or what is given, which the run then keeps. But for learned ones, words
-            that are no tags then have a place, too: in searches, and by `add_words`.
-        executor : Executor
-            With one of several machines, a model with `fit_together` learns there. The photos are encoded here; pass
-            features to have that done by workers, too.
-        work : path-like
-            For such an executor: a folder on a disk that all machines share, for rows and checkpoints on the way.
+        images, tags
+            As in `FitRequest`.
+        say : callable
+            Takes lines for people: what was found, left out, and how the fit was done.
         progress : Progress
-            Told of each step.
+            Takes each step.
+        **request
+            Any more of `FitRequest` but what a tagger is made with, and `out`: `valid`, `aliases`, `stop_tags`,
+            `relations`, `part_of`, `word_vectors`, `idf`, `calibrate`, `memory`, `executor`, `work`, and so on.
 
         Raises
         ------
@@ -199,50 +141,39 @@ class Tagger:
             If no image or no tag is left to learn from, no part-of relation is between two of the tags, or none of
             the tags has a word vector.
         UserError
-            If the model does not start from word vectors, but some are given.
+            If settings do not go together, or the model cannot learn what is asked for.
         EncoderMismatchError
             If features are given that another encoder made than the one asked for.
         """
-        self.check_settings(valid)
-        check_word_relations(relations)
-        corpus = named_corpus(self.encoder, tags) if images is None else as_corpus(images, tags)
-        self.take_encoder_of(corpus)
-        self._forget_words()
-        starts = None
-        if word_vectors is not None:  # before the images are encoded, which may take hours
-            starts = StartWords.read(self.model, word_vectors, tags_to_learn(corpus, self.min_count, aliases))
-        rows = training_rows(self.encoder, corpus, min_count=self.min_count, aliases=aliases, progress=progress)
-        self.refer_to(idf, rows.vocabulary)
-        self._relate(relations, rows.vocabulary)
-        if starts is not None:
-            self.words = starts.tell(self.model, rows)
-        return self.learn(rows, executor=executor, work=work, calibrate=calibrate, progress=progress)
+        if theirs := sorted(request.keys() & _OF_TAGGERS):
+            raise UserError(f"{theirs[0]} is not set in fit: make the tagger with it, as Tagger({theirs[0]}=...).")
+        if "out" in request:
+            raise UserError("fit keeps the run in memory. Leave out=... out, and call save(path) afterwards.")
+        asked = FitRequest(images=images, tags=tags, min_count=self.min_count, **request)
+        fit_parts(self, asked, say=say, progress=progress)
+        return self
 
     def fit_queries(
         self,
         images: Photos | None,
-        queries: str | os.PathLike[str] | Sequence[QueryRow],
-        tags: str | os.PathLike[str] | Sequence[Sequence[str]] | None = None,
-        *,
-        valid: float | None = None,
-        idf: str | os.PathLike[str] | None = None,
-        relations: WordRelations | None = None,
-        aliases: Mapping[str, str] | None = None,
-        calibrate: bool = True,
-        progress: Progress = SILENT,
+        queries: Place | Sequence[QueryRow],
+        tags: Place | Sequence[Sequence[str]] | None = None,
+        **request: Any,
     ) -> Self:
-        """Learn from queries and the images that are relevant to them, a click log say.
+        """Learn from queries and the images that are relevant to them, such as a click log.
 
         Parameters
         ----------
-        images, valid, idf, relations, aliases, calibrate, progress
+        images : path, Corpus, sequence of paths or uint8 arrays, or None
             As in `fit`. All images are learned from; one that no query names is relevant to none. Without images and
-            tags, those that the queries name are meant. Confidences are those of being relevant to a query with a word.
+            tags, those that the queries name are meant.
         queries : path-like or sequence of QueryRow
             A file of queries (`visterm.data.query_files.read_query_file`), or its lines.
         tags : path or sequence of lists of str, optional
             As in `fit`; then only tags are words, and weigh by how many images have them. None: all words of the
             queries are, each counted in the images that are relevant to a query with it.
+        **request
+            As in `fit`. Confidences are those of being relevant to a query with a word.
 
         Raises
         ------
@@ -251,121 +182,7 @@ class Tagger:
         DataError
             If no query has both a relevant image and a word.
         """
-        check_learns_queries(self.model)
-        self.check_settings(valid)
-        check_word_relations(relations)
-        corpus, lines = query_corpus(self.encoder, images, queries, tags)
-        self.take_encoder_of(corpus)
-        self._forget_words()
-        found = query_rows(
-            self.encoder,
-            corpus,
-            lines,
-            of_tags=tags is not None,
-            min_count=self.min_count,
-            aliases=aliases,
-            progress=progress,
-        )
-        self.refer_to(idf, found.rows.vocabulary)
-        self._relate(relations, found.rows.vocabulary)
-        found.fit(self.model, self._idf(found.rows.vocabulary, found.rows.X.shape[0]), progress)
-        self.learned(found.rows)
-        self.facts |= found.facts
-        if calibrate:
-            self.find_confidences(found.rows, progress)
-        return self
-
-    def take_encoder_of(self, corpus: Corpus) -> None:
-        """Go on with the encoder that encoded the images of a corpus before; where there is none, nothing changes.
-
-        Raises
-        ------
-        EncoderMismatchError
-            If another one was asked for.
-        """
-        if corpus.encoded is not None:
-            self.take_encoder(corpus.encoded.encoder, corpus.encoded.asked)
-
-    def take_encoder(self, encoder: Any, asked: str) -> None:
-        """Go on with a fitted encoder, asked for under the fingerprint `asked`, if any will do or this one is wanted.
-
-        Raises
-        ------
-        EncoderMismatchError
-            If another one was asked for.
-        """
-        if not self._any_encoder and self.encoder.fingerprint not in (asked, encoder.fingerprint):
-            raise EncoderMismatchError(
-                f"The features were made by the encoder '{ENCODERS.name_of(encoder)}', and "
-                f"'{ENCODERS.name_of(self.encoder)}' is asked for, or other settings of it. Leave the encoder and its "
-                "settings out (--encoder, --encoder-set): the features keep their own."
-            )
-        self.encoder = encoder
-
-    def check_settings(self, valid: float | None = None) -> None:
-        """Refuse settings that encoder or model cannot use, `valid` among them, before anything is read.
-
-        Raises
-        ------
-        UserError
-            If a setting is out of its range.
-        StorageError
-            If a file that the encoder needs, such as a network, is not there.
-        """
-        self.encoder.check_settings()
-        if valid is not None and "valid_share" in self.model.get_params(deep=False):
-            self.model.set_params(valid_share=valid)
-        self.model.check_settings()
-
-    def learn(
-        self,
-        rows: TrainingRows,
-        *,
-        executor: Executor = LOCAL,
-        work: str | os.PathLike[str] = "",
-        calibrate: bool = False,
-        progress: Progress = SILENT,
-    ) -> Self:
-        """Learn from rows that are encoded already: the second half of `fit`, to compare models on the same rows."""
-        tell_blocks(self.model, self.encoder)
-        n_workers = 0
-        if executor.remote:
-            n_workers = fit_on_machines(self.model, rows, executor, Path(work), progress)
-        elif rows.by_number:
-            self.model = learn_by_number(self.model, rows, progress)
-        elif self.reference is not None:
-            fit_weighed(self.model, rows, self.reference.idf, progress)
-        else:
-            self.model.fit(rows.X, rows.Y, valid=rows.valid, monitor=progress)
-        self.learned(rows)
-        if n_workers:
-            self.facts["workers"] = n_workers
-        if calibrate:
-            self.find_confidences(rows, progress)
-        return self
-
-    def learned(self, rows: TrainingRows) -> Self:
-        """Take over what belongs to the rows that the model was fitted on: vocabulary, counts, images left out."""
-        self.given = rows.Y if rows.by_number else None
-        self.learned_images = LearnedImages.of(rows.names)
-        self.vocabulary = rows.vocabulary
-        self.calibration = None
-        self.skipped = rows.skipped
-        self.facts = {
-            "images": rows.X.shape[0],
-            "validation images": self._n_held_out(rows),
-            "skipped images": len(rows.skipped),
-            "tags": len(rows.vocabulary),
-            "tags given": int((rows.Y.data > 0).sum()),
-            "features": rows.X.shape[1],
-            "encoder fingerprint": self.encoder.fingerprint,
-        }
-        if self.vocabulary.aliases:
-            self.facts["aliases"] = len(self.vocabulary.aliases)
-        if self.reference is not None:
-            self.facts["texts of the reference corpus"] = self.reference.n_texts
-        self.facts |= self.words.facts
-        return self
+        return self.fit(images, tags, queries=queries, **request)
 
     def annotate(
         self,
@@ -483,35 +300,7 @@ class Tagger:
         StorageError
             If a word is no tag, and the file of the run's word vectors is gone or has changed.
         """
-        context = QueryContext(self.vocabulary, self.idf, self.idf_of_others, self.words, self.model)
-        return typed_query(context, words)
-
-    def weighed(self, words: sp.csr_array) -> sp.csr_array:
-        """Weigh the words of queries, shape (n_queries, n_tags), by their idf, to unit length."""
-        return weigh_words(words, self.idf)
-
-    @property
-    def idf(self) -> NDArray[np.float32]:
-        """Return what the tags weigh in queries, shape (n_tags,)."""
-        of = (self.vocabulary, self.reference, self.facts.get("images", 0))
-        if any(now is not then for now, then in zip(of, self._idf_of, strict=True)):
-            # Kept, because the logarithms of all tags take longer than a search.
-            self._idf_of, self._kept_idf = of, self._idf(self.vocabulary, of[2])
-        return self._kept_idf
-
-    @property
-    def idf_of_others(self) -> float:
-        """Return what a word weighs that is no tag: as one that a single image or text has."""
-        if self.reference is not None:
-            return float(inverse_frequencies([1], self.reference.n_texts)[0])
-        n_images = max(self.facts.get("images", 0), int(self.vocabulary.counts.max(initial=1)))
-        return float(inverse_frequencies([1], n_images)[0])
-
-    @property
-    def fingerprint(self) -> str:
-        """Name the rows that this tagger makes: of the encoder and of what the model learned."""
-        parts = f"{self.encoder.fingerprint} {MODELS.name_of(self.model)} {learned_hash(self.model)}"
-        return hashlib.sha256(parts.encode()).hexdigest()[:16]
+        return typed_query(self.query_context, words)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a run: a folder of JSON and safetensors, whole or not there.
@@ -548,81 +337,74 @@ class Tagger:
         tagger: Self = read_run(cls, folder, n_jobs)
         return tagger
 
-    def told(self, X: Matrix) -> sp.csr_array | None:
-        """Return the tags learned of images known by number, shape (n_images, n_tags), else None."""
-        return None if self.given is None else sp.csr_array(X @ self.given)
-
-    def find_confidences(self, rows: TrainingRows, progress: Progress = SILENT) -> None:
-        """Fit confidences to scores of images that were not learned from, see `calibrate`."""
-        from visterm.tagging.calibrating import calibrate as fit_confidences
-
-        self.calibration = fit_confidences(self.model, rows, progress=progress)
-        if self.calibration is not None:
-            self.facts["calibration images"] = self.calibration.n_images
-
-    def refer_to(self, texts: str | os.PathLike[str] | None, vocabulary: Vocabulary) -> None:
-        """Weigh words by a reference corpus from now on; None: by the training images."""
-        if texts is not None and self.encoder.by_number:
-            raise UserError(
-                f"Images known by number (--encoder {ENCODERS.name_of(self.encoder)}) are not searched by words, so "
-                "that none are weighed. Leave the reference corpus out."
-            )
-        self.reference = None if texts is None else count_texts(texts, vocabulary)
-
-    def _relate(self, relations: WordRelations | None, vocabulary: Vocabulary) -> None:
-        """Take over word relations, and tell them to the model; those of an earlier fit are forgotten."""
-        if self.relations.part_of and "part_of" in self.model.get_params(deep=False):
-            self.model.set_params(part_of=None)
-        self.relations = relations or WordRelations()
-        if self.relations.part_of:
-            tell_part_of(self.model, self.relations.pairs(vocabulary))
-
-    def _forget_words(self) -> None:
-        """Take back the word vectors of an earlier fit."""
-        if self.words.source is not None and SETTING in self.model.get_params(deep=False):
-            self.model.set_params(**{SETTING: None})
-        self.words = WordPlaces()
-
-    def _idf(self, vocabulary: Vocabulary, n_images: int) -> NDArray[np.float32]:
-        """Return the idf of the tags in the reference corpus, or among the training images."""
-        if self.reference is not None:
-            return self.reference.idf
-        return inverse_frequencies(vocabulary.counts, max(n_images, int(vocabulary.counts.max(initial=1))))
-
-    def _n_held_out(self, rows: TrainingRows) -> int:
-        """Count the images whose tags chose when to stop: of a split "valid", or held out by the model itself."""
-        return getattr(self.model, "n_held_out_", 0) if rows.valid is None else rows.valid[0].shape[0]
-
     def _refuse_unfitted(self) -> None:
         if len(self.vocabulary) == 0:
             raise UserError("This tagger has learned nothing yet. Call fit first, or open a run with Tagger.load.")
 
 
+_OF_TAGGERS = {"encoder", "model", "encoder_params", "model_params", "budget", "device", "min_count", "n_jobs", "seed"}
+"""Fields of a request that make the parts of a tagger."""
+
+
+def fit_run(request: FitRequest, *, say: Say = silent, progress: Progress = SILENT) -> Tagger:
+    """Do all that ``visterm fit`` does: make a tagger, let it learn, and write the run if it has a place.
+
+    Parameters
+    ----------
+    request : FitRequest
+    say : callable
+        Takes lines for people: what was found, left out, and how the fit was done.
+    progress : Progress
+        Takes each step.
+
+    Raises
+    ------
+    UserError, DataError, EncoderMismatchError
+        As `Tagger.fit` does.
+    StorageError
+        If something that is not a run lies at `out`.
+    """
+    if request.out is not None:
+        check_target(request.out, "run")
+    encoder_params, model_params = request.part_settings()
+    tagger = Tagger(
+        encoder=request.encoder,
+        model=request.model,
+        encoder_params=encoder_params,
+        model_params=model_params,
+        min_count=request.min_count,
+        seed=request.seed,
+        n_jobs=request.n_jobs,
+    )
+    if isinstance(model_params.get(SETTING), str):
+        raise UserError("Word vectors are given by --word-vectors FILE, sentences or learned, and not by --set.")
+    fit_parts(tagger, request, say=say, progress=progress)
+    if request.out is not None:
+        tagger.save(request.out)
+        if tagger.relations.senses is not None:
+            senses = Path(request.out) / SENSES
+            say(f"How tags were matched is in {senses}; correct it and give it as --tag-synsets.")
+    return tagger
+
+
 def fit(
-    images: Photos | None = None,
-    tags: str | os.PathLike[str] | Sequence[Sequence[str]] = "auto",
+    images: Photos | Sequence[Place] | None = None,
+    tags: Place | Sequence[Sequence[str]] | None = "auto",
     *,
-    encoder: str | None = None,
-    model: str | None = None,
-    encoder_params: Mapping[str, Any] | None = None,
-    model_params: Mapping[str, Any] | None = None,
-    min_count: int = 1,
-    seed: int = 0,
-    n_jobs: int | None = None,
-    **how: Any,
+    say: Say = silent,
+    progress: Progress = SILENT,
+    **request: Any,
 ) -> Tagger:
     """Learn a library's tags from photos that have them, as ``visterm fit`` does.
-
-    The images, their features and their tags are held in memory: ``visterm fit --memory`` streams larger ones.
 
     Parameters
     ----------
     images, tags
-        As in `Tagger.fit`.
-    encoder, model, encoder_params, model_params, min_count, seed, n_jobs
-        As in `Tagger`.
-    **how
-        More of `Tagger.fit`: `valid`, `idf`, `relations`, `aliases`, `word_vectors`, `calibrate`, `progress`.
+        As in `FitRequest`.
+    say, progress
+        As in `fit_run`.
+    **request
+        All else that `FitRequest` has: `encoder`, `model`, `model_params`, `valid`, `stop_tags`, `out`, and so on.
 
     Returns
     -------
@@ -634,13 +416,4 @@ def fit(
     >>> import visterm
     >>> visterm.fit("photos", tags="tags.csv", model="wsabie").save("run")  # doctest: +SKIP
     """
-    tagger = Tagger(
-        encoder=encoder,
-        model=model,
-        encoder_params=encoder_params,
-        model_params=model_params,
-        min_count=min_count,
-        seed=seed,
-        n_jobs=n_jobs,
-    )
-    return tagger.fit(images, tags, **how)
+    return fit_run(FitRequest(images=images, tags=tags, **request), say=say, progress=progress)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,13 +14,13 @@ import numpy as np
 from visterm.core.checks import check_number
 from visterm.core.digests import digest_of, key_of
 from visterm.core.errors import DivergedError, UserError
-from visterm.core.executor import Executor, LocalExecutor
 from visterm.core.persist import check_target
 from visterm.core.progress import SILENT, OneTask, Progress, Titled
 from visterm.core.wording import count_of
-from visterm.data.corpus import Corpus
-from visterm.features.training_rows import Photos, TrainingRows, as_corpus, named_corpus, training_rows
+from visterm.features.training_rows import Photos, TrainingRows, training_rows
 from visterm.metrics import check_metrics
+from visterm.tagging.fit_input import Cleaning, Say, read_images, silent
+from visterm.tagging.fit_request import FitRequest, Place
 from visterm.tagging.parts import make_model
 from visterm.tagging.tagger import Tagger
 from visterm.tagging.tuning.search_space import Choices, settings_to_try
@@ -31,41 +32,59 @@ FORMAT = 1
 """Of the trials; raised when they would come out otherwise, so that older ones are made anew."""
 
 
+DEFAULT_MODEL = "wsabie"
+VALID_SHARE = 0.1
+_UNUSED = (
+    "queries", "split", "idf", "word_vectors", "calibrate", "relations", "part_of", "isa", "wordnet", "tag_synsets",
+    "inherit", "memory", "work",
+)  # fmt: skip
+
+
 class Tuned(NamedTuple):
-    """The tagger of the best setting, and all trials, the best first; and remarks, one line each.
+    """The tagger of the best setting, and all trials, the best first.
 
     Attributes
     ----------
     tagger : Tagger
         Saved.
     trials : list of Trial
-    remarks : sequence of str
-        What was done otherwise than was asked for.
     """
 
     tagger: Tagger
     trials: list[Trial]
-    remarks: Sequence[str] = ()
 
 
 def tune(
     images: Photos | None,
-    tags: str | os.PathLike[str] | Sequence[Sequence[str]] = "auto",
+    tags: Place | Sequence[Sequence[str]] = "auto",
     *,
-    out: str | os.PathLike[str],
     grid: Mapping[str, Choices],
     n_random: int | None = None,
     metric: str = "map",
-    valid: float = 0.1,
-    encoder: str | None = None,
-    model: str = "wsabie",
-    encoder_params: Mapping[str, Any] | None = None,
-    model_params: Mapping[str, Any] | None = None,
-    min_count: int = 1,
-    aliases: Mapping[str, str] | None = None,
-    seed: int = 0,
-    n_jobs: int | None = None,
-    executor: Executor | None = None,
+    say: Say = silent,
+    progress: Progress = SILENT,
+    **request: Any,
+) -> Tuned:
+    """Try settings of a model on validation rows, fit the best on all rows, and write the run; see `tune_run`.
+
+    Parameters
+    ----------
+    images, tags, **request
+        Fields of `FitRequest`, `out` among them.
+    grid, n_random, metric, say, progress
+        As in `tune_run`.
+    """
+    asked = FitRequest(images=images, tags=tags, **request)
+    return tune_run(asked, grid=grid, n_random=n_random, metric=metric, say=say, progress=progress)
+
+
+def tune_run(
+    request: FitRequest,
+    *,
+    grid: Mapping[str, Choices],
+    n_random: int | None = None,
+    metric: str = "map",
+    say: Say = silent,
     progress: Progress = SILENT,
 ) -> Tuned:
     """Try settings of a model on validation rows, fit the best on all rows, and write the run.
@@ -75,31 +94,24 @@ def tune(
 
     Parameters
     ----------
-    images, tags
-        As `Tagger.fit` takes them.
-    out : path-like
-        The run to write; the trials are in its facts.
+    request : FitRequest
+        What to learn from. `out` is the run to write; the trials are in its facts. The model is "wsabie" if none is
+        named, and `model_params` hold for all trials. `valid` (0.1 if not given) is the share of the images to choose
+        by, or of images known by number those of which one tag is held out. Where there is a split "valid", its rows
+        are used instead. Models that stop by validation rows stop by the same. In the end all rows are learned from;
+        but those of a split "valid" not by a model over kernel values, which have no columns for them. With an executor
+        of several machines a worker tries one setting at a time, on one thread. Trials that were finished before are
+        not made again, and a single one is done here.
     grid : mapping of str to list of values or Range
         What to try for each setting of the model. Ranges need `n_random`.
     n_random : int, optional
-        Draw so many different settings, with `seed`. None tries all combinations.
+        Draw so many different settings, with the seed. None tries all combinations.
     metric : str
         What to choose by, from ``visterm metrics``; higher is better, and among equals the first is taken.
-    valid : float
-        The share of the images to choose by, or of images known by number those of which one tag is held out. Where
-        there is a split "valid", its rows are used instead. Models that stop by validation rows stop by the same. In
-        the end all rows are learned from; but those of a split "valid" not by a model over kernel values, which have no
-        columns for them.
-    encoder, model, encoder_params, model_params, min_count, seed, n_jobs
-        As `Tagger` takes them; `model_params` holds for all trials.
-    aliases : mapping of str to str, optional
-        As `Tagger.fit` takes them.
-    executor : Executor, optional
-        Tries the settings, with its own `n_jobs`; None: this process. With one of several machines a worker tries one
-        setting at a time, on one thread. Trials that were finished before are not made again, and a single one is
-        done here.
+    say : callable
+        Takes lines for people.
     progress : Progress
-        Told of each step; each trial is a task, and on several machines a step of one.
+        Takes each step; each trial is a task, and on several machines a step of one.
 
     Returns
     -------
@@ -115,120 +127,86 @@ def tune(
     DivergedError
         If every setting diverges.
     """
-    search = Tuning(
-        out=out,
-        grid=grid,
-        n_random=n_random,
-        metric=metric,
-        valid=valid,
-        encoder=encoder,
-        model=model,
-        encoder_params=encoder_params,
-        model_params=model_params,
-        min_count=min_count,
-        seed=seed,
-        n_jobs=n_jobs,
-        executor=executor,
+    search = _Search(request, grid, n_random, metric)
+    tagger = search.tagger
+    cleaning = Cleaning.read(request)
+    corpus, _ = read_images(tagger.encoder, request, say)
+    corpus, pruned = cleaning.prune(corpus, say)
+    if corpus.encoded is not None:
+        tagger.take_encoder(corpus.encoded.encoder, corpus.encoded.asked)
+    rows = training_rows(
+        tagger.encoder, corpus, min_count=tagger.min_count, aliases=cleaning.aliases, progress=progress
     )
-    corpus = named_corpus(search.encoder, tags) if images is None else as_corpus(images, tags)
-    return search.run(corpus, aliases=aliases, progress=progress)
+    parts = part_rows(rows, search.valid, np.random.default_rng(request.seed))
+    tried = search.tried(parts, say, progress)
+    trials = [trial for trial, _ in tried]
+    best, chosen = tried[0]
+    if best.value is None:
+        raise DivergedError(f"Each of the {len(trials)} settings diverged, the first so: {best.error}")
+    model = search.make(chosen)
+    whole = all_rows(rows, model)
+    tagger.model = fit_on_all(model, whole, best.epochs, best.history, Titled(progress, "best, all rows"))
+    tagger.learned(whole)
+    tagger.find_confidences(whole, Titled(progress, "confidences"))
+    summary = _summary(metric, rows, parts, trials)
+    tagger.facts |= {**pruned, "tuning": summary, "trials": [trial.as_dict() for trial in trials]}
+    tagger.save(search.out)
+    for line in cleaning.summary(tagger.vocabulary.aliases):
+        say(line)
+    return Tuned(tagger, trials)
 
 
-class Tuning:
-    """A search for settings that is asked for: what cannot be used of it is refused here, before photos are looked at.
+class _Search:
+    """The settings to try, and what they are tried with. What cannot be used is refused here, before any photo is read.
 
-    Parameters and errors are those of `tune`.
+    Attributes
+    ----------
+    out : path-like
+    tagger : Tagger
+        Of the encoder that the photos will be looked at with.
+    valid : float
     """
 
-    def __init__(
-        self,
-        *,
-        out: str | os.PathLike[str],
-        grid: Mapping[str, Choices],
-        n_random: int | None = None,
-        metric: str = "map",
-        valid: float = 0.1,
-        encoder: str | None = None,
-        model: str = "wsabie",
-        encoder_params: Mapping[str, Any] | None = None,
-        model_params: Mapping[str, Any] | None = None,
-        min_count: int = 1,
-        seed: int = 0,
-        n_jobs: int | None = None,
-        executor: Executor | None = None,
-    ) -> None:
-        self._executor = executor = LocalExecutor(n_jobs) if executor is None else executor
+    def __init__(self, request: FitRequest, grid: Mapping[str, Choices], n_random: int | None, metric: str) -> None:
+        out = request.out
+        if out is None:
+            raise UserError("Missing output folder: tuning writes a run, and keeps its trials beside it. Pass out=RUN.")
+        request = replace(request, model=request.model or DEFAULT_MODEL)
+        for name in _UNUSED:
+            if getattr(request, name) != getattr(FitRequest(), name):
+                raise UserError(f"{name} is not for tuning. Leave it out, and fit with the best settings afterwards.")
         check_target(out, "run")
         check_metrics([metric], siblings=False)
-        check_number(valid, "valid", above=0, below=1)
-        self._fixed = dict(model_params or {})
-        _refuse_twice(self._fixed, grid)
-        self._tagger = Tagger(
-            encoder=encoder,
-            model=model,
+        self.valid = VALID_SHARE if request.valid is None else request.valid
+        check_number(self.valid, "valid", above=0, below=1)
+        encoder_params, self._fixed = request.part_settings()
+        if twice := sorted(set(self._fixed) & set(grid)):
+            raise UserError(
+                f"{twice[0]} is both fixed and to be searched over. Leave one of the two out (--set, --grid)."
+            )
+        n_jobs = request.executor.n_jobs if request.n_jobs is None else request.n_jobs
+        self.tagger = Tagger(
+            encoder=request.encoder,
+            model=request.model,
             encoder_params=encoder_params,
             model_params=self._fixed,
-            min_count=min_count,
-            seed=seed,
-            n_jobs=executor.n_jobs,
+            min_count=request.min_count,
+            seed=request.seed,
+            n_jobs=n_jobs,
         )
-        self._tagger.encoder.check_settings()
-        self._out, self._model, self._metric, self._valid, self._seed = out, model, metric, valid, seed
-        self._remarks: list[str] = []
-        self._shared = {"random_state": seed, "n_jobs": executor.n_jobs}
+        self.tagger.encoder.check_settings()
+        self.out, self._model, self._metric, self._seed = out, request.model, metric, request.seed
+        self._executor = request.executor
+        self._shared = {"random_state": request.seed, "n_jobs": n_jobs}
         self._candidates = [
-            Candidate(self._make(settings), settings) for settings in settings_to_try(grid, n_random, seed)
+            Candidate(self.make(settings), settings) for settings in settings_to_try(grid, n_random, request.seed)
         ]
         self._log = TrialLog(trials_file(out))
 
-    @property
-    def encoder(self) -> Any:
-        """Return the encoder that the photos will be looked at with."""
-        return self._tagger.encoder
-
-    def run(
-        self,
-        corpus: Corpus,
-        *,
-        aliases: Mapping[str, str] | None = None,
-        facts: Mapping[str, Any] | None = None,
-        progress: Progress = SILENT,
-    ) -> Tuned:
-        """Try the settings on validation rows, fit the best on all rows, and write the run.
-
-        Parameters
-        ----------
-        corpus : Corpus
-        aliases : mapping of str to str, optional
-            As `Tagger.fit` takes them.
-        facts : mapping, optional
-            To be kept with the run beside its own: what was pruned before, say.
-        progress : Progress
-        """
-        tagger = self._tagger
-        tagger.take_encoder_of(corpus)
-        rows = training_rows(tagger.encoder, corpus, min_count=tagger.min_count, aliases=aliases, progress=progress)
-        parts = part_rows(rows, self._valid, np.random.default_rng(self._seed))
-        tried = self._tried(parts, progress)
-        trials = [trial for trial, _ in tried]
-        best, chosen = tried[0]
-        if best.value is None:
-            raise DivergedError(f"Each of the {len(trials)} settings diverged, the first so: {best.error}")
-        last = Titled(progress, "best, all rows")
-        model = self._make(chosen)
-        whole = all_rows(rows, model)
-        tagger.model = fit_on_all(model, whole, best.epochs, best.history, last)
-        tagger.learned(whole)
-        tagger.find_confidences(whole, Titled(progress, "confidences"))
-        summary = _summary(self._metric, rows, parts, trials)
-        tagger.facts |= {**(facts or {}), "tuning": summary, "trials": [trial.as_dict() for trial in trials]}
-        tagger.save(self._out)
-        return Tuned(tagger, trials, self._remarks)
-
-    def _tried(self, parts: Parts, progress: Progress) -> list[tuple[Trial, Mapping[str, Any]]]:
+    def tried(self, parts: Parts, say: Say, progress: Progress) -> list[tuple[Trial, Mapping[str, Any]]]:
         """Return all trials with their settings, the best first; those that were finished before are not made again."""
         data = key_of(
-            FORMAT, digest_of(list(parts[:5])), self._tagger.encoder.fingerprint, self._model, self._metric, self._seed
+            FORMAT, digest_of(list(parts[:5])), self.tagger.encoder.fingerprint, self._model, self._metric, self._seed
         )
         keyed = [(_key(data, candidate.model), candidate) for candidate in self._candidates]
         new = [(key, candidate) for key, candidate in keyed if self._log.get(key) is None]
@@ -236,8 +214,7 @@ class Tuning:
             self._try_elsewhere(new, parts, progress)
         else:
             if self._executor.remote:
-                left = f"{count_of(len(new), 'setting')} to try"
-                self._remarks.append(f"With {left} no Ray engine was asked: it was done here.")
+                say(f"--ray ignored: {count_of(len(new), 'setting')} to try, which was done here.")
             for number, (key, candidate) in enumerate(keyed, start=1):
                 if self._log.get(key) is None:
                     with OneTask(progress, f"{number} of {len(keyed)}: {candidate}") as task:
@@ -265,8 +242,8 @@ class Tuning:
     def _outcome(self, trial: Trial) -> str:
         return "diverged" if trial.value is None else f"{self._metric} {trial.value:.4f}"
 
-    def _make(self, settings: Mapping[str, Any]) -> Any:
-        by_number = self._tagger.encoder.by_number
+    def make(self, settings: Mapping[str, Any]) -> Any:
+        by_number = self.tagger.encoder.by_number
         made = make_model(self._model, {**self._fixed, **settings}, self._shared, by_number=by_number)
         made.check_settings()
         return made
@@ -280,12 +257,6 @@ def trials_file(out: str | os.PathLike[str]) -> Path:
 def _key(data: str, model: Any) -> str:
     """Name a trial by all that it depends on."""
     return key_of(data, {k: v for k, v in model.get_params(deep=False).items() if k != "n_jobs"})
-
-
-def _refuse_twice(fixed: Mapping[str, Any], grid: Mapping[str, Choices]) -> None:
-    twice = sorted(set(fixed) & set(grid))
-    if twice:
-        raise UserError(f"{twice[0]} is both fixed and to be searched over. Leave one of the two out (--set, --grid).")
 
 
 def _summary(metric: str, rows: TrainingRows, parts: Parts, trials: Sequence[Trial]) -> dict[str, Any]:

@@ -1,0 +1,257 @@
+"""From a request to the images and tags that are learned: read, cleaned, related; or a plan to stream them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from visterm.core.errors import UserError
+from visterm.core.remote import as_path
+from visterm.core.tables import MODELS
+from visterm.core.wording import count_of
+from visterm.data.corpus import Corpus
+from visterm.data.image_folders import check_image_folder
+from visterm.data.pruning import check_pruning, prune, read_stop_tags
+from visterm.data.query_files import QueryRow
+from visterm.data.relation_files import read_aliases
+from visterm.encoders.contract import AnyEncoder
+from visterm.features.contents import is_features
+from visterm.features.training_rows import as_corpus, named_corpus, not_learned, read_corpus
+from visterm.models.base import Annotator
+from visterm.tagging.fit_request import FitRequest
+from visterm.tagging.parts import takes_part_of
+from visterm.tagging.query_corpus import query_corpus, query_lines
+from visterm.tagging.relations import RelationSources, WordRelations, check_word_relations, tags_to_learn
+
+if TYPE_CHECKING:
+    from visterm.features.streaming.memory import Plan
+
+Say: TypeAlias = Callable[[str], None]
+"""Takes a line for people."""
+
+
+def silent(line: str) -> None:
+    """Drop a line for people."""
+
+
+class Cleaning(NamedTuple):
+    """What is joined and left out of a dictionary before it is learned.
+
+    Attributes
+    ----------
+    aliases : mapping of str to str or None
+        Spellings and the tags that they mean.
+    stop_tags : list of str
+    max_share, per_user : float or None, int or None
+        As `visterm.data.pruning.prune` takes them.
+    """
+
+    aliases: Mapping[str, str] | None
+    stop_tags: list[str]
+    max_share: float | None
+    per_user: int | None
+
+    @classmethod
+    def read(cls, request: FitRequest) -> Cleaning:
+        """Read the files of aliases and of stop tags, before any photo is looked at.
+
+        Raises
+        ------
+        UserError
+            If a number cannot be used, or tags are left out where queries are learned.
+        DataError
+            If a file cannot be used.
+        """
+        check_pruning(request.max_share, request.per_user)
+        if request.user_column is not None and request.per_user is None:
+            raise UserError(
+                "--user-column names the owners of images for --per-user. Add --per-user N, or leave it out."
+            )
+        aliases, stop_tags = request.aliases, request.stop_tags
+        if isinstance(aliases, str | os.PathLike):
+            aliases = read_aliases(aliases)
+        stops = read_stop_tags(stop_tags) if isinstance(stop_tags, str | os.PathLike) else list(stop_tags)
+        found = cls(aliases, stops, request.max_share, request.per_user)
+        if found.prunes and request.queries is not None:
+            raise UserError(
+                "--stop-tags, --max-share and --per-user leave out tags, but queries are learned. Leave them out."
+            )
+        return found
+
+    @property
+    def prunes(self) -> bool:
+        """Return whether anything is left out."""
+        return bool(self.stop_tags) or self.max_share is not None or self.per_user is not None
+
+    def prune(self, corpus: Corpus, say: Say) -> tuple[Corpus, dict[str, int]]:
+        """Return the corpus without what is left out, and the counts to keep with the run."""
+        if not self.prunes:
+            return corpus, {}
+        pruned = prune(
+            corpus,
+            stop_tags=self.stop_tags,
+            max_share=self.max_share,
+            per_user=self.per_user,
+            aliases=self.aliases,
+        )
+        for remark in pruned.remarks:
+            say(remark)
+        return pruned.corpus, pruned.facts
+
+    def summary(self, used: Mapping[str, str]) -> list[str]:
+        """Say in a line how many aliases are of tags that were learned; nothing where there are none."""
+        if self.aliases is None:
+            return []
+        unused = [f"{alias},{tag}" for alias, tag in self.aliases.items() if alias not in used]
+        rest = f"; {count_of(len(unused), 'line')} (such as '{unused[0]}') of no tag that was learned" if unused else ""
+        n_tags = len(set(used.values()))
+        return [f"Aliases: {count_of(len(used), 'spelling')} of {count_of(n_tags, 'tag')}{rest}."]
+
+
+def one_or_features(images: Any) -> Any:
+    """Return the one folder of a list of folders, or several features folders; anything else as it is.
+
+    Raises
+    ------
+    UserError
+        If one of several is no features folder.
+    """
+    if not isinstance(images, list | tuple):
+        return images
+    if len(images) < 2:
+        return images[0] if images else None
+    other = next((place for place in images if not is_features(place)), None)
+    if other is not None:
+        raise UserError(
+            f"Several folders may be named where all are features, and {other} is no features folder. Give one folder "
+            f"of images, or encode each (visterm encode {other} --run RUN -o FEATURES, for example) and give their "
+            "features."
+        )
+    return images
+
+
+def plan_streaming(
+    images: Any, memory: int | None, say: Say, way: str = "", *, shared: bool = False, model: Annotator | None = None
+) -> Plan | None:
+    """Return the memory to take where features are streamed; None where they are held in memory, or are none.
+
+    Parameters
+    ----------
+    images : path-like, several, or images
+        As `one_or_features` returns them. Features in several folders are always streamed.
+    memory : int or None
+        Bytes that may be used.
+    say : callable
+        Takes a line for people.
+    way : str
+        How features are streamed, if not in windows.
+    shared : bool
+        Whether several workers learn from the features: then they are streamed whether they fit or not.
+    model : Annotator, optional
+        The one that learns, refused here if it cannot stream.
+
+    Raises
+    ------
+    UserError
+        If memory is limited or work shared where there are no features, or the model cannot stream.
+    """
+    several = isinstance(images, list | tuple) and bool(images) and all(map(is_features, images))
+    if not several and not is_features(images):
+        if isinstance(images, str | os.PathLike) and (memory is not None or shared):
+            check_image_folder(as_path(images))
+        if memory is not None:
+            raise UserError(
+                "--memory is for features on disk, and none are given. Make them with: visterm encode IMAGES -o "
+                "FEATURES, and give FEATURES in place of IMAGES."
+            )
+        if shared:
+            raise UserError(
+                "Several machines train this model on features, and none are given. Make them with: visterm encode "
+                "IMAGES -o FEATURES --ray ADDRESS, and give FEATURES in place of IMAGES."
+            )
+        return None
+    from visterm.features.streaming.memory import plan_memory
+    from visterm.features.streaming.shards import Shards  # which loads pyarrow
+    from visterm.tagging.streamed_fit import check_streams
+
+    shards = Shards(images)
+    plan = plan_memory(shards.n_rows, int(shards.sizes.sum()), memory)
+    streamed = plan.streamed or shared or several
+    if model is not None and streamed:
+        check_streams(model, shards.n_folders)
+    if several and not plan.streamed:
+        say(f"The features lie in {len(images)} folders: {way or 'streamed from disk'}.")
+    elif memory is not None or plan.streamed:
+        say(plan.told(way))
+    return plan if streamed else None
+
+
+def read_images(encoder: AnyEncoder, request: FitRequest, say: Say) -> tuple[Corpus, list[QueryRow]]:
+    """Read the images with their tags, and the queries about them; say what is passed over.
+
+    Parameters
+    ----------
+    encoder : AnyEncoder
+    request : FitRequest
+    say : callable
+
+    Raises
+    ------
+    UserError
+        If the encoder needs a folder and there is none, or the other way round.
+    DataError
+        As `Corpus.read` does.
+    """
+    lines: list[QueryRow] = []
+    images: Any = request.images
+    tags: Any = "auto" if request.tags is None else request.tags
+    if request.queries is not None:
+        lines = query_lines(encoder, request.queries)
+    if not request.learns_tags:
+        corpus, lines = query_corpus(encoder, images, lines)
+    elif isinstance(images, Corpus):
+        corpus = images
+    elif isinstance(tags, str | os.PathLike) and isinstance(images, str | os.PathLike | None):
+        corpus = read_corpus(encoder, images, tags, **request.columns())
+    else:
+        corpus = named_corpus(encoder, tags) if images is None else as_corpus(images, tags)
+    for warning in corpus.warnings():
+        say(warning)
+    if request.split is not None:
+        corpus = corpus.select(request.split).without_splits()
+    for line in not_learned(corpus):
+        say(line)
+    return corpus, lines
+
+
+def relations_to_learn(
+    model: Annotator,
+    request: FitRequest,
+    sources: RelationSources,
+    corpus: Corpus,
+    aliases: Mapping[str, str] | None,
+    say: Say,
+) -> WordRelations | None:
+    """Return the relations among the tags to learn, and say how many there are and whether the model uses them."""
+    check_word_relations(request.relations)
+    if request.relations is not None:
+        return request.relations
+    if sources.part_of is None and model.get_params(deep=False).get("part_of", ()) is None:
+        say(
+            f"The model '{MODELS.name_of(model)}' is given no relations (--part-of FILE): without them it trains like "
+            "wsabie."
+        )
+    if not sources.any:
+        return None
+    learns = sources.part_of is not None and takes_part_of(model)
+    vocabulary = tags_to_learn(corpus, request.min_count, aliases)
+    found = sources.read(vocabulary)
+    if found is not None:
+        say(f"Relations: {found.summary(vocabulary)}")
+    if sources.part_of is not None and not learns:
+        say(
+            f"The model '{MODELS.name_of(model)}' learns nothing from part-of relations; they are kept for visterm "
+            "search --expand."
+        )
+    return found

@@ -1,0 +1,192 @@
+"""A fit from its request to what a run has learned: the one way of the command line, Python and the service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from visterm.core.errors import UserError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.wording import count_of
+from visterm.data.corpus import Corpus
+from visterm.data.query_files import QueryRow
+from visterm.features.training_rows import NONE_HELD_OUT, training_rows
+from visterm.tagging.deep_fit_together import check_fits_together
+from visterm.tagging.fit_input import Cleaning, Say, plan_streaming, read_images, relations_to_learn, silent
+from visterm.tagging.fit_request import FitRequest
+from visterm.tagging.query_rows import check_learns_queries, query_rows
+from visterm.tagging.relations import WordRelations, tags_to_learn
+from visterm.tagging.run import Run
+from visterm.tagging.start_words import StartWords, check_start_words, told_of, told_of_random
+
+if TYPE_CHECKING:
+    from visterm.features.streaming.memory import Plan
+
+
+def fit(run: Run, request: FitRequest, *, say: Say = silent, progress: Progress = SILENT) -> None:
+    """Let a run learn what a request asks for. What cannot be used is refused before any image is read.
+
+    Parameters
+    ----------
+    run : Run
+        With its encoder and model, which are not made anew.
+    request : FitRequest
+    say : callable
+        Takes lines for people: what was found, left out, and how the fit was done.
+    progress : Progress
+
+    Raises
+    ------
+    DataError
+        If no image or no tag is left to learn from, no part-of relation is between two of the tags, none of the tags
+        has a word vector, or no query has both a relevant image and a word.
+    UserError
+        If settings do not go together, or the model cannot learn what is asked for.
+    EncoderMismatchError
+        If features are given that another encoder made than the one asked for.
+    """
+    run.check_settings(request.valid)
+    remote = request.executor.remote
+    streams_together = remote and getattr(run.model, "learns_together", False)
+    if remote and not streams_together:
+        check_fits_together(run.model)
+        if request.queries is not None:
+            raise UserError("--queries is learned from in one process. Leave --queries or --ray out.")
+    if request.word_vectors is not None:
+        check_start_words(run.model, request.word_vectors)
+        if request.queries is not None:
+            raise UserError("Word vectors are of tags, but queries are learned. Leave --word-vectors out.")
+    sources = request.sources()
+    cleaning = Cleaning.read(request)
+    plan = plan_streaming(request.images, request.memory, say, shared=streams_together, model=run.model)
+    if plan is not None:
+        _fit_streamed(run, request, plan, cleaning, say, progress)
+        return
+    if not request.learns_tags and (sources.any or request.relations is not None):
+        raise UserError(
+            "Relations are between tags, and only queries are given. Add --tags, or leave the relations out."
+        )
+    if request.queries is not None:
+        check_learns_queries(run.model)
+    corpus, lines = read_images(run.encoder, request, say)
+    corpus, pruned = cleaning.prune(corpus, say)
+    relations = relations_to_learn(run.model, request, sources, corpus, cleaning.aliases, say)
+    if corpus.encoded is not None:
+        run.take_encoder(corpus.encoded.encoder, corpus.encoded.asked)
+    run.forget_words()
+    if request.queries is None:
+        _fit_tags(run, request, corpus, relations, cleaning.aliases, progress)
+    else:
+        _fit_queries(run, request, corpus, lines, relations, cleaning.aliases, progress)
+    run.facts |= pruned
+    if remote and "workers" not in run.facts:
+        say("--ray ignored: all images are in one batch, so one process learned from them.")
+    for line in _how_it_went(run, request, cleaning):
+        say(line)
+
+
+def _fit_tags(
+    run: Run,
+    request: FitRequest,
+    corpus: Corpus,
+    relations: WordRelations | None,
+    aliases: Mapping[str, str] | None,
+    progress: Progress,
+) -> None:
+    """Learn from tags."""
+    starts = None
+    if request.word_vectors is not None:  # before the images are encoded, which may take hours
+        starts = StartWords.read(run.model, request.word_vectors, tags_to_learn(corpus, run.min_count, aliases))
+    rows = training_rows(run.encoder, corpus, min_count=run.min_count, aliases=aliases, progress=progress)
+    run.refer_to(request.idf, rows.vocabulary)
+    run.relate(relations, rows.vocabulary)
+    if starts is not None:
+        run.words = starts.tell(run.model, rows)
+    work = request.work_folder("workers") if request.executor.remote else ""
+    run.learn(rows, executor=request.executor, work=work, calibrate=request.calibrate, progress=progress)
+
+
+def _fit_queries(
+    run: Run,
+    request: FitRequest,
+    corpus: Corpus,
+    lines: list[QueryRow],
+    relations: WordRelations | None,
+    aliases: Mapping[str, str] | None,
+    progress: Progress,
+) -> None:
+    """Learn from queries and the images that are relevant to them."""
+    found = query_rows(
+        run.encoder,
+        corpus,
+        lines,
+        of_tags=request.learns_tags,
+        min_count=run.min_count,
+        aliases=aliases,
+        progress=progress,
+    )
+    run.refer_to(request.idf, found.rows.vocabulary)
+    run.relate(relations, found.rows.vocabulary)
+    found.fit(run.model, run.idf_among(found.rows.vocabulary, found.rows.X.shape[0]), progress)
+    run.learned(found.rows)
+    run.facts |= found.facts
+    if request.calibrate:
+        run.find_confidences(found.rows, progress)
+
+
+def _fit_streamed(run: Run, request: FitRequest, plan: Plan, cleaning: Cleaning, say: Say, progress: Progress) -> None:
+    """Learn from features on disk, in this process or by several workers."""
+    from visterm.tagging.streamed_fit import fit_streamed
+    from visterm.tagging.streamed_fit_together import stream_on_machines
+
+    unusable = {
+        "--queries": request.queries, "--part-of": request.part_of or request.wordnet, "--isa": request.isa,
+        "relations": request.relations, "--word-vectors": request.word_vectors, "--stop-tags": cleaning.stop_tags,
+        "--max-share": request.max_share, "--per-user": request.per_user,
+    }  # fmt: skip
+    if given := [option for option, value in unusable.items() if value not in (None, [])]:
+        otherwise = "leave --ray out" if request.executor.remote else "allow more memory (--memory)"
+        raise UserError(
+            f"{given[0]} needs the tags of all images in memory, and these features are streamed. Leave it out, or "
+            f"{otherwise}."
+        )
+    how: dict[str, Any] = {
+        "work": request.work_folder("streaming"), "seed": run.seed, "valid": request.valid, "split": request.split,
+        "idf": request.idf, "aliases": cleaning.aliases, "calibration": request.calibrate, "progress": progress,
+        "image_column": request.image_column, "tags_column": request.tags_column, "separator": request.separator,
+    }  # fmt: skip
+    features: Any = request.images
+    run.forget_words()
+    run.relate(None, run.vocabulary)
+    if request.executor.remote:
+        lines = stream_on_machines(run, features, request.tags, plan, executor=request.executor, **how)
+    else:
+        lines = fit_streamed(run, features, request.tags, plan, **how)
+    for line in lines:
+        say(line)
+
+
+def _how_it_went(run: Run, request: FitRequest, cleaning: Cleaning) -> list[str]:
+    """Say, in a line each, what a fit did without: validation images, word vectors, aliases, queries."""
+    lines = []
+    stops = {"epochs", "valid_share"} <= set(run.model.get_params(deep=False)) and request.valid != 0
+    history = getattr(run.model, "history_", [])
+    if stops and not any(entry.get(name) is not None for entry in history for name in ("map", "mean_rank")):
+        lines.append(NONE_HELD_OUT)
+    if request.word_vectors is not None:
+        lines.append(told_of(run.words, run.facts["tags"]))
+    elif at_random := told_of_random(run.model):
+        lines.append(at_random)
+    lines += cleaning.summary(run.vocabulary.aliases)
+    if request.queries is not None:
+        if unused := run.facts["queries left out"]:
+            lines.append(
+                f"{unused:,} {'query has' if unused == 1 else 'queries have'} no relevant image among those learned "
+                "from, or no word of the run; left out."
+            )
+        if missing := run.facts["images of queries not there"]:
+            lines.append(
+                f"{count_of(missing, 'image')} that the queries name {'is' if missing == 1 else 'are'} not among those "
+                "learned from."
+            )
+    return lines

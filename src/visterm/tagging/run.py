@@ -1,0 +1,262 @@
+"""The parts of a run, and how they learn from rows: what a `Tagger` is without images."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.errors import EncoderMismatchError, UserError
+from visterm.core.executor import LOCAL, Executor
+from visterm.core.packing import learned_hash
+from visterm.core.progress import SILENT, Progress
+from visterm.core.query_weights import inverse_frequencies, weigh_words
+from visterm.core.tables import ENCODERS, MODELS
+from visterm.core.types import Matrix, Skipped
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.reference_texts import Reference, count_texts
+from visterm.encoders.contract import AnyEncoder
+from visterm.features.learned_images import LearnedImages
+from visterm.features.training_rows import TrainingRows
+from visterm.models.base import Annotator
+from visterm.models.confidence.calibration import Calibration
+from visterm.tagging.by_number import learn_by_number
+from visterm.tagging.deep_fit_together import fit_on_machines
+from visterm.tagging.parts import name_blocks, tell_blocks, tell_part_of
+from visterm.tagging.query_rows import fit_weighed
+from visterm.tagging.relations import WordRelations
+from visterm.tagging.start_words import SETTING
+from visterm.tagging.typed_queries import QueryContext
+from visterm.tagging.word_places import WordPlaces
+
+
+class Run:
+    """An encoder, a model, the vocabulary that they learned, and what was learned beside them.
+
+    Parameters
+    ----------
+    encoder : AnyEncoder
+    model : Annotator
+    vocabulary : Vocabulary, optional
+        None: nothing is learned yet.
+    facts : mapping, optional
+        Counts and figures to keep with the run.
+    min_count : int
+        Tags of fewer training images are not learned.
+    seed : int
+        Of the order in which features are streamed.
+    any_encoder : bool
+        Whether the encoder is the default that features on disk may replace by their own.
+
+    Attributes
+    ----------
+    skipped : list of Skipped
+        Images that could not be read.
+    given, learned_images, reference, relations, words, calibration, path
+        See `Tagger`.
+    """
+
+    def __init__(
+        self,
+        encoder: AnyEncoder,
+        model: Annotator,
+        vocabulary: Vocabulary | None = None,
+        facts: Mapping[str, Any] | None = None,
+        *,
+        min_count: int = 1,
+        seed: int = 0,
+        any_encoder: bool = False,
+    ) -> None:
+        self.encoder, self.model = encoder, model
+        self.vocabulary = Vocabulary.from_lists([]) if vocabulary is None else vocabulary
+        self.facts: dict[str, Any] = dict(facts or {})
+        self.min_count, self.seed, self._any_encoder = min_count, seed, any_encoder
+        self.path = ""
+        self.skipped: list[Skipped] = []
+        self.given: sp.csr_array | None = None
+        self.learned_images = LearnedImages()
+        self.reference: Reference | None = None
+        self.relations = WordRelations()
+        self.words = WordPlaces()
+        self.calibration: Calibration | None = None
+        self._idf_of: tuple[Any, Any, Any] = (None, None, None)
+        self._kept_idf: NDArray[np.float32]
+
+    def check_settings(self, valid: float | None = None) -> None:
+        """Refuse settings that encoder or model cannot use, `valid` among them, before anything is read.
+
+        Raises
+        ------
+        UserError
+            If a setting is out of its range.
+        StorageError
+            If a file that the encoder needs, such as a network, is not there.
+        """
+        self.encoder.check_settings()
+        if valid is not None and "valid_share" in self.model.get_params(deep=False):
+            self.model.set_params(valid_share=valid)
+        self.model.check_settings()
+
+    def take_encoder(self, encoder: AnyEncoder, requested: str) -> None:
+        """Go on with the fitted encoder of features, if this run may have any, or asked for just this one.
+
+        Parameters
+        ----------
+        encoder : AnyEncoder
+        requested : str
+            The fingerprint that the encoder had before it was fitted.
+
+        Raises
+        ------
+        EncoderMismatchError
+            If this run asked for another one.
+        """
+        if not self._any_encoder and self.encoder.fingerprint not in (requested, encoder.fingerprint):
+            raise EncoderMismatchError(
+                f"The features were made by the encoder '{ENCODERS.name_of(encoder)}', but "
+                f"'{ENCODERS.name_of(self.encoder)}' is asked for, or other settings of it. Leave the encoder and its "
+                "settings out (--encoder, --encoder-set): the features keep their own."
+            )
+        self.encoder = encoder
+
+    def forget_words(self) -> None:
+        """Take back the word vectors of an earlier fit."""
+        if self.words.source is not None and SETTING in self.model.get_params(deep=False):
+            self.model.set_params(**{SETTING: None})
+        self.words = WordPlaces()
+
+    def refer_to(self, texts: str | os.PathLike[str] | None, vocabulary: Vocabulary) -> None:
+        """Weigh words by a reference corpus from now on; None: by the training images."""
+        if texts is not None and self.encoder.by_number:
+            raise UserError(
+                f"Images known by number (--encoder {ENCODERS.name_of(self.encoder)}) are not searched by words, so "
+                "no words are weighed. Leave the reference corpus out."
+            )
+        self.reference = None if texts is None else count_texts(texts, vocabulary)
+
+    def relate(self, relations: WordRelations | None, vocabulary: Vocabulary) -> None:
+        """Keep word relations and pass them to the model; those of an earlier fit are forgotten."""
+        if self.relations.part_of and "part_of" in self.model.get_params(deep=False):
+            self.model.set_params(part_of=None)
+        self.relations = relations or WordRelations()
+        if self.relations.part_of:
+            tell_part_of(self.model, self.relations.pairs(vocabulary))
+
+    def learn(
+        self,
+        rows: TrainingRows,
+        *,
+        executor: Executor = LOCAL,
+        work: str | os.PathLike[str] = "",
+        calibrate: bool = False,
+        progress: Progress = SILENT,
+    ) -> Self:
+        """Learn from rows that are encoded already: the second half of `Tagger.fit`, to compare models on equal rows.
+
+        Parameters are those of `Tagger.fit`.
+        """
+        tell_blocks(self.model, self.encoder)
+        n_workers = 0
+        if executor.remote:
+            n_workers = fit_on_machines(self.model, rows, executor, Path(work), progress)
+        elif rows.by_number:
+            self.model = learn_by_number(self.model, rows, progress)
+        elif self.reference is not None:
+            fit_weighed(self.model, rows, self.reference.idf, progress)
+        else:
+            self.model.fit(rows.X, rows.Y, valid=rows.valid, monitor=progress)
+        self.learned(rows)
+        if n_workers:
+            self.facts["workers"] = n_workers
+        if calibrate:
+            self.find_confidences(rows, progress)
+        return self
+
+    def learned(self, rows: TrainingRows) -> None:
+        """Keep what belongs to the rows that the model was fitted on: vocabulary, counts, images left out."""
+        self.given = rows.Y if rows.by_number else None
+        self.calibration = None
+        self.vocabulary, self.skipped = rows.vocabulary, rows.skipped
+        self.learned_images = LearnedImages.of(rows.names)
+        n_held_out = getattr(self.model, "n_held_out_", 0) if rows.valid is None else rows.valid[0].shape[0]
+        self.facts = self.facts_of_fit(
+            images=rows.X.shape[0],
+            held_out=n_held_out,
+            tags_given=int((rows.Y.data > 0).sum()),
+            features=rows.X.shape[1],
+        )
+        self.facts |= self.words.facts
+
+    def facts_of_fit(self, *, images: int, held_out: int, tags_given: int, features: int) -> dict[str, Any]:
+        """Return the counts that every fit keeps with its run."""
+        facts: dict[str, Any] = {
+            "images": images,
+            "validation images": held_out,
+            "skipped images": len(self.skipped),
+            "tags": len(self.vocabulary),
+            "tags given": tags_given,
+            "features": features,
+            "encoder fingerprint": self.encoder.fingerprint,
+        }
+        if self.vocabulary.aliases:
+            facts["aliases"] = len(self.vocabulary.aliases)
+        if self.reference is not None:
+            facts["texts of the reference corpus"] = self.reference.n_texts
+        return facts
+
+    def find_confidences(self, rows: TrainingRows, progress: Progress = SILENT) -> None:
+        """Fit confidences to scores of images that were not learned from, see `calibrate`."""
+        from visterm.tagging.calibrating import calibrate
+
+        self.calibration = calibrate(self.model, rows, progress=progress)
+        if self.calibration is not None:
+            self.facts["calibration images"] = self.calibration.n_images
+
+    def weighed(self, words: sp.csr_array) -> sp.csr_array:
+        """Weigh the words of queries, shape (n_queries, n_tags), by their idf, to unit length."""
+        return weigh_words(words, self.idf)
+
+    @property
+    def query_context(self) -> QueryContext:
+        """Return what is known of the words of queries."""
+        n_images = max(self.facts.get("images", 0), int(self.vocabulary.counts.max(initial=1)))
+        n_texts = n_images if self.reference is None else self.reference.n_texts
+        of_others = float(inverse_frequencies([1], n_texts)[0])  # as a word of one image, or of one text
+        return QueryContext(self.vocabulary, self.idf, of_others, self.words, self.model)
+
+    @property
+    def idf(self) -> NDArray[np.float32]:
+        """Return what the tags weigh in queries, shape (n_tags,)."""
+        of = (self.vocabulary, self.reference, self.facts.get("images", 0))
+        if any(now is not then for now, then in zip(of, self._idf_of, strict=True)):
+            # Kept, because the logarithms of all tags take longer than a search.
+            self._idf_of, self._kept_idf = of, self.idf_among(self.vocabulary, of[2])
+        return self._kept_idf
+
+    def idf_among(self, vocabulary: Vocabulary, n_images: int) -> NDArray[np.float32]:
+        """Return the idf of tags in the reference corpus, or among so many training images."""
+        if self.reference is not None:
+            return self.reference.idf
+        return inverse_frequencies(vocabulary.counts, max(n_images, int(vocabulary.counts.max(initial=1))))
+
+    @property
+    def fingerprint(self) -> str:
+        """Name the rows that this run makes: of the encoder and of what the model learned."""
+        parts = f"{self.encoder.fingerprint} {MODELS.name_of(self.model)} {learned_hash(self.model)}"
+        return hashlib.sha256(parts.encode()).hexdigest()[:16]
+
+    def models_tried(self) -> list[dict[str, Any]]:
+        """Return what the model `auto` tried, one entry a model; no entry for another model."""
+        blocks = self.model.get_params(deep=False).get("blocks")
+        encoders = [ENCODERS.name_of(part) for part in getattr(self.encoder, "parts_", ())]
+        return name_blocks(getattr(self.model, "report_", []), blocks, encoders)
+
+    def known_tags(self, X: Matrix) -> sp.csr_array | None:
+        """Return the tags learned of images known by number, shape (n_images, n_tags), else None."""
+        return None if self.given is None else sp.csr_array(X @ self.given)
