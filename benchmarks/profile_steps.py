@@ -20,22 +20,22 @@ from harness.epochs import timed_epoch
 from harness.runs import machine, options, parse, say, write
 from same_bytes import CASES, SETTINGS
 
-from visterm.models.ranking import feature_steps, pair_training
+from visterm.models.ranking import image_sides, negatives, warp
 
 BEFORE = 3
 """Epochs before the one that is profiled."""
 
 PARTS = {
-    "embed the images": [(feature_steps.SparseSteps, "embed"), (feature_steps.DenseSteps, "embed")],
-    "copy the images' rows": [(feature_steps.NumberedSteps, "embed")],
-    "draw": [(pair_training.PairTraining, "_draw_some")],
-    "weigh": [(pair_training, "weigh_pairs")],
+    "embed the images": [(image_sides.SparseSteps, "embed"), (image_sides.DenseSteps, "embed")],
+    "copy the images' rows": [(image_sides.NumberedSteps, "embed")],
+    "draw": [(negatives.UniformDraws, "draw")],
+    "weigh": [(warp, "weigh_pairs")],
     "move the images' side": [
-        (feature_steps.SparseSteps, "move"),
-        (feature_steps.DenseSteps, "move"),
-        (feature_steps.NumberedSteps, "move"),
+        (image_sides.SparseSteps, "move"),
+        (image_sides.DenseSteps, "move"),
+        (image_sides.NumberedSteps, "move"),
     ],
-    "move the tags": [(pair_training, "add_tag_steps")],
+    "move the tags": [(warp, "add_tag_steps")],
 }
 
 

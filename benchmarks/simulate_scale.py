@@ -22,7 +22,7 @@ from harness.stages import TAGS_AN_IMAGE, Rates, crowd, limits, meeting_seconds,
 
 from visterm.cluster.ordered import MOST_BLOCKS
 from visterm.features.job import SHARD_SIZE
-from visterm.models.ranking.training_together import MEETINGS, MOST_PAIRS
+from visterm.models.ranking.worker_sync import MOST_PAIRS, SYNCS
 
 SIZES = {"100 million": 10**8, "a billion": 10**9}
 WORKERS = (1, 2, 4, 8, 16, 64, 256)
@@ -92,12 +92,12 @@ def played(of: Rates) -> tuple[dict[str, Any], dict[str, str]]:
     result: dict[str, Any] = {}
     tables = {}
     for size, n in SIZES.items():
-        often, seldom = float(MOST_PAIRS), n * TAGS_AN_IMAGE / MEETINGS
+        often, seldom = float(MOST_PAIRS), n * TAGS_AN_IMAGE / SYNCS
         ways = {
             "encode": [(w, encoding(n, w, of)) for w in WORKERS],
             f"an epoch, meeting after {MOST_PAIRS:,} pairs": [(w, training(n, w, of, often)) for w in WORKERS],
-            f"an epoch, {MEETINGS} meetings": [(w, training(n, w, of, seldom)) for w in WORKERS],
-            f"an epoch, {MEETINGS} meetings, tags in slices": [
+            f"an epoch, {SYNCS} meetings": [(w, training(n, w, of, seldom)) for w in WORKERS],
+            f"an epoch, {SYNCS} meetings, tags in slices": [
                 (w, training(n, w, of, seldom, sliced=True)) for w in WORKERS
             ],
         }

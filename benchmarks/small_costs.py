@@ -25,7 +25,7 @@ from harness.runs import machine, options, parse, say, write
 
 from visterm import Catalogue, Tagger
 from visterm.demo.drawn import draw_library
-from visterm.models.ranking.shared_moves import moves, sum_of_moves, take_moves
+from visterm.models.ranking.worker_sync import moves, sum_of_moves, take_moves
 
 WIDTH = 100
 NAMES = """

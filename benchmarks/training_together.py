@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from harness.row_windows import RowWindows
 from harness.runs import machine, options, parse, say, write
 from train_by_number import nuswide, zipf
 from train_head import corel
@@ -28,8 +29,7 @@ from visterm.core.types import Matrix
 from visterm.data.held_tags import hold_one_out
 from visterm.metrics import average_precisions
 from visterm.metrics.significance import paired_bootstrap
-from visterm.models.ranking.meetings import Exchange, MeetingPlace
-from visterm.models.ranking.row_windows import RowWindows
+from visterm.models.ranking.worker_sync import Exchange, MeetingPlace
 
 WORKERS = (1, 2, 4)
 STOPPED_BY, JUDGED = 500, 500

@@ -43,8 +43,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.features.job import encode_folder
 from visterm.features.streaming.handed_over import HandedOver, take_part
 from visterm.features.streaming.memory import Plan
-from visterm.models.ranking.meetings import Exchange
-from visterm.models.ranking.training_together import MEETINGS
+from visterm.models.ranking.worker_sync import SYNCS, Exchange
 from visterm.models.ranking.wsabie import Wsabie
 from visterm.tagging.streamed_fit import fit_streamed
 from visterm.tagging.streamed_fit_together import SharedFit
@@ -207,7 +206,7 @@ def training(folder: Path, chosen: Any) -> Way:
     def calibrate() -> dict[str, Any]:
         shapes = ((WIDTH, Wsabie().dim), (N_TAGS, Wsabie().dim))
         with tempfile.TemporaryDirectory(dir=folder) as told:
-            meeting = run_group(OnlyMeetings(MEETINGS, shapes), Group(max(WORKERS), 1), Path(told), SILENT)
+            meeting = run_group(OnlyMeetings(SYNCS, shapes), Group(max(WORKERS), 1), Path(told), SILENT)
         places = [(folder, memory, epochs)] * max(WORKERS)
         slower, pieces = crowd(trained_alone, places, chosen.runs)
         rounds = len(pieces)

@@ -23,8 +23,8 @@ from sklearn.cluster import MiniBatchKMeans
 from visterm.core.threads import one_blas_thread
 from visterm.encoders.blocks import pixel_codes
 from visterm.encoders.visterms import Visterms
-from visterm.kernels.blocks import block_edges
 from visterm.kernels.colour import colour_codes, gray_levels
+from visterm.kernels.histograms import block_edges
 from visterm.kernels.nearest import nearest_words
 from visterm.kernels.texture import lbp_codes
 

@@ -17,10 +17,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.threads import Team, one_blas_thread
-from visterm.kernels.vectors import limit_norms
+from visterm.kernels.row_moves import limit_norms
 from visterm.models.ranking.image_sides import EmbeddedImages
-from visterm.models.ranking.pair_training import PairTraining
 from visterm.models.ranking.recipe import Recipe
+from visterm.models.ranking.warp import PairTraining
 
 DIM = 100
 TAGS_AN_IMAGE = 3

@@ -8,8 +8,8 @@ import scipy.sparse as sp
 
 from reference import histograms as slow_pyramids
 from reference import overlaps as slow_overlaps
+from visterm.kernels.histograms import pyramid_histograms
 from visterm.kernels.overlaps import FEATURES, LANDMARKS, Overlap, add_dense_overlaps, add_sparse_overlaps
-from visterm.kernels.pyramid import pyramid_histograms
 
 
 def filled(shape, share, seed=0):

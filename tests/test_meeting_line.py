@@ -11,8 +11,7 @@ from multiprocessing.connection import Client
 import numpy as np
 import pytest
 
-from visterm.models.ranking.meetings import Exchange, LeftAloneError, MeetingPlace
-from visterm.models.ranking.shared_moves import Moves
+from visterm.models.ranking.worker_sync import Exchange, LeftAloneError, MeetingPlace, Moves
 from visterm.tagging.meeting_line import Caller, open_line
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from visterm.kernels.rules import make_rule
-from visterm.models.ranking.feature_steps import NumberedSteps, SparseSteps, feature_steps
+from visterm.kernels.row_moves import make_rule
+from visterm.models.ranking.image_sides import NumberedSteps, SparseSteps, feature_steps
 
 N_IMAGES, N_ROWS, DIM = 12, 9, 5
 NUMBERS = np.array([3, 3, 0, 8, 1, 2, 7, 7, 7, 5, 4, 6])

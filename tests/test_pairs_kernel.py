@@ -10,8 +10,7 @@ import pytest
 from reference.pairs import pairs_in_order
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.pairs import best_pairs, label_terms, ranks_of_pairs
-from visterm.kernels.pair_terms import COLUMNS, pair_terms
-from visterm.kernels.pairs import FIRST_ROWS, pair_ranks, top_pairs
+from visterm.kernels.pairs import COLUMNS, FIRST_ROWS, pair_ranks, pair_terms, top_pairs
 
 
 def normal(rng, *shape):
@@ -125,7 +124,7 @@ def test_the_bounds_of_f_are_the_extremes_beside_the_diagonal(K):
         np.testing.assert_array_equal(terms.least[:, block], columns.min(axis=1).filled(np.inf))
     np.testing.assert_array_equal(terms.row_most, beside.max(axis=1).filled(-np.inf))
     np.testing.assert_array_equal(terms.row_least, beside.min(axis=1).filled(np.inf))
-    np.testing.assert_array_equal(terms.own, F.diagonal())
+    np.testing.assert_array_equal(terms.diagonal, F.diagonal())
 
 
 def test_results_are_the_same_bytes_for_any_number_of_threads_and_for_each_row_alone():

@@ -8,18 +8,18 @@ import scipy.sparse as sp
 
 from reference import ranking as reference
 from visterm.core.errors import UserError
-from visterm.kernels.adaptive import draw_adaptive, draw_dimension, draw_rank, sort_tags
-from visterm.kernels.codes import Loss
-from visterm.kernels.own import absent, is_own
+from visterm.kernels.adaptive import SortedTags, draw_adaptive, draw_dimension, draw_rank, sort_tags
 from visterm.kernels.owpc import weigh_all
-from visterm.kernels.pair_steps import add_tag_steps, loss_and_slope
+from visterm.kernels.pair_batch import Draws, Loss, PairBatch, Pool, PositiveTags
 from visterm.kernels.passive_aggressive import rank_in_turn, separate_in_turn
 from visterm.kernels.random import draw_many, draw_unit, stream_of
+from visterm.kernels.row_moves import make_rule
 from visterm.kernels.rows import add_outer, add_row, dense_rows, row_dot, row_squares, sparse_rows
-from visterm.kernels.rules import make_rule
-from visterm.kernels.warp import draw_violators
-from visterm.models.ranking.feature_steps import DenseSteps
-from visterm.models.ranking.recipe import rank_weights, rate_factor
+from visterm.kernels.sorted_lists import contains, nth_absent
+from visterm.kernels.warp import add_tag_steps, draw_violators, loss_and_slope
+from visterm.models.epochs import rate_factor
+from visterm.models.ranking.image_sides import DenseSteps
+from visterm.models.ranking.recipe import rank_weights
 
 
 @pytest.fixture(autouse=True)
@@ -32,15 +32,22 @@ def _ints(*values):
     return np.array(values, np.int64)
 
 
+def _block_of(images, tags):
+    """Pairs of images and tags as a block of which nothing is known yet."""
+    n = len(tags)
+    found = np.empty((2, n), np.int64), np.empty((2, n), np.float32)
+    return PairBatch(np.arange(n), images, tags, np.arange(n), *found[0], *found[1])
+
+
 def _sparse(X):
     csr = sp.csr_array(X)
     return sparse_rows(csr.data, csr.indices, csr.indptr)
 
 
-def test_absent_counts_only_the_numbers_that_are_not_owned():
+def test_a_sorted_list_counts_the_numbers_that_are_not_in_it():
     own = _ints(9, 1, 4, 5, 9)
-    assert [absent(own, 1, 4, r) for r in range(5)] == [0, 2, 3, 6, 7]
-    assert [number for number in range(8) if is_own(own, 1, 4, number)] == [1, 4, 5]
+    assert [nth_absent(own, 1, 4, r) for r in range(5)] == [0, 2, 3, 6, 7]
+    assert [number for number in range(8) if contains(own, 1, 4, number)] == [1, 4, 5]
 
 
 def test_the_hinge_and_the_logistic_loss_and_their_slopes():
@@ -113,51 +120,46 @@ def test_dimensions_follow_size_times_deviation_and_are_uniform_where_all_is_zer
 def test_adaptive_draws_follow_the_papers_mixture_without_the_tags_that_the_image_has():
     rng = np.random.default_rng(0)
     W, u = rng.normal(size=(9, 4)).astype(np.float32), rng.normal(size=4).astype(np.float32)
-    order, sigmas = np.empty((4, 9), np.int64), np.empty(4)
-    sort_tags(W, 0, 4, order, sigmas)
-    np.testing.assert_array_equal(order, np.argsort(-W, axis=0, kind="stable").T)
-    np.testing.assert_allclose(sigmas, W.astype(float).std(axis=0), rtol=1e-6)
+    lists = SortedTags(np.empty((4, 9), np.int64), np.empty(4), 2.0)
+    sort_tags(W, 0, 4, lists)
+    np.testing.assert_array_equal(lists.order, np.argsort(-W, axis=0, kind="stable").T)
+    np.testing.assert_allclose(lists.sigmas, W.astype(float).std(axis=0), rtol=1e-6)
     n = 20_000
     zeros = np.zeros(n, np.int64)
-    drawn, trials, gaps = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.float32)
-    draw_adaptive(
-        np.arange(n), zeros, zeros + 3, _ints(0, 2), _ints(3, 5), np.tile(u, (n, 1)), W, order, sigmas, 2.0, 100,
-        5, 0, drawn, trials, gaps,
-    )  # fmt: skip
+    pairs = _block_of(zeros, zeros + 3)
+    positives = PositiveTags(_ints(0, 2), _ints(3, 5))
+    draw_adaptive(pairs, 0, n, positives, np.tile(u, (n, 1)), W, lists, Draws(np.inf, 100, 5, 0))
     law = reference.adaptive_law(u.astype(float), W.astype(float), 2.0)
     owned = law[[3, 5]].sum()
     law[[3, 5]] = 0
-    np.testing.assert_allclose(np.bincount(drawn, minlength=9) / n, law / law.sum(), atol=0.015)
-    assert trials.mean() == pytest.approx(1 / (1 - owned), rel=0.02)
-    np.testing.assert_allclose(gaps, (W @ u)[3] - (W @ u)[drawn], atol=1e-5)
+    np.testing.assert_allclose(np.bincount(pairs.violators, minlength=9) / n, law / law.sum(), atol=0.015)
+    assert pairs.trials.mean() == pytest.approx(1 / (1 - owned), rel=0.02)
+    np.testing.assert_allclose(pairs.gaps, (W @ u)[3] - (W @ u)[pairs.violators], atol=1e-5)
 
 
 def test_an_adaptive_draw_that_finds_only_own_tags_becomes_uniform_and_none_is_drawn_where_none_is_left():
     W = np.array([[3.0], [2.0], [1.0], [0.0]], np.float32)
-    order, sigmas = np.empty((1, 4), np.int64), np.empty(1)
-    sort_tags(W, 0, 1, order, sigmas)
+    lists = SortedTags(np.empty((1, 4), np.int64), np.empty(1), 1e-3)
+    sort_tags(W, 0, 1, lists)
     n = 2000
-    images = np.repeat([0, 1], n // 2)
-    drawn, trials, gaps = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.float32)
-    draw_adaptive(
-        np.arange(n), images, np.zeros(n, np.int64), _ints(0, 2, 6), _ints(0, 1, 0, 1, 2, 3),
-        np.ones((n, 1), np.float32), W, order, sigmas, 1e-3, 7, 1, 0, drawn, trials, gaps,
-    )  # fmt: skip
-    assert (trials[: n // 2] == 8).all()
+    pairs = _block_of(np.repeat([0, 1], n // 2), np.zeros(n, np.int64))
+    positives = PositiveTags(_ints(0, 2, 6), _ints(0, 1, 0, 1, 2, 3))
+    draw_adaptive(pairs, 0, n, positives, np.ones((n, 1), np.float32), W, lists, Draws(np.inf, 7, 1, 0))
+    drawn = pairs.violators
+    assert (pairs.trials[: n // 2] == 8).all()
     np.testing.assert_allclose(np.bincount(drawn[: n // 2], minlength=4) / (n // 2), [0, 0, 0.5, 0.5], atol=0.06)
     assert (drawn[n // 2 :] == -1).all()
 
 
 def test_the_factors_of_all_violators_are_those_of_eq_6():
     scores = np.array([[2.0, 1.5, 0.9, 1.2, 3.0], [5.0, 0, 0, 0, 0]], np.float32)
-    rank, trials = np.empty(2, np.int64), np.empty(2, np.int64)
     expected = [reference.owpc_factors(scores[0], 0, {0, 4}), reference.owpc_factors(scores[1], 0, {0})]
-    total, n_trials, n_steps = weigh_all(
-        _ints(0, 0), _ints(0, 1), _ints(0, 2, 3), _ints(0, 4, 0), rank_weights("harmonic", 5), scores, rank, trials
-    )
+    pairs = _block_of(_ints(0, 1), _ints(0, 0))
+    positives = PositiveTags(_ints(0, 2, 3), _ints(0, 4, 0))
+    total, n_trials, n_steps = weigh_all(pairs, 0, 2, positives, rank_weights("harmonic", 5), scores)
     np.testing.assert_allclose(scores[0], [1.5, -0.75, 0, -0.75, 0])  # tags 1 and 3 violate: L(2) / 2 = 0.75 each
     assert total == pytest.approx(0.75 * (0.5 + 0.2), rel=1e-6)
-    assert (rank.tolist(), trials.tolist(), n_trials, n_steps) == ([2, -1], [3, 4], 7, 1)
+    assert (pairs.violators.tolist(), pairs.trials.tolist(), n_trials, n_steps) == ([2, -1], [3, 4], 7, 1)
     for row, (factors, _) in zip(scores, expected, strict=True):
         np.testing.assert_allclose(row, factors, atol=1e-6)
     assert total == pytest.approx(sum(loss for _, loss in expected), rel=1e-6)
@@ -237,30 +239,30 @@ def test_rows_of_features_and_tags_move_as_the_slow_rule_does(adagrad, l2):
         terms = [gains[p] * U[p].astype(float) for p in range(n) if others[p] >= 0 and tags[p] == t]
         terms += [-gains[p] * U[p].astype(float) for p in range(n) if others[p] == t]
         moved[t], _ = reference.block_sum(W[t], 1.5, terms, **settings)
+    pairs = _block_of(tags, tags)._replace(violators=others, gains=gains)
     for first, last in ((0, 1), (1, n_tags)):
-        add_tag_steps(tags, others, gains, dense_rows(U), np.arange(n), rule, squares, first, last, W)
+        add_tag_steps(pairs, dense_rows(U), rule, squares, first, last, W)
     np.testing.assert_allclose(W, moved, atol=1e-5)
 
 
 def test_draws_from_a_pool_follow_the_law_of_draws_one_by_one():
-    own_start, own_tags = _ints(0, 2), _ints(1, 4)
+    positives = PositiveTags(_ints(0, 2), _ints(1, 4))
     W = np.array([[1.5], [2], [0], [0], [2], [1.2], [0], [0]], np.float32)  # of six candidates 0 and 5 violate
     found, counts, n = np.zeros(8, int), np.zeros(7, int), 6000
     for epoch in range(n):
         pool = np.empty(3, np.int64)  # shorter than the draws that may be needed
         draw_many(3, epoch, 99, 8, pool)
-        violators, trials, gaps = np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.float32)
         u = np.ones((1, 1), np.float32)
+        pairs = _block_of(_ints(0), _ints(1))
         draw_violators(
-            _ints(0), _ints(0), _ints(1), own_start, own_tags, dense_rows(u), _ints(0), W, pool, u @ W[pool].T,
-            1.0, 6, 3, epoch, violators, trials, gaps,
+            pairs, 0, 1, positives, dense_rows(u), W, Pool(pool, u @ W[pool].T), Draws(1.0, 6, 3, epoch)
         )  # fmt: skip
-        if violators[0] >= 0:
-            found[violators[0]] += 1
-            assert gaps[0] == pytest.approx(2 - W[violators[0], 0])
-            counts[trials[0]] += 1
+        if pairs.violators[0] >= 0:
+            found[pairs.violators[0]] += 1
+            assert pairs.gaps[0] == pytest.approx(2 - W[pairs.violators[0], 0])
+            counts[pairs.trials[0]] += 1
         else:
-            assert trials[0] == 6
+            assert pairs.trials[0] == 6
     assert found[[1, 2, 3, 4, 6, 7]].sum() == 0
     assert found[0] == pytest.approx(found[5], rel=0.08)
     expected = n * (1 / 3) * (2 / 3) ** np.arange(6)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +14,19 @@ from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
 from visterm.metrics.ranking import average_precisions
-from visterm.models.ranking.meetings import LeftAloneError, MeetingPlace
-from visterm.models.ranking.row_windows import RowWindows
-from visterm.models.ranking.shared_moves import Moves, moves, sum_of_moves, take_moves
 from visterm.models.ranking.streamed_fit import StreamedFit
-from visterm.models.ranking.training_together import meetings_a_window
+from visterm.models.ranking.worker_sync import (
+    LeftAloneError,
+    MeetingPlace,
+    Moves,
+    moves,
+    sum_of_moves,
+    syncs_a_window,
+    take_moves,
+)
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+from harness.row_windows import RowWindows
 
 TOGETHER = [entry.name for entry in MODELS if not entry.extra and issubclass(MODELS.load(entry.name), StreamedFit)]
 TOGETHER = [name for name in TOGETHER if MODELS.load(name).learns_together]
@@ -93,7 +103,7 @@ def test_vectors_are_summed_number_by_number():
     [(6400, 1, 16), (6400, 8, 2), (6400, 1000, 1), (10, 1, 10), (65_536 * 640, 10, 64), (0, 0, 1)],
 )
 def test_workers_meet_at_least_16_times_an_epoch_and_every_65536_pairs(n_pairs, n_windows, expected):
-    assert meetings_a_window(n_pairs, n_windows) == expected
+    assert syncs_a_window(n_pairs, n_windows) == expected
 
 
 # -- meetings ---------------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 from reference import pamir as reference
-from visterm.kernels.intersections import intersect_lists
 from visterm.kernels.random import stream_of
+from visterm.kernels.sorted_lists import intersect_lists
 from visterm.kernels.triplets import draw_triplet
 from visterm.models.pamir.triplet_training import TripletTraining
 

@@ -7,18 +7,16 @@ import pytest
 import scipy.sparse as sp
 
 from reference import warp as reference
-from visterm.kernels.codes import Loss
-from visterm.kernels.counted import draw_counted
+from visterm.kernels.geometric_draws import draw_geometric
 from visterm.kernels.lanes import dot
-from visterm.kernels.pair_steps import add_tag_steps, weigh_pairs
+from visterm.kernels.pair_batch import Draws, Loss, PairBatch, Pool, PositiveTags, RankLoss
 from visterm.kernels.random import draw_below, stream_of
+from visterm.kernels.row_moves import limit_norm, limit_norms, make_rule, mix_rows, move_rows
 from visterm.kernels.rows import add_outer, dense_rows, embed, sparse_rows
-from visterm.kernels.rules import make_rule, move_rows
-from visterm.kernels.vectors import limit_norm, limit_norms, mix_rows
-from visterm.kernels.warp import draw_violators
+from visterm.kernels.warp import add_tag_steps, draw_violators, weigh_pairs
 from visterm.models.ranking.recipe import rank_weights
 
-BOTH = pytest.mark.parametrize("counted", [True, False], ids=["all scores counted", "scores when drawn"])
+BOTH = pytest.mark.parametrize("at_once", [True, False], ids=["all scores at once", "scores when drawn"])
 
 N_IMAGES, N_FEATURES, N_TAGS, DIM = 20, 30, 11, 13
 RATE, MAX_NORM, SEED, EPOCH = 0.1, 0.8, 5, 3
@@ -41,127 +39,120 @@ def block():
     return X, own, V, W
 
 
-def _arrays(own):
+def _block_of(own):
+    """All pairs of images and their tags as one block, and the tags of each image."""
     images = np.repeat(np.arange(len(own)), [len(tags) for tags in own])
     tags = np.concatenate(own).astype(np.int64)
-    return np.arange(len(tags)), images, tags, np.cumsum([0, *map(len, own)]), tags.astype(np.int32)
+    n = len(tags)
+    found = np.empty((2, n), np.int64), np.empty((2, n), np.float32)
+    pairs = PairBatch(np.arange(n), images, tags, np.arange(n), *found[0], *found[1])
+    return pairs, PositiveTags(np.cumsum([0, *map(len, own)]), tags.astype(np.int32))
 
 
 NO_SQUARES = np.empty(0, np.float32)
 
 
-def _draw(own, U, W, counted, *, max_trials=N_TAGS, epoch=EPOCH):
-    violators, trials, steps, loss, _ = _draw_all(own, U, W, counted, max_trials=max_trials, epoch=epoch)
-    return violators, trials, steps, loss
-
-
-def _draw_all(own, U, W, counted, *, max_trials=N_TAGS, epoch=EPOCH):
-    examples, images, tags, start, own_tags = _arrays(own)
-    n = len(tags)
-    violators, trials = np.empty(n, np.int64), np.empty(n, np.int64)
-    gaps, gains, steps = np.empty(n, np.float32), np.empty(n, np.float32), np.empty((n, W.shape[1]), np.float32)
-    if counted:
-        draw_counted(
-            examples, images, tags, start, own_tags, U @ W.T, 1.0, max_trials, SEED, epoch, violators, trials, gaps
-        )
+def _draw(own, U, W, at_once, *, max_trials=N_TAGS, epoch=EPOCH):
+    """Draw and weigh a block; give the pairs, the steps of the images and the sum of the losses."""
+    pairs, positives = _block_of(own)
+    n = len(pairs.tags)
+    steps, draws = np.empty((n, W.shape[1]), np.float32), Draws(1.0, max_trials, SEED, epoch)
+    if at_once:
+        draw_geometric(pairs, 0, n, positives, U @ W.T, draws)
     else:
-        draw_violators(
-            examples, images, tags, start, own_tags, dense_rows(U), np.arange(n), W, np.empty(0, np.int64),
-            np.empty((n, 0), np.float32), 1.0, max_trials, SEED, epoch, violators, trials, gaps,
-        )  # fmt: skip
-    loss, _, _ = weigh_pairs(
-        tags, images, start, rank_weights("harmonic", len(W)), 0, int(Loss.HINGE), RATE, W, violators, trials,
-        gaps, gains, steps,
-    )  # fmt: skip
-    return violators, trials, steps, loss, gains
+        pool = Pool(np.empty(0, np.int64), np.empty((n, 0), np.float32))
+        draw_violators(pairs, 0, n, positives, dense_rows(U), W, pool, draws)
+    rank_loss = RankLoss(int(Loss.HINGE), rank_weights("harmonic", len(W)), 0)
+    loss, _, _ = weigh_pairs(pairs, 0, n, positives, rank_loss, RATE, W, steps)
+    return pairs, steps, loss
 
 
 @pytest.mark.parametrize("max_trials", [1, 3, N_TAGS])
 @BOTH
 @pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"])
-def test_a_block_moves_the_weights_as_the_slow_algorithm_does(block, sparse, counted, max_trials):
+def test_a_block_moves_the_weights_as_the_slow_algorithm_does(block, sparse, at_once, max_trials):
     X, own, V, W = block
-    examples, images, tags, _, _ = _arrays(own)
-    pairs = list(zip(examples.tolist(), images.tolist(), tags.tolist(), strict=True))
+    block_pairs, _ = _block_of(own)
+    images, tags = block_pairs.images, block_pairs.tags
+    triples = list(zip(range(len(tags)), images.tolist(), tags.tolist(), strict=True))
     expected_V, expected_W, expected_violators, expected_trials = reference.train_block(
-        X.astype(float), own, pairs, V.astype(float), W.astype(float),
-        seed=SEED, epoch=EPOCH, rate=RATE, max_norm=MAX_NORM, max_trials=max_trials, counted=counted,
+        X.astype(float), own, triples, V.astype(float), W.astype(float),
+        seed=SEED, epoch=EPOCH, rate=RATE, max_norm=MAX_NORM, max_trials=max_trials, counted=at_once,
     )  # fmt: skip
 
     csr = sp.csr_array(X)
     rows = sparse_rows(csr.data, csr.indices, csr.indptr) if sparse else dense_rows(X)
     U = np.empty((len(tags), DIM), np.float32)
     embed(rows, images, V, U)
-    violators, trials, steps, _, gains = _draw_all(own, U, W, counted, max_trials=max_trials)
+    pairs, steps, _ = _draw(own, U, W, at_once, max_trials=max_trials)
     rule = make_rule(RATE, 0.0, MAX_NORM)
     stamps, touched = np.zeros(N_FEATURES, np.int64), np.empty(N_FEATURES, np.int64)
     for first, last in [(0, 7), (7, 7), (7, N_FEATURES)]:
-        add_outer(rows, images, violators, steps, first, last, rule, NO_SQUARES, V, stamps, 1, touched)
+        add_outer(rows, images, pairs.violators, steps, first, last, rule, NO_SQUARES, V, stamps, 1, touched)
     for first, last in [(0, 4), (4, N_TAGS)]:
-        at = np.arange(len(tags))
-        add_tag_steps(tags, violators, gains, dense_rows(U), at, rule, NO_SQUARES, first, last, W)
+        add_tag_steps(pairs, dense_rows(U), rule, NO_SQUARES, first, last, W)
 
-    np.testing.assert_array_equal(violators, expected_violators)
-    np.testing.assert_array_equal(trials, expected_trials)
+    np.testing.assert_array_equal(pairs.violators, expected_violators)
+    np.testing.assert_array_equal(pairs.trials, expected_trials)
     np.testing.assert_allclose(V, expected_V, atol=1e-6)
     np.testing.assert_allclose(W, expected_W, atol=1e-6)
 
 
 @BOTH
-def test_a_violator_is_drawn_uniformly_among_the_violators_and_never_among_the_own_tags(counted):
+def test_a_violator_is_drawn_uniformly_among_the_violators_and_never_among_the_own_tags(at_once):
     own = [[1, 4]]
     W = np.zeros((6, 1), np.float32)
     W[[1, 4], 0] = 2.0  # the own tags score 2, two others reach the margin, two do not
     W[[0, 5], 0] = [1.5, 1.01]
     found = np.zeros(6, int)
     for epoch in range(4000):
-        violators, *_ = _draw(own, np.ones((2, 1), np.float32), W, counted, epoch=epoch)
-        for tag in violators[violators >= 0]:
+        pairs, *_ = _draw(own, np.ones((2, 1), np.float32), W, at_once, epoch=epoch)
+        for tag in pairs.violators[pairs.violators >= 0]:
             found[tag] += 1
     assert found[[1, 2, 3, 4]].sum() == 0
     assert found[0] == pytest.approx(found[5], rel=0.06)
 
 
 @BOTH
-def test_the_number_of_draws_follows_the_geometric_law_cut_at_the_candidates(counted):
+def test_the_number_of_draws_follows_the_geometric_law_cut_at_the_candidates(at_once):
     own = [[0]]
     W = np.array([[3.0], [3.0], [0.0], [0.0], [0.0]], np.float32)  # one violator among four candidates
     counts = np.zeros(6, int)
     n = 8000
     for epoch in range(n):
-        violators, trials, *_ = _draw(own, np.ones((1, 1), np.float32), W, counted, epoch=epoch)
-        counts[trials[0] if violators[0] >= 0 else 5] += 1
+        pairs, *_ = _draw(own, np.ones((1, 1), np.float32), W, at_once, epoch=epoch)
+        counts[pairs.trials[0] if pairs.violators[0] >= 0 else 5] += 1
     expected = n * np.array([0, 1 / 4, 3 / 16, 9 / 64, 27 / 256, 81 / 256])
     np.testing.assert_allclose(counts[1:], expected[1:], rtol=0.08)
 
 
 @BOTH
-def test_the_loss_is_the_hinge_times_the_weight_of_the_estimated_rank(counted):
+def test_the_loss_is_the_hinge_times_the_weight_of_the_estimated_rank(at_once):
     W = np.array([[2.0], [1.5], [1.5], [1.5], [1.5]], np.float32)  # every candidate violates: N = 1, rank 4
-    violators, trials, steps, loss = _draw([[0]], np.ones((1, 1), np.float32), W, counted)
+    pairs, steps, loss = _draw([[0]], np.ones((1, 1), np.float32), W, at_once)
     weight = 1 + 1 / 2 + 1 / 3 + 1 / 4
-    assert trials[0] == 1
-    assert violators[0] > 0
+    assert pairs.trials[0] == 1
+    assert pairs.violators[0] > 0
     assert loss == pytest.approx(weight * 0.5, rel=1e-6)
     assert steps[0, 0] == pytest.approx(RATE * weight * 0.5, rel=1e-6)
 
 
 @BOTH
-def test_an_image_that_has_every_tag_draws_none_and_makes_no_step(counted):
+def test_an_image_that_has_every_tag_draws_none_and_makes_no_step(at_once):
     W = np.zeros((3, 2), np.float32)
-    violators, trials, steps, loss = _draw([[0, 1, 2]], np.ones((3, 2), np.float32), W, counted)
-    assert violators.tolist() == [-1, -1, -1]
-    assert trials.tolist() == [0, 0, 0]
+    pairs, steps, loss = _draw([[0, 1, 2]], np.ones((3, 2), np.float32), W, at_once)
+    assert pairs.violators.tolist() == [-1, -1, -1]
+    assert pairs.trials.tolist() == [0, 0, 0]
     assert loss == 0
     assert not steps.any()
 
 
 @BOTH
-def test_a_tag_exactly_at_the_margin_is_no_violator(counted):
+def test_a_tag_exactly_at_the_margin_is_no_violator(at_once):
     W = np.array([[2.0], [1.0]], np.float32)
-    violators, trials, *_ = _draw([[0]], np.ones((1, 1), np.float32), W, counted)
-    assert violators[0] == -1
-    assert trials[0] == 1
+    pairs, *_ = _draw([[0]], np.ones((1, 1), np.float32), W, at_once)
+    assert pairs.violators[0] == -1
+    assert pairs.trials[0] == 1
 
 
 def test_draws_are_those_of_the_written_formula():

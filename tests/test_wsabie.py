@@ -10,10 +10,10 @@ from reference import warp as reference
 from visterm.core.errors import DataError, UserError
 from visterm.core.threads import Team
 from visterm.data.planted import plant_corpus
-from visterm.models.ranking import pair_training
+from visterm.models.ranking import negatives, warp
 from visterm.models.ranking.image_sides import EmbeddedImages
-from visterm.models.ranking.pair_training import PairTraining
 from visterm.models.ranking.recipe import Recipe
+from visterm.models.ranking.warp import PairTraining
 from visterm.models.ranking.wsabie import Wsabie
 
 FORMS = {"dense": np.asarray, "sparse": sp.csr_array}
@@ -54,10 +54,10 @@ class Listener:
 )
 @pytest.mark.parametrize("form", FORMS)
 def test_two_epochs_in_blocks_are_those_of_the_slow_algorithm(form, table_floats, n_jobs, monkeypatch):
-    monkeypatch.setattr(pair_training, "TABLE_FLOATS", table_floats)
-    monkeypatch.setattr(pair_training, "TABLE_ROWS", 2)
-    monkeypatch.setattr(pair_training, "TABLE_FROM", 0)
-    monkeypatch.setattr(pair_training, "PART", 4)
+    monkeypatch.setattr(negatives, "TABLE_FLOATS", table_floats)
+    monkeypatch.setattr(negatives, "TABLE_ROWS", 2)
+    monkeypatch.setattr(negatives, "TABLE_FROM", 0)
+    monkeypatch.setattr(warp, "PART", 4)
     corpus = plant_corpus(n_train=30, n_test=1, n_tags=9, n_features=200, random_state=0)
     own = corpus.Y_train
     rng = np.random.default_rng(3)

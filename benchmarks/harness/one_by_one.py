@@ -15,7 +15,7 @@ from numba import njit
 
 from visterm.kernels.lanes import dot
 from visterm.kernels.random import draw_below, stream_of
-from visterm.kernels.vectors import limit_norm
+from visterm.kernels.row_moves import limit_norm
 
 
 class OneByOne:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.executor import Member
-from visterm.models.ranking import training_together
-from visterm.models.ranking.meetings import Exchange
-from visterm.models.ranking.pair_training import EpochSums
+from visterm.models.epochs import EpochSums
+from visterm.models.ranking import worker_sync
+from visterm.models.ranking.worker_sync import Exchange
 from visterm.tagging.streamed_fit_together import _meeting_place
 
 
@@ -34,7 +34,7 @@ class OnlyMeetings(NamedTuple):
         meet, _ = _meeting_place(together, together.size)
         weights = tuple(np.zeros(shape, np.float32) for shape in self.shapes)
         exchange = Exchange(together.rank, together.size, meet)
-        group = training_together.Together(exchange, weights, (math.inf,) * len(weights))
+        group = worker_sync.SyncedTraining(exchange, weights, (math.inf,) * len(weights))
         for _ in range(2):
             start = time.perf_counter()
             group.run_window(_Moved(weights), 0.0, 1, self.n)

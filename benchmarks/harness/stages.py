@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.pages import told, volume
-from visterm.models.ranking.training_together import MOST_PAIRS
+from visterm.models.ranking.worker_sync import MOST_PAIRS
 
 FIGURES = Path(__file__).resolve().parents[2] / "docs" / "figures"
 

@@ -12,8 +12,7 @@ from visterm.core.checks import check_k, check_magnitude
 from visterm.core.errors import DataError, ShapeError
 from visterm.core.threads import resolve_jobs, standing_team
 from visterm.core.types import PairRanking
-from visterm.kernels.pair_terms import PairTerms, pair_terms
-from visterm.kernels.pairs import pair_ranks, top_pairs
+from visterm.kernels.pairs import PairTerms, pair_ranks, pair_terms, top_pairs
 
 Floats: TypeAlias = NDArray[np.float32]
 

@@ -30,7 +30,7 @@ MODELS = Registry(
         ),
         Entry(
             "auc_embedding",
-            "visterm.models.ranking.auc_embedding:AucEmbedding",
+            "visterm.models.ranking.auc:AucEmbedding",
             "joint embedding, all places equal",
             WSABIE,
         ),
@@ -58,9 +58,7 @@ MODELS = Registry(
         Entry(
             "vse_ens", "visterm.models.ranking.vse_ens:VseEns", "joint embedding, negatives drawn adaptively", VSE_ENS
         ),
-        Entry(
-            "opt_auc", "visterm.models.ranking.opt_auc:OptAuc", "joint embedding, logistic loss of drawn pairs", VSE_ENS
-        ),
+        Entry("opt_auc", "visterm.models.ranking.auc:OptAuc", "joint embedding, logistic loss of drawn pairs", VSE_ENS),
         Entry(
             "objects_and_parts",
             "visterm.models.parts.objects_and_parts:ObjectsAndParts",

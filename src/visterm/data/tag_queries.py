@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from visterm.core.checks import as_csr, as_generator, check_count, check_tags
 from visterm.core.errors import ShapeError
 from visterm.core.types import RandomState
-from visterm.kernels.intersections import intersect_lists
+from visterm.kernels.sorted_lists import intersect_lists
 
 MAX_SUBSETS = 2**20
 """Sets of two or more tags, counted image by image, that are gone through before they are sampled."""

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
-from visterm.kernels.blocks import block_edges, block_histograms
 from visterm.kernels.colour import colour_codes, gray_levels
+from visterm.kernels.histograms import block_edges, block_histograms
 from visterm.kernels.texture import N_PATTERNS, lbp_codes
 
 MOST_CELLS = 8

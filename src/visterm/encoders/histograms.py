@@ -22,7 +22,7 @@ from visterm.encoders.codebook import LARGEST, SPACES, check_palette, learn_pale
 from visterm.encoders.pyramid import check_levels, check_numbers, weights_of_levels
 from visterm.encoders.textons import FilterBank, TextonFinder, learn_textons
 from visterm.kernels.colour import colour_codes, colour_table, gray_levels
-from visterm.kernels.pyramid import pyramid_histograms
+from visterm.kernels.histograms import pyramid_histograms
 
 MOST_TEXTONS = 65_536
 MOST_SCALES = 32

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
-from visterm.kernels.termweights import bag_row
+from visterm.kernels.histograms import bag_row
 
 MOST_LEVELS = 6
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from visterm.encoders.blocks import BlockCutter, Codes
 from visterm.encoders.places import Places
 from visterm.encoders.pyramid import VistermPyramid
+from visterm.kernels.histograms import bag_row
 from visterm.kernels.nearest import nearest_words, prepare_codebook
-from visterm.kernels.termweights import bag_row
 
 
 class WordFinder:

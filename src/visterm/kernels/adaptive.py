@@ -3,35 +3,44 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from visterm.kernels.lanes import dot
-from visterm.kernels.own import absent, is_own
 from visterm.kernels.random import draw_below, draw_unit, stream_of
+from visterm.kernels.sorted_lists import contains, nth_absent
+
+
+class SortedTags(NamedTuple):
+    """One list of tags a dimension.
+
+    Attributes
+    ----------
+    order : ndarray of int64, shape (dim, n_tags)
+        The tags by their value, largest first, ties by the smaller tag.
+    sigmas : ndarray of float64, shape (dim,)
+        Deviation of the values over the tags (Eq. 8).
+    scale : float
+        λ |A|, by which ranks are drawn.
+    """
+
+    order: np.ndarray
+    sigmas: np.ndarray
+    scale: float
 
 
 @njit(cache=True, nogil=True)
-def sort_tags(W, first, last, order, sigmas):
-    """Sort the tags by their value in each of the dimensions first .. last-1, largest first, ties by the smaller tag.
-
-    Parameters
-    ----------
-    W : ndarray of float32, shape (n_tags, dim)
-    first, last : int
-    order : ndarray of int64, shape (dim, n_tags)
-        Rows first .. last-1 are overwritten.
-    sigmas : ndarray of float64, shape (dim,)
-        Entries first .. last-1 are overwritten: the deviation of the values over the tags (Eq. 8).
-    """
+def sort_tags(W, first, last, lists):
+    """Fill `lists`, a `SortedTags`, in the dimensions first .. last-1 of W (n_tags, dim)."""
     n_tags = W.shape[0]
     for f in range(first, last):
         values = np.empty(n_tags, np.float64)
         for t in range(n_tags):
             values[t] = -W[t, f]
-        order[f] = np.argsort(values, kind="mergesort")
-        sigmas[f] = np.std(values)
+        lists.order[f] = np.argsort(values, kind="mergesort")
+        lists.sigmas[f] = np.std(values)
 
 
 @njit(cache=True, nogil=True)
@@ -64,54 +73,39 @@ def draw_dimension(unit, u, sigmas):
 
 
 @njit(cache=True, nogil=True)
-def draw_adaptive(
-    examples, images, tags, own_start, own_tags, U, W, order, sigmas, scale, max_trials, seed, epoch, violators,
-    trials, gaps,
-):  # fmt: skip
-    """Draw a tag that is probably ranked high for each example of a block (Algorithm 1, lines 12 to 18).
+def draw_adaptive(pairs, first, last, positives, U, W, lists, draws):
+    """Draw a tag that is probably ranked high for each of the pairs first .. last-1 (Algorithm 1, lines 12 to 18).
 
     A rank r from p(r) ∝ exp(-r / scale), a dimension f from p(f) ∝ |u_f| σ_f, and the tag on place r of the list of f,
     from its end where u_f is not positive. If the image has that tag, both are drawn again; after `max_trials` such
-    draws one tag is drawn uniformly.
-
-    Parameters
-    ----------
-    examples, images, tags, own_start, own_tags, W, seed, epoch, violators, trials, gaps
-        As for `draw_violators`; there is a violator wherever the image lacks a tag.
-    U : ndarray of float32, shape (n, dim)
-        Image rows.
-    order, sigmas
-        From `sort_tags`.
-    scale : float
-        λ |A|.
-    max_trials : int
+    draws one tag is drawn uniformly. Image rows are those of `U`, (n, dim); the margin counts for nothing.
 
     References
     ----------
     Guo, Zhai, Yuan, Liu, Wang 2018, section "Process of Sampling".
     """
     n_tags = W.shape[0]
-    for p in range(examples.shape[0]):
-        first, last = own_start[images[p]], own_start[images[p] + 1]
-        candidates = n_tags - (last - first)
-        violators[p] = -1
-        trials[p] = 0
+    for p in range(first, last):
+        begin, end = positives.start[pairs.images[p]], positives.start[pairs.images[p] + 1]
+        candidates = n_tags - (end - begin)
+        pairs.violators[p] = -1
+        pairs.trials[p] = 0
         if candidates == 0:
             continue
         u = U[p]
-        stream = stream_of(seed, epoch, examples[p])
+        stream = stream_of(draws.seed, draws.epoch, pairs.examples[p])
         drawn = -1
         n = 0
-        while n < max_trials and drawn < 0:
-            r = draw_rank(draw_unit(stream, 2 * n), scale, n_tags)
-            f = draw_dimension(draw_unit(stream, 2 * n + 1), u, sigmas)
-            tag = order[f, r] if u[f] > 0 else order[f, n_tags - 1 - r]
-            if not is_own(own_tags, first, last, tag):
+        while n < draws.max_trials and drawn < 0:
+            r = draw_rank(draw_unit(stream, 2 * n), lists.scale, n_tags)
+            f = draw_dimension(draw_unit(stream, 2 * n + 1), u, lists.sigmas)
+            tag = lists.order[f, r] if u[f] > 0 else lists.order[f, n_tags - 1 - r]
+            if not contains(positives.tags, begin, end, tag):
                 drawn = tag
             n += 1
         if drawn < 0:
-            drawn = absent(own_tags, first, last, draw_below(stream, 2 * n, candidates))
+            drawn = nth_absent(positives.tags, begin, end, draw_below(stream, 2 * n, candidates))
             n += 1
-        violators[p] = drawn
-        trials[p] = n
-        gaps[p] = dot(u, W[tags[p]]) - dot(u, W[drawn])
+        pairs.violators[p] = drawn
+        pairs.trials[p] = n
+        pairs.gaps[p] = dot(u, W[pairs.tags[p]]) - dot(u, W[drawn])

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from visterm.kernels.random import draw_below, stream_of
-from visterm.kernels.vectors import limit_norm
+from visterm.kernels.row_moves import limit_norm
 
 
 @njit(cache=True, nogil=True)
@@ -36,7 +36,7 @@ def draw_contexts(examples, tags, first_partner, partners, seed, epoch, contexts
 
 
 @njit(cache=True, nogil=True)
-def add_contexts(contexts, own_at, context_at, dim, alpha, W, U):
+def add_contexts(contexts, tag_at, context_at, dim, alpha, W, U):
     """Add to each example's row what its context contributes to the scores of all tags.
 
     Rows of tags hold vectors of `dim` numbers one behind the other, for the tag as a label of an image (at 0), as a
@@ -46,7 +46,7 @@ def add_contexts(contexts, own_at, context_at, dim, alpha, W, U):
     ----------
     contexts : ndarray of int64, shape (n,)
         A tag, or -1.
-    own_at : ndarray of int64, shape (n,)
+    tag_at : ndarray of int64, shape (n,)
         The column at which the vector begins by which the example's tag takes part in the relation.
     context_at : ndarray of int64, shape (n,)
         The same of the context.
@@ -64,14 +64,14 @@ def add_contexts(contexts, own_at, context_at, dim, alpha, W, U):
             row[c] = 0.0
         if contexts[p] >= 0:
             source = W[contexts[p]]
-            own, other = own_at[p], context_at[p]
+            place, other = tag_at[p], context_at[p]
             for c in range(dim):
-                row[own + c] += weight * source[other + c]
+                row[place + c] += weight * source[other + c]
 
 
 @njit(cache=True, nogil=True)
 def move_contexts(
-    contexts, own_at, context_at, tags, violators, gains, steps, dim, factor, alpha_rate, spare, max_norm, W
+    contexts, tag_at, context_at, tags, violators, gains, steps, dim, factor, alpha_rate, spare, max_norm, W
 ):
     """Take the steps of a block on the contexts' side, then bring the vectors that moved back under the norm limit.
 
@@ -80,7 +80,7 @@ def move_contexts(
 
     Parameters
     ----------
-    contexts, own_at, context_at, dim
+    contexts, tag_at, context_at, dim
         As for `add_contexts`.
     tags, violators : ndarray of int64, shape (n,)
         The true tag and the one that outranked it, or -1.
@@ -102,12 +102,12 @@ def move_contexts(
     for p in range(contexts.shape[0]):
         if violators[p] >= 0 and contexts[p] >= 0:
             target, step, wrong = W[contexts[p]], steps[p], W[violators[p]]
-            own, other = own_at[p], context_at[p]
+            place, other = tag_at[p], context_at[p]
             back = np.float32(spare * alpha_rate) * gains[p]
             for c in range(dim):
                 was = target[other + c]
-                target[other + c] += scale * step[own + c] + back * wrong[own + c]
-                wrong[own + c] += back * was
+                target[other + c] += scale * step[place + c] + back * wrong[place + c]
+                wrong[place + c] += back * was
     for p in range(contexts.shape[0]):
         if violators[p] >= 0:
             for tag in (tags[p], violators[p], contexts[p]):

@@ -7,31 +7,28 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def weigh_all(tags, images, own_start, own_tags, rank_weights, scores, violators, trials):
-    """Turn the scores of a block into the factors of Eq. 6: each violator weighs L(rank) / rank, the true tag L(rank).
+def weigh_all(pairs, first, last, positives, rank_weights, scores):
+    """Turn scores into the factors of Eq. 6: each violator weighs L(rank) / rank, the true tag L(rank).
 
     The rank of y counts the tags ȳ that the image does not have with 1 + f_ȳ(x) > f_y(x) (Eq. 7).
 
+    Fills in `violators`, by the rank or -1 where nothing violates, and `trials`, by the candidates, all of which were
+    scored, for the pairs first .. last-1.
+
     Parameters
     ----------
-    tags, images, own_start, own_tags
-        As for `draw_violators`.
     rank_weights : ndarray of float32, shape (n_tags + 1,)
         L(k) of each rank.
     scores : ndarray of float32, shape (n, n_tags)
         Scores; overwritten by the factors: L(rank) at y, -L(rank) / rank at its violators, else 0.
-    violators : ndarray of int64, shape (n,)
-        Overwritten: the rank, or -1 where nothing violates.
-    trials : ndarray of int64, shape (n,)
-        Overwritten: the candidates, all of which were scored.
 
     Returns
     -------
     total : float
-        Sum over the examples of Eq. 6.
+        Sum over the pairs of Eq. 6.
     n_trials : int
     n_steps : int
-        Examples with a violator.
+        Pairs with a violator.
 
     References
     ----------
@@ -40,15 +37,15 @@ def weigh_all(tags, images, own_start, own_tags, rank_weights, scores, violators
     n_tags = scores.shape[1]
     total = 0.0
     n_trials = n_steps = 0
-    for p in range(tags.shape[0]):
-        first, last = own_start[images[p]], own_start[images[p] + 1]
+    for p in range(first, last):
+        begin, end = positives.start[pairs.images[p]], positives.start[pairs.images[p] + 1]
         row = scores[p]
-        true_score = row[tags[p]]
+        true_score = row[pairs.tags[p]]
         rank = 0
         excess = 0.0
-        q = first
+        q = begin
         for t in range(n_tags):
-            if q < last and own_tags[q] == t:
+            if q < end and positives.tags[q] == t:
                 q += 1
                 row[t] = 0.0
                 continue
@@ -59,17 +56,17 @@ def weigh_all(tags, images, own_start, own_tags, rank_weights, scores, violators
                 row[t] = -1.0
             else:
                 row[t] = 0.0
-        trials[p] = n_tags - (last - first)
-        n_trials += trials[p]
-        violators[p] = -1
+        pairs.trials[p] = n_tags - (end - begin)
+        n_trials += pairs.trials[p]
+        pairs.violators[p] = -1
         if rank == 0:
             continue
         n_steps += 1
-        violators[p] = rank
+        pairs.violators[p] = rank
         weight = rank_weights[rank]
         share = weight / np.float32(rank)
         total += share * excess
         for t in range(n_tags):
             row[t] *= share
-        row[tags[p]] = weight
+        row[pairs.tags[p]] = weight
     return total, n_trials, n_steps

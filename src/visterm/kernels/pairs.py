@@ -12,10 +12,11 @@ where F holds products of rows of one length, is left out of the bounds and look
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
-from visterm.kernels.pair_terms import COLUMNS, block_extremes
 from visterm.kernels.topk import _select_rows, _sift_down
 
 ROWS = 64
@@ -27,9 +28,87 @@ EXAMPLES = 8
 FIRST_ROWS = 8, 64
 """Rows that are looked at first: as many as there are best pairs to find, but so many at least and at most."""
 
+COLUMNS = 64
+"""Columns of a block: one bound for so many pairs, which are then scored in vector registers."""
+
+_LOWEST, _HIGHEST, _SHIFT = np.int32(-(2**31)), np.int32(2**31 - 1), np.int32(31)
+
+
+class PairTerms(NamedTuple):
+    """The label-label term F of all pairs, with what bounds it.
+
+    Attributes
+    ----------
+    F : ndarray of float32, shape (K, K)
+        Row: tag of the object, column: tag of the part. C order, finite.
+    diagonal : ndarray of float32, shape (K,)
+        Of F, a tag with itself. All that follows leaves it out.
+    most, least : ndarray of float32, shape (K, ceil(K / 64))
+        Largest and smallest value of each row in each block of columns; minus infinity and infinity where it has none.
+    row_most, row_least : ndarray of float32, shape (K,)
+        The same of whole rows.
+    """
+
+    F: np.ndarray
+    diagonal: np.ndarray
+    most: np.ndarray
+    least: np.ndarray
+    row_most: np.ndarray
+    row_least: np.ndarray
+
+
+def pair_terms(F):
+    """Make the bounds of a finite (K, K) matrix of float32 in C order; once a model."""
+    n = F.shape[0]
+    most, least = np.empty((2, n, -(-n // COLUMNS)), np.float32)
+    _fill_bounds(F, most, least)
+    return PairTerms(F, F.diagonal().copy(), most, least, most.max(axis=1), least.min(axis=1))
+
 
 @njit(cache=True, nogil=True)
-def top_pairs(A, B, terms, own, first, last, ids, scores):
+def _fill_bounds(F, most, least):
+    row = np.empty(F.shape[0], np.float32)
+    unused = np.empty(1, np.float32)
+    for i in range(F.shape[0]):
+        row[:] = F[i]
+        row[i] = -np.inf
+        block_extremes(row, most[i], least[i])
+        row[i] = np.inf
+        block = i // COLUMNS
+        block_extremes(row[block * COLUMNS : (block + 1) * COLUMNS], unused, least[i, block : block + 1])
+
+
+@njit(cache=True, nogil=True)
+def block_extremes(values, most, least):
+    """Fill `most` and `least` for blocks of float32 (C order, no NaN).
+
+    They are compared as whole numbers of the same order, which the compiler does in vectors.
+    """
+    bits = values.view(np.int32)
+    for block in range(most.shape[0]):
+        columns = bits[block * COLUMNS : (block + 1) * COLUMNS]
+        largest, smallest = _LOWEST, _HIGHEST
+        for c in range(columns.shape[0]):
+            key = _key(columns[c])
+            largest = key if key > largest else largest
+            smallest = key if key < smallest else smallest
+        most[block] = _float(largest)
+        least[block] = _float(smallest)
+
+
+@njit(cache=True)
+def _key(bits):
+    """Return a whole number that is ordered as floats are, for the bits of one; or the bits back."""
+    return np.int32(bits ^ (np.int32(bits >> _SHIFT) & _HIGHEST))
+
+
+@njit(cache=True)
+def _float(key):
+    return np.int32(_key(key)).view(np.float32)
+
+
+@njit(cache=True, nogil=True)
+def top_pairs(A, B, terms, twins, first, last, ids, scores):
     """Fill `ids` and `scores` with the k best pairs of the examples `first` .. `last` - 1, ties by the smaller number.
 
     Parameters
@@ -37,7 +116,7 @@ def top_pairs(A, B, terms, own, first, last, ids, scores):
     A, B : ndarray of float32, shape (n, K)
         Scores of each tag for the object's image and for the part's; finite, as are all sums with F.
     terms : PairTerms
-    own : bool
+    twins : bool
         Whether a tag with itself is a pair too.
     first, last : int
         Within 0 and n.
@@ -50,11 +129,11 @@ def top_pairs(A, B, terms, own, first, last, ids, scores):
     k = ids.shape[1]
     if A.shape[1] != n or B.shape[1] != n or first < 0 or last > min(A.shape[0], B.shape[0]):
         raise IndexError("the examples are outside A and B, or these are not as wide as F")
-    if k < 1 or k > (n * n if own else n * (n - 1)):
+    if k < 1 or k > (n * n if twins else n * (n - 1)):
         raise IndexError("there are not so many pairs")
     n_first = min(n, max(FIRST_ROWS[0], min(FIRST_ROWS[1], k)))
     bounds = np.empty((EXAMPLES, n), np.float32)
-    owns = np.empty((EXAMPLES, n), np.float32)
+    self_scores = np.empty((EXAMPLES, n), np.float32)
     block_b = np.empty((EXAMPLES, terms.most.shape[1]), np.float32)
     unused = np.empty(block_b.shape[1], np.float32)
     floors = np.empty(EXAMPLES, np.float32)
@@ -64,7 +143,7 @@ def top_pairs(A, B, terms, own, first, last, ids, scores):
     for start in range(first, last, EXAMPLES):
         size = min(EXAMPLES, last - start)
         for e in range(size):
-            _fill_row_bounds(A[start + e], B[start + e], terms, own, bounds[e], owns[e], block_b[e], unused)
+            _fill_row_bounds(A[start + e], B[start + e], terms, twins, bounds[e], self_scores[e], block_b[e], unused)
         _select_rows(bounds[:size], first_rows, first_bounds)
         for e in range(size):
             a, b, heap_ids, heap_scores = A[start + e], B[start + e], ids[start + e], scores[start + e]
@@ -74,7 +153,7 @@ def top_pairs(A, B, terms, own, first, last, ids, scores):
                 if bounds[e, i] < floor:
                     break
                 count, floor = _take_row(
-                    i, a[i], b, terms, block_b[e], owns[e, i], own, heap_ids, heap_scores, count, floor
+                    i, a[i], b, terms, block_b[e], self_scores[e, i], twins, heap_ids, heap_scores, count, floor
                 )
             floors[e] = heap_scores[0] if count == k else -np.inf
             found[e] = 0
@@ -88,7 +167,17 @@ def top_pairs(A, B, terms, own, first, last, ids, scores):
                 for i in range(top, bottom):
                     if bounds[e, i] >= floor:
                         count, floor = _take_row(
-                            i, a[i], b, terms, block_b[e], owns[e, i], own, heap_ids, heap_scores, count, floor
+                            i,
+                            a[i],
+                            b,
+                            terms,
+                            block_b[e],
+                            self_scores[e, i],
+                            twins,
+                            heap_ids,
+                            heap_scores,
+                            count,
+                            floor,
                         )
                 found[e], floors[e] = count, floor
         for e in range(size):
@@ -96,15 +185,15 @@ def top_pairs(A, B, terms, own, first, last, ids, scores):
 
 
 @njit(cache=True, nogil=True)
-def pair_ranks(A, B, terms, own, objects, parts, first, last, ranks):
+def pair_ranks(A, B, terms, twins, objects, parts, first, last, ranks):
     """Fill `ranks` with how many pairs stand before one, in the order of `top_pairs`.
 
     Parameters
     ----------
-    A, B, terms, own, first, last
+    A, B, terms, twins, first, last
         As for `top_pairs`.
     objects, parts : ndarray of int64, shape (n,)
-        The pair of each example; of two tags, if `own` is false.
+        The pair of each example; of two tags, if `twins` is false.
     ranks : ndarray of int64, shape (n,)
         Changed for these examples; 0 is best.
     """
@@ -132,49 +221,49 @@ def pair_ranks(A, B, terms, own, objects, parts, first, last, ranks):
                 x = start + e
                 a_i = A[x, i]
                 limit = limits[e, np.int64(i > objects[x])]  # of equal scores the smaller number stands before
-                own_score = (a_i + B[x, i]) + terms.own[i]
+                self_score = (a_i + B[x, i]) + terms.diagonal[i]
                 if i == objects[x]:
-                    ranks[x] += _count_its_row(i, a_i, B[x], terms.F[i], own, own_score, parts[x], limits[e])
+                    ranks[x] += _count_its_row(i, a_i, B[x], terms.F[i], twins, self_score, parts[x], limits[e])
                 elif (a_i + b_most[e]) + terms.row_most[i] < limit:
-                    ranks[x] += own and own_score >= limit
+                    ranks[x] += twins and self_score >= limit
                 elif (a_i + b_least[e]) + terms.row_least[i] >= limit:
-                    ranks[x] += n - 1 + (own and own_score >= limit)
+                    ranks[x] += n - 1 + (twins and self_score >= limit)
                 else:
-                    ranks[x] += _count_row(i, a_i, B[x], terms, highest[e], lowest[e], own, own_score, limit)
+                    ranks[x] += _count_row(i, a_i, B[x], terms, highest[e], lowest[e], twins, self_score, limit)
 
 
 @njit(cache=True, nogil=True)
-def _fill_row_bounds(a, b, terms, own, bounds, owns, block_b, unused):
+def _fill_row_bounds(a, b, terms, twins, bounds, self_scores, block_b, unused):
     """Fill, for one example, the bound of each row, the scores on the diagonal, and the largest b of each block."""
     block_extremes(b, block_b, unused)
     b_most = block_b.max()
     for i in range(a.shape[0]):
         bounds[i] = (a[i] + b_most) + terms.row_most[i]
-        owns[i] = (a[i] + b[i]) + terms.own[i]
-    if own:
+        self_scores[i] = (a[i] + b[i]) + terms.diagonal[i]
+    if twins:
         for i in range(a.shape[0]):
-            bounds[i] = owns[i] if owns[i] > bounds[i] else bounds[i]
+            bounds[i] = self_scores[i] if self_scores[i] > bounds[i] else bounds[i]
 
 
 @njit(cache=True, nogil=True)
-def _take_row(i, a_i, b, terms, block_b, own_score, own, ids, scores, found, floor):
+def _take_row(i, a_i, b, terms, block_b, self_score, twins, ids, scores, found, floor):
     """Bring the pairs of a row that reach the floor into the heap; give the pairs in it and the floor from then on."""
     n = b.shape[0]
     k = ids.shape[0]
     most = terms.most[i]
-    own_counts = own and own_score >= floor
-    if not own_counts and _count_from(a_i, block_b, most, floor) == 0:
+    self_counts = twins and self_score >= floor
+    if not self_counts and _count_from(a_i, block_b, most, floor) == 0:
         return found, floor
     for block in range(block_b.shape[0]):
         start = block * COLUMNS
-        if not ((a_i + block_b[block]) + most[block] >= floor or (own_counts and start <= i < start + COLUMNS)):
+        if not ((a_i + block_b[block]) + most[block] >= floor or (self_counts and start <= i < start + COLUMNS)):
             continue
         stop = min(start + COLUMNS, n)
         if _count_from(a_i, b[start:stop], terms.F[i, start:stop], floor) == 0:
             continue
         for j in range(start, stop):
             score = (a_i + b[j]) + terms.F[i, j]
-            if score >= floor and (own or j != i):
+            if score >= floor and (twins or j != i):
                 if found < k:
                     ids[found] = i * n + j
                     scores[found] = score
@@ -210,30 +299,30 @@ def _any_from(values, floor):
 
 
 @njit(cache=True, nogil=True)
-def _count_its_row(i, a_i, b, row, own, own_score, part, limits):
+def _count_its_row(i, a_i, b, row, twins, self_score, part, limits):
     """Count the pairs in the row of the pair itself that stand before it."""
     count = _count_from(a_i, b[:part], row[:part], limits[0]) + _count_from(a_i, b[part:], row[part:], limits[1])
-    if not own and own_score >= limits[np.int64(i >= part)]:
+    if not twins and self_score >= limits[np.int64(i >= part)]:
         count -= 1
     return count
 
 
 @njit(cache=True, nogil=True)
-def _count_row(i, a_i, b, terms, highest, lowest, own, own_score, limit):
+def _count_row(i, a_i, b, terms, highest, lowest, twins, self_score, limit):
     """Count the pairs of another row that score `limit` or more."""
     n = b.shape[0]
-    count = np.int64(own and own_score >= limit)
+    count = np.int64(twins and self_score >= limit)
     for block in range(highest.shape[0]):
         if (a_i + highest[block]) + terms.most[i, block] < limit:
             continue
         start = block * COLUMNS
         stop = min(start + COLUMNS, n)
-        has_own = start <= i < stop
+        has_self = start <= i < stop
         if (a_i + lowest[block]) + terms.least[i, block] >= limit:
-            count += stop - start - has_own
+            count += stop - start - has_self
         else:
             count += _count_from(a_i, b[start:stop], terms.F[i, start:stop], limit)
-            count -= has_own and own_score >= limit
+            count -= has_self and self_score >= limit
     return count
 
 

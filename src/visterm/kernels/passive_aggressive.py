@@ -7,14 +7,14 @@ import math
 import numpy as np
 from numba import njit
 
-from visterm.kernels.own import absent
 from visterm.kernels.random import draw_below, stream_of
+from visterm.kernels.row_moves import limit_norm
 from visterm.kernels.rows import add_row, row_dot
-from visterm.kernels.vectors import limit_norm
+from visterm.kernels.sorted_lists import nth_absent
 
 
 @njit(cache=True, nogil=True)
-def rank_in_turn(examples, images, tags, own_start, own_tags, rows, squares, aggressiveness, seed, epoch, W):
+def rank_in_turn(examples, images, tags, positive_start, positive_tags, rows, squares, aggressiveness, seed, epoch, W):
     """Go over examples (x, y) in turn: draw a tag ȳ that the image lacks, and make f_y exceed f_ȳ by 1.
 
     With the loss ``l = |1 - f_y + f_ȳ|₊`` the step is ``τ = min(aggressiveness, l / (2 |x|²))``: ``W_y += τ x`` and
@@ -22,8 +22,10 @@ def rank_in_turn(examples, images, tags, own_start, own_tags, rows, squares, agg
 
     Parameters
     ----------
-    examples, images, tags, own_start, own_tags
-        As for `draw_violators`.
+    examples, images, tags : ndarray of int64, shape (n,)
+        As in `PairBatch`.
+    positive_start, positive_tags : ndarray
+        As in `PositiveTags`.
     rows : Rows
         Image rows, of the width of W.
     squares : ndarray of float32, shape (n_images,)
@@ -46,12 +48,12 @@ def rank_in_turn(examples, images, tags, own_start, own_tags, rows, squares, agg
     n_trials = n_steps = 0
     for p in range(examples.shape[0]):
         i, y = images[p], tags[p]
-        first, last = own_start[i], own_start[i + 1]
+        first, last = positive_start[i], positive_start[i + 1]
         candidates = n_tags - (last - first)
         if candidates == 0:
             continue
         n_trials += 1
-        other = absent(own_tags, first, last, draw_below(stream_of(seed, epoch, examples[p]), 0, candidates))
+        other = nth_absent(positive_tags, first, last, draw_below(stream_of(seed, epoch, examples[p]), 0, candidates))
         loss = 1.0 - np.float64(row_dot(rows, i, W[y])) + np.float64(row_dot(rows, i, W[other]))
         if not loss > 0 or not squares[i] > 0:
             continue
@@ -104,23 +106,23 @@ def separate_in_turn(
     n_images = squares.shape[0]
     for t in range(first, last):
         begin, end = start[t], start[t + 1]
-        n_own = end - begin
-        others = n_images - n_own
+        n_members = end - begin
+        others = n_images - n_members
         stream = stream_of(seed, epoch, t)
         order = members[begin:end].copy()
         sums[t, :] = 0.0
         draw = 0
-        for q in range(max(n_own, 1) - 1, -1, -1):
+        for q in range(max(n_members, 1) - 1, -1, -1):
             image = 0
-            if n_own > 0:
+            if n_members > 0:
                 r = draw_below(stream, draw, q + 1)
                 draw += 1
                 image = order[r]
                 order[r] = order[q]
-            for negative in range(0 if n_own > 0 else 1, 1 + (n_negatives if others > 0 else 0)):
+            for negative in range(0 if n_members > 0 else 1, 1 + (n_negatives if others > 0 else 0)):
                 sign = 1.0
                 if negative > 0:
-                    image = absent(members, begin, end, draw_below(stream, draw, others))
+                    image = nth_absent(members, begin, end, draw_below(stream, draw, others))
                     draw += 1
                     sign = -1.0
                 loss = 1.0 - sign * (np.float64(row_dot(rows, image, W[t])) - offsets[image])

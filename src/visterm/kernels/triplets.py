@@ -1,4 +1,4 @@
-"""Passive-aggressive steps on triplets: a query, an image relevant to it, and one that is not (PAMIR)."""
+"""PAMIR's steps on triplets of a query, a relevant image and another: linear, by a kernel, and for the top."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import numpy as np
 from numba import njit
 
 from visterm.kernels.lanes import dot
-from visterm.kernels.own import absent
 from visterm.kernels.random import draw_below, stream_of
-from visterm.kernels.rows import add_row, row_length, row_of
+from visterm.kernels.rows import add_row, row_dot, row_length, row_of
+from visterm.kernels.sorted_lists import nth_absent
 
 DRAWS = 3
 """Draws of a step: the query, the relevant image, the other."""
+
+ALIKE = 1e-6
+"""Squared distances below this share of the squared lengths are the rounding of a float32 kernel."""
 
 
 @njit(cache=True, nogil=True)
@@ -37,7 +40,7 @@ def draw_triplet(stream, step, r_start, r_images, n_images):
     query = draw_below(stream, DRAWS * step, r_start.shape[0] - 1)
     first, last = r_start[query], r_start[query + 1]
     plus = np.int64(r_images[first + draw_below(stream, DRAWS * step + 1, last - first)])
-    minus = absent(r_images, first, last, draw_below(stream, DRAWS * step + 2, n_images - (last - first)))
+    minus = nth_absent(r_images, first, last, draw_below(stream, DRAWS * step + 2, n_images - (last - first)))
     return query, plus, np.int64(minus)
 
 
@@ -166,3 +169,177 @@ def difference_square(rows, plus, minus, scratch):
             total += scratch[c] * scratch[c]
             scratch[c] = 0.0  # columns that both rows have count once
     return total
+
+
+@njit(cache=True, nogil=True)
+def rank_triplets_by_kernel(
+    n_steps, q_start, q_words, q_weights, r_start, r_images, K, images, scale, aggressiveness, seed, epoch, A, F
+):
+    """Draw triplets (q, p+, p-) as `rank_triplets` does, and make its steps on expansions ``w_t = Σ_j A[t, j] p_j``.
+
+    Section III-E of the PAMIR paper: a step ``w_t += τ q_t (p+ - p-)`` adds ``τ q_t`` to the weight of p+ and takes as
+    much from that of p-, and ``|p+ - p-|² = k(p+, p+) + k(p-, p-) - 2 k(p+, p-)``. The scores of all images for all
+    words, ``F = A K``, are kept up to date, so that a triplet that makes no step costs next to nothing. Images at a
+    squared distance that is 0, rounding, or below 0 (the kernel is then none of Mercer's) make no step.
+
+    Parameters
+    ----------
+    n_steps, q_start, q_words, q_weights, r_start, r_images, aggressiveness, seed, epoch
+        As for `rank_triplets`; the images are those of `images`, by their place there.
+    K : ndarray of float32, shape (n, n)
+        C-contiguous and symmetric.
+    images : ndarray of int64
+        The rows of K that are learned from; the others have a score, and never a weight.
+    scale : float
+        The kernel is `scale` times K.
+    A : ndarray of float32, shape (n_words, at least n)
+        Changed in the columns of `images`.
+    F : ndarray of float32, shape (n_words, n)
+        Changed: ``scale · A K``.
+
+    Returns
+    -------
+    total : float
+        Sum of the losses.
+    n_moved : int
+        Triplets that made a step.
+    """
+    stream = stream_of(seed, epoch, 0)
+    total = 0.0
+    n_moved = 0
+    if r_start.shape[0] < 2:
+        return total, n_moved
+    for step in range(n_steps):
+        query, p, m = draw_triplet(stream, step, r_start, r_images, images.shape[0])
+        plus, minus = images[p], images[m]
+        first, last = q_start[query], q_start[query + 1]
+        score = 0.0
+        length = 0.0
+        for e in range(first, last):
+            weight = np.float64(q_weights[e])
+            score += weight * (np.float64(F[q_words[e], plus]) - np.float64(F[q_words[e], minus]))
+            length += weight * weight
+        loss = 1.0 - score
+        if not loss > 0:
+            continue
+        total += loss
+        lengths = np.float64(K[plus, plus]) + np.float64(K[minus, minus])
+        square = lengths - 2.0 * np.float64(K[plus, minus])
+        if not square * length > ALIKE * abs(lengths) * length:
+            continue
+        n_moved += 1
+        size = min(aggressiveness, loss / (length * scale * square))
+        for e in range(first, last):
+            factor = size * q_weights[e]
+            weights = A[q_words[e]]
+            weights[plus] += np.float32(factor)
+            weights[minus] -= np.float32(factor)
+            _add_difference(K[plus], K[minus], np.float32(factor * scale), F[q_words[e]])
+    return total, n_moved
+
+
+@njit(cache=True, nogil=True)
+def _add_difference(a, b, factor, out):
+    """Add `factor` times ``a - b`` to a vector, in place; all float32."""
+    for j in range(out.shape[0]):
+        out[j] += factor * (a[j] - b[j])
+
+
+@njit(cache=True, nogil=True)
+def rank_violators(
+    n_steps, q_start, q_words, q_weights, r_start, r_images, gains, shares, table, rows, n_images, max_trials,
+    aggressiveness, seed, epoch, W, scratch,
+):  # fmt: skip
+    """Draw (q, p+), then images of less gain until one, p-, scores within 1 of p+; step as `rank_triplets` does.
+
+    If the n-th draw is the first such image, about ``r = n_images / n`` images are within the margin or above. The
+    longest step is ``aggressiveness · table[r] · (gain of p+ - gain of p-) · share of q``. A draw of an image of as
+    much gain counts as one that does not violate, so that r is right without knowing how many there are. Where none of
+    `max_trials` draws violates, no step is made.
+
+    Parameters
+    ----------
+    n_steps, q_start, q_words, q_weights, r_start, r_images, rows, n_images, aggressiveness, seed, epoch
+        As for `rank_triplets`; a query may have all images, if their gains differ.
+    gains : ndarray of float32
+        Of the entries of `r_images`, above 0; other images have a gain of 0.
+    shares : ndarray of float32, shape (n_queries,)
+        What a gain is multiplied by.
+    table : ndarray of float32, shape (n_images + 1,)
+        Weights by rank.
+    max_trials : int
+        At least 1.
+    W : ndarray of float32, shape (n_words, width)
+        Changed.
+    scratch : ndarray of float32, shape (width,)
+        Overwritten.
+
+    Returns
+    -------
+    total : float
+        Sum of the losses ``1 - score of p+ + score of p-``, each weighed as its step.
+    n_moved : int
+        Pairs (q, p+) that made a step.
+    n_trials : int
+        Images drawn.
+    """
+    total = 0.0
+    n_moved = 0
+    n_trials = 0
+    if r_start.shape[0] < 2:
+        return total, n_moved, n_trials
+    for step in range(n_steps):
+        stream = stream_of(seed, epoch, step)
+        query = draw_below(stream, 0, r_start.shape[0] - 1)
+        first, last = r_start[query], r_start[query + 1]
+        begin, end = q_start[query], q_start[query + 1]
+        chosen = first + draw_below(stream, 1, last - first)
+        plus = np.int64(r_images[chosen])
+        plus_score = _score(rows, plus, begin, end, q_words, q_weights, W)
+        for trial in range(max_trials):
+            n_trials += 1
+            minus = np.int64(draw_below(stream, 2 + trial, n_images))
+            gap = gains[chosen] - _gain_of(minus, r_images, gains, first, last)
+            if not gap > 0:
+                continue
+            loss = 1.0 - plus_score + _score(rows, minus, begin, end, q_words, q_weights, W)
+            if not loss > 0:
+                continue
+            weight = np.float64(table[max(1, n_images // (trial + 1))]) * gap * shares[query]
+            total += weight * loss
+            length = np.float32(0.0)
+            for e in range(begin, end):
+                length += q_weights[e] * q_weights[e]
+            square = np.float64(length) * np.float64(difference_square(rows, plus, minus, scratch))
+            if square > 0:
+                n_moved += 1
+                size = min(aggressiveness * weight, loss / square)
+                for e in range(begin, end):
+                    factor = np.float32(size * q_weights[e])
+                    add_row(rows, plus, factor, W[q_words[e]])
+                    add_row(rows, minus, -factor, W[q_words[e]])
+            break
+    return total, n_moved, n_trials
+
+
+@njit(cache=True, nogil=True)
+def _score(rows, image, begin, end, q_words, q_weights, W):
+    score = 0.0
+    for e in range(begin, end):
+        score += np.float64(q_weights[e]) * np.float64(row_dot(rows, image, W[q_words[e]]))
+    return score
+
+
+@njit(cache=True, nogil=True)
+def _gain_of(image, r_images, gains, first, last):
+    """Find an image in the sorted list ``r_images[first:last]``; 0 where it is not there."""
+    end = last
+    while first < last:
+        middle = (first + last) // 2
+        if r_images[middle] < image:
+            first = middle + 1
+        else:
+            last = middle
+    if first < end and r_images[first] == image:
+        return gains[first]
+    return np.float32(0.0)

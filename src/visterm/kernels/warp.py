@@ -1,96 +1,160 @@
-"""WARP: draw tags until one outranks the true tag."""
+"""Algorithm 1 of WSABIE for a block of pairs: draw tags until one violates, weigh the step by the rank, move the tags.
+
+`visterm.models.ranking.warp` calls these loops in this order. The step of the image's side is left in `steps`.
+"""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numba import njit
 
 from visterm.kernels.lanes import dot
-from visterm.kernels.own import absent, is_own
+from visterm.kernels.pair_batch import Loss
 from visterm.kernels.random import draw_below, stream_of
-from visterm.kernels.rows import row_dot
+from visterm.kernels.row_moves import limit_norm, scale_row
+from visterm.kernels.rows import add_row, row_dot, row_square
+from visterm.kernels.sorted_lists import contains, nth_absent
 
 
 @njit(cache=True, nogil=True)
-def draw_violators(
-    examples, images, tags, own_start, own_tags, rows, at, W, pool, pool_scores, margin, max_trials, seed, epoch,
-    violators, trials, gaps,
-):  # fmt: skip
-    """Run the inner loop of Algorithm 1 on a block of examples against frozen weights.
+def draw_violators(pairs, first, last, positives, rows, W, pool, draws):
+    """Draw tags ȳ that the image does not have until f_ȳ(x) > f_y(x) - margin, for pairs first .. last-1.
 
-    For each example (x, y): draw tags ȳ uniformly, with replacement, among those that the image does not have, until
-    f_ȳ(x) > f_y(x) - margin or the draws are used up.
+    The draws are uniform, with replacement. They may begin with those of a pool, whose scores are one matrix product:
+    each pair reads it from a place of its own and passes over the tags that its image has, so that it sees independent
+    uniform draws, as without a pool. Only pairs that share a pool are not independent of each other.
 
-    The draws may come from a pool of tags drawn uniformly for many examples together, so that their scores are one
-    matrix product. Each example reads the pool from a place of its own, passes over the tags that its image has, and
-    goes on with draws of its own where the pool ends: what it sees are independent uniform draws, as without a pool.
-    Only between examples that share a pool are they not independent.
-
-    Parameters
-    ----------
-    examples : ndarray of int64, shape (n,)
-        Numbers of the examples: they key the draws.
-    images, tags : ndarray of int64, shape (n,)
-        The image (row of `own_start`) and the true tag of each.
-    own_start : ndarray of int64, shape (n_images + 1,)
-    own_tags : ndarray of int32 or int64
-        ``own_tags[own_start[i]:own_start[i + 1]]`` are the tags that image i has, sorted.
-    rows : Rows
-        Image rows u, of the width of W.
-    at : ndarray of int64, shape (n,)
-        Which of the rows is that of each example.
-    W : ndarray of float32, shape (n_tags, width)
-    pool : ndarray of int64, shape (m,)
-        Tags, drawn uniformly among all; may be empty.
-    pool_scores : ndarray of float32, shape (n, m)
-        Scores of the pool's tags.
-    margin : float
-        1 for the hinge; infinite takes the first draw, whatever its score.
-    max_trials : int
-        At most so many draws (and at most the number of candidates).
-    seed, epoch : int
-    violators : ndarray of int64, shape (n,)
-        Overwritten: ȳ, or -1 where no violator was found.
-    trials : ndarray of int64, shape (n,)
-        Overwritten: N, the number of draws.
-    gaps : ndarray of float32, shape (n,)
-        Overwritten where there is a violator: f_y - f_ȳ.
+    Fills in `violators`, `trials` and `gaps`; `W` is (n_tags, width), and `rows` are `Rows` of that width.
     """
-    n_tags = W.shape[0]
-    m = pool.shape[0]
-    for p in range(examples.shape[0]):
-        first, last = own_start[images[p]], own_start[images[p] + 1]
-        candidates = n_tags - (last - first)
-        limit = min(candidates, max_trials)
-        y = tags[p]
-        u = rows.vals[rows.start[at[p]] : rows.start[at[p] + 1]]
+    n_tags, m = W.shape[0], pool.tags.shape[0]
+    for p in range(first, last):
+        begin, end = positives.start[pairs.images[p]], positives.start[pairs.images[p] + 1]
+        candidates = n_tags - (end - begin)
+        limit = min(candidates, draws.max_trials)
+        y, at = pairs.tags[p], pairs.at[p]
+        u = rows.vals[rows.start[at] : rows.start[at + 1]]
         whole = u.shape[0] == W.shape[1]
-        true_score = dot(u, W[y]) if whole else row_dot(rows, at[p], W[y])
-        least = true_score - np.float32(margin)
-        stream = stream_of(seed, epoch, examples[p])
-        violators[p] = -1
+        true_score = dot(u, W[y]) if whole else row_dot(rows, at, W[y])
+        least = true_score - np.float32(draws.margin)
+        stream = stream_of(draws.seed, draws.epoch, pairs.examples[p])
+        violator = np.int64(-1)
         n = 0
         if m > 0:
-            place = draw_below(stream, max_trials, m)
+            place = draw_below(stream, draws.max_trials, m)
             for _ in range(m):
                 if n == limit:
                     break
-                if pool_scores[p, place] > least:
-                    if not is_own(own_tags, first, last, pool[place]):
-                        n += 1
-                        violators[p] = pool[place]
-                        gaps[p] = true_score - pool_scores[p, place]
-                        break
-                elif not is_own(own_tags, first, last, pool[place]):
+                drawn = pool.tags[place]
+                score = pool.scores[p, place]
+                if not contains(positives.tags, begin, end, drawn):
                     n += 1
-                place += 1
-                if place == m:
-                    place = 0
-        while n < limit and violators[p] < 0:
-            drawn = absent(own_tags, first, last, draw_below(stream, n, candidates))
-            score = dot(u, W[drawn]) if whole else row_dot(rows, at[p], W[drawn])
+                    if score > least:
+                        violator = drawn
+                        pairs.gaps[p] = true_score - score
+                        break
+                place = place + 1 if place + 1 < m else 0
+        while n < limit and violator < 0:
+            drawn = nth_absent(positives.tags, begin, end, draw_below(stream, n, candidates))
+            score = dot(u, W[drawn]) if whole else row_dot(rows, at, W[drawn])
             n += 1
             if score > least:
-                violators[p] = drawn
-                gaps[p] = true_score - score
-        trials[p] = n
+                violator = drawn
+                pairs.gaps[p] = true_score - score
+        pairs.violators[p] = violator
+        pairs.trials[p] = n
+
+
+@njit(cache=True, nogil=True)
+def loss_and_slope(loss, gap):
+    """Return the loss of a gap f_y - f_ȳ, and how fast it falls as the gap grows."""
+    if loss == Loss.HINGE:
+        return max(0.0, 1.0 - gap), 1.0 if gap < 1.0 else 0.0
+    if gap > 0:
+        rest = math.exp(-gap)
+        return math.log1p(rest), rest / (1.0 + rest)
+    rest = math.exp(gap)
+    return math.log1p(rest) - gap, 1.0 / (1.0 + rest)
+
+
+@njit(cache=True, nogil=True)
+def weigh_pairs(pairs, first, last, positives, rank_loss, rate, W, steps):
+    """Turn the violations of pairs first .. last-1 into gains, and into the steps of the image's side.
+
+    After N draws the rank of y is about floor(candidates / N), which costs L(rank) times the loss. The gain is L(rank)
+    times the slope of the loss, the image's step ``rate · gain · (W_y - W_ȳ)``. Where the loss is flat, `violators` is
+    set to -1. `steps`, (n, width) or (n, 0) where the image's side does not move, is overwritten.
+
+    Returns the sum of the costs, of the draws, and how many pairs have a gain.
+    """
+    total = 0.0
+    n_trials = n_steps = 0
+    for p in range(first, last):
+        n_trials += pairs.trials[p]
+        gain = np.float32(0.0)
+        if pairs.violators[p] >= 0:
+            image = pairs.images[p]
+            candidates = W.shape[0] - (positives.start[image + 1] - positives.start[image])
+            weight = rank_loss.weights[(rank_loss.most_trials or candidates) // max(1, pairs.trials[p])]
+            value, slope = loss_and_slope(rank_loss.loss, np.float64(pairs.gaps[p]))
+            total += weight * value
+            gain = weight * np.float32(slope)
+        pairs.gains[p] = gain
+        if gain == 0.0:
+            pairs.violators[p] = -1
+            for c in range(steps.shape[1]):
+                steps[p, c] = 0.0
+            continue
+        n_steps += 1
+        factor = np.float32(rate) * gain
+        better, worse = W[pairs.tags[p]], W[pairs.violators[p]]
+        for c in range(steps.shape[1]):
+            steps[p, c] = factor * (better[c] - worse[c])
+    return total, n_trials, n_steps
+
+
+@njit(cache=True, nogil=True)
+def add_tag_steps(pairs, rows, rule, squares, first, last, W):
+    """Move tags first .. last-1 by ``W_y += rate · gain · u`` and ``W_ȳ -= rate · gain · u``, then limit their norms.
+
+    The order is that of the pairs. With AdaGrad each step is divided by the root of the tag's `squares`, (n_tags,): one
+    plus the mean squares of its gradients so far, this block's included; they are empty for SGD. With L2 the row first
+    shrinks once for each step. Threads with ranges of tags that do not meet change different rows.
+    """
+    adaptive = squares.shape[0] > 0
+    width = W.shape[1]
+    if adaptive or rule.keep < 1.0:
+        for p in range(pairs.tags.shape[0]):
+            if pairs.violators[p] < 0:
+                continue
+            square = pairs.gains[p] * pairs.gains[p] * row_square(rows, pairs.at[p]) / np.float32(width)
+            for y in (pairs.tags[p], pairs.violators[p]):
+                if first <= y < last:
+                    if adaptive:
+                        squares[y] += square
+                    if rule.keep < 1.0:
+                        scale_row(W[y], rule.keep)
+    moved = np.zeros(last - first, np.uint8)
+    for p in range(pairs.tags.shape[0]):
+        if pairs.violators[p] < 0:
+            continue
+        at = pairs.at[p]
+        factor = np.float32(rule.rate) * pairs.gains[p]
+        u = rows.vals[rows.start[at] : rows.start[at + 1]]
+        for y, sign in ((pairs.tags[p], np.float32(1.0)), (pairs.violators[p], np.float32(-1.0))):
+            if y < first or y >= last:
+                continue
+            moved[y - first] = 1
+            share = sign * factor
+            if adaptive:
+                share /= np.float32(math.sqrt(squares[y]))
+            if u.shape[0] != width:
+                add_row(rows, at, share, W[y])
+                continue
+            row = W[y]
+            for c in range(width):
+                row[c] += share * u[c]
+    for y in range(first, last):
+        if moved[y - first]:
+            limit_norm(W[y], rule.max_norm)

@@ -14,7 +14,7 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any, NamedTuple
 
-from visterm.models.ranking.meetings import LeftAloneError, MeetingPlace
+from visterm.models.ranking.worker_sync import LeftAloneError, MeetingPlace
 
 
 class Line(NamedTuple):

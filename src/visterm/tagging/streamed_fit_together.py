@@ -17,7 +17,7 @@ from visterm.features.streaming.handed_over import HandedOver, take_part
 from visterm.features.streaming.memory import Plan
 from visterm.features.streaming.shards import Shards
 from visterm.models.abilities import FitsStreams
-from visterm.models.ranking.meetings import Exchange, MeetingPlace
+from visterm.models.ranking.worker_sync import Exchange, MeetingPlace
 from visterm.tagging.meeting_line import Caller, Line, open_line
 from visterm.tagging.run import Run
 from visterm.tagging.streamed_fit import fit_streamed
@@ -52,7 +52,7 @@ def stream_on_machines(
     """Let a tagger learn from features on disk by the workers of an executor, one a processor.
 
     Each worker has shards of its own. The weights are those of one training: see
-    `visterm.models.ranking.training_together`. Where a worker or a machine is lost, all begin again from the last
+    `visterm.models.ranking.worker_sync`. Where a worker or a machine is lost, all begin again from the last
     checkpoint and end with the same bytes, on however few processors: a worker then stands for several.
 
     Parameters

@@ -27,9 +27,8 @@ from visterm.models.deep.data_parallel import ALONE, DataParallel
 from visterm.models.deep.dense_layers import Layer, through_layers
 from visterm.models.deep.moved_words import move_words
 from visterm.models.deep.start_vectors import check_vectors, start_vectors
-from visterm.models.ranking.base import HISTORY
+from visterm.models.epochs import HISTORY, rate_factor
 from visterm.models.ranking.embedding_ranking import mean_length
-from visterm.models.ranking.recipe import rate_factor
 from visterm.models.stopping import HeldOutFit, OnEpoch
 
 Floats = NDArray[np.float32]

@@ -24,7 +24,7 @@ from visterm.models.deep.dense_layers import Layer
 from visterm.models.deep.network import DeepNetwork
 from visterm.models.deep.training import DeepTraining, Steps, torch_settings
 from visterm.models.deep.word_table import WordTable
-from visterm.models.ranking.recipe import rate_factor
+from visterm.models.epochs import rate_factor
 from visterm.models.stopping import BestWeights, HeldOutFit, OnEpoch, hold_out, says_stop
 
 HOLDING_OUT, FIRST, SECOND = 0, 1, 2

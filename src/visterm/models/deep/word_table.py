@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from visterm.kernels.adagrad_rows import move_all_rows, move_drawn_rows
+from visterm.kernels.row_moves import move_all_rows, move_drawn_rows
 from visterm.models.deep.data_parallel import DataParallel, Part
 
 Floats = NDArray[np.float32]

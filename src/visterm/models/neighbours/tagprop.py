@@ -16,7 +16,7 @@ from visterm.core.learned import Array, Csr, Kind, Whole
 from visterm.core.registry import unknown
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix, RandomState
-from visterm.kernels.tagprop import vote_slopes
+from visterm.kernels.neighbour_votes import vote_slopes
 from visterm.models.confidence.tag_sigmoids import Costs, Sigmoids, fit_sigmoids
 from visterm.models.neighbours.knn import Ids, weighted_votes
 from visterm.models.neighbours.near_images import DistanceAnnotator, Floats, nearest

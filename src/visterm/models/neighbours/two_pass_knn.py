@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from visterm.core.checks import check_count, check_number
 from visterm.core.learned import Kind, Number, Whole
 from visterm.core.types import Matrix, RandomState
-from visterm.kernels.two_pass import two_pass_votes
+from visterm.kernels.neighbour_votes import two_pass_votes
 from visterm.metrics.ranking import average_precisions
 from visterm.models.neighbours.knn import Ids
 from visterm.models.neighbours.near_images import SAMPLE_ROWS, DistanceAnnotator, Floats

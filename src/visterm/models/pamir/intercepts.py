@@ -9,7 +9,7 @@ from scipy.special import expit, logit
 
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix
-from visterm.models.ranking.feature_steps import Floats
+from visterm.models.epochs import Floats
 
 MAX_IMAGES = 1024
 """Training images that are looked at; more change the numbers by less than the noise of the tags."""

@@ -20,12 +20,12 @@ from visterm.core.types import Matrix, RandomState
 from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
 from visterm.metrics.queries import TOP, gains_of, rank_queries
 from visterm.models.base import BLOCK_BYTES
+from visterm.models.epochs import Floats, Measure, Validation, Weights
 from visterm.models.linear.base import check_weight_size
 from visterm.models.pamir.intercepts import keep_means, set_intercepts
 from visterm.models.pamir.kernel_rows import KEPT_KERNELS, KernelAnnotator
 from visterm.models.pamir.triplet_training import TOP_LOSSES, KernelTripletTraining, TopTripletTraining, TripletTraining
-from visterm.models.ranking.base import Images, Measure, Setup, Training, Validation, Weights, own_tags
-from visterm.models.ranking.feature_steps import Floats
+from visterm.models.ranking.base import Images, Setup, Training, positive_tags
 from visterm.models.ranking.linear_ranking import LinearRanker, check_aggressiveness
 from visterm.models.stopping import HeldOutFit, OnEpoch
 
@@ -227,7 +227,7 @@ class Pamir(KernelAnnotator, LinearRanker):
                     raise ShapeError(
                         f"The validation Q has {judged.queries.words.shape[1]} tags, the training Q {Y.shape[1]}."
                     )
-            self._learn(X, own_tags(Y), asked, rng, judged, monitor or SILENT, on_epoch)
+            self._learn(X, positive_tags(Y), asked, rng, judged, monitor or SILENT, on_epoch)
 
         return self._fit_by(X, tagged, None, learn)
 
@@ -243,7 +243,7 @@ class Pamir(KernelAnnotator, LinearRanker):
         super().partial_fit(X, Y, images=images)
         X = self._check_features(X)
         if before is None:
-            set_intercepts(self.tag_rows_, X, own_tags(check_tags(Y, X.shape[0])))
+            set_intercepts(self.tag_rows_, X, positive_tags(check_tags(Y, X.shape[0])))
         else:
             keep_means(self.tag_rows_, before, X)
         return self
@@ -258,9 +258,9 @@ class Pamir(KernelAnnotator, LinearRanker):
         on_epoch: OnEpoch | None,
     ) -> None:
         self._check_settings()
-        own = own_tags(Y)
+        own = positive_tags(Y)
         idf = _idf(own)
-        judged = None if valid is None else JudgedImages(valid[0], self._queries_of(own_tags(valid[1]), idf, rng))
+        judged = None if valid is None else JudgedImages(valid[0], self._queries_of(positive_tags(valid[1]), idf, rng))
         self._learn(X, own, self._queries_of(own, idf, rng), rng, judged, monitor, on_epoch)
 
     def _learn(

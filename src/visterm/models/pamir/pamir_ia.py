@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from visterm.core.types import Matrix, RandomState
 from visterm.kernels.passive_aggressive import rank_in_turn
 from visterm.kernels.rows import row_squares
-from visterm.models.ranking.base import Setup, Training, Weights
-from visterm.models.ranking.feature_steps import Floats
+from visterm.models.epochs import EpochSums, Floats, Weights
+from visterm.models.ranking.base import Setup, Training
 from visterm.models.ranking.linear_ranking import LinearRanker, check_aggressiveness
-from visterm.models.ranking.new_tags import image_rows
-from visterm.models.ranking.pair_training import EpochSums
+from visterm.models.ranking.separate_training import image_rows
 from visterm.models.ranking.streamed_fit import StreamedFit
 
 

@@ -8,12 +8,9 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
 from visterm.core.types import Matrix
-from visterm.kernels.kernel_triplets import rank_triplets_by_kernel
-from visterm.kernels.top_triplets import rank_violators
-from visterm.kernels.triplets import rank_triplets
-from visterm.models.ranking.feature_steps import Floats
-from visterm.models.ranking.new_tags import image_rows
-from visterm.models.ranking.pair_training import EpochSums
+from visterm.kernels.triplets import rank_triplets, rank_triplets_by_kernel, rank_violators
+from visterm.models.epochs import EpochSums, Floats
+from visterm.models.ranking.separate_training import image_rows
 
 TOP = 10
 """Places that count for "p10"."""

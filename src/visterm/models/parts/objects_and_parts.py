@@ -15,12 +15,13 @@ from visterm.core.pairs import best_pairs, ranks_of_pairs
 from visterm.core.types import Matrix, PairRanking, RandomState
 from visterm.data.quadruplets import Quadruplets, check_relations
 from visterm.kernels.topk import top_k
+from visterm.models.epochs import Floats, Measure, Validation, Weights
 from visterm.models.parts.related_training import Places, RelatedImages, RelatedTraining
-from visterm.models.ranking.base import Measure, Setup, Training, Validation, Weights
+from visterm.models.ranking.base import Setup, Training
 from visterm.models.ranking.embedding_ranking import EmbeddingRanker, check_max_trials
-from visterm.models.ranking.feature_steps import Floats, Ints
-from visterm.models.ranking.pair_training import block_size
+from visterm.models.ranking.image_sides import Ints
 from visterm.models.ranking.recipe import Recipe, rank_weights
+from visterm.models.ranking.warp import block_size
 
 VALIDATION_QUADRUPLETS = 2000
 IMPOSSIBLE = np.float32(-1e30)

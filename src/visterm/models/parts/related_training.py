@@ -12,10 +12,10 @@ from visterm.core.threads import Team
 from visterm.core.types import Matrix
 from visterm.kernels.contexts import add_contexts, draw_contexts, move_contexts
 from visterm.kernels.rows import dense_rows
-from visterm.models.ranking.feature_steps import Floats, Ints
-from visterm.models.ranking.image_sides import EmbeddedImages
-from visterm.models.ranking.pair_training import PairTraining
+from visterm.models.epochs import Floats
+from visterm.models.ranking.image_sides import EmbeddedImages, Ints
 from visterm.models.ranking.recipe import Recipe
+from visterm.models.ranking.warp import PairTraining
 
 
 class Places(NamedTuple):

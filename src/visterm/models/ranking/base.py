@@ -1,50 +1,42 @@
-"""What all ranking models share: epochs until the validation measure stops rising, one more pass, and new tags."""
+"""What all ranking models share: training on pairs, one more pass over further images, and rows for new tags."""
 
 from __future__ import annotations
 
 import time
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from visterm.core.checks import all_finite, as_generator, check_count, check_number, check_tags
+from visterm.core.checks import all_finite, as_generator, check_count, check_tags
 from visterm.core.errors import DataError, DivergedError, ShapeError
-from visterm.core.learned import Array, Kind, Listed, Number, Record, Whole
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
-from visterm.core.types import Matrix, RandomState
-from visterm.kernels.vectors import mix_rows
-from visterm.metrics.ranking import average_precisions
-from visterm.models.base import Annotator
-from visterm.models.ranking.feature_steps import Floats
-from visterm.models.ranking.new_tags import learn_new_tags
-from visterm.models.ranking.pair_training import EpochSums, block_for
-from visterm.models.ranking.recipe import rate_factor
-from visterm.models.stopping import BestWeights, HeldOutFit, OnEpoch, hold_out, says_stop
+from visterm.core.types import Matrix
+from visterm.kernels.row_moves import mix_rows
+from visterm.models.epochs import (
+    Course,
+    EpochAnnotator,
+    EpochSettings,
+    EpochSums,
+    Floats,
+    Measure,
+    Validation,
+    Weights,
+    epoch_record,
+)
+from visterm.models.ranking.separate_training import learn_new_tags
+from visterm.models.ranking.warp import block_for
+from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
-Validation = tuple[Matrix, sp.csr_array]
-Weights = tuple[Floats, ...]
-Measure: TypeAlias = Callable[[], float]
 Images: TypeAlias = NDArray[np.int64]
 
 Judged = TypeVar("Judged")
-
-HISTORY = Listed(
-    Record(
-        {
-            "epoch": Whole(least=1),
-            "loss": Number(),
-            "map": Number(or_none=True),
-            "seconds": Number(least=0, or_none=True, required=False),
-        }
-    )
-)
-"""What the history of a training has of each epoch at least."""
 
 MIX_ROWS = 4096
 """Rows of weights that one thread averages at a time."""
@@ -80,8 +72,24 @@ Begin: TypeAlias = Callable[[Weights, Team], Training]
 """Begins a training that changes the given weights."""
 
 
-class RankingAnnotator(Annotator):
-    """Learns by going over pairs of images and their tags; a new model writes the four hooks, or only a recipe.
+class RankingCourse(Course):
+    """A course with the weights as training has them, and the running means over the last epochs that are published."""
+
+    def __init__(self, weights: Weights, patience: int) -> None:
+        super().__init__(patience)
+        self.weights = weights
+        self.means: Weights = tuple(array.copy() for array in weights)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RankingSettings(EpochSettings):
+    """The settings of all ranking models; `EmbeddingRanker` describes them."""
+
+    average: int = 20
+
+
+class RankingAnnotator(RankingSettings, EpochAnnotator):
+    """Learns by going over pairs of images and their tags; a new model writes the hooks, or only a recipe.
 
     Attributes
     ----------
@@ -89,34 +97,14 @@ class RankingAnnotator(Annotator):
     n_epochs_ : int
         Epochs that the weights stem from, those of `partial_fit` included.
     n_held_out_ : int
-        Images that `fit` held out by itself to choose the number of epochs; 0 where it was given validation rows, or
-        where there were too few.
+        As in `EpochAnnotator`.
     history_ : list of dict
         For each epoch: ``epoch``, ``loss`` (mean over the pairs), ``map`` (over the validation images, None without),
         ``draws`` (mean number a pair), ``violated`` (share of the pairs that made a step) and ``seconds``.
     """
 
-    epochs: int
-    average: int
-    patience: int
-    valid_share: float
-    schedule: str
-    n_jobs: int | None
-    random_state: RandomState
-
-    tag_rows_: Floats
-    n_epochs_: int
-    n_held_out_: int
-    history_: list[dict[str, Any]]
-
-    learned: ClassVar[dict[str, Kind]] = {
-        "tag_rows_": Array("float32", ("n_tags_", "width")),
-        "n_epochs_": Whole(),
-        "n_held_out_": Whole(required=False),
-        "history_": HISTORY,
-    }
-
-    _held_out: HeldOutFit | None = None
+    scale_: float
+    """The factor of the features, by `row_length`."""
 
     # -- what callers use beside the contract of every model ----------------------------------------------------------
 
@@ -151,18 +139,18 @@ class RankingAnnotator(Annotator):
             raise ShapeError(
                 f"Y has {Y.shape[1]} tags, but this model knows {self.n_tags_}. Bring new tags with add_tags(X, Y_new)."
             )
-        own = own_tags(Y)
+        positives = positive_tags(Y)
         n_before = self.n_epochs_ if known else 0
         rng = np.random.default_rng([int(as_generator(self.random_state).integers(2**63)), n_before])
         if not known:
             self.n_tags_ = Y.shape[1]
             self._scale_features(X)
             self.history_ = []
-        weights = self._resume() if known else self._start(X, own.shape[1], rng)
+        weights = self._resume() if known else self._start(X, positives.shape[1], rng)
         start = time.perf_counter()
         with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-            setup = Setup(rng, team, images, block_for(own.nnz, own.shape[1]))
-            sums = self._training(X, own, weights, setup).run_epoch(self._rate())
+            setup = Setup(rng, team, images, block_for(positives.nnz, positives.shape[1]))
+            sums = self._training(X, positives, weights, setup).run_epoch(self._rate())
         if not all(all_finite(array) for array in weights):
             raise DivergedError(
                 f"A weight of {type(self).__name__} became infinite or NaN; the model stays as it was. Lower the size "
@@ -170,7 +158,7 @@ class RankingAnnotator(Annotator):
             )
         self._publish(*weights)
         self.n_epochs_ = n_before + 1
-        self.history_ = [*self.history_, epoch_entry(n_before + 1, sums, self._measured(None), start)]
+        self.history_ = [*self.history_, epoch_record(n_before + 1, sums._asdict(), self._measured(None), start)]
         return self
 
     def add_tags(self, X: Any, Y_new: Any) -> Self:
@@ -192,22 +180,13 @@ class RankingAnnotator(Annotator):
         """
         check_is_fitted(self)
         X = self._check_features(X)
-        own = own_tags(check_tags(Y_new, X.shape[0]))
+        positives = positive_tags(check_tags(Y_new, X.shape[0]))
         rng = as_generator(self.random_state)
         with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-            rows = learn_new_tags(self._image_rows(X), self.tag_rows_, own, rng, team)
+            rows = learn_new_tags(self._image_rows(X), self.tag_rows_, positives, rng, team)
         self.tag_rows_ = np.concatenate([self.tag_rows_, rows])
         self.n_tags_ += len(rows)
         return self
-
-    def take_held_out(self) -> HeldOutFit | None:
-        """Return how the last `fit` scored the images that it held out, before it learned from all; and forget it.
-
-        None where it held out none, or was asked before.
-        """
-        taken = self._held_out
-        self._held_out = None
-        return taken
 
     # -- what a kind of scorer writes ---------------------------------------------------------------------------------
 
@@ -224,16 +203,8 @@ class RankingAnnotator(Annotator):
         """Return copies of the learned weights, as training takes them."""
 
     @abstractmethod
-    def _publish(self, *weights: Floats) -> None:
-        """Set the learned attributes from weights as training has them; the arrays may be kept."""
-
-    @abstractmethod
-    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, setup: Setup) -> Training:
         """Make the training that changes these weights."""
-
-    @abstractmethod
-    def _rate(self) -> float:
-        """Return the size of the steps before any schedule."""
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -250,19 +221,21 @@ class RankingAnnotator(Annotator):
         on_epoch: OnEpoch | None,
     ) -> None:
         self._check_settings()
-        own = own_tags(Y)
-        if own.nnz == 0:
+        positives = positive_tags(Y)
+        if positives.nnz == 0:
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         self._scale_features(X)
 
         def train(images: Images | None, judged: Validation | None, epochs: int) -> None:
-            features, tags = (X, own) if images is None else (X[images], own[images])
+            features, tags = (X, positives) if images is None else (X[images], positives[images])
 
             def begin(weights: Weights, team: Team) -> Training:
                 setup = Setup(rng, team, True, block_for(tags.nnz, tags.shape[1]))
                 return self._training(features, tags, weights, setup)
 
-            self._train(self._start(X, own.shape[1], rng), begin, self._measure(judged), epochs, monitor, on_epoch)
+            self._train(
+                self._start(X, positives.shape[1], rng), begin, self._measure(judged), epochs, monitor, on_epoch
+            )
 
         def keep(_: Images, held: Images) -> HeldOutFit:
             return HeldOutFit(held, self._image_rows(X[held]), self.tag_rows_)
@@ -316,71 +289,41 @@ class RankingAnnotator(Annotator):
         monitor: Progress,
         on_epoch: OnEpoch | None,
     ) -> None:
-        """Run epochs from these weights until the measure no longer improves or the callback says "stop".
-
-        The best weights are kept.
-        """
-        means = tuple(array.copy() for array in weights)
-        best = BestWeights(self.patience)
-        self.history_ = []
-        self._publish(*means)
+        """Run epochs over rows in memory, from these weights; see `_run_epochs`."""
+        course = RankingCourse(weights, self.patience)
+        self._publish(*course.means)
         monitor.start("train", epochs)
         try:
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                training = begin(weights, team)
-                for epoch in range(1, epochs + 1):
-                    start = time.perf_counter()
-                    sums = training.run_epoch(self._rate() * rate_factor(self.schedule, epoch, self.epochs))
-                    finite = mix_means(means, weights, 1 / min(epoch, self.average), team)
-                    self._publish(*means)
-                    if not finite:
-                        self._refuse_non_finite()
-                    found = None if measure is None else measure()
-                    entry = epoch_entry(epoch, sums, self._measured(found), start)
-                    self.history_.append(entry)
-                    note = f"loss {sums.loss:.3f}"
-                    if found is not None:
-                        best.offer(found, *means)
-                        note = self._in_words(found, best.value, best.epoch)
-                    monitor.advance(1, note)
-                    if says_stop(on_epoch, entry) or (found is not None and best.exhausted):
-                        break
+                run_epoch = begin(weights, team).run_epoch
+                publish = self._publisher(course, team)
+                self._run_epochs(course, epochs, run_epoch, publish, measure, monitor=monitor, on_epoch=on_epoch)
         finally:
             monitor.finish()
-        self.n_epochs_ = best.epoch or len(self.history_)
-        if best.weights:
-            self._publish(*best.weights)
+
+    def _publisher(self, course: RankingCourse, team: Team) -> Callable[[], Weights]:
+        """Return what mixes the weights into the running means, and publishes these, after each epoch."""
+
+        def publish() -> Weights:
+            finite = mix_means(course.means, course.weights, 1 / min(course.epoch, self.average), team)
+            self._publish(*course.means)
+            if not finite:
+                self._refuse_non_finite()
+            return course.means
+
+        return publish
 
     def _measure(self, judged: Validation | None) -> Measure | None:
         """Return what measures the weights as they are on validation images; None where none has a tag."""
-        judged = None if judged is None else with_tags(*judged)
-        if judged is None:
-            return None
-        X, Y = judged
-        return lambda: float(np.nanmean(average_precisions(self.score_blocks(X), Y)))
-
-    def _measured(self, found: float | None) -> dict[str, float | None]:
-        """Return what the history says of a measured value."""
-        return {"map": found}
-
-    def _in_words(self, found: float, best: float, best_epoch: int) -> str:
-        """Say a measured value, and the best one so far."""
-        return f"MAP {found:.3f}, best {best:.3f} after {best_epoch}"
+        return self._measure_map(judged)
 
     def _check_settings(self) -> None:
         for name in ("epochs", "average", "patience"):
             check_count(getattr(self, name), name)
-        check_number(self.valid_share, "valid_share", least=0, below=1)
-        rate_factor(self.schedule, 1, self.epochs)
+        super()._check_settings()
 
 
-def with_tags(X: Matrix, Y: sp.csr_array) -> Validation | None:
-    """Return the images that have a tag; None where none has."""
-    rows = np.flatnonzero(np.diff(sp.csr_array(Y > 0).indptr))
-    return (X[rows], Y[rows]) if rows.size else None
-
-
-def own_tags(Y: sp.csr_array) -> sp.csr_array:
+def positive_tags(Y: sp.csr_array) -> sp.csr_array:
     """Return the tags that images have, as ones."""
     return sp.csr_array(Y > 0, dtype=np.float32)
 
@@ -397,15 +340,3 @@ def mix_means(means: Weights, weights: Weights, share: float, team: Team) -> boo
 
         finite &= all(team.run(part, n_parts))
     return finite
-
-
-def epoch_entry(epoch: int, sums: EpochSums, measured: dict[str, float | None], start: float) -> dict[str, Any]:
-    """Return what the history says of an epoch that began at `start`."""
-    return {
-        "epoch": epoch,
-        "loss": sums.loss,
-        **measured,
-        "draws": sums.draws,
-        "violated": sums.violated,
-        "seconds": time.perf_counter() - start,
-    }

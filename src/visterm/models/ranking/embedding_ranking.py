@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,23 +11,62 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_count, check_number
-from visterm.core.errors import UserError
-from visterm.core.learned import Kind, Number
+from visterm.core.errors import DataError, UserError
+from visterm.core.learned import Array, Kind, Number
 from visterm.core.threads import Team, resolve_jobs
-from visterm.core.types import Matrix, RandomState
-from visterm.kernels.codes import Step
-from visterm.kernels.vectors import limit_norms
-from visterm.models.ranking.base import RankingAnnotator, Setup, Training, Weights
-from visterm.models.ranking.embedding import EmbeddingAnnotator
-from visterm.models.ranking.feature_steps import Floats
+from visterm.core.types import Matrix
+from visterm.kernels.row_moves import limit_norms
+from visterm.models.epochs import Floats, Weights
+from visterm.models.explaining import LinearScores
+from visterm.models.ranking.base import RankingAnnotator, Setup, Training
 from visterm.models.ranking.image_sides import EmbeddedImages
-from visterm.models.ranking.pair_training import PairTraining, block_size
-from visterm.models.ranking.recipe import STEPS, Recipe
+from visterm.models.ranking.recipe import STEPS, Recipe, Step
+from visterm.models.ranking.warp import PairTraining, block_size
 
 START_ROWS = 16_384
 """Rows of start values that one thread draws at a time."""
 
 
+class EmbeddingAnnotator(LinearScores):
+    """Scores a tag by ``(x · image_map_) · tag_rows_[tag]``; a new model writes `_fit`.
+
+    Attributes
+    ----------
+    image_map_ : ndarray of float32, shape (n_features, dim)
+    tag_rows_ : ndarray of float32, shape (n_tags, dim) or (n_tags, dim + 1)
+    constant_ : float
+        One more coordinate of all image rows, where tag rows have one more.
+    """
+
+    image_map_: NDArray[np.float32]
+    tag_rows_: NDArray[np.float32]
+    constant_: float = 0.0
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "image_map_": Array("float32", ("n_features_in_", "dim")),
+        "tag_rows_": Array("float32", ("n_tags_", "width")),
+        "constant_": Number(least=0, required=False),
+    }
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        dim, width = self.image_map_.shape[1], self.tag_rows_.shape[1]
+        if width not in (dim, dim + 1):
+            raise DataError(f"tag_rows_ has {width} columns and image_map_ {dim}; expected as many, or one more")
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        rows = np.asarray(X @ self.image_map_, np.float32)
+        if self.tag_rows_.shape[1] == rows.shape[1]:
+            return rows
+        return np.hstack([rows, np.full((len(rows), 1), self.constant_, np.float32)])
+
+    def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
+        dim = self.image_map_.shape[1]
+        row = self.tag_rows_[tag].astype(np.float64)
+        return self.image_map_.astype(np.float64) @ row[:dim], self.constant_ * float(row[dim:].sum())
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
     """A joint embedding of images and tags that is trained on pairs in blocks; a new model writes `_recipe`.
 
@@ -71,7 +111,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
     block : int, optional
         Pairs that share one state of the weights. More is faster, less is nearer to the paper's single steps. None: as
         many as there are tags, from 16 to 256, so that few of a block's steps meet in the same tag; where there are
-        many pairs a 160th of them, up to 4,096.
+        many pairs a 64th of them, up to 4,096.
     n_jobs : int, optional
         Threads; None or -1 for all cores.
     random_state : int, RandomState, Generator or None
@@ -92,8 +132,6 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
         See `RankingAnnotator`.
     """
 
-    scale_: float
-
     learned: ClassVar[dict[str, Kind]] = {"scale_": Number(above=0)}
 
     removed_params: ClassVar[dict[str, str]] = {"max_trials": "this model does not draw until a violation"}
@@ -101,42 +139,18 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
 
     test_params: ClassVar[dict[str, Any]] = {"dim": 16, "epochs": 30, "learning_rate": 0.005, "block": 128}
 
-    def __init__(
-        self,
-        *,
-        dim: int = 100,
-        learning_rate: float = 0.0015,
-        max_norm: float = 0.7,
-        row_length: float = 6.0,
-        epochs: int = 100,
-        average: int = 20,
-        patience: int = 10,
-        valid_share: float = 0.1,
-        step: str = "sgd",
-        schedule: str = "constant",
-        l2: float = 0.0,
-        init_scale: float | None = None,
-        bias: float = 0.0,
-        block: int | None = None,
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.dim = dim
-        self.learning_rate = learning_rate
-        self.max_norm = max_norm
-        self.row_length = row_length
-        self.epochs = epochs
-        self.average = average
-        self.patience = patience
-        self.valid_share = valid_share
-        self.step = step
-        self.schedule = schedule
-        self.l2 = l2
-        self.init_scale = init_scale
-        self.bias = bias
-        self.block = block
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    dim: int = 100
+    learning_rate: float = 0.0015
+    max_norm: float = 0.7
+    row_length: float = 6.0
+    step: str = "sgd"
+    l2: float = 0.0
+    init_scale: float | None = None
+    bias: float = 0.0
+    block: int | None = None
+
+    pair_training: ClassVar[type[PairTraining]] = PairTraining
+    """What goes over the pairs."""
 
     def _recipe(self) -> dict[str, Any]:
         """Return the parts of the model's `Recipe` that are its own."""
@@ -183,7 +197,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
     def _rate(self) -> float:
         return self.learning_rate
 
-    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, setup: Setup) -> Training:
         image_map, tag_rows = weights
         recipe = Recipe(
             **{
@@ -197,7 +211,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
         side = EmbeddedImages(
             X,
             image_map,
-            block=block_size(recipe.block, own.nnz),
+            block=block_size(recipe.block, positives.nnz),
             l2=recipe.l2,
             max_norm=recipe.max_norm,
             adagrad=recipe.step == Step.ADAGRAD,
@@ -206,7 +220,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
             n_jobs=setup.team.size,
             moving=setup.images,
         )
-        return PairTraining(side, own, tag_rows, recipe, rng=setup.rng, team=setup.team)
+        return self.pair_training(side, positives, tag_rows, recipe, rng=setup.rng, team=setup.team)
 
     def _check_settings(self) -> None:
         check_count(self.dim, "dim")

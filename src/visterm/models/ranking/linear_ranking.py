@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,12 +11,13 @@ import scipy.sparse as sp
 from visterm.core.checks import check_number
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.types import Matrix
+from visterm.models.epochs import Floats, Weights
 from visterm.models.linear.base import LinearAnnotator
-from visterm.models.ranking.base import RankingAnnotator, Weights
+from visterm.models.ranking.base import RankingAnnotator
 from visterm.models.ranking.embedding_ranking import mean_length
-from visterm.models.ranking.feature_steps import Floats
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LinearRanker(RankingAnnotator, LinearAnnotator):
     """One linear scorer a tag, trained on pairs; a new model writes `_training` and `_rate`.
 
@@ -30,8 +32,7 @@ class LinearRanker(RankingAnnotator, LinearAnnotator):
         The factor that brings the training rows to `row_length`.
     """
 
-    row_length: float
-    scale_: float
+    row_length: float = 1.0
 
     learned: ClassVar[dict[str, Kind]] = {
         "tag_rows_": Array("float32", ("n_tags_", "n_features_in_ + 1")),

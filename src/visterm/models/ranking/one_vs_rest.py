@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.checks import check_count
-from visterm.core.types import Matrix, RandomState
-from visterm.models.ranking.base import Setup, Training, Weights
+from visterm.core.types import Matrix
+from visterm.models.epochs import Weights
+from visterm.models.ranking.base import Setup, Training
 from visterm.models.ranking.linear_ranking import LinearRanker, check_aggressiveness
-from visterm.models.ranking.new_tags import image_rows
-from visterm.models.ranking.separate_training import SeparateTraining
+from visterm.models.ranking.separate_training import SeparateTraining, image_rows
 from visterm.models.ranking.streamed_fit import StreamedFit
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class OneVsRest(LinearRanker, StreamedFit):
     """One large-margin linear classifier a tag, which knows nothing of the other tags.
 
@@ -45,38 +47,16 @@ class OneVsRest(LinearRanker, StreamedFit):
     learns_together: ClassVar[bool] = False
     test_params: ClassVar[dict[str, Any]] = {"epochs": 20}
 
-    def __init__(
-        self,
-        *,
-        aggressiveness: float = 0.1,
-        negatives: int = 1,
-        row_length: float = 1.0,
-        epochs: int = 100,
-        average: int = 20,
-        patience: int = 10,
-        valid_share: float = 0.1,
-        schedule: str = "constant",
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.aggressiveness = aggressiveness
-        self.negatives = negatives
-        self.row_length = row_length
-        self.epochs = epochs
-        self.average = average
-        self.patience = patience
-        self.valid_share = valid_share
-        self.schedule = schedule
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    aggressiveness: float = 0.1
+    negatives: int = 1
 
     def _rate(self) -> float:
         return self.aggressiveness
 
-    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, setup: Setup) -> Training:
         return SeparateTraining(
             image_rows(self._scaled(X)),
-            own,
+            positives,
             weights[0],
             offsets=np.zeros(X.shape[0], np.float32),
             n_negatives=self.negatives,

@@ -2,11 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from visterm.kernels.codes import Negatives
+import numpy as np
+
+from visterm.kernels.owpc import weigh_all
+from visterm.kernels.pair_batch import PairBatch
+from visterm.kernels.row_moves import move_rows
 from visterm.models.ranking.embedding_ranking import EmbeddingRanker
+from visterm.models.ranking.recipe import Negatives
 from visterm.models.ranking.streamed_fit import StreamedFit
+from visterm.models.ranking.warp import PairTraining
+
+TAG_SHARE = 128
+"""Tags that one BLAS call moves, as every tag does: fixed, for the same bytes."""
+
+
+class ExactRankTraining(PairTraining):
+    """Training on pairs in which every tag within the margin makes a step; see `PairTraining` for the parameters."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._scores = np.empty((self._block, len(self._W)), np.float32)
+        self._n_tag_shares = -(-len(self._W) // TAG_SHARE)
+
+    def _find_steps(self, pairs: PairBatch, first: int, last: int) -> tuple[float, int, int]:
+        """Score all tags for some pairs, and weigh those that violate."""
+        scores, steps = self._scores[first:last], self._side.steps[first:last]
+        np.matmul(self._side.U[first:last], self._W.T, out=scores)
+        found: tuple[float, int, int]
+        found = weigh_all(pairs, first, last, self._positives, self._rank_loss.weights, self._scores)
+        if steps.shape[1]:
+            np.matmul(scores, self._W[:, : steps.shape[1]], out=steps)
+            steps *= np.float32(self._side.rate)
+        return found
+
+    def _move_tags(self, share: int, pairs: PairBatch) -> None:
+        """Move one share of the tags by all factors of the block."""
+        n, tags = pairs.tags.size, slice(share * TAG_SHARE, (share + 1) * TAG_SHARE)
+        factors, U = self._scores[:n, tags], self._side.U[:n]
+        change = factors.T @ U
+        change *= np.float32(self._rule.rate)
+        gradients = counts = self._squares[:0]
+        if self._squares.size:
+            gradients = np.square(factors).T @ (np.einsum("pc,pc->p", U, U) / np.float32(U.shape[1]))
+        if self._rule.keep < 1:
+            counts = np.count_nonzero(factors, axis=0).astype(np.float32)
+        move_rows(self._W[tags], change, gradients, counts, self._squares[tags], self._rule)
 
 
 class OwpcSgd(EmbeddingRanker, StreamedFit):
@@ -23,6 +65,8 @@ class OwpcSgd(EmbeddingRanker, StreamedFit):
     Weston, Bengio, Usunier: Large scale image annotation: learning to rank with joint word-image embeddings. Machine
     Learning 81, 2010; Eqs. 6 and 7, Figure 2.
     """
+
+    pair_training: ClassVar[type[PairTraining]] = ExactRankTraining
 
     def _recipe(self) -> dict[str, Any]:
         return {"negatives": Negatives.ALL}

@@ -1,18 +1,43 @@
-"""What a ranking model is made of: loss, weight of the rank, negatives, step, regulariser, and how rates change."""
+"""What a ranking model is made of: loss, weight of the rank, negatives, step and regulariser."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
-from visterm.kernels.codes import Loss, Negatives, Step
+from visterm.kernels.pair_batch import Loss
+
+
+class Negatives(Enum):
+    """Which other tags ȳ a true tag is compared with."""
+
+    UNTIL_VIOLATION = auto()
+    """Draw uniformly until one is within the margin (WARP)."""
+    POOL = auto()
+    """The same law; many images are scored at once against one pool of drawn tags."""
+    UNIFORM = auto()
+    """One draw (AUC)."""
+    ADAPTIVE = auto()
+    """One draw from tags that are likely to score high for the image (VSE-ens)."""
+    ALL = auto()
+    """All tags within the margin, none drawn (OWPC)."""
+
+
+class Step(Enum):
+    """How a gradient becomes a step."""
+
+    SGD = auto()
+    """Times the learning rate."""
+    ADAGRAD = auto()
+    """Times the learning rate over the root of one plus the mean squares that the row has seen."""
+
 
 WEIGHTS = ("harmonic", "constant", "top", "truncated")
-SCHEDULES = ("constant", "inverse", "cosine")
 SAMPLERS = {"draws": Negatives.UNTIL_VIOLATION, "pool": Negatives.POOL}
 STEPS = {"sgd": Step.SGD, "adagrad": Step.ADAGRAD}
 
@@ -81,19 +106,3 @@ def rank_weights(weight: str, n: int, truncate: int = 10) -> NDArray[np.float32]
     else:
         raise UserError(f"weight is {weight!r}; expected one of: {', '.join(WEIGHTS)}.")
     return np.concatenate([[0.0], np.cumsum(terms)]).astype(np.float32)
-
-
-def rate_factor(schedule: str, epoch: int, epochs: int) -> float:
-    """Return the factor of the learning rate in one epoch, counted from 1.
-
-    "constant" is 1; "inverse" is halved after a tenth of the epochs, then falls as one over their number; "cosine"
-    falls to 0 along half a cosine.
-    """
-    done = (epoch - 1) / epochs
-    if schedule == "constant":
-        return 1.0
-    if schedule == "inverse":
-        return 1 / (1 + 10 * done)
-    if schedule == "cosine":
-        return 0.5 * (1 + math.cos(math.pi * done))
-    raise UserError(f"schedule is {schedule!r}; expected one of: {', '.join(SCHEDULES)}.")

@@ -1,7 +1,8 @@
-"""Epochs in which each tag is trained for itself, its images against others: in parallel over the tags."""
+"""Each tag trained for itself, its images against others, in parallel over the tags; and so rows for new tags."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,24 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.threads import Team
+from visterm.core.types import Matrix
 from visterm.kernels.passive_aggressive import separate_in_turn
-from visterm.kernels.rows import Rows, row_squares
-from visterm.models.ranking.feature_steps import Floats
-from visterm.models.ranking.pair_training import EpochSums
+from visterm.kernels.rows import Rows, dense_rows, row_squares, sparse_rows
+from visterm.kernels.topk import top_k
+from visterm.models.epochs import EpochSums, Floats
 
 SHARES = 64
 """Parts that the tags fall into, so that a thread with frequent tags does not hold up the others."""
+
+BAR_RANK = 3
+"""A new tag counts as given to an image where it beats the image's third best old tag: photos have about three tags."""
+
+PASSES = 20
+AGGRESSIVENESS = 0.1
+"""Longest step, in units of one over the mean squared length of an image row: ten steps move a score by about one."""
+
+N_NEGATIVES = 3
+BLOCK_BYTES = 2**25
 
 
 class SeparateTraining:
@@ -25,7 +37,7 @@ class SeparateTraining:
     ----------
     rows : Rows
         Image rows.
-    own : csr_array, shape (n_images, n_tags)
+    positives : csr_array, shape (n_images, n_tags)
         Stored entries are the tags that images have; canonical.
     tag_rows : ndarray of float32, shape (n_tags, width)
         Changed in place.
@@ -47,7 +59,7 @@ class SeparateTraining:
     def __init__(
         self,
         rows: Rows,
-        own: sp.csr_array,
+        positives: sp.csr_array,
         tag_rows: Floats,
         *,
         offsets: Floats,
@@ -58,13 +70,13 @@ class SeparateTraining:
     ) -> None:
         self._rows, self._W, self._offsets, self._team = rows, tag_rows, offsets, team
         self._n_negatives, self._max_norm = n_negatives, max_norm
-        by_tag = sp.csr_array(own.T)
+        by_tag = sp.csr_array(positives.T)
         by_tag.sort_indices()
         self._start, self._members = by_tag.indptr.astype(np.int64), by_tag.indices
-        self.squares = np.empty(own.shape[0], np.float32)
+        self.squares = np.empty(positives.shape[0], np.float32)
         row_squares(rows, self.squares)
-        self._sums = np.empty((own.shape[1], 3))
-        self._bounds = np.linspace(0, own.shape[1], min(SHARES, own.shape[1]) + 1).astype(np.int64)
+        self._sums = np.empty((positives.shape[1], 3))
+        self._bounds = np.linspace(0, positives.shape[1], min(SHARES, positives.shape[1]) + 1).astype(np.int64)
         self._seed = int(rng.integers(2**62))
         self._epoch = 0
 
@@ -89,3 +101,62 @@ class SeparateTraining:
 
     def go_on(self, carried: dict[str, NDArray[Any]]) -> None:
         """Take over nothing."""
+
+
+def learn_new_tags(U: Matrix, V: Floats, positives: sp.csr_array, rng: np.random.Generator, team: Team) -> Floats:
+    """Learn the rows of new tags for image rows that stay as they are.
+
+    For each image the score of its third best old tag is the bar. A new tag has to score 1 above the bar on its own
+    images, and 1 below it on images drawn among the others, by passive-aggressive steps (the mean of the rows after
+    each pass is kept).
+
+    Parameters
+    ----------
+    U : array or CSR of float32, shape (n_images, width)
+        Image rows.
+    V : ndarray of float32, shape (n_tags, width)
+        Rows of the old tags.
+    positives : csr_array, shape (n_images, n_new)
+        Stored entries say which images have the new tags.
+    rng : Generator
+    team : Team
+
+    Returns
+    -------
+    ndarray of float32, shape (n_new, width)
+    """
+    rows = image_rows(U)
+    training = SeparateTraining(
+        rows,
+        positives,
+        weights := np.zeros((positives.shape[1], V.shape[1]), np.float32),
+        offsets=_bars(U, V),
+        n_negatives=N_NEGATIVES,
+        max_norm=math.inf,
+        rng=rng,
+        team=team,
+    )
+    square = float(training.squares.mean()) or 1.0
+    mean = np.zeros_like(weights)
+    for done in range(1, PASSES + 1):
+        training.run_epoch(AGGRESSIVENESS / square)
+        mean += (weights - mean) / np.float32(done)
+    return mean
+
+
+def image_rows(U: Matrix) -> Rows:
+    """View image rows, dense or CSR, as kernels take them."""
+    csr: Any = U
+    rows: Rows = sparse_rows(csr.data, csr.indices, csr.indptr) if sp.issparse(U) else dense_rows(U)
+    return rows
+
+
+def _bars(U: Matrix, V: Floats) -> Floats:
+    """Return each image the score of its tag on place `BAR_RANK` (or its last)."""
+    k = min(BAR_RANK, len(V))
+    step = max(1, BLOCK_BYTES // (4 * len(V)))
+    parts = [
+        top_k(np.ascontiguousarray(U[start : start + step] @ V.T, np.float32), k)[1][:, -1]
+        for start in range(0, U.shape[0], step)
+    ]
+    return np.concatenate(parts) if parts else np.empty(0, np.float32)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Generator
 from contextlib import closing
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
@@ -16,24 +15,11 @@ from visterm.core.errors import DataError, StorageError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
-from visterm.metrics.ranking import average_precisions
-from visterm.models.ranking.base import (
-    Measure,
-    RankingAnnotator,
-    Setup,
-    Validation,
-    Weights,
-    epoch_entry,
-    mix_means,
-    own_tags,
-    with_tags,
-)
-from visterm.models.ranking.feature_steps import Floats
-from visterm.models.ranking.meetings import Exchange
-from visterm.models.ranking.pair_training import LARGEST_TAG_BLOCK, EpochSums, block_for
-from visterm.models.ranking.recipe import rate_factor
-from visterm.models.ranking.training_together import Together, meetings_a_window
-from visterm.models.stopping import BestWeights, OnEpoch, says_stop
+from visterm.models.epochs import EpochSums, Floats, Validation, Weights
+from visterm.models.ranking.base import RankingAnnotator, RankingCourse, Setup, positive_tags
+from visterm.models.ranking.warp import LARGEST_TAG_BLOCK, block_for
+from visterm.models.ranking.worker_sync import Exchange, SyncedTraining, syncs_a_window
+from visterm.models.stopping import OnEpoch
 
 
 class Windows(Protocol):
@@ -152,139 +138,116 @@ class StreamedFit(RankingAnnotator):
             self._scale_features(X)
             self.n_held_out_, self._held_out = 0, None
             seed = int(rng.integers(2**62))
-            course = _Course(seed, self._start(X, windows.n_tags, rng), self.patience)
+            course = _StreamedCourse(seed, self._start(X, windows.n_tags, rng), self.patience)
             last = None if checkpoints is None else checkpoints.last()
             if last is not None:
                 course.go_on(last)
-            together = None
+            shared = None
             if exchange is not None:
-                together = Together(exchange, course.weights, self._longest_rows(len(course.weights)))
-                together.check_seed(course.seed)
-            self._run_course(course, windows, valid, checkpoints, monitor or SILENT, on_epoch, together)
+                shared = SyncedTraining(exchange, course.weights, self._longest_rows(len(course.weights)))
+                shared.check_seed(course.seed)
+            self._train_streamed(course, windows, valid, checkpoints, monitor or SILENT, on_epoch, shared)
 
         return self._fit_by(stands_for_all, no_tags, valid, learn)
 
-    def _run_course(
+    def _train_streamed(
         self,
-        course: _Course,
+        course: _StreamedCourse,
         windows: Windows,
         valid: Validation | None,
         checkpoints: Checkpoints | None,
         monitor: Progress,
         on_epoch: OnEpoch | None,
-        together: Together | None,
+        shared: SyncedTraining | None,
     ) -> None:
-        measure = self._measure(valid) if together is None else self._measure_together(valid, together.exchange)
+        """Run epochs over windows, from where the course is; see `_run_epochs`."""
+        measure = self._measure(valid) if shared is None else self._shared_measure(valid, shared.exchange)
+
+        def keep() -> None:
+            if checkpoints is not None:
+                checkpoints.offer(course.checkpoint)
+
+        def run_epoch(rate: float) -> EpochSums:
+            """Go through the windows that are left of the epoch."""
+            n_syncs = 0 if shared is None else syncs_a_window(windows.n_pairs, windows.n_windows(course.epoch))
+            with closing(windows.epoch(course.epoch, course.window)) as parts:
+                for X, Y in parts:
+                    self._train_window(course, X, positive_tags(Y), rate, windows, team, shared, n_syncs)
+                    course.window += 1
+                    monitor.advance(1, f"epoch {course.epoch}")
+                    keep()
+            return course.mean_sums()
+
         self._publish(*course.means)
         begun = course.epoch > 1 or course.window > 0
         monitor.start(f"train windows, from epoch {course.epoch} on" if begun else "train windows", None)
         try:
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                while course.epoch <= self.epochs and not course.best.exhausted:
-                    self._run_epoch(course, windows, team, checkpoints, monitor, together)
-                    self._publish(*course.means)
-                    found = None if measure is None else measure()
-                    entry = epoch_entry(course.epoch, course.mean_sums(), self._measured(found), course.epoch_began)
-                    course.end_epoch(entry, found)
-                    note = f"loss {entry['loss']:.3f}"
-                    if found is not None:
-                        note = self._in_words(found, course.best.value, course.best.epoch)
-                    monitor.advance(0, note)
-                    if checkpoints is not None:
-                        checkpoints.offer(course.checkpoint)
-                    if says_stop(on_epoch, entry):
-                        break
-            if checkpoints is not None and together is not None:
+                publish = self._publisher(course, team)
+                self._run_epochs(
+                    course, self.epochs, run_epoch, publish, measure,
+                    monitor=monitor, on_epoch=on_epoch, steps=0, keep=keep,
+                )  # fmt: skip
+            if checkpoints is not None and shared is not None:
                 checkpoints.keep(course.checkpoint)
         finally:
             monitor.finish()
-        self.history_ = course.history
-        self.n_epochs_ = course.best.epoch or len(course.history)
-        if course.best.weights:
-            self._publish(*course.best.weights)
 
-    def _run_epoch(
+    def _train_window(
         self,
-        course: _Course,
+        course: _StreamedCourse,
+        X: Matrix,
+        positives: sp.csr_array,
+        rate: float,
         windows: Windows,
         team: Team,
-        checkpoints: Checkpoints | None,
-        monitor: Progress,
-        together: Together | None,
+        shared: SyncedTraining | None,
+        n_syncs: int,
     ) -> None:
-        """Go through the windows that are left of an epoch, and mix the weights into the running means."""
-        course.epoch_began = time.perf_counter()
-        rate = self._rate() * rate_factor(self.schedule, course.epoch, self.epochs)
-        key = [course.seed] if together is None else [course.seed, together.exchange.rank]
-        n_meetings = 0 if together is None else meetings_a_window(windows.n_pairs, windows.n_windows(course.epoch))
-        with closing(windows.epoch(course.epoch, course.window)) as parts:
-            for X, Y in parts:
-                own = own_tags(Y)
-                if own.nnz or together is not None:
-                    rng = np.random.default_rng([*key, course.epoch, course.window])
-                    setup = Setup(rng, team, True, _block(windows, X.shape[0]))
-                    training: Any = self._training(X, own, course.weights, setup)
-                    training.go_on(course.carried)
-                    if together is None:
-                        course.add(training.run_epoch(rate), own.nnz)
-                        course.carried = training.carried()
-                    else:
-                        sums, n_pairs, course.carried = together.run_window(training, rate, own.nnz, n_meetings)
-                        course.add(sums, n_pairs)
-                course.window += 1
-                monitor.advance(1, f"epoch {course.epoch}")
-                if checkpoints is not None:
-                    checkpoints.offer(course.checkpoint)
-        if not mix_means(course.means, course.weights, 1 / min(course.epoch, self.average), team):
-            self._publish(*course.means)
-            self._refuse_non_finite()
+        """Go once over the pairs of a window; what the next one goes on with is left in the course."""
+        if not positives.nnz and shared is None:
+            return
+        key = [course.seed] if shared is None else [course.seed, shared.exchange.rank]
+        rng = np.random.default_rng([*key, course.epoch, course.window])
+        # Blocks as if all windows were one, but of no more than half a window's rows: they are copied together.
+        block = min(block_for(windows.n_pairs, windows.n_tags), max(LARGEST_TAG_BLOCK, X.shape[0] // 2))
+        training: Any = self._training(X, positives, course.weights, Setup(rng, team, True, block))
+        training.go_on(course.carried)
+        if shared is None:
+            course.add(training.run_epoch(rate), positives.nnz)
+            course.carried = training.carried()
+        else:
+            sums, n_pairs, course.carried = shared.run_window(training, rate, positives.nnz, n_syncs)
+            course.add(sums, n_pairs)
 
     def _longest_rows(self, n_weights: int) -> tuple[float, ...]:
         """Return the longest row that each of the weights may have in training."""
         return (math.inf,) * n_weights
 
-    def _measure_together(self, valid: Validation | None, exchange: Exchange) -> Measure | None:
+    def _shared_measure(self, valid: Validation | None, exchange: Exchange) -> Any:
         """Share the validation images out over the workers: all come to know the MAP over all of them."""
-        judged = None if valid is None else with_tags(*valid)
-        if judged is None:
-            return None
-        X, Y = judged
-        own = np.array_split(np.arange(X.shape[0]), exchange.n_workers)[exchange.rank]
-        X, Y = X[own], Y[own]
-
-        def measure() -> float:
-            found = average_precisions(self.score_blocks(X), Y) if own.size else np.empty(0)
-            return float(np.nanmean(np.concatenate(exchange.gather(found))))
-
-        return measure
+        return self._measure_map(
+            valid,
+            lambda rows: np.array_split(rows, exchange.n_workers)[exchange.rank],
+            lambda found: np.concatenate(exchange.gather(found)),
+        )
 
 
-def _block(windows: Windows, n_rows: int) -> int:
-    """Choose blocks as if all windows were one, but of no more than half a window's rows: they are copied together."""
-    return min(block_for(windows.n_pairs, windows.n_tags), max(LARGEST_TAG_BLOCK, n_rows // 2))
-
-
-class _Course:
-    """How far training has come: what a checkpoint keeps.
+class _StreamedCourse(RankingCourse):
+    """How far a streamed training has come: what a checkpoint keeps.
 
     Attributes
     ----------
-    epoch, window : int
-        The next window to train on, and the epoch (from 1) that it belongs to.
-    weights, means : tuple of ndarray
-        As training has them, and their running means over the last epochs.
+    window : int
+        The next window of the epoch.
     carried : dict of str to ndarray
         What one window's training hands to the next.
     """
 
     def __init__(self, seed: int, weights: Weights, patience: int) -> None:
-        self.seed, self.weights = seed, weights
-        self.means: Weights = tuple(array.copy() for array in weights)
-        self.best = BestWeights(patience)
-        self.epoch, self.window = 1, 0
+        super().__init__(weights, patience)
+        self.seed, self.window = seed, 0
         self.carried: dict[str, NDArray[Any]] = {}
-        self.history: list[dict[str, Any]] = []
-        self.epoch_began = 0.0
         self._sums = np.zeros(4)
 
     def add(self, sums: EpochSums, n_pairs: int) -> None:
@@ -295,12 +258,10 @@ class _Course:
         """Return what the epoch did so far, as means over its pairs."""
         return EpochSums(*(float(value) for value in self._sums[:3] / max(1.0, self._sums[3])))
 
-    def end_epoch(self, entry: dict[str, Any], found: float | None) -> None:
-        """Take the measure of an epoch, and go on to the next."""
-        self.history.append(entry)
-        if found is not None:
-            self.best.offer(found, *self.means)
-        self.epoch, self.window, self._sums = self.epoch + 1, 0, np.zeros(4)
+    def end_epoch(self) -> None:
+        """Go on to the first window of the next epoch."""
+        super().end_epoch()
+        self.window, self._sums = 0, np.zeros(4)
 
     def checkpoint(self) -> Checkpoint:
         """Return all of it; the arrays are not copies."""

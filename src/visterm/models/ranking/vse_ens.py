@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from visterm.core.checks import check_number
-from visterm.core.types import RandomState
-from visterm.kernels.codes import Negatives
 from visterm.models.ranking.embedding_ranking import EmbeddingRanker
+from visterm.models.ranking.recipe import Negatives
 from visterm.models.ranking.streamed_fit import StreamedFit
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class VseEns(EmbeddingRanker, StreamedFit):
     """Joint embedding trained by the margin ranking loss with adaptively drawn negatives, one a pair.
 
@@ -43,44 +44,13 @@ class VseEns(EmbeddingRanker, StreamedFit):
         "dim": 16, "epochs": 15, "learning_rate": 0.05, "block": 64, "rank_scale": 1.0, "init_scale": 0.1,
     }  # fmt: skip
 
-    def __init__(
-        self,
-        *,
-        rank_scale: float = 0.1,
-        dim: int = 100,
-        learning_rate: float = 0.01,
-        max_norm: float = 10.0,
-        row_length: float = 1.0,
-        epochs: int = 100,
-        average: int = 20,
-        patience: int = 10,
-        valid_share: float = 0.1,
-        step: str = "sgd",
-        schedule: str = "constant",
-        l2: float = 0.01,
-        init_scale: float | None = 0.01,
-        block: int | None = None,
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        super().__init__(
-            dim=dim,
-            learning_rate=learning_rate,
-            max_norm=max_norm,
-            row_length=row_length,
-            epochs=epochs,
-            average=average,
-            patience=patience,
-            valid_share=valid_share,
-            step=step,
-            schedule=schedule,
-            l2=l2,
-            init_scale=init_scale,
-            block=block,
-            n_jobs=n_jobs,
-            random_state=random_state,
-        )
-        self.rank_scale = rank_scale
+    rank_scale: float = 0.1
+    learning_rate: float = 0.01
+    max_norm: float = 10.0
+    row_length: float = 1.0
+    l2: float = 0.01
+    init_scale: float | None = 0.01
+    bias: ClassVar[float] = 0.0  # type: ignore[misc]
 
     def _recipe(self) -> dict[str, Any]:
         return {"negatives": Negatives.ADAPTIVE, "rank_scale": self.rank_scale}

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import scipy.sparse as sp
 
-from visterm.core.types import Matrix, RandomState
-from visterm.models.ranking.base import Setup, Training, Weights
+from visterm.core.types import Matrix
+from visterm.models.epochs import Weights
+from visterm.models.ranking.base import Setup, Training
 from visterm.models.ranking.embedding_ranking import check_max_trials, check_pair_settings
 from visterm.models.ranking.image_sides import PlainImages
 from visterm.models.ranking.linear_ranking import LinearRanker
-from visterm.models.ranking.pair_training import PairTraining, block_size
 from visterm.models.ranking.recipe import STEPS, Recipe
 from visterm.models.ranking.streamed_fit import StreamedFit
+from visterm.models.ranking.warp import PairTraining, block_size
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class WarpLinear(LinearRanker, StreamedFit):
     """One linear scorer a tag, ``f_t(x) = w_t · x + b_t``, trained so that the right tags come out on top (WARP loss).
 
@@ -42,43 +45,18 @@ class WarpLinear(LinearRanker, StreamedFit):
 
     test_params: ClassVar[dict[str, Any]] = {"epochs": 20, "learning_rate": 0.02, "block": 64}
 
-    def __init__(
-        self,
-        *,
-        learning_rate: float = 0.01,
-        max_norm: float = 3.0,
-        row_length: float = 3.0,
-        epochs: int = 100,
-        max_trials: int | None = None,
-        average: int = 20,
-        patience: int = 10,
-        valid_share: float = 0.1,
-        step: str = "sgd",
-        schedule: str = "constant",
-        l2: float = 0.0,
-        block: int | None = None,
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.learning_rate = learning_rate
-        self.max_norm = max_norm
-        self.row_length = row_length
-        self.epochs = epochs
-        self.max_trials = max_trials
-        self.average = average
-        self.patience = patience
-        self.valid_share = valid_share
-        self.step = step
-        self.schedule = schedule
-        self.l2 = l2
-        self.block = block
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    learning_rate: float = 0.01
+    max_norm: float = 3.0
+    row_length: float = 3.0
+    max_trials: int | None = None
+    step: str = "sgd"
+    l2: float = 0.0
+    block: int | None = None
 
     def _rate(self) -> float:
         return self.learning_rate
 
-    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, setup: Setup) -> Training:
         recipe = Recipe(
             weight="harmonic",
             step=STEPS[self.step],
@@ -87,8 +65,8 @@ class WarpLinear(LinearRanker, StreamedFit):
             max_trials=self.max_trials,
             block=self.block or setup.block,
         )
-        side = PlainImages(self._scaled(X), block_size(recipe.block, own.nnz))
-        return PairTraining(side, own, weights[0], recipe, rng=setup.rng, team=setup.team)
+        side = PlainImages(self._scaled(X), block_size(recipe.block, positives.nnz))
+        return PairTraining(side, positives, weights[0], recipe, rng=setup.rng, team=setup.team)
 
     def _longest_rows(self, n_weights: int) -> tuple[float, ...]:
         return (self.max_norm,)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from visterm.core.checks import check_count
 from visterm.core.errors import UserError
-from visterm.core.types import RandomState
 from visterm.models.ranking.embedding_ranking import EmbeddingRanker, check_max_trials
 from visterm.models.ranking.recipe import SAMPLERS, rank_weights
 from visterm.models.ranking.streamed_fit import StreamedFit
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Wsabie(EmbeddingRanker, StreamedFit):
     """Joint embedding of images and tags that puts the right tags on top (WARP loss).
 
@@ -63,52 +64,10 @@ class Wsabie(EmbeddingRanker, StreamedFit):
         "max_norm": 1.2, "row_length": 1.0, "init_scale": 0.01, "max_trials": 10,
     }  # fmt: skip
 
-    def __init__(
-        self,
-        *,
-        weight: str = "harmonic",
-        truncate: int = 10,
-        sampler: str = "draws",
-        dim: int = 100,
-        learning_rate: float = 0.0015,
-        max_norm: float = 0.7,
-        row_length: float = 6.0,
-        epochs: int = 100,
-        max_trials: int | None = None,
-        average: int = 20,
-        patience: int = 10,
-        valid_share: float = 0.1,
-        step: str = "sgd",
-        schedule: str = "constant",
-        l2: float = 0.0,
-        init_scale: float | None = None,
-        bias: float = 0.0,
-        block: int | None = None,
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        super().__init__(
-            dim=dim,
-            learning_rate=learning_rate,
-            max_norm=max_norm,
-            row_length=row_length,
-            epochs=epochs,
-            average=average,
-            patience=patience,
-            valid_share=valid_share,
-            step=step,
-            schedule=schedule,
-            l2=l2,
-            init_scale=init_scale,
-            bias=bias,
-            block=block,
-            n_jobs=n_jobs,
-            random_state=random_state,
-        )
-        self.max_trials = max_trials
-        self.weight = weight
-        self.truncate = truncate
-        self.sampler = sampler
+    weight: str = "harmonic"
+    truncate: int = 10
+    sampler: str = "draws"
+    max_trials: int | None = None
 
     def _recipe(self) -> dict[str, Any]:
         return {

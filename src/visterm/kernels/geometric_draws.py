@@ -14,46 +14,39 @@ CHUNK = 64
 
 
 @njit(cache=True, nogil=True)
-def draw_counted(
-    examples, images, tags, own_start, own_tags, scores, margin, max_trials, seed, epoch, violators, trials, gaps
-):
-    """Draw for a block of examples as `draw_violators` does, by the same law, from a matrix of all scores.
+def draw_geometric(pairs, first, last, positives, scores, draws):
+    """Draw for pairs first .. last-1 as `draw_violators` does, by the same law, from all scores of these pairs.
 
     Among c candidates with v violators, draws with replacement meet the first violator at draw N with
     p(N) = (1 - v/c)^(N-1) v/c, and it is each of the v with the same probability. So one number gives N, one the
     violator, and the work does not grow with N.
 
-    Parameters
-    ----------
-    examples, images, tags, own_start, own_tags, margin, max_trials, seed, epoch, violators, trials, gaps
-        As for `draw_violators`.
-    scores : ndarray of float32, shape (n, n_tags)
-        U · Wᵀ; those of the tags that an image has are overwritten.
+    `scores` are U · Wᵀ, float32, shape (last - first, n_tags); those of the tags that an image has are overwritten.
     """
     n_tags = scores.shape[1]
-    for p in range(examples.shape[0]):
-        row = scores[p]
-        first, last = own_start[images[p]], own_start[images[p] + 1]
-        candidates = n_tags - (last - first)
-        true_score = row[tags[p]]
-        least = true_score - np.float32(margin)
-        for q in range(first, last):
-            row[own_tags[q]] = -np.inf
-        violators[p] = -1
-        trials[p] = min(candidates, max_trials)
+    for p in range(first, last):
+        row = scores[p - first]
+        begin, end = positives.start[pairs.images[p]], positives.start[pairs.images[p] + 1]
+        candidates = n_tags - (end - begin)
+        true_score = row[pairs.tags[p]]
+        least = true_score - np.float32(draws.margin)
+        for q in range(begin, end):
+            row[positives.tags[q]] = -np.inf
+        pairs.violators[p] = -1
+        pairs.trials[p] = min(candidates, draws.max_trials)
         count = 0
         for start in range(0, n_tags, CHUNK):
             count += _count_above(row[start : start + CHUNK], least)
         if count == 0:
             continue
-        stream = stream_of(seed, epoch, examples[p])
+        stream = stream_of(draws.seed, draws.epoch, pairs.examples[p])
         n = 1
         if count < candidates:
             n += int(math.log1p(-draw_unit(stream, 0)) / math.log1p(-count / candidates))
-        if n <= trials[p]:
-            trials[p] = n
-            violators[p] = _nth_above(row, least, draw_below(stream, 1, count))
-            gaps[p] = true_score - row[violators[p]]
+        if n <= pairs.trials[p]:
+            pairs.trials[p] = n
+            pairs.violators[p] = _nth_above(row, least, draw_below(stream, 1, count))
+            pairs.gaps[p] = true_score - row[pairs.violators[p]]
 
 
 @njit(cache=True, nogil=True)

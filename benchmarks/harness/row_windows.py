@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.types import Matrix
-from visterm.models.ranking.base import own_tags
+from visterm.models.ranking.base import positive_tags
 
 
 class RowWindows:
@@ -30,10 +30,10 @@ class RowWindows:
     def __init__(self, X: Matrix, Y: sp.csr_array, rank: int = 0, n_workers: int = 1, seed: int = 0) -> None:
         values: Any = X.data if sp.issparse(X) else X
         self.n_features, self.n_tags = X.shape[1], Y.shape[1]
-        self.n_pairs = int(own_tags(Y).nnz)
+        self.n_pairs = int(positive_tags(Y).nnz)
         self.mean_length = math.sqrt(float(np.square(values, dtype=np.float64).sum()) / max(1, X.shape[0]))
-        own = np.sort(np.random.default_rng(seed).permutation(X.shape[0])[rank::n_workers])
-        self._rows = X[own], sp.csr_array(Y[own])
+        mine = np.sort(np.random.default_rng(seed).permutation(X.shape[0])[rank::n_workers])
+        self._rows = X[mine], sp.csr_array(Y[mine])
 
     def n_windows(self, epoch: int) -> int:
         """Return 1: all rows are there at once."""

@@ -1,0 +1,172 @@
+"""Histograms over parts of an image: overlapping blocks, the cells of a spatial pyramid, and its bag of visterms."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from visterm.kernels.texture import N_PATTERNS
+
+MIN_CELL = 4
+"""Cells are not cut smaller than so many pixels, so that a block has something to count."""
+
+
+def block_edges(length, stride):
+    """Cut one side of an image into equal cells of about `stride` pixels, at least one.
+
+    Parameters
+    ----------
+    length : int
+        Pixels of the side, at least 1.
+    stride : float
+        From the beginning of a block to that of the next, in pixels.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_cells + 1,)
+        Where cells begin and end, from 0 to `length`.
+    """
+    most = max(1, length // MIN_CELL)
+    n_cells = min(max(1, round(length / stride)), most)
+    return np.rint(np.linspace(0, length, n_cells + 1)).astype(np.int64)
+
+
+def block_histograms(texture, colour, n_colours, rows, cols, block_cells=2):
+    """Count texture and colour codes in all blocks of some × some neighbouring cells.
+
+    Parameters
+    ----------
+    texture : ndarray of uint8, shape (height, width)
+        Codes below 59.
+    colour : ndarray of uint8, shape (height, width)
+        Codes below `n_colours`.
+    n_colours : int
+    rows, cols : ndarray of int64
+        Edges of the cells, from `block_edges`. Where a side has fewer cells than a block, blocks have all of them.
+    block_cells : int
+        Cells along the side of a block, at least 1: with 2, blocks overlap by half.
+
+    Returns
+    -------
+    ndarray of float32, shape (n_blocks, 59 + n_colours)
+        Shares: the texture columns of a block add up to 1, and so do the colour columns. Blocks go row by row.
+    """
+    down, across = len(rows) - 1, len(cols) - 1
+    cells = np.zeros((down, across, N_PATTERNS + n_colours), np.int32)
+    _count_cells(texture, colour, rows, cols, cells)
+    blocks = _sums_of_neighbours(cells, block_cells)
+    blocks = _sums_of_neighbours(blocks.swapaxes(0, 1), block_cells).swapaxes(0, 1)
+    blocks = blocks.reshape(-1, N_PATTERNS + n_colours)
+    pixels = blocks[:, :N_PATTERNS].sum(axis=1, keepdims=True, dtype=np.int64)
+    return blocks.astype(np.float32) / pixels.astype(np.float32)
+
+
+def _sums_of_neighbours(cells, n):
+    """Add up each `n` cells that follow each other along the first axis, or all where there are fewer."""
+    n = min(n, len(cells))
+    ends = len(cells) - n + 1
+    sums = cells[:ends]
+    for step in range(1, n):
+        sums = sums + cells[step : step + ends]
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def _count_cells(texture, colour, rows, cols, cells):
+    """Add to `cells` (zeros before) the codes of every pixel; codes beyond the last column are left out."""
+    n_codes = cells.shape[2]
+    for i in range(cells.shape[0]):
+        for j in range(cells.shape[1]):
+            histogram = cells[i, j]
+            for row in range(rows[i], rows[i + 1]):
+                for col in range(cols[j], cols[j + 1]):
+                    histogram[min(np.int64(texture[row, col]), N_PATTERNS - 1)] += 1
+                    histogram[min(N_PATTERNS + np.int64(colour[row, col]), n_codes - 1)] += 1
+
+
+def pyramid_histograms(codes, n_codes, levels):
+    """Count the codes of an image as a whole, in its quarters, in its sixteenths, ...
+
+    Parameters
+    ----------
+    codes : ndarray of uint16, shape (height, width)
+        Below `n_codes`; at least one pixel.
+    n_codes : int
+    levels : int
+        Grids of 1 × 1, 2 × 2, ..., 2^(levels - 1) cells a side.
+
+    Returns
+    -------
+    list of ndarray of float32, shapes (4^level · n_codes,)
+        One a level, each with a sum of 1: shares of all pixels, cell after cell, row by row. Cells of images that are
+        smaller than the grid may be empty.
+    """
+    n = 2 ** (levels - 1)
+    counts = np.zeros((n, n, n_codes), np.int32)
+    rows, cols = (np.rint(np.linspace(0, side, n + 1)).astype(np.int64) for side in codes.shape)
+    _count_pyramid_cells(codes, rows, cols, counts)
+    found = [counts]
+    for _ in range(levels - 1):
+        fine = found[-1]
+        found.append(fine[::2, ::2] + fine[1::2, ::2] + fine[::2, 1::2] + fine[1::2, 1::2])
+    return [level.reshape(-1).astype(np.float32) / np.float32(codes.size) for level in reversed(found)]
+
+
+@njit(cache=True, nogil=True)
+def _count_pyramid_cells(codes, rows, cols, counts):
+    """Add to `counts` (zeros before) the codes of every pixel; codes beyond the last are left out."""
+    n_codes = counts.shape[2]
+    for i in range(counts.shape[0]):
+        for j in range(counts.shape[1]):
+            for row in range(rows[i], rows[i + 1]):
+                for col in range(cols[j], cols[j + 1]):
+                    code = np.int64(codes[row, col])
+                    if code < n_codes:
+                        counts[i, j, code] += 1
+
+
+@njit(cache=True, nogil=True)
+def bag_row(words, shares, idf, root):
+    """Add up an image's words and weight them.
+
+    Parameters
+    ----------
+    words : ndarray of int32, shape (n_blocks, n_nearest)
+        Below n_words; others are left out.
+    shares : ndarray of float32, shape (n_blocks, n_nearest)
+        What the block counts for each of its words.
+    idf : ndarray of float32, shape (n_words,)
+    root : bool
+        Weigh by the square root of the term frequency.
+
+    Returns
+    -------
+    weights : ndarray of float32
+        Above 0. Their squares add up to 1; none are given where no word has weight.
+    columns : ndarray of int32
+        Their words, increasing.
+    """
+    n_words = idf.shape[0]
+    terms = np.zeros(n_words)
+    for block in range(words.shape[0]):
+        for j in range(words.shape[1]):
+            word = words[block, j]
+            if 0 <= word < n_words:
+                terms[word] += shares[block, j]
+    size = 0
+    square = 0.0
+    for word in range(n_words):
+        terms[word] = (np.sqrt(terms[word]) if root else terms[word]) * idf[word]
+        if terms[word] > 0.0:
+            size += 1
+            square += terms[word] * terms[word]
+    weights = np.empty(size, np.float32)
+    columns = np.empty(size, np.int32)
+    length = np.sqrt(square)
+    place = 0
+    for word in range(n_words):
+        if terms[word] > 0.0:
+            weights[place] = terms[word] / length
+            columns[place] = word
+            place += 1
+    return weights, columns

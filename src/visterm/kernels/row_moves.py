@@ -1,0 +1,175 @@
+"""How rows of weights move: steps of a block with L2, AdaGrad and a norm limit, running means, row-wise Adagrad."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from visterm.kernels.lanes import dot
+
+
+@njit(cache=True, nogil=True)
+def limit_norm(vector, max_norm):
+    """Scale a float32 vector, in place, to the Euclidean norm `max_norm` if its norm is larger."""
+    norm = math.sqrt(dot(vector, vector))
+    if norm > max_norm:
+        scale = np.float32(max_norm / norm)
+        for c in range(vector.shape[0]):
+            vector[c] *= scale
+
+
+@njit(cache=True, nogil=True)
+def limit_norms(matrix, max_norm):
+    """Apply `limit_norm` to each row of a float32 matrix, in place."""
+    for row in range(matrix.shape[0]):
+        limit_norm(matrix[row], max_norm)
+
+
+@njit(cache=True, nogil=True)
+def mix_rows(mean, current, share, first, last):
+    """Move rows first .. last-1 of a float32 matrix by `share` of the way to another's.
+
+    Returns
+    -------
+    bool
+        Whether the squared lengths of the new rows are finite.
+    """
+    total = np.float32(0.0)
+    factor = np.float32(share)
+    for row in range(first, last):
+        target, source = mean[row], current[row]
+        for c in range(target.shape[0]):
+            target[c] += factor * (source[c] - target[c])
+        total += dot(target, target) * np.float32(0.0)
+    return total == 0.0
+
+
+class Rule(NamedTuple):
+    """What is done with the gradients of a row of weights.
+
+    Attributes
+    ----------
+    rate : float
+        Learning rate.
+    keep : float
+        What L2 leaves of a row for each gradient in it: 1 - rate · l2, at least 0; 1 for no L2.
+    max_norm : float
+        Limit of each row's Euclidean norm; may be infinite.
+    """
+
+    rate: float
+    keep: float
+    max_norm: float
+
+
+def make_rule(rate, l2, max_norm):
+    """Make the rule of a learning rate, a factor of L2 and a norm limit.
+
+    `keep` is rounded to float32 here, so that its powers are what repeated multiplication gives.
+    """
+    return Rule(float(rate), max(0.0, float(np.float32(1.0 - float(rate) * float(l2)))), float(max_norm))
+
+
+@njit(cache=True, nogil=True)
+def mean_square(step, rate):
+    """Return the mean square of the gradient behind a step: of ``step / rate``."""
+    return np.float32(dot(step, step) / (rate * rate * max(1, step.shape[0])))
+
+
+@njit(cache=True, nogil=True)
+def scale_row(row, factor):
+    """Multiply a float32 vector by a number, in place."""
+    scale = np.float32(factor)
+    for c in range(row.shape[0]):
+        row[c] *= scale
+
+
+@njit(cache=True, nogil=True)
+def move_rows(matrix, change, gradients, counts, squares, rule):
+    """Add the sums of a block to all rows of a float32 matrix, by the rule, in one pass, in place.
+
+    Parameters
+    ----------
+    matrix : ndarray of float32, shape (n, width)
+        Changed.
+    change : ndarray of float32, shape (n, width)
+        Gradients times the learning rate, summed over the block.
+    gradients : ndarray of float32, shape (n,) or (0,)
+        Mean squares of each row's gradients in the block, summed. Empty for SGD.
+    counts : ndarray of float32, shape (n,) or (0,)
+        Gradients in each row. Empty without L2.
+    squares : ndarray of float32, shape (n,) or (0,)
+        Changed: one plus the mean squares so far. Empty for SGD.
+    rule : Rule
+    """
+    for row in range(matrix.shape[0]):
+        target = matrix[row]
+        source = change[row]
+        if rule.keep < 1.0:
+            scale_row(target, rule.keep ** counts[row])
+        if squares.shape[0] > 0:
+            squares[row] += gradients[row]
+            factor = np.float32(1.0) / np.float32(math.sqrt(squares[row]))
+            for c in range(target.shape[0]):
+                target[c] += factor * source[c]
+        else:
+            for c in range(target.shape[0]):
+                target[c] += source[c]
+        limit_norm(target, rule.max_norm)
+
+
+@njit(cache=True, nogil=True)
+def move_row(row, gradient, rate, sums, place):
+    """Add the mean square of `gradient` to ``sums[place]``, and step: ``row -= rate gradient / √sums[place]``."""
+    width = row.shape[0]
+    sums[place] += dot(gradient, gradient) / np.float32(width)
+    if sums[place] > 0:
+        factor = np.float32(rate / math.sqrt(sums[place]))
+        for c in range(width):
+            row[c] -= factor * gradient[c]
+
+
+@njit(cache=True, nogil=True)
+def move_drawn_rows(table, sums, tags, order, gradients, rate):
+    """Step those rows of a table that were drawn, each once, by the sum of its gradients.
+
+    Parameters
+    ----------
+    table : ndarray of float32, shape (n_tags, width)
+        Rows of `tags` are changed.
+    sums : ndarray of float32, shape (n_tags,)
+        What Adagrad remembers; entries of `tags` are changed.
+    tags : ndarray of int64, shape (n_draws,)
+        Within 0 .. n_tags - 1; may be repeated.
+    order : ndarray of int64, shape (n_draws,)
+        Sorts `tags`, stably.
+    gradients : ndarray of float32, shape (n_draws, width)
+    rate : float
+
+    Returns
+    -------
+    int
+        Rows that were moved.
+    """
+    moved, place, total = 0, 0, np.empty(table.shape[1], np.float32)
+    while place < order.shape[0]:
+        tag = tags[order[place]]
+        total[:] = 0
+        while place < order.shape[0] and tags[order[place]] == tag:
+            gradient = gradients[order[place]]
+            for c in range(total.shape[0]):
+                total[c] += gradient[c]
+            place += 1
+        move_row(table[tag], total, rate, sums, tag)
+        moved += 1
+    return moved
+
+
+@njit(cache=True, nogil=True)
+def move_all_rows(table, sums, gradients, rate):
+    """Step all rows of a table, as `move_drawn_rows` would with each drawn once."""
+    for tag in range(table.shape[0]):
+        move_row(table[tag], gradients[tag], rate, sums, tag)

@@ -1,0 +1,266 @@
+"""Models that learn in epochs: the one loop that trains, measures, keeps the best weights and stops."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import check_number
+from visterm.core.errors import UserError
+from visterm.core.learned import Array, Kind, Listed, Number, Record, Whole
+from visterm.core.progress import Progress
+from visterm.core.types import Matrix, RandomState
+from visterm.metrics.ranking import average_precisions
+from visterm.models.base import Annotator
+from visterm.models.stopping import BestWeights, HeldOutFit, OnEpoch, says_stop
+
+Floats: TypeAlias = NDArray[np.float32]
+Validation: TypeAlias = tuple[Matrix, sp.csr_array]
+Weights: TypeAlias = tuple[Floats, ...]
+Measure: TypeAlias = Callable[[], float]
+
+SCHEDULES = ("constant", "inverse", "cosine")
+
+HISTORY = Listed(
+    Record(
+        {
+            "epoch": Whole(least=1),
+            "loss": Number(),
+            "map": Number(or_none=True),
+            "seconds": Number(least=0, or_none=True, required=False),
+        }
+    )
+)
+"""What the history of a training has of each epoch at least."""
+
+
+class EpochSums(NamedTuple):
+    """What one epoch did, as means over its examples.
+
+    Attributes
+    ----------
+    loss : float
+        Weighted loss; 0 where nothing violated.
+    draws : float
+        Tags drawn (or scored).
+    violated : float
+        Share of the examples that made a step.
+    """
+
+    loss: float
+    draws: float
+    violated: float
+
+
+class Course:
+    """How far a training has come.
+
+    Attributes
+    ----------
+    epoch : int
+        The next epoch, from 1.
+    history : list of dict
+        The records of those before.
+    best : BestWeights
+    """
+
+    def __init__(self, patience: int) -> None:
+        self.epoch = 1
+        self.history: list[dict[str, Any]] = []
+        self.best = BestWeights(patience)
+
+    def end_epoch(self) -> None:
+        """Go on to the next epoch."""
+        self.epoch += 1
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class EpochSettings:
+    """The settings of all models that learn in epochs; `EmbeddingRanker` and `DeepTagger` describe them.
+
+    Settings are fields of dataclasses, so that a model writes down only its own and those that differ: scikit-learn
+    finds all of them in the signature of the constructor that is made. A setting that a model does not have is a
+    ``ClassVar`` there.
+    """
+
+    epochs: int = 100
+    patience: int = 10
+    valid_share: float = 0.1
+    schedule: str = "constant"
+    n_jobs: int | None = None
+    random_state: RandomState = 0
+
+
+class EpochAnnotator(EpochSettings, Annotator):
+    """Goes over its images in epochs and stops by validation images: `_run_epochs`, the same for all such models.
+
+    In memory an epoch is one window that holds everything, streamed features come in several, and a network takes
+    batches: each kind of training has its own `run_epoch`.
+
+    Attributes
+    ----------
+    tag_rows_ : ndarray of float32, shape (n_tags, width)
+    n_epochs_ : int
+        Epochs that the weights stem from.
+    n_held_out_ : int
+        Images that `fit` held out by itself to choose the number of epochs; 0 with validation rows, or where there were
+        too few.
+    history_ : list of dict
+        For each epoch: ``epoch``, ``loss``, ``map`` (over the validation images, None without) and ``seconds``.
+    """
+
+    tag_rows_: Floats
+    n_epochs_: int
+    n_held_out_: int
+    history_: list[dict[str, Any]]
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "tag_rows_": Array("float32", ("n_tags_", "width")),
+        "n_epochs_": Whole(),
+        "n_held_out_": Whole(required=False),
+        "history_": HISTORY,
+    }
+
+    _held_out: HeldOutFit | None = None
+
+    def take_held_out(self) -> HeldOutFit | None:
+        """Return how the last `fit` scored the images that it held out, before it learned from all; and forget it.
+
+        None where it held out none, or was asked before.
+        """
+        taken = self._held_out
+        self._held_out = None
+        return taken
+
+    @abstractmethod
+    def _publish(self, *weights: Floats) -> None:
+        """Set the learned attributes from weights as training has them; the arrays may be kept."""
+
+    def _rate(self) -> float:
+        """Return the size of the steps before any schedule."""
+        return 1.0
+
+    def _run_epochs(
+        self,
+        course: Course,
+        epochs: int,
+        run_epoch: Callable[[float], NamedTuple],
+        publish: Callable[[], Weights],
+        measure: Measure | None,
+        *,
+        monitor: Progress,
+        on_epoch: OnEpoch | None,
+        steps: int = 1,
+        keep: Callable[[], None] | None = None,
+    ) -> None:
+        """Run epochs until the measure stops rising or the callback says "stop"; publish the best weights.
+
+        Parameters
+        ----------
+        course : Course
+            Where to go on from.
+        epochs : int
+            At most.
+        run_epoch : callable
+            Goes over all examples once, with steps of the given size; returns ``loss`` and what else the history tells.
+        publish : callable
+            Sets the learned attributes from the weights as they are, which it returns; refuses what is not finite.
+        measure : callable or None
+            Measures the published weights: more is better.
+        monitor : Progress
+            That has begun its task.
+        on_epoch : callable or None
+        steps : int
+            Of the monitor, an epoch.
+        keep : callable, optional
+            Called after each epoch.
+        """
+        self.history_ = course.history
+        best = course.best
+        while course.epoch <= epochs and not best.exhausted:
+            start = time.perf_counter()
+            sums = run_epoch(self._rate() * rate_factor(self.schedule, course.epoch, self.epochs))._asdict()
+            weights = publish()
+            found = None if measure is None else measure()
+            record = epoch_record(course.epoch, sums, self._measured(found), start)
+            course.history.append(record)
+            note = f"loss {record['loss']:.3f}"
+            if found is not None:
+                best.offer(found, *weights)
+                note = self._in_words(found, best.value, best.epoch)
+            course.end_epoch()
+            monitor.advance(steps, note)
+            if keep is not None:
+                keep()
+            if says_stop(on_epoch, record):
+                break
+        self.n_epochs_ = best.epoch or len(course.history)
+        if best.weights:
+            self._publish(*best.weights)
+
+    def _measure_map(
+        self,
+        judged: Validation | None,
+        share: Callable[[NDArray[np.int64]], NDArray[np.int64]] = lambda rows: rows,
+        gather: Callable[[NDArray[np.float64]], NDArray[np.float64]] = lambda found: found,
+    ) -> Measure | None:
+        """Return what measures the MAP of the published weights on validation images; None where none has a tag.
+
+        Of several workers each measures its share of the images, and gathers what all found.
+        """
+        if judged is None:
+            return None
+        X, Y = judged
+        rows = np.flatnonzero(np.diff(sp.csr_array(Y > 0).indptr))
+        if rows.size == 0:
+            return None
+        mine = share(rows)
+        X, Y = X[mine], Y[mine]
+
+        def measure() -> float:
+            found = average_precisions(self.score_blocks(X), Y) if mine.size else np.empty(0)
+            return float(np.nanmean(gather(found)))
+
+        return measure
+
+    def _measured(self, found: float | None) -> dict[str, float | None]:
+        """Return what the history says of a measured value."""
+        return {"map": found}
+
+    def _in_words(self, found: float, best: float, best_epoch: int) -> str:
+        """Say a measured value, and the best one so far."""
+        return f"MAP {found:.3f}, best {best:.3f} after {best_epoch}"
+
+    def _check_settings(self) -> None:
+        check_number(self.valid_share, "valid_share", least=0, below=1)
+        rate_factor(self.schedule, 1, self.epochs)
+
+
+def epoch_record(epoch: int, sums: dict[str, float], measured: dict[str, float | None], start: float) -> dict[str, Any]:
+    """Return what the history says of an epoch that began at `start`."""
+    loss, *others = sums.items()
+    return {"epoch": epoch, **dict([loss]), **measured, **dict(others), "seconds": time.perf_counter() - start}
+
+
+def rate_factor(schedule: str, epoch: int, epochs: int) -> float:
+    """Return the factor of the learning rate in one epoch, counted from 1.
+
+    "constant" is 1; "inverse" is halved after a tenth of the epochs, then falls as one over their number; "cosine"
+    falls to 0 along half a cosine.
+    """
+    done = (epoch - 1) / epochs
+    if schedule == "constant":
+        return 1.0
+    if schedule == "inverse":
+        return 1 / (1 + 10 * done)
+    if schedule == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * done))
+    raise UserError(f"schedule is {schedule!r}; expected one of: {', '.join(SCHEDULES)}.")

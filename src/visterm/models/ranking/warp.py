@@ -1,0 +1,189 @@
+"""Algorithm 1 of WSABIE, in blocks of pairs that see the same weights: draw in parallel, then move in parallel.
+
+Its loops are in `visterm.kernels.warp`; how the other tag of a pair is found, in `visterm.models.ranking.negatives`;
+the image's side, in `visterm.models.ranking.image_sides`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.threads import Team
+from visterm.kernels.pair_batch import PairBatch, PositiveTags, RankLoss
+from visterm.kernels.row_moves import make_rule
+from visterm.kernels.warp import add_tag_steps, weigh_pairs
+from visterm.models.epochs import EpochSums, Floats
+from visterm.models.ranking.image_sides import ImageSide, Ints
+from visterm.models.ranking.negatives import negatives_for
+from visterm.models.ranking.recipe import Negatives, Recipe, Step, rank_weights
+
+PART = 64
+"""Pairs that one thread scores at a time, at least: from the block alone, so that BLAS gives the same bytes always."""
+
+PARTS = 16
+"""Parts that a block falls into, at most."""
+
+SMALLEST_BLOCK = 16
+LARGEST_TAG_BLOCK = 256
+LARGEST_BLOCK = 4096
+
+BLOCKS_AN_EPOCH = 64
+"""Where there are many pairs, a block is this share of them: larger blocks still lose nothing that one can see."""
+
+
+class PairTraining:
+    """The state of one training: pairs, weights and scratch. `run_epoch` visits each pair once.
+
+    The pairs are all of an image and a tag that it has. The bytes of the weights depend on the data, the generator, the
+    recipe and the rates, and not on the team's size.
+
+    Parameters
+    ----------
+    side : ImageSide
+        The image's side, made for blocks of ``recipe.block`` (or as many pairs as there are).
+    positives : csr_array, shape (n_images, n_tags)
+        Stored entries are the tags that images have; canonical.
+    tag_rows : ndarray of float32, shape (n_tags, width)
+        Changed in place.
+    recipe : Recipe
+    rng : Generator
+        For the order of the pairs and the key of the draws.
+    team : Team
+    """
+
+    def __init__(
+        self,
+        side: ImageSide,
+        positives: sp.csr_array,
+        tag_rows: Floats,
+        recipe: Recipe,
+        *,
+        rng: np.random.Generator,
+        team: Team,
+    ) -> None:
+        self._side, self._W, self._recipe, self._rng, self._team = side, tag_rows, recipe, rng, team
+        self._positives = PositiveTags(positives.indptr.astype(np.int64), positives.indices)
+        self._images = np.repeat(np.arange(positives.shape[0]), np.diff(positives.indptr))
+        self._tags = positives.indices.astype(np.int64)
+        self._seed, self._epoch = int(rng.integers(2**62)), 0
+        self._block = block_size(recipe.block, self._tags.size)
+        self._part = _part_size(self._block, PART * side.grain)
+        self._negatives = negatives_for(recipe, side, self._positives, tag_rows, self._seed, self._block, team)
+        n_tags = len(tag_rows)
+        n_ranks = max(n_tags, recipe.max_trials or 0)
+        if recipe.negatives in (Negatives.UNIFORM, Negatives.ADAPTIVE):  # one draw estimates no rank
+            weights = np.ones(n_ranks + 1, np.float32)
+        else:
+            weights = rank_weights(recipe.weight, n_ranks, recipe.truncate)
+        most_trials = (recipe.max_trials or n_tags) if recipe.rank_of_trials else 0
+        self._rank_loss = RankLoss(int(recipe.loss), weights, most_trials)
+        self._squares = np.ones(n_tags if recipe.step == Step.ADAGRAD else 0, np.float32)
+        self._tag_bounds = _even_bounds(positives, team.size)
+        self._n_tag_shares = team.size
+        self._violators, self._trials = np.empty((2, self._block), np.int64)
+        self._gaps, self._gains = np.empty((2, self._block), np.float32)
+
+    def run_epoch(self, rate: float, sync: Callable[[], None] | None = None, n_syncs: int = 1) -> EpochSums:
+        """Visit every pair once, in an order drawn anew, with steps of the given learning rate.
+
+        `sync` is called between blocks, which it cuts off, `n_syncs` times in all, the last time at the end; it may
+        change the weights and what `carried` returns, in place.
+        """
+        self._side.set_rate(rate)
+        self._rule = make_rule(rate, self._recipe.l2, self._recipe.max_norm)
+        self._negatives.begin_epoch(self._epoch)
+        order = self._rng.permutation(self._tags.size)
+        sums = np.zeros(3)
+        for until_sync in np.array_split(order, n_syncs):
+            for start in range(0, until_sync.size, self._block):
+                sums += self._run_block(until_sync[start : start + self._block])
+            if sync is not None:
+                sync()
+        self._epoch += 1
+        n = max(1, order.size)
+        self._negatives.end_epoch(sums[1], n)
+        return EpochSums(*(float(value) / n for value in sums))
+
+    def _run_block(self, examples: Ints) -> NDArray[np.float64]:
+        """Take the steps of a block: first all other tags are drawn, against the same weights, then all rows move.
+
+        Returns the sums of the costs and of the draws, and how many pairs made a step.
+        """
+        n, images = examples.size, self._images[examples]
+        at = self._side.take(images)
+        pairs = PairBatch(
+            examples, images, self._tags[examples], at,
+            self._violators[:n], self._trials[:n], self._gaps[:n], self._gains[:n],
+        )  # fmt: skip
+        self._negatives.begin_block(n)
+
+        def find_steps(part: int) -> tuple[float, int, int]:
+            first, last = part * self._part, min(n, (part + 1) * self._part)
+            self._side.embed(slice(first, last))
+            return self._find_steps(pairs, first, last)
+
+        def move(share: int) -> None:
+            if share < self._side.n_shares:
+                self._side.move(share, pairs.violators)
+            else:
+                self._move_tags(share - self._side.n_shares, pairs)
+
+        sums: NDArray[np.float64] = np.sum(self._team.run(find_steps, -(-n // self._part)), axis=0)
+        self._team.run(move, self._side.n_shares + self._n_tag_shares)
+        return sums
+
+    def _find_steps(self, pairs: PairBatch, first: int, last: int) -> tuple[float, int, int]:
+        """Draw the other tags of some pairs, and weigh their steps by the ranks that the draws tell."""
+        self._negatives.draw(pairs, first, last)
+        found: tuple[float, int, int] = weigh_pairs(
+            pairs, first, last, self._positives, self._rank_loss, self._side.rate, self._W, self._side.steps
+        )
+        return found
+
+    def _move_tags(self, share: int, pairs: PairBatch) -> None:
+        """Move one share of the tags."""
+        first, last = self._tag_bounds[share : share + 2]
+        add_tag_steps(pairs, self._side.rows, self._rule, self._squares, first, last, self._W)
+
+    def carried(self) -> dict[str, NDArray[Any]]:
+        """Return what training on other rows goes on with: sums of squares, and how the last draws were made."""
+        ways = np.array(self._negatives.ways)
+        return {"tag_squares": self._squares, "image_squares": self._side.squares, "ways": ways}
+
+    def go_on(self, carried: dict[str, NDArray[Any]]) -> None:
+        """Take over what a training before left in `carried`; nothing, if there was none."""
+        if carried:
+            np.copyto(self._squares, carried["tag_squares"])
+            np.copyto(self._side.squares, carried["image_squares"])
+            self._negatives.go_on([bool(way) for way in carried["ways"]])
+
+
+def block_for(n_pairs: int, n_tags: int) -> int:
+    """Choose how many of the pairs of an epoch share one state of the weights."""
+    return max(min(max(n_tags, SMALLEST_BLOCK), LARGEST_TAG_BLOCK), min(n_pairs // BLOCKS_AN_EPOCH, LARGEST_BLOCK))
+
+
+def block_size(block: int, n_pairs: int) -> int:
+    """Return the pairs of a block: no more than there are."""
+    return min(block, max(1, n_pairs))
+
+
+def _part_size(block: int, least: int) -> int:
+    """Cut a block into parts of at least `least` pairs, if possible into a number that most teams can share out."""
+    n_parts = min(PARTS, max(1, block // least))
+    if n_parts > 2:
+        n_parts -= n_parts % (4 if n_parts > 4 else 2)
+    return -(-block // n_parts)
+
+
+def _even_bounds(positives: sp.csr_array, n_shares: int) -> Ints:
+    """Split the tags into ranges that take about as many steps: half of them follow the tags' frequency."""
+    n_tags = positives.shape[1]
+    load = np.cumsum(np.bincount(positives.indices, minlength=n_tags) + positives.nnz / n_tags)
+    inner = np.searchsorted(load, load[-1] * np.arange(1, n_shares) / n_shares)
+    return np.concatenate([[0], inner, [n_tags]]).astype(np.int64)
