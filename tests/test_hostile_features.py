@@ -107,6 +107,30 @@ def test_a_directory_that_names_another_size_than_is_packed_is_refused(place):
     assert "cannot be read as a sparse matrix" in refusal(place / "a.npz")
 
 
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_a_sparse_matrix_that_has_a_place_twice_is_refused_in_any_form(form, place):
+    twice = {
+        "csr": {"indices": np.array([0, 2, 2]), "indptr": np.array([0, 1, 3])},
+        "csc": {"indices": np.array([0, 1, 1]), "indptr": np.array([0, 1, 3, 3])},
+        "coo": {"row": np.array([0, 1, 1]), "col": np.array([0, 2, 2])},
+    }[form]
+    message = refusal(npz(place / "a.npz", format=np.array(form), **twice))
+    assert f"row 2: it has the index {1 if form == 'csc' else 2} twice" in message
+
+
+@pytest.mark.parametrize("ending", [".svm", ".npz", ".parquet"])
+def test_an_index_far_beyond_the_others_is_refused_before_a_model_makes_room_for_it(ending, place):
+    path, largest = place / f"a{ending}", 2**26 - 1
+    if ending == ".svm":
+        path.write_text(f"0 0:1 5:1\n0 {largest}:1\n", encoding="utf-8")
+    elif ending == ".npz":
+        npz(path, indices=np.array([0, 5, largest]), shape=np.array([2, largest + 1]))
+    else:
+        columns = {"indices": [[0, 5], [largest]], "values": [[1.0, 1], [1]]}
+        pq.write_table(pa.table({"image": ["1.jpg", "2.jpg"], **columns}), path)
+    assert "row 2 has the index 67108863; expected at most 1,048,576, as only 3 of them have numbers" in refusal(path)
+
+
 @pytest.mark.parametrize("shape", [(2, 10**15), (10**12, 3), (-2, 3), (2**62, 2**62)])
 def test_a_header_that_promises_more_than_the_file_has_is_refused(shape, place):
     with (place / "a.npy").open("wb") as file:
@@ -131,7 +155,8 @@ def test_a_matrix_by_columns_is_mapped_as_it_is(place):
     [
         ({"indices": [[0, 2], [5, 5]], "values": [[1.0, 1], [1, 1]]}, "row 2: it has the index 5 twice"),
         ({"indices": [[0, 2], [1]], "values": [[1.0, 1], [1, 1]]}, "row 2: it has 1 indices and 2 values"),
-        ({"indices": [[0, 2], [-1]], "values": [[1.0, 1], [1]]}, "row 2: it has the index -1"),
+        ({"indices": [[0, 2], [-1]], "values": [[1.0, 1], [1]]}, "row 2: it has the index -1; expected 0 or more."),
+        ({"indices": [[-1], []], "values": [[1.0], []]}, "row 1: it has the index -1; expected 0 or more."),
         ({"indices": [[0, 2], [2**40]], "values": [[1.0, 1], [1]]}, "row 2: it has the index 1099511627776"),
         ({"indices": [[0, 2], [10**8]], "values": [[1.0, 1], [1]]}, "row 2 has the index 100000000; expected at most"),
         ({"indices": [[0, 2], None], "values": [[1.0, 1], [1]]}, "row 2: it is missing (null)"),

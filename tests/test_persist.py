@@ -13,7 +13,17 @@ import numpy as np
 import pytest
 
 from visterm.core.errors import CorruptFileError, StorageError
-from visterm.core.persist import MANIFEST, check_target, folder_kind, load_arrays, new_folder, open_folder, read_json
+from visterm.core.persist import (
+    MANIFEST,
+    check_target,
+    folder_kind,
+    load_arrays,
+    new_folder,
+    open_folder,
+    read_json,
+    save_arrays,
+    write_json,
+)
 
 
 def write(path, text, kind="run"):
@@ -139,6 +149,17 @@ def test_damaged_arrays_are_told_of_in_one_line(tmp_path, damage):
     (tmp_path / "x.safetensors").write_bytes(DAMAGED_ARRAYS[damage])
     with pytest.raises(CorruptFileError, match=r"cannot be read as safetensors: .* Restore it from a backup"):
         load_arrays(tmp_path / "x.safetensors")
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_arrays_may_be_read_by_whom_the_umask_lets_as_all_files_of_a_run(mask, tmp_path):
+    before = os.umask(mask)
+    try:
+        save_arrays(tmp_path / "a.safetensors", {"x": np.ones(2)})
+        write_json(tmp_path / "a.json", {})
+    finally:
+        os.umask(before)
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o666 & ~mask}
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "{", "9" * 5000, "\xff"], ids=["deep", "cut", "huge", "no UTF-8"])

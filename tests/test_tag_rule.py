@@ -26,11 +26,18 @@ BAD = {
     "\x1b[31mred": "has the control character U+001B",
     "\u200b": "'\\u200b' has no letter that can be seen",
     "\u2060\ufeff\u00ad \u3164": "has no letter that can be seen",
+    "sea\u202egpj.side": "has the hidden letter U+202E, which turns the direction of writing",
+    "\u2067sea\u2069": "has the hidden letter U+2067",
+    "sea\u200f": "has the hidden letter U+200F",
     "x" * 201: "has 201 letters; a tag has at most 200",
 }
 
 
-@pytest.mark.parametrize(("tag", "message"), BAD.items(), ids=["nul", "escape", "zero-width", "fillers", "long"])
+@pytest.mark.parametrize(
+    ("tag", "message"),
+    BAD.items(),
+    ids=["nul", "escape", "zero-width", "fillers", "override", "isolate", "mark", "long"],
+)
 @pytest.mark.parametrize("name", ["tags.csv", "tags.jsonl", "1.txt"])
 def test_a_tag_that_cannot_be_one_is_named_with_its_file_and_line(tag, message, name, tmp_path):
     (tmp_path / "1.jpg").touch()
@@ -95,11 +102,11 @@ def test_json_for_programs_has_the_same_tags_with_nothing_hidden(capsys):
     assert all(tag in line for tag in WITH_JOINERS)
 
 
-@given(st.text("'=+-@\t\ra;", max_size=5))
+@given(st.text("'=+-@＝＋－＠\t\ra;", max_size=5))
 @settings(max_examples=200, deadline=None)
 def test_guarded_cells_are_computed_by_no_spreadsheet_and_read_as_they_were(cell):
     assert unguarded(guarded(cell)) == cell
-    assert not guarded(cell).startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert not guarded(cell).startswith(("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\r"))
 
 
 def test_a_tag_table_with_guarded_cells_is_read_as_it_was(tmp_path):

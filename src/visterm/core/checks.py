@@ -100,13 +100,11 @@ def checked_csr(
             "together; expected as many of each."
         )
     data, indices = data[: int(indptr[-1])], indices[: int(indptr[-1])]
-    if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < n_columns:
-        outside = np.flatnonzero((indices < 0) | (indices >= n_columns))
-        row = int(np.searchsorted(indptr, outside[0], side="right"))
-        raise error(
-            f"{what}, row {row}: it has the index {int(indices[outside[0]])}; expected 0 to {n_columns - 1}, as there "
-            f"are {n_columns:,} columns."
-        )
+    outside = np.flatnonzero((indices < 0) | (indices >= n_columns))
+    if outside.size:
+        row, index = int(np.searchsorted(indptr, outside[0], side="right")), int(indices[outside[0]])
+        expected = f"0 to {n_columns - 1}, as there are {n_columns:,} columns" if n_columns else "none, without columns"
+        raise error(f"{what}, row {row}: it has the index {index}; expected {expected}.")
     csr = sp.csr_array((data, indices, indptr), shape=(n_rows, n_columns))
     if unique:
         _refuse_repeated(csr, what, error)

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -260,11 +261,14 @@ def load_csr(path: Path) -> sp.csr_array:
         return csr_of_parts("matrix", load_arrays(path))
 
 
-def save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+def save_arrays(path: Path, arrays: dict[str, NDArray[Any]], metadata: dict[str, str] | None = None) -> None:
     """Write named arrays as safetensors, if there is space for them."""
     check_space(path, sum(array.nbytes for array in arrays.values()))
     with writing(path):
-        save_file(arrays, path)
+        path.touch()
+        mode = path.stat().st_mode
+        save_file(arrays, path, metadata)
+        path.chmod(stat.S_IMODE(mode))  # safetensors lets nobody else read it, whatever the umask says
 
 
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:

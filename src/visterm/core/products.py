@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -17,7 +17,6 @@ from visterm.core.types import Ranking
 from visterm.kernels.select import best_of_chosen, largest_norm, screen_best, start_heaps, stream_best
 
 Floats: TypeAlias = NDArray[np.float32]
-SelectPart: TypeAlias = Callable[[NDArray[np.float32], NDArray[np.float32], int, int, int], Ranking]
 
 SCREEN_FROM = 10
 """Images from which on a matrix product, and the limit put on BLAS for it, pays (measured at width 100)."""
@@ -95,52 +94,51 @@ def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None, *, among: 
     U, V = (np.ascontiguousarray(matrix, np.float32) for matrix in (U, V))
     if U.ndim != 2 or V.ndim != 2 or U.shape[1] != V.shape[1]:
         raise ShapeError(f"U has the shape {U.shape}, V {V.shape}; expected two matrices with as many columns each.")
-    chosen = None if among is None else _checked_rows(among, len(V))
+    chosen = None if among is None else np.ascontiguousarray(among, np.int64)
+    if chosen is not None and (chosen.ndim != 1 or not _ascending_rows(chosen, len(V))):
+        raise DataError(f"among must be ascending rows of V, from 0 to {len(V) - 1}, none of them twice.")
     n, m = len(U), len(V) if chosen is None else len(chosen)
     k = check_k(k, m)
     if n == 0 or k == 0:
-        return Ranking(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
+        return _empty_heaps(n, k)
     n_threads = min(resolve_jobs(n_jobs), 1 + n * m * U.shape[1] // PART_WORK)
     n_parts = min(m, 1 if n_threads == 1 else n_threads * PARTS_PER_THREAD)
     bounds = [m * part // n_parts for part in range(n_parts + 1)]
     team = standing_team(n_threads)
-
-    def select(select_part: SelectPart, rows: Floats) -> Ranking:
-        heaps = team.run(lambda part: select_part(rows, V, bounds[part], bounds[part + 1], k), n_parts)
-        return merged(heaps, k)
-
-    if chosen is not None:
-        return select(partial(_chosen, chosen), U)
-    if n < SCREEN_FROM:
-        return select(_streamed, U)
+    if chosen is not None or n < SCREEN_FROM:
+        return merged(team.run(partial(_best_of_part, U, V, chosen, bounds, k), n_parts), k)
+    found = []
     with one_blas_thread():
-        found = [select(_screened, U[start : start + IMAGES_AT_ONCE]) for start in range(0, n, IMAGES_AT_ONCE)]
+        for start in range(0, n, IMAGES_AT_ONCE):
+            rows = U[start : start + IMAGES_AT_ONCE]
+            found.append(merged(team.run(partial(_screened_part, rows, V, bounds, k), n_parts), k))
     return Ranking(np.concatenate([f.ids for f in found]), np.concatenate([f.scores for f in found]))
 
 
-def _checked_rows(among: Any, n_rows: int) -> NDArray[np.int64]:
-    chosen = np.ascontiguousarray(among, np.int64)
-    if chosen.ndim != 1 or (chosen.size and (chosen[0] < 0 or chosen[-1] >= n_rows or (np.diff(chosen) <= 0).any())):
-        raise DataError(f"among must be ascending rows of V, from 0 to {n_rows - 1}, none of them twice.")
-    return chosen
+def _ascending_rows(rows: NDArray[np.int64], n_rows: int) -> bool:
+    """Return whether numbers rise from 0 or more to less than `n_rows`."""
+    return not rows.size or bool(rows[0] >= 0 and rows[-1] < n_rows and (np.diff(rows) > 0).all())
 
 
-def _chosen(chosen: NDArray[np.int64], U: Floats, V: Floats, first: int, stop: int, k: int) -> Ranking:
-    shape = len(U), min(k, stop - first)
-    heaps = Ranking(np.empty(shape, np.int64), np.empty(shape, np.float32))
-    best_of_chosen(U, V, chosen[first:stop], *heaps)
+def _best_of_part(
+    U: Floats, V: Floats, chosen: NDArray[np.int64] | None, bounds: list[int], k: int, part: int
+) -> Ranking:
+    """Score one part of the tags, or of the chosen ones, tag by tag, and return the heaps of the best."""
+    first, stop = bounds[part], bounds[part + 1]
+    heaps = _empty_heaps(len(U), min(k, stop - first))
+    if chosen is not None:
+        best_of_chosen(U, V, chosen[first:stop], *heaps)
+    else:
+        start_heaps(U, V, first, *heaps)
+        stream_best(U, V, first + heaps.ids.shape[1], stop, *heaps)
     return heaps
 
 
-def _streamed(U: Floats, V: Floats, first: int, stop: int, k: int) -> Ranking:
-    heaps = _heaps(U, V, first, stop, k)
-    stream_best(U, V, first + heaps.ids.shape[1], stop, *heaps)
-    return heaps
-
-
-def _screened(U: Floats, V: Floats, first: int, stop: int, k: int) -> Ranking:
-    """Go over the tags tile by tile, and over the images block by block while the tile is in the cache."""
-    heaps = _heaps(U, V, first, stop, k)
+def _screened_part(U: Floats, V: Floats, bounds: list[int], k: int, part: int) -> Ranking:
+    """Go over one part of the tags tile by tile, and over the images block by block while the tile is in the cache."""
+    first, stop = bounds[part], bounds[part + 1]
+    heaps = _empty_heaps(len(U), min(k, stop - first))
+    start_heaps(U, V, first, *heaps)
     width = U.shape[1]
     n_tags = int(np.clip(TILE_FLOATS // max(width, 1), 64, 4096))
     n_images = max(1, TILE_FLOATS // n_tags)
@@ -157,6 +155,11 @@ def _screened(U: Floats, V: Floats, first: int, stop: int, k: int) -> Ranking:
     return heaps
 
 
+def _empty_heaps(n: int, k: int) -> Ranking:
+    """Return arrays for the k best of n rows."""
+    return Ranking(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
+
+
 def _slack(norms: NDArray[np.float64], width: int) -> Floats:
     """Bound how far two float32 sums of the products of two rows can be apart, in whatever order they are added.
 
@@ -165,13 +168,6 @@ def _slack(norms: NDArray[np.float64], width: int) -> Floats:
     """
     bound = 4 * width * ROUNDING * norms + np.where(norms > 0, width * float(np.finfo(np.float32).tiny), 0)
     return np.where(norms < 1e37, bound, np.nan).astype(np.float32)
-
-
-def _heaps(U: Floats, V: Floats, first: int, stop: int, k: int) -> Ranking:
-    shape = len(U), min(k, stop - first)
-    heaps = Ranking(np.empty(shape, np.int64), np.empty(shape, np.float32))
-    start_heaps(U, V, first, *heaps)
-    return heaps
 
 
 def merged(parts: Sequence[Ranking], k: int) -> Ranking:

@@ -1,4 +1,4 @@
-"""How many threads, the rule that keeps two pools from spinning against each other, and teams that share out parts."""
+"""How many threads, one BLAS thread while ours share the work, and the teams that share it."""
 
 from __future__ import annotations
 
@@ -16,53 +16,13 @@ from threadpoolctl import threadpool_limits
 
 from visterm.core.errors import UserError
 
-
-class OtherProcessors:
-    """Threads that shall not share the processor of whoever calls them; without effect where the system cannot do it.
-
-    Only places change, never results.
-    """
-
-    def __init__(self) -> None:
-        self._threads: list[int] = []
-        self._placed = (-1, 0)
-        self._processor = _processor_finder()
-
-    def enter(self) -> None:
-        """Count the thread that calls this among the threads."""
-        self._threads.append(threading.get_native_id())
-
-    def keep_from_here(self) -> None:
-        """Let the threads run on any processor but this one, of those that the caller may use."""
-        if self._processor is None:
-            return
-        here = self._processor(), len(self._threads)
-        if here == self._placed:
-            return
-        elsewhere = os.sched_getaffinity(0) - {here[0]}
-        try:
-            for thread in self._threads if elsewhere else []:
-                os.sched_setaffinity(thread, elsewhere)
-        except OSError:  # a sandbox that forbids it
-            self._processor = None
-        self._placed = here
-
-
-def _processor_finder() -> Callable[[], int] | None:
-    """Return the function that tells the processor of the calling thread; None where there is none."""
-    if not hasattr(os, "sched_setaffinity"):
-        return None
-    return getattr(ctypes.CDLL(None), "sched_getcpu", None)
-
-
 T = TypeVar("T")
-
 
 _limits = threading.local()
 
 
 def resolve_jobs(n_jobs: int | None) -> int:
-    """Return the number of threads that is meant: None or -1 is all cores that this process, and thread, may use."""
+    """Return a number of threads: None or -1 means all cores that this process, and thread, may use."""
     if n_jobs is None or n_jobs == -1:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return min(cores, getattr(_limits, "most", cores))
@@ -72,7 +32,7 @@ def resolve_jobs(n_jobs: int | None) -> int:
 
 
 def hold_this_thread_to(n_jobs: int) -> None:
-    """Let "all cores" be so many in what the calling thread does from now on: of a pool that shares out the cores."""
+    """Let "all cores" mean `n_jobs` for the calling thread from now on, one of a pool that shares the cores."""
     _limits.most = n_jobs
 
 
@@ -84,7 +44,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 class Team:
-    """A few threads, the caller's among them, that share out the parts of one job after the other.
+    """A few threads, the caller's among them, that share the parts of one job after the other.
 
     The caller takes parts from the front and the others from the back, so that the next job of the same shape finds its
     parts in each processor's cache; on a busy machine, where the others come late or not at all, the caller does all.
@@ -114,12 +74,12 @@ class Team:
             self._pool.shutdown()
 
     def run(self, part: Callable[[int], T], n_parts: int) -> list[T]:
-        """Run ``part(0)`` .. ``part(n_parts - 1)``, each in whichever thread is free, and give the results in order.
+        """Run ``part(0)`` .. ``part(n_parts - 1)``, each in whichever thread is free, and return the results in order.
 
         The first error of a part is raised when no part runs any more.
         """
         if self._pool is None or n_parts < 2:
-            return [part(i) for i in range(n_parts)]
+            return list(map(part, range(n_parts)))
         waiting = deque(range(n_parts))
         results: dict[int, T] = {}
 
@@ -151,6 +111,38 @@ class Team:
 def standing_team(size: int) -> Team:
     """Return a team that stands ready for ever, for jobs that take less time than starting a thread would (100 µs)."""
     return Team(size, apart=True)
+
+
+class OtherProcessors:
+    """Keeps threads off the processor of their caller; without effect if the system cannot do it.
+
+    Only places change, never results.
+    """
+
+    def __init__(self) -> None:
+        self._threads: list[int] = []
+        self._placed = (-1, 0)
+        can_place = hasattr(os, "sched_setaffinity")
+        self._processor = getattr(ctypes.CDLL(None), "sched_getcpu", None) if can_place else None
+
+    def enter(self) -> None:
+        """Count the calling thread among the threads."""
+        self._threads.append(threading.get_native_id())
+
+    def keep_from_here(self) -> None:
+        """Let the threads run on any processor but this one, of those that the caller may use."""
+        if self._processor is None:
+            return
+        here = self._processor(), len(self._threads)
+        if here == self._placed:
+            return
+        elsewhere = os.sched_getaffinity(0) - {here[0]}
+        try:
+            for thread in self._threads if elsewhere else []:
+                os.sched_setaffinity(thread, elsewhere)
+        except OSError:  # a sandbox that forbids it
+            self._processor = None
+        self._placed = here
 
 
 if hasattr(os, "register_at_fork"):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
 from visterm.core.queries import Query, Word, quoted, split_query
 from visterm.core.registry import unknown
-from visterm.core.wording import has_seen_letters
+from visterm.core.wording import BIDI_CONTROLS, has_seen_letters
 
 MOST_TAGS = 100
 """Tags that one image may be given at once, whoever gives them: a person, another program, a tag file."""
@@ -316,17 +316,20 @@ def clean_tag(tag: str) -> str:
 
 
 def tag_fault(tag: str) -> str | None:
-    """Say what is wrong with a cleaned tag that comes in, as the end of a sentence; None where nothing is.
+    """Return what is wrong with a cleaned tag that comes in, as the end of a sentence; None if nothing is.
 
-    This is the one rule of what a tag may be, for tag files as for what people and programs give.
+    This is the one rule of what a tag may be, for tag files as for what people and programs give. Letters that turn
+    the direction of writing are refused: raw in an exported table or in JSON they make other words look turned round.
     """
     if len(tag) > MOST_LETTERS:
         return f"has {len(tag):,} letters; a tag has at most {MOST_LETTERS}. Shorten it, or part the tags in it"
     if tag.isascii() and tag.isprintable() and tag:
         return None
-    control = next((letter for letter in tag if unicodedata.category(letter) == "Cc"), None)
-    if control is not None:
-        return f"has the control character U+{ord(control):04X}, which no XMP file can hold. Take it out"
+    for letter in tag:
+        if unicodedata.category(letter) == "Cc":
+            return f"has the control character U+{ord(letter):04X}, which no XMP file can hold. Take it out"
+        if letter in BIDI_CONTROLS:
+            return f"has the hidden letter U+{ord(letter):04X}, which turns the direction of writing. Take it out"
     return None if has_seen_letters(tag) else "has no letter that can be seen. Write one, or take the tag out"
 
 

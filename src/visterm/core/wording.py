@@ -8,6 +8,9 @@ import unicodedata
 REPLACEMENT = "\ufffd"
 """What stands for a character that cannot be shown."""
 
+BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""Letters that turn the direction of writing, and that nobody sees (Unicode's property Bidi_Control)."""
+
 _UNSEEN = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff"
 """What nobody sees although its category is that of letters, marks or signs; without Cc, Cf and white space."""
 
@@ -22,7 +25,7 @@ _FLAG = "\U0001f3f4[\U000e0020-\U000e007e]{1,8}\U000e007f"
 
 _HIDDEN = re.compile(
     f"({_FLAG})|[\\x00-\\x1f\\x7f-\\x9f\ud800-\udfff\u2028\u2029"  # control characters, odd bytes, line ends
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # what turns round the direction of writing
+    f"{BIDI_CONTROLS}"
     "\u00ad\u115f\u1160\u180e\u200b\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
     f"|(?<![{_JOINING}])[\u200c\u200d]"
 )

@@ -1,4 +1,4 @@
-"""Files of NumPy, SciPy and svmlight, read only after what they promise was compared with the bytes that are there."""
+"""Matrices in files of NumPy, SciPy and svmlight, read only after their headers were compared with their bytes."""
 
 from __future__ import annotations
 
@@ -31,6 +31,9 @@ MOST_GROWTH = 100
 """How many times its own size a compressed file may unpack to: features and their indices reach ten."""
 ALWAYS_FINE = 64 * MB
 """Bytes that any file may unpack to."""
+
+_PLACES = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}
+"""The parts of a sparse matrix, beside its data, by its form."""
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 READ_ERRORS = (
@@ -80,7 +83,7 @@ def read_npz(path: Path) -> sp.csr_array:
     Raises
     ------
     DataError
-        If the parts do not fit each other.
+        If the parts do not fit each other, or a place has two numbers.
     TooLargeError
         If it would unpack to far more than such a file does.
     READ_ERRORS
@@ -93,16 +96,16 @@ def read_npz(path: Path) -> sp.csr_array:
         kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else kind
         shape = _member(archive, "shape", path, "iu").ravel().tolist()
         refuse_bomb(path, packed, 8 * max(shape[:1], default=0))  # where each row begins, whatever form it is in
-        data = _member(archive, "data", path)
-        if kind in ("csr", "csc"):
-            indices, indptr = _member(archive, "indices", path), _member(archive, "indptr", path)
-            if kind == "csr":
-                return checked_csr(data, indices, indptr, shape, str(path), unique=False)
-            what = f"{path} (CSC: its rows are columns)"
-            return sp.csr_array(checked_csr(data, indices, indptr, shape[::-1], what, unique=False).T)
-        if kind == "coo":
-            return _of_places(path, data, _member(archive, "row", path), _member(archive, "col", path), shape)
-    raise DataError(f"{path} holds a matrix in the form '{kind}'; expected csr, csc or coo. Save matrix.tocsr().")
+        if kind not in _PLACES:
+            raise DataError(
+                f"{path} holds a matrix in the form '{kind}'; expected csr, csc or coo. Save matrix.tocsr()."
+            )
+        data, first, second = (_member(archive, name, path) for name in ("data", *_PLACES[kind]))
+    if kind == "coo":
+        return _of_places(path, data, first, second, shape)
+    if kind == "csc":
+        return sp.csr_array(checked_csr(data, first, second, shape[::-1], f"{path} (CSC: its rows are columns)").T)
+    return checked_csr(data, first, second, shape, str(path))
 
 
 def refuse_bomb(path: Path, packed: int, unpacked: int) -> None:
@@ -180,6 +183,7 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path, kinds: str = NUMBER
 
 
 def _header(file: IO[bytes], size: int, part: str = "it") -> _Header:
+    """Read what a ``.npy`` file says of its array, and refuse objects and more bytes than the file has."""
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:
         raise ValueError(f"{part} is in version {version[0]}.{version[1]} of NumPy's format; expected 1.0 or 2.0")
@@ -209,10 +213,7 @@ def _of_places(path: Path, data: Any, rows: Any, columns: Any, shape: list[int])
             )
     order = np.argsort(rows, kind="stable")
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows.astype(np.int64), minlength=shape[0]))])
-    return checked_csr(data[order], columns[order], indptr, shape, str(path), unique=False)
-
-
-LONGEST_SHOWN = 40
+    return checked_csr(data[order], columns[order], indptr, shape, str(path))
 
 
 def read_svmlight(path: Path) -> sp.csr_array:
@@ -246,6 +247,7 @@ def read_svmlight(path: Path) -> sp.csr_array:
 
 
 def _refuse_first_wrong_line(path: Path) -> None:
+    """Name the first line of a svmlight file that is wrong, if any is."""
     with open_unpacked(path) as file:
         for number, line in enumerate(file, start=1):
             cells = line.partition(b"#")[0].split()
@@ -256,13 +258,13 @@ def _refuse_first_wrong_line(path: Path) -> None:
                     continue
                 wrong = _wrong(index, value, last)
                 if wrong:
-                    shown = pair[:LONGEST_SHOWN].decode("utf-8", "replace")
+                    shown = pair[:40].decode("utf-8", "replace")
                     raise DataError(f"{path}, line {number}: '{shown}' {wrong}. Correct the line, or leave it out.")
                 last = int(index)
 
 
 def _wrong(index: bytes, value: bytes, last: int) -> str:
-    """Say what is wrong with a pair; nothing where it is in order."""
+    """Return what is wrong with a pair, as the end of a sentence; empty if nothing is."""
     if not index.isdigit():
         return "does not begin with an index; expected INDEX:NUMBER, with a whole number of 0 or more"
     if len(index) > len(str(MOST_FEATURES)) or int(index) >= MOST_FEATURES:

@@ -33,6 +33,9 @@ NAMES = ".names.txt"
 NAME_COLUMNS = ("file_name", "image", "filename", "name")
 """Columns of a Parquet file that names are taken from unasked, in this order."""
 
+FEATURES_ALWAYS_FINE, FEATURES_PER_USED = 2**20, 1000
+"""Sparse rows may have as many features as the first, or as the second for each feature that any row has a number of:
+models keep some numbers of every feature, and an index far beyond the others is wrong (67,108,863 takes 25 GiB)."""
 
 ZIP_PREFIX = b"PK"
 KINDS = {
@@ -107,87 +110,80 @@ def read_features(
 
 
 def _read_matrix(file: Path) -> Any:
-    _refuse_other_content(file)
+    """Read a file of NumPy, SciPy or svmlight, by its ending."""
+    what, advice = KINDS.get(file.suffix, ("svmlight", "Write it with sklearn.datasets.dump_svmlight_file."))
     try:
-        if file.suffix == ".npy":
-            return map_npy(file)
-        if file.suffix == ".npz":
-            return as_csr(read_npz(file))
+        if file.suffix in KINDS:
+            _refuse_other_content(file, what, advice)
+            return map_npy(file) if file.suffix == ".npy" else as_csr(read_npz(file))
         if file.name.endswith(SVMLIGHT):
             return as_csr(read_svmlight(file))
     except VistermError:
         raise
     except READ_ERRORS as error:
-        what, advice = KINDS.get(file.suffix, ("svmlight", "Write it with sklearn.datasets.dump_svmlight_file."))
-        raise DataError(f"{file} cannot be read as {what}: {_reason(error)}. {advice}") from error
+        # EOFError comes with words of Python's own, and others are said in terms of NumPy's and SciPy's parameters.
+        said = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        reason = "it breaks off" if said.startswith("EOF") else said
+        raise DataError(f"{file} cannot be read as {what}: {reason}. {advice}") from error
     raise UserError(f"{file} has an ending that is not known; expected one of {', '.join(SUFFIXES)}, or a folder.")
 
 
-def _reason(error: Exception) -> str:
-    """Say in plain words what NumPy and SciPy say in terms of their own parameters."""
-    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-    return "it breaks off" if text.startswith("EOF") else text
-
-
-def _refuse_other_content(file: Path) -> None:
+def _refuse_other_content(file: Path, what: str, advice: str) -> None:
     """Refuse what does not begin as its ending says, before NumPy takes it for pickled objects."""
-    if file.suffix not in KINDS:
-        return
-    what, advice = KINDS[file.suffix]
+    magic = np.lib.format.MAGIC_PREFIX
     try:
         with open_regular(file) as opened:
-            begins = opened.read(len(np.lib.format.MAGIC_PREFIX))
+            begins = opened.read(len(magic))
     except OSError as error:
         raise StorageError(f"{file} cannot be read: {error.strerror or error}.") from error
     if not begins:
         raise DataError(f"{file} cannot be read as {what}: it is empty. {advice}")
-    if not begins.startswith(np.lib.format.MAGIC_PREFIX if file.suffix == ".npy" else ZIP_PREFIX):
+    if not begins.startswith(magic if file.suffix == ".npy" else ZIP_PREFIX):
         raise DataError(f"{file} cannot be read as {what}: it begins with {begins!r}, as no such file does. {advice}")
 
 
 def _read_parquet(
     file: Path, names: str | os.PathLike[str] | None, column: str | None, name_column: str | None
 ) -> tuple[list[str], Any]:
+    """Read names and rows of a Parquet file, or of a folder of such files."""
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
-    from visterm.data.feature_shards import (
-        INDICES,
-        PARQUET_ERRORS,
-        VALUES,
-        dense_rows,
-        name_of_text,
-        shard_width,
-        sparse_rows,
-    )
+    from visterm.data import feature_shards as shards  # which loads pyarrow
 
-    if (file / "data").is_dir():  # a features folder of visterm
-        file = file / "data"
+    parts = [file]
+    if file.is_dir():
+        file = file / "data" if (file / "data").is_dir() else file  # a features folder of visterm
+        parts = sorted(part for part in file.glob("*.parquet") if not part.name.startswith((".", "_")))
+    if not parts:
+        raise DataError(f"There are no Parquet files in the folder {file}. Give a file or a folder of features.")
     try:
-        parts = _parts_of(file)
         for part in parts:
             check_regular(part)
             _refuse_parquet_bomb(part, pq.read_metadata(part))
         schema = pq.read_schema(parts[0])
-        sparse = column is None and {INDICES, VALUES} <= set(schema.names)
-        wanted = [INDICES, VALUES] if sparse else [_list_column(schema, column, file)]
-        named = None if names is not None else _name_column(schema.names, name_column, file)
-        table = ds.dataset(parts, schema=schema).to_table(columns=[*wanted, *([named] if named else [])])
+        sparse = column is None and {shards.INDICES, shards.VALUES} <= set(schema.names)
+        of_rows = [shards.INDICES, shards.VALUES] if sparse else [_list_column(schema, column, file)]
+        of_names = None if names is not None else _name_column(schema.names, name_column, file)
+        table = ds.dataset(parts, schema=schema).to_table(columns=[*of_rows, *([of_names] if of_names else [])])
         table.validate(full=True)
-    except PARQUET_ERRORS as error:
+    except shards.PARQUET_ERRORS as error:
         raise DataError(f"{file} cannot be read as Parquet: {' '.join(str(error).split())}") from error
-    what = f"{file}, column {' and '.join(map(repr, wanted))}"
-    width = shard_width(schema)
-    if sparse:
-        rows: Any = sparse_rows(table[INDICES], table[VALUES], what, width=width)
-    else:
-        rows = dense_rows(table[wanted[0]], what)
+    what = f"{file}, column {' and '.join(map(repr, of_rows))}"
+    width = shards.shard_width(schema)
+    rows: Any = (
+        shards.sparse_rows(table[shards.INDICES], table[shards.VALUES], what, width=width)
+        if sparse
+        else shards.dense_rows(table[of_rows[0]], what)
+    )
     if names is not None:
         return _read_names(Path(names)), rows
-    texts = table[named].to_pylist()
+    texts = table[of_names].to_pylist()
     if None in texts:
-        raise DataError(f"{file} has no name in row {texts.index(None) + 1} (column '{named}'); expected one in each.")
-    return [str(text) if width is None else name_of_text(text) for text in texts], rows
+        raise DataError(
+            f"{file} has no name in row {texts.index(None) + 1} (column '{of_names}'); expected one in each."
+        )
+    return [str(text) if width is None else shards.name_of_text(text) for text in texts], rows
 
 
 def _refuse_parquet_bomb(file: Path, found: Any) -> None:
@@ -197,49 +193,43 @@ def _refuse_parquet_bomb(file: Path, found: Any) -> None:
     refuse_bomb(file, file.stat().st_size, 4 * max(n_values, found.num_rows))
 
 
-def _parts_of(file: Path) -> list[Path]:
-    if not file.is_dir():
-        return [file]
-    parts = sorted(part for part in file.glob("*.parquet") if not part.name.startswith((".", "_")))
-    if not parts:
-        raise DataError(f"There are no Parquet files in the folder {file}. Give a file or a folder of features.")
-    return parts
-
-
 def _list_column(schema: Any, column: str | None, file: Path) -> str:
-    import pyarrow as pa
+    """Return the column of dense rows: the one that is named, "features", or the only one of lists."""
+    from visterm.data.feature_shards import FEATURES, is_list
 
     if column is not None:
-        if column not in schema.names:
-            raise UnknownNameError(unknown(f"column of {file}", column, schema.names))
-        return column
-    if "features" in schema.names:
-        return "features"
-    is_list = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    lists = [field.name for field in schema if any(test(field.type) for test in is_list)]
+        return _known_column(schema.names, column, file)
+    lists = [FEATURES] if FEATURES in schema.names else [str(field.name) for field in schema if is_list(field.type)]
     if len(lists) != 1:
         raise DataError(
             f"{file} has {count_of(len(lists), 'column')} of lists among {', '.join(schema.names)}; expected one, or "
             "'features', or 'indices' and 'values'. Name it with column=... (--encoder-set column=NAME)."
         )
-    return str(lists[0])
+    return lists[0]
 
 
 def _name_column(columns: Sequence[str], name_column: str | None, file: Path) -> str:
+    """Return the column of file names."""
     if name_column is not None:
-        if name_column not in columns:
-            raise UnknownNameError(unknown(f"column of {file}", name_column, list(columns)))
-        return name_column
-    found = [column for column in NAME_COLUMNS if column in columns]
-    if not found:
+        return _known_column(columns, name_column, file)
+    found = next((column for column in NAME_COLUMNS if column in columns), None)
+    if found is None:
         raise DataError(
             f"{file} has the columns {', '.join(columns)}, none of {', '.join(NAME_COLUMNS)}. Name the column of file "
             "names with name_column=... (--encoder-set name_column=NAME)."
         )
-    return found[0]
+    return found
+
+
+def _known_column(columns: Sequence[str], column: str, file: Path) -> str:
+    """Return a column that was named, if there is one."""
+    if column not in columns:
+        raise UnknownNameError(unknown(f"column of {file}", column, list(columns)))
+    return column
 
 
 def _names_file(file: Path, names: str | os.PathLike[str] | None) -> Path:
+    """Return the file of names: the one that is given, or the one beside the rows."""
     if names is not None:
         return Path(names)
     ending = next(suffix for suffix in (*SUFFIXES[::-1], file.suffix) if file.name.endswith(suffix))
@@ -247,6 +237,7 @@ def _names_file(file: Path, names: str | os.PathLike[str] | None) -> Path:
 
 
 def _read_names(file: Path) -> list[str]:
+    """Read a name a line, odd bytes and all."""
     try:
         text = read_regular(file, 4 * GB).decode("utf-8-sig", "surrogateescape")
     except OSError as error:
@@ -259,6 +250,7 @@ def _read_names(file: Path) -> list[str]:
 
 
 def _checked(file: Path, names: list[str], rows: Any) -> FeatureTable:
+    """Return the rows with their names, if they fit each other."""
     if rows.ndim != 2 or rows.dtype.kind not in NUMBERS:
         raise not_a_matrix(file, rows.dtype, rows.shape)
     if rows.shape[0] != len(names):
@@ -268,8 +260,8 @@ def _checked(file: Path, names: list[str], rows: Any) -> FeatureTable:
         )
     if 0 in rows.shape:
         raise ShapeError(f"{file} has {rows.shape[0]} rows of {rows.shape[1]} numbers; expected 1 or more of both.")
-    if rows.shape[1] > MOST_FEATURES:
-        raise ShapeError(_too_wide(file, rows))
+    if rows.shape[1] > FEATURES_ALWAYS_FINE:
+        _refuse_too_wide(file, rows)
     places: dict[str, int] = {}
     for place, name in enumerate(names):
         first = places.setdefault(name_key(name), place)
@@ -280,13 +272,18 @@ def _checked(file: Path, names: list[str], rows: Any) -> FeatureTable:
     return FeatureTable(names, rows)
 
 
-def _too_wide(file: Path, rows: Any) -> str:
-    where = ""
+def _refuse_too_wide(file: Path, rows: Any) -> None:
+    """Refuse more features than a model can keep numbers of, before any model makes room for them."""
+    most, where = MOST_FEATURES, ""
     if sp.issparse(rows) and rows.nnz:
+        n_used = np.unique(rows.indices).size
+        most = min(MOST_FEATURES, max(FEATURES_ALWAYS_FINE, FEATURES_PER_USED * n_used))
         largest = int(np.argmax(rows.indices))
         row = np.searchsorted(rows.indptr, largest, side="right")
         where = f"; row {row} has the index {rows.indices[largest]}"
-    return (
-        f"{file} has {rows.shape[1]:,} features (columns){where}; expected at most {MOST_FEATURES:,}. Correct the "
-        "index, or number the features from 0."
-    )
+    if rows.shape[1] > most:
+        why = f", as only {n_used:,} of them have numbers" if most < MOST_FEATURES else ""
+        raise ShapeError(
+            f"{file} has {rows.shape[1]:,} features (columns){where}; expected at most {most:,}{why}. Correct the "
+            "index, or number the features from 0."
+        )

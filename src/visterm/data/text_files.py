@@ -71,8 +71,8 @@ def read_words(path: str | os.PathLike[str]) -> list[str]:
     return found
 
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a cell begins with that spreadsheets take for a formula, or look behind for one."""
+FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r")
+"""What a cell begins with that spreadsheets take for a formula (full-width letters, too), or look behind for one."""
 
 GUARD = "'"
 

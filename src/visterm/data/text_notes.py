@@ -74,7 +74,7 @@ class TextNotes:
         for number, line in enumerate(content.splitlines(keepends=True), start=1):
             try:
                 note = TextNote(**json.loads(line))
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, RecursionError) as error:
                 if not line.endswith(b"\n"):  # the process was killed while it wrote this: the text is as it was
                     self._cut = len(content) - len(line)
                     break

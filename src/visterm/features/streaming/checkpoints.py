@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from safetensors import safe_open
-from safetensors.numpy import save_file
 
-from visterm.core.writing import check_space, whole_file
+from visterm.core.persist import save_arrays
+from visterm.core.writing import whole_file
 from visterm.models.ranking.streamed_fit import Checkpoint
 
 EVERY = 20.0
@@ -69,8 +69,7 @@ class FileCheckpoints:
         """Write one now; a kill leaves the one before."""
         began = time.monotonic()
         made = make()
-        check_space(self._file, sum(array.nbytes for array in made.arrays.values()))
         with whole_file(self._file) as temporary:
-            save_file(made.arrays, temporary, metadata={OF: self._of, FACTS: json.dumps(made.facts)})
+            save_arrays(temporary, made.arrays, {OF: self._of, FACTS: json.dumps(made.facts)})
         done = time.monotonic()
         self._next = done + max(self._every, 20 * (done - began) if self._every else 0.0)
