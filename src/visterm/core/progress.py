@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol, Self, TypeVar
 
 T = TypeVar("T")
@@ -37,15 +38,22 @@ class Silent:
 SILENT = Silent()
 
 
-def track(items: Iterable[T], progress: Progress, task: str, total: int | None = None) -> Iterator[T]:
-    """Yield `items`, reporting each to `progress`; the task is finished however the loop ends."""
+@contextmanager
+def reported(progress: Progress, task: str, total: int | None = None) -> Iterator[None]:
+    """Report the block as a task to `progress`; the task is finished however the block ends."""
     progress.start(task, total)
     try:
+        yield
+    finally:
+        progress.finish()
+
+
+def track(items: Iterable[T], progress: Progress, task: str, total: int | None = None) -> Iterator[T]:
+    """Yield `items`, reporting each to `progress`; the task is finished however the loop ends."""
+    with reported(progress, task, total):
         for item in items:
             yield item
             progress.advance()
-    finally:
-        progress.finish()
 
 
 class PassedOn:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr, as_generator, check_count, check_number, check_size
 from visterm.core.errors import DataError, UnknownNameError
@@ -44,7 +41,6 @@ NARROW = 3.0
 
 BLOCK_PARAMS = ("block", "scales", "overlap", "colours", "colour_space", "root", "texture_weight", "max_side")
 WORD_PARAMS = ("codebook", "neighbours", "root_terms", "sample_blocks", "random_state", "batch_size", "n_jobs")
-
 
 DESCRIPTORS = f"n_colours + {N_PATTERNS}"
 """Columns of points: texture, then colours."""
@@ -157,21 +153,6 @@ class BagKernel(Encoder):
         "rows_": Csr("float32", ("n_images", "n_words"), required=False),
     }
 
-    kernel_: Floats
-    marks_: NDArray[np.uint8]
-    own_: Doubles
-    colours_: Floats
-    points_: Floats
-    start_: NDArray[np.int64]
-    gamma_: float
-    weights_: Doubles
-    means_: Doubles
-    spreads_: Doubles
-    floor_: float
-    seed_: int
-    parts_: list[Visterms]
-    rows_: sp.csr_array
-
     def __init__(
         self,
         *,
@@ -255,44 +236,36 @@ class BagKernel(Encoder):
             return
         rng = as_generator(self.random_state)
         some = [images[i] for i in np.sort(rng.permutation(len(images))[:COLOUR_IMAGES])]
+        readable = list(self._readable(some, skip_unreadable))
         self.colours_ = learn_palette(
-            list(self._readable(some, skip_unreadable)),
-            self.colours,
-            self.colour_space,
-            rng,
-            n_jobs=self.n_jobs,
-            progress=progress,
+            readable, self.colours, self.colour_space, rng, n_jobs=self.n_jobs, progress=progress
         )
-        bags = self._read_bags(self._readable(images, skip_unreadable), progress)
+        bags = self._describe_all(self._readable(images, skip_unreadable), self._bag_of(), self.n_jobs, progress)
         self.marks_ = np.stack([np.frombuffer(mark_of(bag), np.uint8) for bag in bags])
+        stacked = Bags.of(bags)
         if self.kernel == "match":
-            values = self._learn_matches(bags, progress)
+            self.points_, self.start_ = stacked
+            self.gamma_ = float(self.gamma) if self.gamma is not None else NARROW / (stacked.spread() or 1.0)
+            values = self._matches().among(progress, self.n_jobs)
         else:
-            values = self._learn_mixtures(bags, rng, progress)
+            self.floor_ = self.regularisation * (stacked.spread() / 2 / stacked.points.shape[1] or 1.0)
+            self.seed_ = int(rng.integers(2**31))
+            mixtures = self._fit_mixtures(bags)
+            self.weights_, self.means_, self.spreads_, self.start_ = mixtures
+            values = log_likelihoods_among(mixtures, self.n_jobs, progress)
         self.own_ = values.diagonal().copy()
         self.kernel_ = self._normalised(values, self.own_)
-
-    def _learn_matches(self, bags: list[Floats], progress: Progress) -> Doubles:
-        kept = Bags.of(bags)
-        self.points_, self.start_ = kept
-        self.gamma_ = float(self.gamma) if self.gamma is not None else NARROW / (kept.spread() or 1.0)
-        return self._matches().among(progress, self.n_jobs)
-
-    def _learn_mixtures(self, bags: list[Floats], rng: np.random.Generator, progress: Progress) -> Doubles:
-        kept = Bags.of(bags)
-        self.floor_ = self.regularisation * (kept.spread() / 2 / kept.points.shape[1] or 1.0)
-        self.seed_ = int(rng.integers(2**31))
-        mixtures = self._fit_mixtures(bags)
-        self.weights_, self.means_, self.spreads_, self.start_ = mixtures
-        return log_likelihoods_among(mixtures, self.n_jobs, progress)
 
     def _encode_batch(self, batch: list[Pixels]) -> Floats:
         if self.kernel == "visterm":
             rows = as_csr(self.parts_[0]._encode_batch(batch))
             return np.asarray((rows @ self.rows_.T).toarray(), np.float32)
+        bag_of = self._bag_of()
         with Team(min(resolve_jobs(self.n_jobs), len(batch))) as team:
-            bags = team.run(self._bag_of(batch), len(batch))
-        known = self._places()
+            bags = team.run(lambda i: bag_of(batch[i]), len(batch))
+        known = self._made_of(
+            self.marks_, lambda: {mark.tobytes(): i for i, mark in reversed(list(enumerate(self.marks_)))}
+        )
         places = np.array([known.get(mark_of(bag), -1) for bag in bags])
         K = np.empty((len(batch), len(self.own_)), np.float32)
         K[places >= 0] = self.kernel_[places[places >= 0]]
@@ -313,63 +286,41 @@ class BagKernel(Encoder):
             return values, np.array(team.run(lambda i: matches.with_itself(bags[i]), len(bags)))
 
     def _normalised(self, values: Doubles, own: Doubles) -> Floats:
-        """Bring the kernel of some images, with themselves `own`, with the training images to what is asked for."""
+        """Return the kernel of images with the training images, normalised if set; `own` is theirs with themselves."""
         if self.kernel == "expected_likelihood":
             logs = values - (own[:, None] + self.own_) / 2 if self.normalise else values
             with np.errstate(over="ignore"):
                 found = np.exp(np.minimum(logs, 0.0) if self.normalise else logs).astype(np.float32)
             if not np.isfinite(found).all():
-                highest = f"exp({logs.max():.0f})"
                 raise DataError(
-                    f"A likelihood is {highest}, beyond float32. Use normalise=True, or more regularisation."
+                    f"A likelihood is exp({logs.max():.0f}), beyond float32. Use normalise=True or more regularisation."
                 )
             return found
         scale = np.sqrt(own)[:, None] * np.sqrt(self.own_) if self.normalise else 1.0
         return np.asarray(values / scale, np.float32)
 
-    def _read_bags(self, images: Iterator[Pixels], progress: Progress) -> list[Floats]:
-        """Cut all training images into blocks, in order."""
-        bags: list[Floats] = []
-        progress.start("read training images", None)
-        try:
-            with Team(resolve_jobs(self.n_jobs)) as team:
-                while batch := list(islice(images, self.batch_size)):
-                    bags += team.run(self._bag_of(batch), len(batch))
-                    progress.advance(len(batch))
-        finally:
-            progress.finish()
-        return bags
-
-    def _bag_of(self, batch: list[Pixels]) -> Any:
-        """Return the function from the number of an image to its blocks, of all scales."""
+    def _bag_of(self) -> Callable[[Pixels], Floats]:
+        """Return the function from an image to its blocks, of all scales."""
         table = colour_table(self.colours_, self.colour_space == "lab")
         sides = tuple(self.block * float(scale) for scale in self.scales)
         cells = cells_of_overlap(self.overlap)
         cutter = BlockCutter(sides, len(self.colours_), self.root, self.texture_weight, cells)
 
-        def bag(i: int) -> Floats:
-            codes = pixel_codes(batch[i], table)
+        def bag(pixels: Pixels) -> Floats:
+            codes = pixel_codes(pixels, table)
             return np.concatenate([cutter.points(codes, scale) for scale in range(len(sides))])
 
         return bag
 
     def _fit_mixtures(self, bags: list[Floats]) -> Mixtures:
+        """Fit a mixture to each bag."""
         return fit_mixtures(bags, self.gaussians, self.covariance, self.floor_, self.seed_, self.n_jobs)
 
     def _matches(self) -> BestMatches:
-        """Open the training bags, once for each set of them."""
-        if getattr(self, "_opened_of", None) is not self.points_:
-            bags = Bags(self.points_, self.start_)
-            self._opened = BestMatches(bags, self.minor, gamma=self.gamma_, degree=self.degree, offset=self.offset)
-            self._opened_of = self.points_
-        return self._opened
-
-    def _places(self) -> dict[bytes, int]:
-        """Return the place of each training image by its mark, once for each set of them."""
-        if getattr(self, "_places_of", None) is not self.marks_:
-            self._kept_places = {mark.tobytes(): i for i, mark in reversed(list(enumerate(self.marks_)))}
-            self._places_of = self.marks_
-        return self._kept_places
+        """Return the match kernel with the training bags."""
+        settings = {"gamma": self.gamma_, "degree": self.degree, "offset": self.offset}
+        bags = Bags(self.points_, self.start_)
+        return self._made_of(self.points_, lambda: BestMatches(bags, self.minor, **settings))
 
     def _visterms(self) -> Visterms:
         return Visterms(**{name: getattr(self, name) for name in BLOCK_PARAMS + WORD_PARAMS})

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import NamedTuple, Self
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.progress import Progress
+from visterm.core.progress import Progress, reported
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.kernels.bags import Minor, best_matches
 
@@ -20,6 +20,9 @@ TILE_POINTS = 640
 """Points of the bags that are compared at once: their products, 640 × 640, stay in the second cache."""
 
 MARK_BYTES = 16
+
+_Tile: TypeAlias = "tuple[Floats, NDArray[np.int64], Floats]"
+"""Bags that are compared at once: their points, where each bag begins, and half the squared lengths of the points."""
 
 
 class Bags(NamedTuple):
@@ -60,6 +63,15 @@ class Bags(NamedTuple):
         """Return the mean squared distance of two points drawn from all."""
         squares = float(np.einsum("ij,ij->", self.points, self.points, dtype=np.float64)) / len(self.points)
         return max(0.0, 2 * (squares - float(np.square(self.points.mean(axis=0, dtype=np.float64)).sum())))
+
+
+def in_turn(work: Callable[[int], None], n: int, step: int, task: str, n_jobs: int | None, progress: Progress) -> None:
+    """Run ``work(0)`` .. ``work(n - 1)`` in a few threads, and report after each `step`."""
+    with reported(progress, task, n), Team(resolve_jobs(n_jobs)) as team:
+        for start in range(0, n, step):
+            count = min(step, n - start)
+            team.run(lambda i, start=start: work(start + i), count)  # type: ignore[misc]
+            progress.advance(count)
 
 
 def mark_of(bag: Floats) -> bytes:
@@ -111,41 +123,34 @@ class BestMatches:
             within = K[first:last, first:last]
             within[:] = np.triu(within) + np.triu(within, 1).T
 
-        progress.start("compare training images", len(self._tiles))
-        try:
-            with one_blas_thread(), Team(resolve_jobs(n_jobs)) as team:
-                for start in range(0, len(self._tiles), TILES_AT_ONCE):
-                    count = min(TILES_AT_ONCE, len(self._tiles) - start)
-                    team.run(lambda i, start=start: row(start + i), count)  # type: ignore[misc]
-                    progress.advance(count)
-        finally:
-            progress.finish()
+        with one_blas_thread():
+            in_turn(row, len(self._tiles), TILES_AT_ONCE, "compare training images", n_jobs, progress)
         return K
 
     def values(self, bag: Floats) -> Doubles:
         """Return the kernel of a bag with all training images, shape (n,)."""
-        one = (bag, np.array([0, len(bag)]), self._own_parts(bag))
+        one = bag, np.array([0, len(bag)]), self._own_parts(bag)
         return np.concatenate([self._compare(one, self._slice(*tile))[0] for tile in self._tiles])
 
     def with_itself(self, bag: Floats) -> float:
         """Return the kernel of a bag with itself."""
-        one = (bag, np.array([0, len(bag)]), self._own_parts(bag))
+        one = bag, np.array([0, len(bag)]), self._own_parts(bag)
         return float(self._compare(one, one)[0, 0])
 
-    def _compare(
-        self, x: tuple[Floats, NDArray[np.int64], Floats], y: tuple[Floats, NDArray[np.int64], Floats]
-    ) -> Doubles:
-        """Compare bags, each (points, start, own), with others, shape (n_x, n_y)."""
+    def _compare(self, x: _Tile, y: _Tile) -> Doubles:
+        """Compare bags with others, shape (n_x, n_y)."""
         out = np.empty((len(x[1]) - 1, len(y[1]) - 1))
         best_matches(np.matmul(x[0], y[0].T), x[2], y[2], x[1], y[1], *self._settings, out)
         return out
 
-    def _slice(self, first: int, last: int) -> tuple[Floats, NDArray[np.int64], Floats]:
+    def _slice(self, first: int, last: int) -> _Tile:
+        """Return some of the training bags."""
         start = self._bags.start[first : last + 1]
         points = slice(start[0], start[-1])
         return self._bags.points[points], start - start[0], self._own[points]
 
     def _own_parts(self, points: Floats) -> Floats:
+        """Return half the squared length of each point, which the rbf needs; zeros for the others."""
         if self._minor != Minor.RBF:
             return np.zeros(len(points), np.float32)
         return np.asarray(np.einsum("ij,ij->i", points, points, dtype=np.float64) / 2, np.float32)

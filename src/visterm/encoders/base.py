@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,13 +15,16 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr, as_generator
 from visterm.core.errors import DataError, ImageError
-from visterm.core.progress import Progress
+from visterm.core.progress import Progress, reported
+from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix, Skipped
 from visterm.data.images import Decoded, decode_images
 from visterm.encoders.contract import AnyEncoder, Encoded
 
 Images: TypeAlias = "Sequence[str | Path | NDArray[np.uint8]]"
 Pixels: TypeAlias = "NDArray[np.uint8]"
+
+T = TypeVar("T")
 
 DEFAULT_BATCH = 32
 """Images encoded at a time by encoders without a setting `batch_size`."""
@@ -52,6 +57,17 @@ class Encoder(AnyEncoder):
         """The longest side at which images may be decoded for it elsewhere: rows come out as from their files."""
         return self._max_side
 
+    def _describe_all(
+        self, images: Iterator[Pixels], describe: Callable[[Pixels], T], n_jobs: int | None, progress: Progress
+    ) -> list[T]:
+        """Return what `describe` makes of each training image, in order, in a few threads."""
+        described: list[T] = []
+        with reported(progress, "read training images"), Team(resolve_jobs(n_jobs)) as team:
+            while batch := list(islice(images, self._images_a_batch())):
+                described += team.run(partial(_describe_one, describe, batch), len(batch))
+                progress.advance(len(batch))
+        return described
+
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         rng = as_generator(getattr(self, "random_state", None))
         chosen = rng.permutation(len(images))[: self.fit_images]
@@ -64,7 +80,8 @@ class Encoder(AnyEncoder):
         for batch in self._batches(images, skipped, progress):
             parts.append(self._encode_batch([decoded.pixels for decoded in batch]))
             kept.extend(decoded.index for decoded in batch)
-        return Encoded(_stack(parts), np.array(kept, np.int64), skipped)
+        rows = stack_rows(parts) if parts else np.empty((0, 0), np.float32)
+        return Encoded(rows, np.array(kept, np.int64), skipped)
 
     def _learns(self) -> bool:
         return type(self)._fit_sample is not Encoder._fit_sample
@@ -103,9 +120,12 @@ class Encoder(AnyEncoder):
         return getattr(self, "batch_size", None) or DEFAULT_BATCH
 
 
-def _stack(parts: list[Matrix]) -> Matrix:
-    if not parts:
-        return np.empty((0, 0), np.float32)
+def stack_rows(parts: list[Matrix]) -> Matrix:
+    """Put rows of one kind, dense or sparse, under each other."""
     if sp.issparse(parts[0]):
         return as_csr(sp.vstack(parts, format="csr"))
     return np.concatenate(parts).astype(np.float32, copy=False)
+
+
+def _describe_one(describe: Callable[[Pixels], T], images: list[Pixels], i: int) -> T:
+    return describe(images[i])

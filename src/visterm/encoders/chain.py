@@ -1,4 +1,4 @@
-"""Several encoders side by side, their rows scaled so that each weighs what it shall."""
+"""Several encoders side by side, their rows scaled so that each has its weight."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from visterm.core.progress import Progress
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, RandomState
 from visterm.data.images import read_image
-from visterm.encoders.base import Images, Pixels
+from visterm.encoders.base import Images, Pixels, stack_rows
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import split_specs
-from visterm.encoders.nested import NestedEncoder, stack_rows
+from visterm.encoders.nested import NestedEncoder
 from visterm.encoders.places import HasPlaces, Places, side_by_side
 
 DENSE_FROM = 0.5
 """Share of values that are not 0 from which on an array is smaller than CSR, whose values have an index beside them."""
-
 
 MOST_COLUMNS = 2**40
 
@@ -85,10 +84,6 @@ class Chain(NestedEncoder):
         "dense_": Flag(),
     }
 
-    factors_: NDArray[np.float64]
-    widths_: NDArray[np.int64]
-    dense_: bool
-
     def __init__(
         self,
         *,
@@ -130,14 +125,14 @@ class Chain(NestedEncoder):
 
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         self._check_params()
-        weights = self._given_weights()
+        weights = self._chosen_weights()
         self._fit_parts(images, skip_unreadable, progress)
         batches = list(self._sample_rows(images, skip_unreadable, progress, "measure rows"))
         rows = [stack_rows(list(part)) for part in zip(*batches, strict=True)]
         means = np.array([_lengths(part).mean() or 1.0 for part in rows])
         self.factors_ = weights / means / np.sqrt(np.square(weights).sum())
         widths = [found.blocks or [part.shape[1]] for found, part in zip(self.parts_, rows, strict=True)]
-        self.widths_ = np.concatenate([np.array(of_part, np.int64) for of_part in widths])
+        self.widths_ = np.concatenate(widths, dtype=np.int64)
         self.dense_ = not any(sp.issparse(part) for part in rows) or _filled(rows) > DENSE_FROM
 
     def _check_learned(self) -> None:
@@ -148,7 +143,7 @@ class Chain(NestedEncoder):
 
     def _check_params(self) -> None:
         check_count(self.batch_size, "batch_size")
-        self._given_weights()
+        self._chosen_weights()
 
     def _join(self, rows: list[Matrix]) -> Matrix:
         scaled: list[Any] = [part * np.float32(factor) for part, factor in zip(rows, self.factors_, strict=True)]
@@ -158,11 +153,7 @@ class Chain(NestedEncoder):
 
     def _listed(self) -> Sequence[Any]:
         given = self.encoders
-        listed: list[Any] = []
-        if isinstance(given, str):
-            listed = split_specs(given)
-        elif isinstance(given, Iterable):
-            listed = list(given)
+        listed = split_specs(given) if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
         if not listed:
             raise UserError(
                 f"The chain's encoders are {given!r}; expected one or more: --encoder chain:visterms+onnx:PATH, "
@@ -170,7 +161,8 @@ class Chain(NestedEncoder):
             )
         return listed
 
-    def _given_weights(self) -> NDArray[np.float64]:
+    def _chosen_weights(self) -> NDArray[np.float64]:
+        """Return the weight of each encoder; refuse others than finite numbers above 0."""
         n = len(self._listed())
         if self.weights is None:
             return np.ones(n)
@@ -185,6 +177,7 @@ class Chain(NestedEncoder):
 
 
 def _places_of(part: AnyEncoder, photo: Pixels) -> Places:
+    """Take the row of one encoder apart; refuse an encoder that cannot."""
     if not isinstance(part, HasPlaces):
         raise UserError(
             f"The chain's encoder '{ENCODERS.name_of(part)}' does not know which places of a picture its numbers come "
@@ -196,12 +189,11 @@ def _places_of(part: AnyEncoder, photo: Pixels) -> Places:
 
 def _filled(parts: list[Matrix]) -> float:
     """Return the share of values that are not 0 in rows side by side."""
-    values: int = sum(int(sp.csr_array(part).nnz) for part in parts)
-    size: int = sum(int(np.prod(part.shape)) for part in parts)
-    return values / size
+    return sum(int(sp.csr_array(part).nnz) for part in parts) / sum(int(np.prod(part.shape)) for part in parts)
 
 
 def _lengths(rows: Matrix) -> NDArray[np.float64]:
+    """Return the length of each row."""
     squares = np.square(rows.data if sp.issparse(rows) else rows.ravel(), dtype=np.float64)
     of_row = rows.nonzero()[0] if sp.issparse(rows) else np.repeat(np.arange(len(rows)), rows.shape[1])
     return np.sqrt(np.bincount(of_row, squares, minlength=rows.shape[0]))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
-from visterm.core.progress import SILENT, Progress
+from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.kernels.colour import lab_from_rgb
 from visterm.kernels.nearest import TILE, add_by_word, nearest_words, prepare_codebook
@@ -37,16 +38,14 @@ def learn_codebook(
     points : ndarray of float32, shape (n, n_features)
         Finite; at least 1.
     n_words : int
-        Fewer are given where there are fewer distinct points.
+        At most; fewer where there are fewer distinct points.
     rng : Generator
     iterations : int
         Lloyd steps at most; ends sooner when no point changes its word.
     n_jobs : int or None
         Threads; changes nothing but time.
     progress : Progress
-        Told of each step, with the mean squared distance.
-    task : str
-        What `progress` calls the work.
+        Shows each step, with the mean squared distance, as `task`.
 
     Returns
     -------
@@ -55,18 +54,21 @@ def learn_codebook(
     codebook = _distinct(points, n_words, rng)
     norms = np.square(points, dtype=np.float64).sum(axis=1)
     before: NDArray[np.int32] | None = None
-    progress.start(task, iterations)
-    try:
+    with reported(progress, task, iterations):
         for _ in range(iterations):
             words, scores = assign_words(points, prepare_codebook(codebook), n_jobs=n_jobs)
             if before is not None and np.array_equal(words, before):
                 break
             before = words
             distances = np.maximum(norms - 2 * scores.astype(np.float64), 0)
-            codebook = _moved(codebook, points, words, distances)
+            sums = np.zeros(codebook.shape, np.float64)
+            counts = np.zeros(len(codebook), np.int64)
+            add_by_word(points, words, sums, counts)
+            empty = np.flatnonzero(counts == 0)  # words that lost all their points move to those that are worst off
+            worst_off = np.argsort(-distances, kind="stable")[: len(empty)]
+            sums[empty], counts[empty] = points[worst_off], 1
+            codebook = (sums / counts[:, None]).astype(np.float32)
             progress.advance(note=f"mean squared distance {distances.mean():.4g}")
-    finally:
-        progress.finish()
     return codebook
 
 
@@ -82,32 +84,12 @@ def assign_words(
 
 def _distinct(points: NDArray[np.float32], n: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """Draw `n` points that differ from each other, or all distinct points where there are fewer."""
-    seen: set[bytes] = set()
-    chosen: list[int] = []
+    chosen: dict[bytes, int] = {}
     for index in rng.permutation(len(points)):
-        row = points[index].tobytes()
-        if row not in seen:
-            seen.add(row)
-            chosen.append(index)
+        chosen.setdefault(points[index].tobytes(), index)
         if len(chosen) == n:
             break
-    return points[np.array(chosen, np.int64)]
-
-
-def _moved(
-    codebook: NDArray[np.float32],
-    points: NDArray[np.float32],
-    words: NDArray[np.int32],
-    distances: NDArray[np.float64],
-) -> NDArray[np.float32]:
-    """Move each word to the mean of its points, and words without points to the points that are worst off."""
-    sums = np.zeros(codebook.shape, np.float64)
-    counts = np.zeros(len(codebook), np.int64)
-    add_by_word(points, words, sums, counts)
-    empty = np.flatnonzero(counts == 0)
-    worst_off = np.argsort(-distances, kind="stable")[: len(empty)]
-    sums[empty], counts[empty] = points[worst_off], 1
-    return (sums / counts[:, None]).astype(np.float32)
+    return points[list(chosen.values())]
 
 
 SPACES = ("lab", "rgb")
@@ -136,7 +118,7 @@ def learn_palette(
     ----------
     images : sequence of ndarray of uint8, shape (height, width, 3)
     n_colours : int
-        Fewer are given where fewer were drawn.
+        At most; fewer where fewer were drawn.
     space : {"lab", "rgb"}
         Where colours are compared.
     rng : Generator
@@ -153,18 +135,10 @@ def learn_palette(
     for pixels in images:
         flat = pixels.reshape(-1, 3)
         drawn.append(flat[rng.integers(0, len(flat), PIXELS_AN_IMAGE)])
-    points = np.concatenate(drawn)
-    if space == "lab":
-        points = lab_from_rgb(points)
-    return learn_codebook(
-        points.astype(np.float32),
-        n_colours,
-        rng,
-        iterations=STEPS,
-        n_jobs=n_jobs,
-        progress=progress,
-        task="learn colours",
-    )
+    drawn_pixels = np.concatenate(drawn)
+    points: NDArray[np.float32] = (lab_from_rgb(drawn_pixels) if space == "lab" else drawn_pixels).astype(np.float32)
+    shared: dict[str, Any] = {"n_jobs": n_jobs, "progress": progress}
+    return learn_codebook(points, n_colours, rng, iterations=STEPS, task="learn colours", **shared)
 
 
 def check_palette(colours: NDArray[np.float32]) -> None:

@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,9 +19,11 @@ from visterm.core.checks import finite_rows
 from visterm.core.errors import DataError, ImageError
 from visterm.core.learned import Flag, Kind
 from visterm.core.packing import json_params
-from visterm.core.progress import SILENT, Progress
+from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped
+
+T = TypeVar("T")
 
 NOT_FINITE = "no finite features: the encoder gave NaN or infinity"
 """Why an image is skipped whose row no model can take."""
@@ -162,19 +164,16 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """
         if not hasattr(self, "fitted_") and self._learns():
             check_is_fitted(self)
-        progress.start("encode", len(images))
-        try:
+        with reported(progress, "encode", len(images)):
             unknown = self.unknown_images(images)
-            if not unknown:
-                return self._finite(images, self._encode_images(images, progress))
             known = np.array([i for i in range(len(images)) if i not in unknown], np.int64)
             progress.advance(len(unknown))
-            found = [images[i] for i in known]
-            rows, kept, skipped = self._finite(found, self._encode_images(found, progress))
-            left_out = [Skipped(name_of(images[i]), reason) for i, reason in unknown.items()]
-            return Encoded(rows, known[kept], left_out + skipped)
-        finally:
-            progress.finish()
+            found = [images[i] for i in known] if unknown else images
+            rows, kept, skipped = self._encode_images(found, progress)
+        kept, finite = np.asarray(kept, np.int64), finite_rows(rows)
+        bad = [Skipped(name_of(found[i]), NOT_FINITE) for i in kept[~finite]]
+        left_out = [Skipped(name_of(images[i]), reason) for i, reason in unknown.items()]
+        return Encoded(rows if finite.all() else rows[finite], known[kept[finite]], [*left_out, *skipped, *bad])
 
     def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
         """Say which images have no row whatever their files hold, by position, and why: none, of encoders of pixels.
@@ -199,6 +198,18 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         told = f"The image '{name_of(images[first])}' is {reason}."
         raise DataError(f"None of the {n:,} images is known. {told}" if n == n_unknown > 1 else told)
 
+    def _made_of(self, source: Any, make: Callable[[], T], *settings: Any) -> T:
+        """Return what `make` gives, made anew only where `source`, what was learned, is another object.
+
+        `settings` are what else it depends on, compared by value.
+        """
+        held = self.__dict__.setdefault("_kept_made", {})
+        name = make.__qualname__
+        if name not in held or held[name][0] is not source or held[name][1] != settings:
+            held[name] = (source, settings, make())
+        made: T = held[name][2]
+        return made
+
     @property
     def fingerprint(self) -> str:
         """Name the output: changes whenever a parameter, a learned array or a network that shapes the rows does."""
@@ -210,15 +221,6 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 digest.update(key.encode())
                 digest.update(_content(value))
         return digest.hexdigest()[:16]
-
-    def _finite(self, images: Sequence[Any], encoded: Encoded) -> Encoded:
-        """Skip the images whose rows are not finite."""
-        finite = finite_rows(encoded.rows)
-        if finite.all():
-            return encoded
-        kept = np.asarray(encoded.kept, np.int64)
-        bad = [Skipped(name_of(images[i]), NOT_FINITE) for i in kept[~finite]]
-        return Encoded(encoded.rows[finite], kept[finite], [*encoded.skipped, *bad])
 
     @abstractmethod
     def _fit_images(self, images: Sequence[Any], skip_unreadable: bool, progress: Progress) -> None:

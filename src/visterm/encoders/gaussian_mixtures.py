@@ -13,7 +13,7 @@ from sklearn.mixture import GaussianMixture
 
 from visterm.core.progress import Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
-from visterm.encoders.bags import Doubles, Floats
+from visterm.encoders.bags import Doubles, Floats, in_turn
 from visterm.kernels.bags import log_expected_likelihoods
 
 COVARIANCES = {"diagonal": "diag", "full": "full"}
@@ -118,27 +118,19 @@ def log_likelihoods_among(x: Mixtures, n_jobs: int | None, progress: Progress) -
         log_expected_likelihoods(*x, *x, _full(x), i, i + 1, i, out)
         out[i:, i] = out[i, i:]
 
-    progress.start("compare training images", len(x))
-    try:
-        with Team(resolve_jobs(n_jobs)) as team:
-            for start in range(0, len(x), ROWS_AT_ONCE):
-                count = min(ROWS_AT_ONCE, len(x) - start)
-                team.run(lambda i, start=start: row(start + i), count)  # type: ignore[misc]
-                progress.advance(count)
-    finally:
-        progress.finish()
+    in_turn(row, len(x), ROWS_AT_ONCE, "compare training images", n_jobs, progress)
     return out
 
 
 def log_own_likelihoods(x: Mixtures) -> Doubles:
     """Return those of each mixture with itself, shape (n,)."""
-    parts = [slice(a, b) for a, b in zip(x.start[:-1], x.start[1:], strict=True)]
-    alone = [
-        Mixtures(x.weights[part], x.means[part], x.spreads[part], np.array([0, part.stop - part.start]))
-        for part in parts
-    ]
-    return np.array([log_likelihoods(one, one, 1)[0, 0] for one in alone])
+    own = np.empty(len(x))
+    for i, (first, last) in enumerate(zip(x.start[:-1], x.start[1:], strict=True)):
+        alone = Mixtures(x.weights[first:last], x.means[first:last], x.spreads[first:last], np.array([0, last - first]))
+        own[i] = log_likelihoods(alone, alone, 1)[0, 0]
+    return own
 
 
 def _full(mixtures: Mixtures) -> bool:
+    """Return whether covariances are full, not variances."""
     return bool(mixtures.spreads.shape[2] > 1)

@@ -18,8 +18,8 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import RandomState
 from visterm.data.pixels import resized
 from visterm.encoders.base import Encoder, Pixels
-from visterm.encoders.codebook import LARGEST, SPACES, check_palette, learn_palette
-from visterm.encoders.pyramid import check_levels, check_numbers, weights_of_levels
+from visterm.encoders.codebook import LARGEST, MOST_COLOURS, SPACES, check_palette, learn_palette
+from visterm.encoders.pyramid import check_levels, check_numbers, check_whole, weights_of_levels
 from visterm.encoders.textons import FilterBank, TextonFinder, learn_textons
 from visterm.kernels.colour import colour_codes, colour_table, gray_levels
 from visterm.kernels.histograms import pyramid_histograms
@@ -122,11 +122,6 @@ class Histograms(Encoder):
         "spread_": Array("float32", ("n_texton_scales", "n_filters"), above=1e-12, empty=True),
     }
 
-    colours_: NDArray[np.float32]
-    textons_: NDArray[np.float32]
-    scale_textons_: NDArray[np.int64]
-    spread_: NDArray[np.float32]
-
     def __init__(
         self,
         *,
@@ -223,18 +218,16 @@ class Histograms(Encoder):
         return np.concatenate(blocks)
 
     def _bank(self) -> FilterBank:
+        """Return the filters whose responses textons are patterns of."""
         return FilterBank(self.orientations, tuple(float(sigma) for sigma in self.sigmas))
 
     def _finders(self) -> list[TextonFinder]:
-        """Lay the textons out for finding, once for each set of learned ones."""
-        if getattr(self, "_finders_of", None) is not self.textons_:
-            ends = np.cumsum(self.scale_textons_)
-            self._kept_finders = [
-                TextonFinder(self._bank(), spread, self.textons_[end - n : end])
-                for spread, end, n in zip(self.spread_, ends, self.scale_textons_, strict=True)
-            ]
-            self._finders_of = self.textons_
-        return self._kept_finders
+        """Return what finds the textons of each scale."""
+        per_scale = zip(self.spread_, np.cumsum(self.scale_textons_), self.scale_textons_, strict=True)
+        return self._made_of(
+            self.textons_,
+            lambda: [TextonFinder(self._bank(), spread, self.textons_[end - n : end]) for spread, end, n in per_scale],
+        )
 
     def _check_learned(self) -> None:
         """Refuse colours and textons that are not those of the settings."""
@@ -252,11 +245,8 @@ class Histograms(Encoder):
 
     def _check_params(self) -> None:
         """Refuse parameters that no histograms can be made with."""
-        for name, most in (("colours", 256), ("textons", MOST_TEXTONS)):
-            value = getattr(self, name)
-            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            if not whole or not 0 <= value <= most:
-                raise UserError(f"{name} is {value!r}; expected a whole number from 0 to {most}.")
+        check_whole(self.colours, "colours", 0, MOST_COLOURS)
+        check_whole(self.textons, "textons", 0, MOST_TEXTONS)
         if not self.colours and not self.textons:
             raise UserError("colours and textons are both 0, so that nothing is counted. Set one of them above 0.")
         for name in ("orientations", "max_side", "sample_pixels", "batch_size"):

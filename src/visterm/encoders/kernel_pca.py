@@ -13,14 +13,14 @@ from scipy.linalg import eigh
 from visterm.core.checks import as_csr, check_count, check_number
 from visterm.core.errors import DataError, UnknownNameError
 from visterm.core.learned import Array, DenseOrCsr, Fitted, Kind, Listed, Number
-from visterm.core.progress import Progress
+from visterm.core.progress import Progress, reported
 from visterm.core.registry import unknown
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
-from visterm.encoders.base import Images
+from visterm.encoders.base import Images, stack_rows
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
-from visterm.encoders.nested import NestedEncoder, stack_rows
+from visterm.encoders.nested import NestedEncoder
 from visterm.kernels.rows import dense_rows, embed
 
 PART = 16
@@ -104,12 +104,6 @@ class KernelPca(NestedEncoder):
         "gamma_": Number(least=0),
     }
 
-    landmarks_: Matrix
-    centre_: NDArray[np.float32]
-    components_: NDArray[np.float32]
-    variances_: NDArray[np.float64]
-    gamma_: float
-
     def __init__(
         self,
         *,
@@ -140,19 +134,16 @@ class KernelPca(NestedEncoder):
         self._fit_parts(images, skip_unreadable, progress)
         with closing(self._sample_rows(images, skip_unreadable, progress, "compare training images")) as batches:
             K = self._compare(batches)
-        progress.start("kernel PCA", 1)
-        try:
+        with reported(progress, "kernel PCA", 1):
             found = kernel_components(K, self.dim)
             progress.advance()
-        finally:
-            progress.finish()
         weights = found.weights / np.sqrt(found.variances) if self.whiten else found.weights
         self.centre_ = found.centre.astype(np.float32)
         self.components_ = np.ascontiguousarray(weights, np.float32)
         self.variances_ = found.variances
 
     def _compare(self, batches: Iterator[list[Matrix]]) -> NDArray[np.float32]:
-        """Keep the first rows as landmarks, and give the kernel of all with them."""
+        """Keep the first rows as landmarks, and return the kernel of all with them."""
         held: list[Matrix] = []
         for [rows] in batches:
             held.append(as_csr(rows))
@@ -184,16 +175,15 @@ class KernelPca(NestedEncoder):
         return projected
 
     def _kernel_values(self, rows: Matrix) -> NDArray[np.float32]:
+        """Return the kernel of rows with all landmarks."""
         return self._landmarks().values(rows, self.gamma_, self.n_jobs)
 
     def _landmarks(self) -> Landmarks:
-        """Open the landmarks, once for each set of them."""
-        if getattr(self, "_landmarks_of", None) is not self.landmarks_:
-            self._kept_landmarks = Landmarks(self.kernel, self.landmarks_)
-            self._landmarks_of = self.landmarks_
-        return self._kept_landmarks
+        """Return the landmarks, ready to compare rows with."""
+        return self._made_of(self.landmarks_, lambda: Landmarks(self.kernel, self.landmarks_))
 
     def _chosen_gamma(self, rows: Matrix) -> float:
+        """Return γ: as set, or 1 / the mean distance between these rows."""
         if not KERNELS[self.kernel].common:
             return 0.0
         if self.gamma is not None:
@@ -232,7 +222,7 @@ RANK = 1e-6
 
 
 class Components(NamedTuple):
-    """What turns kernel values with the landmarks into coordinates: ``(k - centre) weights``.
+    """What turns kernel values with the landmarks into coordinates, ``(k - centre) weights``.
 
     Attributes
     ----------
@@ -271,27 +261,18 @@ def kernel_components(K: NDArray[np.float32], dim: int) -> Components:
     DataError
         If all rows are the same.
     """
-    with one_blas_thread():
-        if K.shape[0] == K.shape[1]:
-            return _exact(K.astype(np.float64), dim)
-        return _nystroem(K.astype(np.float64), dim)
-
-
-def _exact(K: NDArray[np.float64], dim: int) -> Components:
-    n = len(K)
-    centre = K.mean(axis=0)
-    values, vectors = _largest(K - centre - centre[:, None] + centre.mean(), dim, np.trace(K))
-    return Components(centre, vectors / np.sqrt(values), values / n)
-
-
-def _nystroem(K: NDArray[np.float64], dim: int) -> Components:
     n, m = K.shape
-    centre = K.mean(axis=0)
-    values, vectors = _largest(K[:m], m, np.trace(K[:m]))
-    whitening = vectors / np.sqrt(values)
-    features = (K - centre) @ whitening
-    variances, turn = _largest(features.T @ features / n, dim, np.trace(K[:m]) / m)
-    return Components(centre, whitening @ turn, variances)
+    kernel = K.astype(np.float64)
+    centre = kernel.mean(axis=0)
+    with one_blas_thread():
+        if n == m:
+            values, vectors = _largest(kernel - centre - centre[:, None] + centre.mean(), dim, np.trace(kernel))
+            return Components(centre, vectors / np.sqrt(values), values / n)
+        values, vectors = _largest(kernel[:m], m, np.trace(kernel[:m]))
+        whitening = vectors / np.sqrt(values)
+        features = (kernel - centre) @ whitening
+        variances, turn = _largest(features.T @ features / n, dim, np.trace(kernel[:m]) / m)
+        return Components(centre, whitening @ turn, variances)
 
 
 def _largest(matrix: NDArray[np.float64], n: int, trace: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

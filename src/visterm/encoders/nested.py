@@ -7,15 +7,14 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import clone
 
-from visterm.core.checks import as_csr, as_generator
+from visterm.core.checks import as_generator
 from visterm.core.errors import DataError, ImageError, UserError
-from visterm.core.progress import Progress
+from visterm.core.progress import Progress, reported
 from visterm.core.types import Matrix, Skipped
 from visterm.data.images import read_image
-from visterm.encoders.base import Encoder, Images, Pixels
+from visterm.encoders.base import Encoder, Images, Pixels, stack_rows
 from visterm.encoders.contract import AnyEncoder, Encoded
 from visterm.encoders.named import make_encoder
 
@@ -51,7 +50,7 @@ class NestedEncoder(Encoder):
 
     @abstractmethod
     def _listed(self) -> Sequence[Any]:
-        """List what the constructor was told of the encoders inside: names, pairs with settings, or encoders."""
+        """List the encoders inside, as the constructor took them: names, pairs with settings, or encoders."""
 
     @abstractmethod
     def _join(self, rows: list[Matrix]) -> Matrix:
@@ -84,15 +83,12 @@ class NestedEncoder(Encoder):
         drawn = np.array([i for i in drawn if i not in unknown], np.int64)
         skipped: list[Skipped] = []
         found = False
-        progress.start(task, len(drawn))
-        try:
+        with reported(progress, task, len(drawn)):
             for _, rows in self._part_batches([images[i] for i in drawn], skipped, progress):
                 found = True
                 if skipped and not skip:
                     break
                 yield rows
-        finally:
-            progress.finish()
         if skipped and not skip:
             raise ImageError(skipped[0].image, skipped[0].reason)
         if not found:
@@ -126,8 +122,9 @@ class NestedEncoder(Encoder):
                 pixels = [decoded.pixels for decoded in batch]
                 yield places, self._part_rows(pixels, [images[i] for i in places])
             return
-        for start in range(0, len(images), self._images_a_batch()):
-            some = images[start : start + self._images_a_batch()]
+        step = self._images_a_batch()
+        for start in range(0, len(images), step):
+            some = images[start : start + step]
             yield list(range(start, start + len(some))), self._part_rows([], some)
             progress.advance(len(some))
 
@@ -167,14 +164,8 @@ class NestedEncoder(Encoder):
         return {**params, str(self.argument): inside}
 
 
-def stack_rows(parts: list[Matrix]) -> Matrix:
-    """Put rows of one kind, dense or sparse, under each other."""
-    if sp.issparse(parts[0]):
-        return as_csr(sp.vstack(parts, format="csr"))
-    return np.concatenate(parts)
-
-
 def _made(given: Any, shared: dict[str, Any]) -> AnyEncoder:
+    made: AnyEncoder
     if isinstance(given, AnyEncoder):
         made = clone(given)
     elif isinstance(given, str):
@@ -193,5 +184,4 @@ def _made(given: Any, shared: dict[str, Any]) -> AnyEncoder:
             f"The encoder {given!r} knows images by number only, so that its rows say nothing about other images. "
             "Use it alone."
         )
-    encoder: AnyEncoder = made
-    return encoder
+    return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from visterm.core.checks import as_csr, finite_rows
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
 from visterm.core.learned import FILE_NAME, HASH, Kind, Listed, Text
-from visterm.core.progress import Progress
+from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import Matrix
 from visterm.core.wording import count_of
 from visterm.data.feature_files import FeatureTable, read_features
@@ -86,11 +86,6 @@ class Precomputed(AnyEncoder):
         "names_path_": Text(pattern=FILE_NAME),
     }
 
-    names_: list[str]
-    rows_sha256_: str
-    features_path_: str
-    names_path_: str
-
     def __init__(
         self,
         *,
@@ -145,11 +140,8 @@ class Precomputed(AnyEncoder):
         self.refuse_unknown(images, only_if_all=skip_unreadable)
         found = table.rows_of(images)
         rows = np.array(list(dict.fromkeys(found[found >= 0].tolist())), np.int64)
-        progress.start("read features", len(rows))
-        try:
+        with reported(progress, "read features", len(rows)):
             self.rows_sha256_ = table.digest(rows, progress)
-        finally:
-            progress.finish()
         self.names_ = [table.names[row] for row in rows]
         self.features_path_ = os.path.abspath(table.file)
         self.names_path_ = "" if self.names is None else os.path.abspath(self.names)
@@ -190,6 +182,7 @@ class Precomputed(AnyEncoder):
         )
 
     def _refuse_other_rows(self) -> None:
+        """Refuse a file that has lost or changed rows that the encoder was fitted on."""
         if not hasattr(self, "rows_sha256_"):
             return
         table = self._opened
@@ -230,17 +223,23 @@ class _Opened:
         for i, image in enumerate(images):
             name = name_of(image)
             key = name_key(name)
-            row = self._places.get(key)
-            if row is None:
-                row = self._row_by_end(name, key)
-                if row is None:
-                    continue
+            if key in self._places:
+                rows[i] = self._places[key]
+                continue
+            fits = self._by_end.ending_as(key)
+            if len(fits) > 1:
+                raise DataError(
+                    f"The image '{name}' may be {len(fits)} rows of {self.file}: {', '.join(fits[:3])}"
+                    f"{', …' if len(fits) > 3 else ''}. Name it by its path there."
+                )
+            if fits:
+                row = self._places[fits[0]]
                 if not _one_path(claimed.setdefault(row, name), name):
                     raise DataError(
                         f"The images '{claimed[row]}' and '{name}' would both have the row '{self.names[row]}' of "
                         f"{self.file}. Write there the paths by which the images differ."
                     )
-            rows[i] = row
+                rows[i] = row
         return rows
 
     def take(self, rows: NDArray[np.int64]) -> Matrix:
@@ -254,42 +253,29 @@ class _Opened:
             )
         return taken
 
-    def digest(self, rows: NDArray[np.int64], progress: Progress | None = None) -> str:
+    def digest(self, rows: NDArray[np.int64], progress: Progress = SILENT) -> str:
         """Return the SHA-256 of rows as float32, in hex."""
         digest = hashlib.sha256(str(self._rows.shape[1]).encode())
-        for block in _blocks(rows):
+        for start in range(0, len(rows), BLOCK):
+            block = rows[start : start + BLOCK]
             taken = self._block(block)
             if isinstance(taken, np.ndarray):
                 digest.update(taken.data)
             else:
                 for part in (taken.indptr.astype(np.int64), taken.indices.astype(np.int64), taken.data):
                     digest.update(np.ascontiguousarray(part).data)
-            if progress is not None:
-                progress.advance(len(block))
+            progress.advance(len(block))
         return digest.hexdigest()
 
     def _block(self, rows: NDArray[np.int64]) -> Matrix:
+        """Return rows as float32."""
         taken = self._rows[rows]
         if sp.issparse(taken):
             return as_csr(taken)
         with np.errstate(over="ignore"):  # too large a number becomes infinity, which is refused
             return np.ascontiguousarray(taken, dtype=np.float32)
 
-    def _row_by_end(self, name: str, key: str) -> int | None:
-        fits = self._by_end.ending_as(key)
-        if len(fits) > 1:
-            raise DataError(
-                f"The image '{name}' may be {len(fits)} rows of {self.file}: {', '.join(fits[:3])}"
-                f"{', …' if len(fits) > 3 else ''}. Name it by its path there."
-            )
-        return self._places[fits[0]] if fits else None
-
 
 def _one_path(one: str, other: str) -> bool:
     """Return whether two names may be of one image: they are the same, or one says less of the way to it."""
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
-
-
-def _blocks(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    for start in range(0, len(rows), BLOCK):
-        yield rows[start : start + BLOCK]

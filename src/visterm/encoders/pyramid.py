@@ -38,15 +38,19 @@ def check_levels(levels: Any, given: Any) -> None:
     UserError
         If one of them is such.
     """
-    whole = isinstance(levels, int | np.integer) and not isinstance(levels, bool)
-    if not whole or not 1 <= levels <= MOST_LEVELS:
-        raise UserError(f"levels is {levels!r}; expected a whole number from 1 to {MOST_LEVELS}.")
+    check_whole(levels, "levels", 1, MOST_LEVELS)
     if given is None:
         return
     what = f"{levels} numbers above 0, one a level"
     check_numbers(given, "level_weights", f"None, or {what}")
     if len(given) != levels:
         raise UserError(f"level_weights is {given!r}; expected {what}.")
+
+
+def check_whole(value: Any, name: str, least: int, most: int) -> None:
+    """Refuse what is not a whole number from `least` to `most`."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value <= most:
+        raise UserError(f"{name} is {value!r}; expected a whole number from {least} to {most}.")
 
 
 def check_numbers(values: Any, name: str, expected: str, *, most: float = np.inf) -> None:

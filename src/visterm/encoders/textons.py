@@ -160,19 +160,14 @@ def learn_textons(
         Brightness.
     bank : FilterBank
     n_textons : int
-        Fewer are given where fewer different patterns were drawn.
+        At most; fewer where fewer different patterns were drawn.
     sample_pixels : int
         Pixels drawn from all pictures together; at least one from each.
     rng : Generator
     n_jobs : int or None
         Threads; changes nothing but time.
     progress : Progress
-    task : str
-        What `progress` calls the work.
-
-    Returns
-    -------
-    Textons
+        Shows each step, as `task`.
     """
     each = max(1, sample_pixels // len(pictures))
     places = [rng.integers(0, picture.size, each) for picture in pictures]
@@ -185,16 +180,9 @@ def learn_textons(
         responses = np.concatenate(team.run(drawn, len(pictures)))
     spread = responses.std(axis=0, dtype=np.float64)
     spread = np.where(spread > 1e-6 * spread.max(), spread, 1).astype(np.float32)
+    shared: dict[str, Any] = {"n_jobs": n_jobs, "progress": progress, "task": task}
     with one_blas_thread():
-        patterns = learn_codebook(
-            squeezed(responses / spread),
-            n_textons,
-            rng,
-            iterations=STEPS,
-            n_jobs=n_jobs,
-            progress=progress,
-            task=task,
-        )
+        patterns = learn_codebook(squeezed(responses / spread), n_textons, rng, iterations=STEPS, **shared)
     return Textons(spread, patterns)
 
 

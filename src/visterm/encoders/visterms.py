@@ -13,17 +13,26 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from visterm.core.checks import check_count, check_number
 from visterm.core.errors import DataError, UserError
 from visterm.core.learned import Array, Kind
-from visterm.core.progress import Progress
+from visterm.core.progress import Progress, reported
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import RandomState
 from visterm.data.images import read_image
 from visterm.encoders.base import Encoder, Pixels
 from visterm.encoders.blocks import BlockCutter, Codes, cells_of_overlap, pixel_codes
-from visterm.encoders.codebook import LARGEST, SPACES, assign_words, check_palette, learn_codebook, learn_palette
+from visterm.encoders.codebook import (
+    LARGEST,
+    MOST_COLOURS,
+    SPACES,
+    assign_words,
+    check_palette,
+    learn_codebook,
+    learn_palette,
+)
 from visterm.encoders.places import Places
-from visterm.encoders.pyramid import VistermPyramid, check_levels, check_numbers, weights_of_levels
+from visterm.encoders.pyramid import VistermPyramid, check_levels, check_numbers, check_whole, weights_of_levels
 from visterm.encoders.words import WordFinder, block_places
 from visterm.kernels.colour import colour_table
 from visterm.kernels.nearest import prepare_codebook
@@ -139,12 +148,6 @@ class Visterms(Encoder):
         "idf_": Array("float32", ("n_features",), least=0, most=LARGEST),
     }
 
-    colours_: NDArray[np.float32]
-    codebook_: NDArray[np.float32]
-    scale_words_: NDArray[np.int64]
-    spread_: NDArray[np.float32]
-    idf_: NDArray[np.float32]
-
     def __init__(
         self,
         *,
@@ -214,7 +217,9 @@ class Visterms(Encoder):
         self.colours_ = learn_palette(
             first, self.colours, self.colour_space, rng, n_jobs=self.n_jobs, progress=progress
         )
-        codes = self._read_codes(chain(first, sample), progress)
+        table = self._table()
+        # the codes of all images are kept: their blocks are counted for the words, and again for the idf
+        codes = self._describe_all(chain(first, sample), partial(pixel_codes, table=table), self.n_jobs, progress)
         self._learn_words(codes, rng, progress)
         self.idf_ = self._learn_idf(codes, progress)
 
@@ -226,37 +231,18 @@ class Visterms(Encoder):
         """Leave out what stands for how it always was: rows that were stored before there was a choice stay valid."""
         return {key: value for key, value in params.items() if key not in LATER_PARAMS or value != LATER_PARAMS[key]}
 
-    def _read_codes(self, images: Iterator[Pixels], progress: Progress) -> list[Codes]:
-        """Code all training images and keep the codes: their blocks are counted for the words and again for the idf."""
-        table = self._table()
-        codes: list[Codes] = []
-        progress.start("read training images", None)
-        try:
-            with Team(resolve_jobs(self.n_jobs)) as team:
-                while batch := list(islice(images, self.batch_size)):
-                    codes += team.run(partial(_nth_codes, batch, table), len(batch))
-                    progress.advance(len(batch))
-        finally:
-            progress.finish()
-        return codes
-
     def _learn_words(self, codes: list[Codes], rng: np.random.Generator, progress: Progress) -> None:
         """Learn the words of each scale, and how far blocks lie from them."""
-        n = len(self._sides())
+        n = len(self.scales)
         learned: list[NDArray[np.float32]] = []
         spread: list[float] = []
         for scale in range(n):
             points = self._draw_blocks(codes, scale, max(1, self.sample_blocks // n), rng)
             share = self.codebook * (scale + 1) // n - self.codebook * scale // n
-            words = learn_codebook(
-                points,
-                max(1, min(share, len(points) // BLOCKS_A_WORD)),
-                rng,
-                iterations=CODEBOOK_STEPS,
-                n_jobs=self.n_jobs,
-                progress=progress,
-                task=f"learn visterms of scale {scale + 1} of {n}",
-            )
+            n_words = max(1, min(share, len(points) // BLOCKS_A_WORD))
+            shared: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": progress}
+            task = f"learn visterms of scale {scale + 1} of {n}"
+            words = learn_codebook(points, n_words, rng, iterations=CODEBOOK_STEPS, task=task, **shared)
             _, scores = assign_words(points, prepare_codebook(words), n_jobs=self.n_jobs)
             squares = np.square(points).sum(axis=1) - 2 * scores
             learned.append(words)
@@ -287,15 +273,12 @@ class Visterms(Encoder):
         """Learn ``-log(share of images that have the word)``, or the word in the cell; 0 where none has."""
         n_terms = self._pyramid().n_columns
         having = np.zeros(n_terms, np.int64)
-        progress.start("count visterms", len(codes))
-        try:
+        with reported(progress, "count visterms", len(codes)):
             for start in range(0, len(codes), self.batch_size):
                 batch = codes[start : start + self.batch_size]
                 bags = self._bags(batch.__getitem__, len(batch), np.ones(n_terms, np.float32), root=False)
                 having += np.bincount(bags.indices, minlength=n_terms)
                 progress.advance(len(batch))
-        finally:
-            progress.finish()
         idf = np.zeros(n_terms, np.float32)
         idf[having > 0] = -np.log(having[having > 0] / len(codes))
         return idf
@@ -322,30 +305,26 @@ class Visterms(Encoder):
             shape=(n_images, len(idf)),
         )
 
-    def _sides(self) -> tuple[float, ...]:
-        return tuple(self.block * float(scale) for scale in self.scales)
-
     def _cutter(self) -> BlockCutter:
+        """Return what cuts images into blocks."""
+        sides = tuple(self.block * float(scale) for scale in self.scales)
         cells = cells_of_overlap(self.overlap)
-        return BlockCutter(self._sides(), len(self.colours_), self.root, self.texture_weight, cells)
+        return BlockCutter(sides, len(self.colours_), self.root, self.texture_weight, cells)
 
     def _pyramid(self) -> VistermPyramid:
+        """Return how rows are laid out."""
         return VistermPyramid(len(self.codebook_), weights_of_levels(self.levels, self.level_weights))
 
     def _table(self) -> NDArray[np.uint8]:
-        """Make the colour table, once for each set of learned colours."""
-        if getattr(self, "_table_of", None) is not self.colours_:
-            self._kept_table: NDArray[np.uint8] = colour_table(self.colours_, self.colour_space == "lab")
-            self._table_of = self.colours_
-        return self._kept_table
+        """Return the number of the nearest learned colour of each colour."""
+        return self._made_of(self.colours_, lambda: colour_table(self.colours_, self.colour_space == "lab"))
 
     def _finder(self) -> WordFinder:
-        """Lay out the words for finding, once for each codebook and way of finding."""
+        """Return what finds the words of blocks."""
         way = (self._cutter(), self.neighbours, self.softness)
-        if getattr(self, "_finder_of", None) is not self.codebook_ or getattr(self, "_finder_way", None) != way:
-            self._kept_finder = WordFinder(self.codebook_, self.scale_words_, self.spread_, *way)
-            self._finder_of, self._finder_way = self.codebook_, way
-        return self._kept_finder
+        return self._made_of(
+            self.codebook_, lambda: WordFinder(self.codebook_, self.scale_words_, self.spread_, *way), *way
+        )
 
     def _check_learned(self) -> None:
         """Refuse words that are not those of the scales, or weights that are not one a word and cell."""
@@ -360,44 +339,20 @@ class Visterms(Encoder):
 
     def _check_params(self) -> None:
         """Refuse parameters that no blocks or words can be made with."""
-        limits = {
-            "colours": (1, 256),
-            "codebook": (1, None),
-            "neighbours": (1, None),
-            "max_side": (1, None),
-            "sample_blocks": (1, None),
-            "batch_size": (1, None),
-        }
-        for name, (low, high) in limits.items():
-            value = getattr(self, name)
-            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            if not whole or value < low or (high is not None and value > high):
-                span = f"of {low} or more" if high is None else f"from {low} to {high}"
-                raise UserError(f"{name} is {value!r}; expected a whole number {span}.")
+        check_whole(self.colours, "colours", 1, MOST_COLOURS)
+        for name in ("codebook", "neighbours", "max_side", "sample_blocks", "batch_size"):
+            check_count(getattr(self, name), name)
         for name in ("block", "texture_weight", "softness"):
-            if not _positive(getattr(self, name)) or getattr(self, name) > LARGEST:
-                raise UserError(
-                    f"{name} is {getattr(self, name)!r}; expected a number above 0 and at most {LARGEST:g}."
-                )
+            check_number(getattr(self, name), name, above=0, most=LARGEST)
         check_numbers(self.scales, "scales", f"1 to {MOST_SCALES} numbers above 0, such as (0.5, 1, 2)")
-        sides = list(self.scales)
-        if len(sides) > MOST_SCALES:
-            raise UserError(f"scales has {len(sides)} numbers; expected at most {MOST_SCALES}.")
-        if self.block * max(sides) > 1:
+        if len(self.scales) > MOST_SCALES:
+            raise UserError(f"scales has {len(self.scales)} numbers; expected at most {MOST_SCALES}.")
+        if self.block * max(self.scales) > 1:
             raise UserError(
-                f"The largest block would be {self.block * max(sides):g} of the image's long side (block × scales); "
-                "expected 1 at most."
+                f"The largest block would be {self.block * max(self.scales):g} of the image's long side (block × "
+                "scales); expected 1 at most."
             )
         cells_of_overlap(self.overlap)
         check_levels(self.levels, self.level_weights)
         if self.colour_space not in SPACES:
             raise UserError(f"colour_space is {self.colour_space!r}; expected one of {', '.join(SPACES)}.")
-
-
-def _positive(value: Any) -> bool:
-    """Return whether a value is a finite number above 0."""
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and 0 < float(value) < np.inf
-
-
-def _nth_codes(images: list[Pixels], table: NDArray[np.uint8], i: int) -> Codes:
-    return pixel_codes(images[i], table)
