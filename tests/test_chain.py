@@ -123,8 +123,8 @@ def test_each_image_is_decoded_once_to_encode(files, monkeypatch):
 def shown(monkeypatch):
     """The pictures that are shown to ONNX networks, one after the other."""
     pictures = []
-    row = OnnxNetwork._row
-    monkeypatch.setattr(OnnxNetwork, "_row", lambda self, picture: pictures.append(1) or row(self, picture))
+    feed = OnnxNetwork.feed
+    monkeypatch.setattr(OnnxNetwork, "feed", lambda self, picture: pictures.append(1) or feed(self, picture))
     return pictures
 
 

@@ -14,7 +14,7 @@ from visterm.core.errors import DataError, EncoderMismatchError, StorageError, U
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
 from visterm.encoders.onnx import Onnx
-from visterm.encoders.pooling import MapLayout
+from visterm.encoders.pooling import channels_last
 from visterm.encoders.preparation import IMAGENET_MEAN, IMAGENET_STD
 
 PLAIN = {"root": False, "centre": False, "normalise": False}
@@ -116,7 +116,7 @@ def test_where_nothing_says_which_axis_of_a_map_is_the_channels_it_is_asked_for(
     ],
 )
 def test_the_axes_of_a_map_say_which_are_height_and_width(axes, size, last):
-    assert MapLayout(None, [], False, size, "It").channels_last(axes) == last
+    assert channels_last(axes, size, declared=[], pictures_last=False, what="It") == last
 
 
 def test_rows_are_rooted_centred_and_of_length_one(network):

@@ -41,7 +41,7 @@ def pixel_codes(pixels: NDArray[np.uint8], table: NDArray[np.uint8]) -> Codes:
 
 
 def cells_of_overlap(overlap: Any) -> int:
-    """Return the cells along the side of blocks that overlap by so much: n for 1 - 1/n.
+    """Return the cells along the side of blocks with this overlap: n for 1 - 1/n.
 
     Raises
     ------
@@ -81,7 +81,7 @@ class BlockCutter:
     block_cells: int = 2
 
     def count(self, codes: Codes, scale: int) -> int:
-        """Say how many blocks an image has at a scale."""
+        """Return how many blocks an image has at a scale."""
         rows, cols = self._edges(codes, scale)
         return max(1, len(rows) - self.block_cells) * max(1, len(cols) - self.block_cells)
 
@@ -97,7 +97,7 @@ class BlockCutter:
         return points
 
     def boxes(self, codes: Codes, scale: int) -> NDArray[np.float64]:
-        """Say where the blocks of an image lie at a scale, in the order of `points`.
+        """Return where the blocks of an image lie at a scale, in the order of `points`.
 
         Returns
         -------
@@ -113,6 +113,7 @@ class BlockCutter:
         return np.stack([np.broadcast_to(side, shape).ravel() for side in sides], axis=1)
 
     def _edges(self, codes: Codes, scale: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where cells begin and end, down and across."""
         height, width = codes.texture.shape
         stride = max(height, width) * self.sides[scale] / self.block_cells
         return block_edges(height, stride), block_edges(width, stride)

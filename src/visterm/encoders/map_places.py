@@ -20,7 +20,7 @@ from visterm.encoders.preparation import Preparation, boxes_of, views_of
 def map_places(
     encoder: NetworkEncoder,
     photo: NDArray[np.uint8],
-    wanted: Preparation,
+    preparation: Preparation,
     map_of: Callable[[NDArray[np.uint8]], NDArray[np.float32]],
 ) -> Places:
     """Take the row of a photo apart by the cells of its feature maps.
@@ -34,10 +34,10 @@ def map_places(
     encoder : NetworkEncoder
         Fitted.
     photo : ndarray of uint8, shape (height, width, 3)
-    wanted : Preparation
-        How the network wants its pictures.
+    preparation : Preparation
+        How the network takes its pictures.
     map_of : callable
-        Gives the map of a picture, shape (rows, columns, n_features).
+        Returns the map of a picture, shape (rows, columns, n_features).
 
     Returns
     -------
@@ -50,10 +50,10 @@ def map_places(
         If roots are taken and a map is negative somewhere: then it has no parts that are shares.
     """
     height, width = photo.shape[:2]
-    maps = [map_of(picture).astype(np.float64) for picture in views_of(photo, wanted, encoder.views)]
+    maps = [map_of(picture).astype(np.float64) for picture in views_of(photo, preparation, encoder.views)]
     boxes = [
         _cells((0, 0, width, height) if box is None else box, found.shape[:2]) / [width, height, width, height]
-        for box, found in zip(boxes_of((width, height), wanted, encoder.views), maps, strict=True)
+        for box, found in zip(boxes_of((width, height), preparation, encoder.views), maps, strict=True)
     ]
     cells = np.concatenate([found.reshape(-1, found.shape[2]) / found[..., 0].size for found in maps]) / len(maps)
     mean = cells.sum(axis=0)
@@ -69,14 +69,41 @@ def map_places(
     centre = encoder.centre_.astype(np.float64)
     length = float(np.linalg.norm(row - centre)) if encoder.normalise else 1.0
     length = length or 1.0
-    return Places(
-        np.concatenate(boxes),
-        cells / length,
-        -centre / length,
-        "cell",
-        "feature",
-        "the mean of the training photos, subtracted" if encoder.centre else "",
-    )
+    source = "the mean of the training photos, subtracted" if encoder.centre else ""
+    return Places(np.concatenate(boxes), cells / length, -centre / length, "cell", "feature", source)
+
+
+def onnx_maps(network: OnnxNetwork) -> Callable[[NDArray[np.uint8]], NDArray[np.float32]]:
+    """Return the function from a picture to the feature map whose mean over places is the picture's row.
+
+    Parameters
+    ----------
+    network : OnnxNetwork
+        Opened a second time, with the tensors behind its output given out too.
+
+    Raises
+    ------
+    UserError
+        From that function, if the output is not the average of a map.
+    """
+    model = read_network(network.path)
+    behind = averaged_into(model, network.output)
+    session = open_session(network.path, giving_out(model, [name for name in behind if name not in network.outputs]))
+
+    def map_of(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
+        given = [np.asarray(each) for each in session.run([network.output, *behind], network.feed(picture))]
+        row = network.pooled(given[0])[0]
+        for tensor in given:
+            found = map_averaging_to(tensor[0], row)
+            if found is not None:
+                return found
+        raise UserError(
+            f"The output '{network.output}' of {network.path} is not the average over places of a feature map, so its "
+            "numbers come from no place of the picture. Fit with an output that is (--encoder-set output=NAME: one of "
+            "maps, or one whose last step is average pooling), or with the encoder 'visterms'."
+        )
+
+    return map_of
 
 
 def _cells(box: tuple[float, float, float, float], shape: tuple[int, ...]) -> NDArray[np.float64]:
@@ -85,54 +112,3 @@ def _cells(box: tuple[float, float, float, float], shape: tuple[int, ...]) -> ND
     rows, columns = np.linspace(top, bottom, shape[0] + 1), np.linspace(left, right, shape[1] + 1)
     sides = (columns[None, :-1], rows[:-1, None], columns[None, 1:], rows[1:, None])
     return np.stack([np.broadcast_to(side, (shape[0], shape[1])).ravel() for side in sides], axis=1)
-
-
-class OnnxMaps:
-    """Gives the feature maps behind a network's rows.
-
-    Parameters
-    ----------
-    network : OnnxNetwork
-        Opened a second time, with the tensors behind its output given out too.
-    """
-
-    def __init__(self, network: OnnxNetwork) -> None:
-        self._network = network
-        model = read_network(network.path)
-        behind = averaged_into(model, network.output)
-        self._names = [network.output, *behind]
-        new = [name for name in behind if name not in network.outputs]
-        self._session = open_session(network.path, giving_out(model, new))
-
-    def __call__(self, picture: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return the map of one picture.
-
-        Parameters
-        ----------
-        picture : ndarray of uint8, shape (height, width, 3)
-            Of the network's size.
-
-        Returns
-        -------
-        ndarray of float32, shape (rows, columns, n_features)
-            Its mean over rows and columns is the row of the picture.
-
-        Raises
-        ------
-        UserError
-            If the output is not the average of a map.
-        """
-        network = self._network
-        fed = network.feed(picture)
-        given = self._session.run(self._names, fed)
-        what = f"The output '{network.output}' of {network.path}"
-        row = network.pooled(np.asarray(given[0]))[0]
-        for tensor in given:
-            found = map_averaging_to(np.asarray(tensor)[0], row)
-            if found is not None:
-                return found
-        raise UserError(
-            f"{what} is not the average over places of a feature map, so its numbers come from no place of the "
-            "picture. Fit with an output that is (--encoder-set output=NAME: one of maps, or one whose last step is "
-            "average pooling), or with the encoder 'visterms'."
-        )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from visterm.core.errors import UserError
 from visterm.core.tables import ENCODERS
+
+if TYPE_CHECKING:  # which loads scikit-learn
+    from visterm.encoders.contract import AnyEncoder
 
 DEFAULT_ENCODER = "visterms"
 
@@ -15,7 +18,7 @@ JOIN = "+"
 """Stands between the encoders of a chain."""
 
 
-def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
+def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[str, Any]) -> AnyEncoder:
     """Make an encoder from ``name`` or ``name:argument``.
 
     Parameters
@@ -42,7 +45,8 @@ def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[st
         if cls.argument is None:
             raise UserError(f"The encoder '{name}' takes no argument after a colon, but got '{argument}'.")
         filled[cls.argument] = argument
-    return ENCODERS.create(name, **{**filled, **params})
+    encoder: AnyEncoder = ENCODERS.create(name, **{**filled, **params})
+    return encoder
 
 
 def split_specs(text: str) -> list[str]:

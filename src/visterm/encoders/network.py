@@ -18,43 +18,21 @@ from visterm.core.checks import check_count
 from visterm.core.errors import ShapeError, UserError
 from visterm.core.learned import FILE_NAME, HASH, Array, Flag, Kind, Text
 from visterm.core.packing import json_params
-from visterm.core.progress import Progress
+from visterm.core.progress import Progress, reported
 from visterm.core.threads import Team, resolve_jobs
 from visterm.encoders.base import Encoder, Pixels
 from visterm.encoders.network_file import find_network, network_hash
 from visterm.encoders.preparation import Preparation, check_views, views_of
 
 MOST = 2000
-"""Photos whose outputs are kept: more than are learned from, and a few megabytes."""
+"""Photos whose outputs are kept: more than are learned from, and a few megabytes.
 
-
-class KeptOutputs:
-    """The outputs of the first photos, found by the content of the pictures that were shown.
-
-    To fit a chain, to measure its parts and then to encode the photos would show each to the network three times. A
-    picture is hashed in about a hundredth of the time that a small network (MobileNetV2) takes. Only for networks that
-    give a picture the same bytes in any company.
-    """
-
-    def __init__(self) -> None:
-        self._rows: dict[bytes, NDArray[np.float32]] = {}
-
-    def find(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32] | None:
-        """Return what was kept for the pictures of a photo, shape (n_views, height, width, 3); None if nothing was."""
-        return self._rows.get(_key(pictures))
-
-    def keep(self, pictures: NDArray[np.uint8], row: NDArray[np.float32]) -> None:
-        """Keep the output for the pictures of a photo, while there is room; threads may call."""
-        if len(self._rows) < MOST:
-            self._rows[_key(pictures)] = row
-
-
-def _key(pictures: NDArray[np.uint8]) -> bytes:
-    return hashlib.sha256(np.ascontiguousarray(pictures)).digest() + bytes(str(pictures.shape), "ascii")
-
+To fit a chain, to measure its parts and then to encode the photos would show each to the network three times. A picture
+is hashed in about a hundredth of the time that a small network (MobileNetV2) takes. Outputs are only kept of networks
+that give a picture the same bytes in any company."""
 
 MAX_SIDE = 3
-"""Photos are reduced on reading to so many times the longer side of the network's pictures."""
+"""Photos are reduced on reading to this many times the longer side of the network's pictures."""
 
 
 class OpenNetwork(Protocol):
@@ -63,7 +41,7 @@ class OpenNetwork(Protocol):
     Attributes
     ----------
     preparation : Preparation
-        How it wants its pictures.
+        How it takes its pictures.
     one_by_one : bool
         True: pictures are given one at a time, from many threads; False: as many as there are, from one.
     """
@@ -124,10 +102,10 @@ class NetworkEncoder(Encoder):
 
     centre_: NDArray[np.float32]
     rooted_: bool
-    network_sha256_: str
     network_path_: str
 
-    _kept_outputs: KeptOutputs | None = None
+    _kept_outputs: dict[bytes, NDArray[np.float32]] | None = None
+    """Of the first photos since `fit`, by the hash of the pictures that were shown."""
 
     @property
     def width(self) -> int | None:
@@ -136,11 +114,11 @@ class NetworkEncoder(Encoder):
 
     @abstractmethod
     def _place(self) -> str | None:
-        """Say where the network's file is, as far as the parameters say; None where they do not."""
+        """Return where the network's file is by the parameters; None where they do not say."""
 
     @abstractmethod
     def _no_place(self) -> UserError:
-        """Return the error for parameters that name no file: what to give."""
+        """Return the error for parameters that name no file, with what to set."""
 
     @abstractmethod
     def _open_file(self, path: str) -> OpenNetwork:
@@ -168,15 +146,12 @@ class NetworkEncoder(Encoder):
         path = self._file()
         if not (self.root or self.centre):
             sample = islice(sample, 1)  # there is nothing to learn but the width
-        self._kept_outputs = KeptOutputs() if self._open().one_by_one else None
+        self._kept_outputs = {} if self._open().one_by_one else None
         parts: list[NDArray[np.float32]] = []
-        progress.start("learn the mean", None)
-        try:
+        with reported(progress, "learn the mean"):
             while batch := list(islice(sample, self._images_a_batch())):
                 parts.append(self._outputs(batch))
                 progress.advance(len(batch))
-        finally:
-            progress.finish()
         rows = np.concatenate(parts)
         self.rooted_ = bool(self.root and rows.min() >= 0)
         if self.rooted_:
@@ -211,11 +186,12 @@ class NetworkEncoder(Encoder):
 
         def mean_output(i: int) -> NDArray[np.float32]:
             shown = pictures(i)
-            row = None if kept is None else kept.find(shown)
-            if row is None:
-                row = _mean(np.concatenate([network.rows(picture[None]) for picture in shown]))
-                if kept is not None:
-                    kept.keep(shown, row)
+            key = b"" if kept is None else hashlib.sha256(shown).digest() + bytes(str(shown.shape), "ascii")
+            if kept is not None and key in kept:
+                return kept[key]
+            row = _mean(np.concatenate([network.rows(picture[None]) for picture in shown]))
+            if kept is not None and len(kept) < MOST:
+                kept[key] = row
             return row
 
         with network.running(), Team(min(resolve_jobs(self.n_jobs), len(batch))) as team:
@@ -244,11 +220,11 @@ class NetworkEncoder(Encoder):
         """Return the place of the network that this encoder was fitted with, or of the one that it is given."""
         if not hasattr(self, "network_sha256_"):
             return self._file()
-        place = self._place()
-        given = [] if place is None else [place]
-        return find_network([*given, self.network_path_], self.network_sha256_, self.file_parameter, self._hash)
+        places = [place for place in (self._place(), self.network_path_) if place is not None]
+        return find_network(places, self.network_sha256_, self.file_parameter, self._hash)
 
     def _file(self) -> str:
+        """Return the place of the network's file; raise where the parameters name none."""
         place = self._place()
         if place is None:
             raise self._no_place()

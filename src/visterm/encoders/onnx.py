@@ -13,7 +13,7 @@ from visterm.core.learned import Kind, Record
 from visterm.core.types import RandomState
 from visterm.data.images import read_image
 from visterm.encoders.base import Pixels
-from visterm.encoders.map_places import OnnxMaps, map_places
+from visterm.encoders.map_places import map_places, onnx_maps
 from visterm.encoders.network import NetworkEncoder
 from visterm.encoders.onnx_graph import onnx_hash
 from visterm.encoders.onnx_network import OnnxNetwork
@@ -99,8 +99,6 @@ class Onnx(NetworkEncoder):
 
     learned: ClassVar[dict[str, Kind]] = {"settings_": Record()}
 
-    settings_: dict[str, Any]
-
     def __init__(
         self,
         *,
@@ -153,12 +151,12 @@ class Onnx(NetworkEncoder):
         check_is_fitted(self)
         network = self._open_file(self._found())
         photo = read_image(image, max_side=self._max_side)
-        return map_places(self, photo, network.preparation, OnnxMaps(network))
+        return map_places(self, photo, network.preparation, onnx_maps(network))
 
     def check_stored_settings(self) -> None:
         """Refuse settings of another kind; the network is opened when it is first used."""
         super().check_stored_settings()
-        check_settings({name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None})
+        check_settings(self._given())
 
     def _check_learned(self) -> None:
         """Refuse settings that no file beside a network could have held."""
@@ -171,8 +169,11 @@ class Onnx(NetworkEncoder):
         return UserError("The onnx encoder needs a network, an ONNX file: --encoder onnx:PATH, or path=...")
 
     def _open_file(self, path: str) -> OnnxNetwork:
-        given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
-        return OnnxNetwork(path, {**self._beside(path), **given})
+        return OnnxNetwork(path, {**self._beside(path), **self._given()})
+
+    def _given(self) -> dict[str, Any]:
+        """Return the settings of the network that were passed to the constructor."""
+        return {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
 
     def _hash(self, path: str) -> str:
         return onnx_hash(path)

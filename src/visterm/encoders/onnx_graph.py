@@ -1,6 +1,6 @@
 """What an ONNX file says, read without the format's package: its graph, the files of its weights, and its hash.
 
-Reading a few fields is no reason to depend on a package.
+Reading a few fields of a protocol buffer is no reason to depend on a package.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +27,9 @@ _GRAPH, _NODE, _INITIALIZER, _OUTPUT = 7, 1, 5, 12
 _NODE_INPUT, _NODE_OUTPUT, _NODE_OP = 1, 2, 4
 _NAME = 1
 _EXTERNAL_DATA, _KEY, _VALUE = 13, 1, 2
-_BROKEN = "This is no ONNX network, or it breaks off: its graph cannot be read."
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+"""Wire types of protocol buffers."""
 
 
 class Node(NamedTuple):
@@ -37,8 +40,23 @@ class Node(NamedTuple):
     outputs: list[str]
 
 
+def nodes(model: bytes) -> Iterator[Node]:
+    """Yield the steps of the graph in an ONNX file.
+
+    Raises
+    ------
+    StorageError
+        If the file breaks off.
+    """
+    with _refusing_broken():
+        for graph in _parts(memoryview(model), _GRAPH):
+            for node in _parts(graph, _NODE):
+                ops = _texts(node, _NODE_OP)
+                yield Node(ops[-1] if ops else "", _texts(node, _NODE_INPUT), _texts(node, _NODE_OUTPUT))
+
+
 def averaged_into(model: bytes, output: str) -> list[str]:
-    """Name the tensors that are averaged into an output, as far as nothing else is done on the way.
+    """Return the names of the tensors that are averaged into an output, as far as nothing else is done on the way.
 
     Parameters
     ----------
@@ -71,48 +89,8 @@ def giving_out(model: bytes, names: Sequence[str]) -> bytes:
     Protocol buffers merge the parts of a message that stand in several places, so that what is put behind the file
     adds to its graph.
     """
-    outputs = b"".join(field(_OUTPUT, field(_NAME, name.encode())) for name in names)
-    return model + field(_GRAPH, outputs) if names else model
-
-
-def nodes(model: bytes) -> Iterator[Node]:
-    """Yield the steps of the graph in an ONNX file.
-
-    Raises
-    ------
-    StorageError
-        If the file breaks off.
-    """
-    try:
-        for graph in parts(memoryview(model), _GRAPH):
-            for node in parts(graph, _NODE):
-                ops = texts(node, _NODE_OP)
-                yield Node(ops[-1] if ops else "", texts(node, _NODE_INPUT), texts(node, _NODE_OUTPUT))
-    except (IndexError, UnicodeDecodeError) as error:
-        raise StorageError(_BROKEN) from error
-
-
-def weight_files(model: bytes | memoryview) -> list[str]:
-    """Name the files, relative to the model's own, that hold weights which are not in it: sorted, each once.
-
-    Raises
-    ------
-    StorageError
-        If the file breaks off.
-    """
-    try:
-        return sorted(
-            {
-                value
-                for graph in parts(memoryview(model), _GRAPH)
-                for tensor in parts(graph, _INITIALIZER)
-                for entry in parts(tensor, _EXTERNAL_DATA)
-                if texts(entry, _KEY) == ["location"]
-                for value in texts(entry, _VALUE)
-            }
-        )
-    except (IndexError, UnicodeDecodeError) as error:
-        raise StorageError(_BROKEN) from error
+    outputs = b"".join(_field(_OUTPUT, _field(_NAME, name.encode())) for name in names)
+    return model + _field(_GRAPH, outputs) if names else model
 
 
 def onnx_hash(path: str | os.PathLike[str]) -> str:
@@ -127,7 +105,7 @@ def onnx_hash(path: str | os.PathLike[str]) -> str:
         If one of the files is missing, or the network's is not ONNX.
     """
     own = network_hash(path)
-    beside = _beside(os.path.abspath(path), own)
+    beside = _weight_files(os.path.abspath(path), own)
     if not beside:
         return own
     digest = hashlib.sha256(own.encode())
@@ -140,23 +118,39 @@ def onnx_hash(path: str | os.PathLike[str]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _beside(path: str, sha256: str) -> tuple[str, ...]:
-    """Name the files of weights beside a network of this content."""
+def _weight_files(path: str, sha256: str) -> list[str]:
+    """Return the names, relative to a network of this content, of the files that hold weights of it, sorted."""
     try:
-        return tuple(weight_files(read_network(path)))
+        with _refusing_broken():
+            return sorted(
+                {
+                    value
+                    for graph in _parts(memoryview(read_network(path)), _GRAPH)
+                    for tensor in _parts(graph, _INITIALIZER)
+                    for entry in _parts(tensor, _EXTERNAL_DATA)
+                    if _texts(entry, _KEY) == ["location"]
+                    for value in _texts(entry, _VALUE)
+                }
+            )
     except StorageError as error:
         raise StorageError(f"{path} cannot be opened as an ONNX network: {error}") from error
 
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+@contextmanager
+def _refusing_broken() -> Iterator[None]:
+    """Turn what goes wrong in a message that breaks off into an error."""
+    try:
+        yield
+    except (IndexError, UnicodeDecodeError) as error:
+        raise StorageError("This is no ONNX network, or it breaks off: its graph cannot be read.") from error
 
 
-def texts(message: memoryview, number: int) -> list[str]:
+def _texts(message: memoryview, number: int) -> list[str]:
     """Return the contents of all fields of one number, as text."""
-    return [bytes(part).decode() for part in parts(message, number)]
+    return [bytes(part).decode() for part in _parts(message, number)]
 
 
-def parts(message: memoryview, wanted: int) -> Iterator[memoryview]:
+def _parts(message: memoryview, requested: int) -> Iterator[memoryview]:
     """Yield the contents of all fields of one number that hold bytes; IndexError where the message breaks off."""
     at = 0
     while at < len(message):
@@ -170,7 +164,7 @@ def parts(message: memoryview, wanted: int) -> Iterator[memoryview]:
             length, at = _varint(message, at)
             if at + length > len(message):
                 raise IndexError
-            if number == wanted:
+            if number == requested:
                 yield message[at : at + length]
             at += length
         else:
@@ -178,7 +172,7 @@ def parts(message: memoryview, wanted: int) -> Iterator[memoryview]:
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    """Read a number of seven bits a byte, and say where the next begins."""
+    """Read a number of seven bits a byte, and return it with the place after it."""
     value = shift = 0
     while True:
         byte = message[at]
@@ -189,15 +183,11 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def field(number: int, content: bytes) -> bytes:
+def _field(number: int, content: bytes) -> bytes:
     """Write one field of bytes; numbers are below 16."""
-    return bytes([number << 3 | _BYTES]) + _as_varint(len(content)) + content
-
-
-def _as_varint(value: int) -> bytes:
-    coded = bytearray()
-    while value >= 0x80:
-        coded.append(value & 0x7F | 0x80)
-        value >>= 7
-    coded.append(value)
-    return bytes(coded)
+    length, coded = len(content), bytearray()
+    while length >= 0x80:
+        coded.append(length & 0x7F | 0x80)
+        length >>= 7
+    coded.append(length)
+    return bytes([number << 3 | _BYTES]) + bytes(coded) + content

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import onnxruntime as ort
@@ -17,7 +17,7 @@ from visterm.core.errors import StorageError, UnknownNameError, UserError
 from visterm.core.registry import unknown
 from visterm.encoders.network_file import missing
 from visterm.encoders.onnx_settings import as_layout, settings_inside
-from visterm.encoders.pooling import MapLayout, pooled
+from visterm.encoders.pooling import channels_last, pooled
 from visterm.encoders.preparation import Preparation, as_size
 
 FEATURE_NAMES = ("features", "embeddings", "embedding", "image_embeds", "pooled", "pooler_output")
@@ -85,7 +85,7 @@ class OnnxNetwork:
         self.outputs = [each.name for each in self._session.get_outputs()]
         self.output = _chosen_output(path, self.outputs, settings.get("output"))
         layout = settings.get("layout")
-        self._told_of_maps = None if layout is None else as_layout(layout)[1]
+        self._map_layout = None if layout is None else as_layout(layout)[1]
         self._declared = (self._session.get_outputs()[self.outputs.index(self.output)].shape or [])[1:]
         inside = settings_inside(self._session.get_modelmeta().custom_metadata_map)
         prepared = {k: v for k, v in settings.items() if k not in ("output", "layout")}
@@ -105,25 +105,24 @@ class OnnxNetwork:
         DataError
             If an output is not finite, or is not rows, tokens or maps.
         """
-        return np.concatenate([self._row(picture) for picture in pictures])
+        outs = [np.asarray(self._session.run([self.output], self.feed(picture))[0]) for picture in pictures]
+        return np.concatenate([self.pooled(out)[:1] for out in outs])
 
     def feed(self, picture: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
         """Return a session's input for a picture, shape (height, width, 3), repeated if the batch size is fixed."""
-        wanted = self.preparation
-        image = wanted.ordered(picture) if self.dtype is np.uint8 else wanted.numbers(picture)
+        prepare = self.preparation.ordered if self.dtype is np.uint8 else self.preparation.numbers
+        image = prepare(picture)
         image = image if self.channels_last else image.transpose(2, 0, 1)
         batch = np.ascontiguousarray(np.broadcast_to(image, (self._batch, *image.shape)), dtype=self.dtype)
         return {self._input: batch}
 
-    def _row(self, picture: NDArray[np.uint8]) -> NDArray[np.float32]:
-        out = np.asarray(self._session.run([self.output], self.feed(picture))[0])
-        return self.pooled(out)[:1]
-
     def pooled(self, out: NDArray[Any]) -> NDArray[np.float32]:
         """Return the rows of what the output gave for the pictures of one call, maps averaged over places."""
-        what = f"The output '{self.output}' of {self.path}"
-        maps = MapLayout(self._told_of_maps, self._declared, self.channels_last, self.preparation.size, what)
-        return pooled(out, self._batch, what, channels_last=out.ndim == 4 and maps.channels_last(out.shape[1:]))
+        what, last = f"The output '{self.output}' of {self.path}", self._map_layout == "channels_last"
+        if self._map_layout is None and out.ndim == 4:
+            axes, size = out.shape[1:], self.preparation.size
+            last = channels_last(axes, size, declared=self._declared, pictures_last=self.channels_last, what=what)
+        return pooled(out, self._batch, what, channels_last=last)
 
 
 def open_session(path: str, model: bytes | None = None) -> ort.InferenceSession:
@@ -137,8 +136,7 @@ def open_session(path: str, model: bytes | None = None) -> ort.InferenceSession:
     if not Path(path).is_file():
         raise missing(path)
     options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     if model is not None:  # weights may lie in files beside it
         options.add_session_config_entry(FOLDER_OF_WEIGHTS, os.path.dirname(os.path.abspath(path)))
@@ -149,17 +147,10 @@ def open_session(path: str, model: bytes | None = None) -> ort.InferenceSession:
         raise StorageError(f"{path} cannot be opened as an ONNX network: {reason}") from error
 
 
-class _Input(NamedTuple):
-    """The one input: its name, number type and layout, images a call, and height and width (None: any)."""
-
-    name: str
-    dtype: Any
-    channels_last: bool
-    batch: int
-    size: tuple[int | None, int | None]
-
-
-def _image_input(path: str, session: ort.InferenceSession, layout: Any) -> _Input:
+def _image_input(
+    path: str, session: ort.InferenceSession, layout: Any
+) -> tuple[str, Any, bool, int, tuple[int | None, int | None]]:
+    """Return the one input's name, number type, whether channels are last, images a call, and sides (None: any)."""
     inputs = session.get_inputs()
     listed = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)
     image = inputs[0]
@@ -170,44 +161,37 @@ def _image_input(path: str, session: ort.InferenceSession, layout: Any) -> _Inpu
         )
     batch, *dims = [dim if isinstance(dim, int) and dim > 0 else None for dim in image.shape]
     dtype = _DTYPES[image.type]
-    channels_last = _is_channels_last(layout, dims, dtype)
-    *size, channels = dims if channels_last else (*dims[1:], dims[0])
+    last = dims[2] == 3 or (dims[0] is None and dims[2] is None and dtype is np.uint8)
+    if layout is not None:
+        last = as_layout(layout)[0] == "channels_last"
+    *size, channels = dims if last else (*dims[1:], dims[0])
     if channels not in (3, None):
         laid = f" laid out with {layout}" if layout else ""
         raise UserError(f"{path} takes {listed}; expected images of 3 channels{laid}.")
-    return _Input(image.name, dtype, channels_last, batch or 1, (size[0], size[1]))
+    return image.name, dtype, last, batch or 1, (size[0], size[1])
 
 
-def _is_channels_last(layout: Any, dims: list[int | None], dtype: Any) -> bool:
-    if layout is not None:
-        return as_layout(layout)[0] == "channels_last"
-    return dims[2] == 3 or (dims[0] is None and dims[2] is None and dtype is np.uint8)
-
-
-def _chosen_output(path: str, names: list[str], wanted: str | None) -> str:
-    if wanted is not None:
-        if wanted not in names:
-            raise UnknownNameError(unknown(f"output of {path}", wanted, names))
-        return wanted
-    if len(names) == 1:
-        return names[0]
-    for name in FEATURE_NAMES:
-        if name in names:
-            return name
+def _chosen_output(path: str, names: list[str], requested: str | None) -> str:
+    """Return the output that was requested, or the only one, or one that is named as features are."""
+    if requested is not None and requested not in names:
+        raise UnknownNameError(unknown(f"output of {path}", requested, names))
+    named = [name for name in FEATURE_NAMES if name in names]
+    if requested is not None or len(names) == 1 or named:
+        return requested or (names if len(names) == 1 else named)[0]
     raise UserError(
         f"{path} has the outputs {', '.join(names)}: say which one holds the features, "
         f"for example --encoder-set output={names[-1]}"
     )
 
 
-def _sides(path: str, wanted: Any, fixed: tuple[int | None, int | None]) -> tuple[int, int] | None:
-    """Return height and width, from what is wanted and what the input fixes; None where neither says anything."""
-    if wanted is None:
+def _sides(path: str, requested: Any, fixed: tuple[int | None, int | None]) -> tuple[int, int] | None:
+    """Return height and width, as requested or as the input fixes them; None where neither says anything."""
+    if requested is None:
         height, width = fixed
         known = height or width
         return None if known is None else (height or known, width or known)
-    size = as_size(wanted)
+    size = as_size(requested)
     if any(side not in (None, own) for side, own in zip(fixed, size, strict=True)):
         takes = " × ".join("any" if side is None else str(side) for side in fixed)
-        raise UserError(f"size is {wanted!r}, but {path} takes images of {takes}. Leave size out.")
+        raise UserError(f"size is {requested!r}, but {path} takes images of {takes}. Leave size out.")
     return size

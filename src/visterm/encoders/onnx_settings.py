@@ -17,7 +17,7 @@ LAYOUTS: Final = ("channels_first", "channels_last")
 
 
 def settings_beside(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read NETWORK.json beside NETWORK.onnx: what the network wants that its file does not say.
+    """Read NETWORK.json beside NETWORK.onnx: how the network takes pictures, where its own file does not say.
 
     One JSON object; each key may be left out: ``size`` (pixels, or [height, width]), ``mean`` and ``std`` (a number, or
     [red, green, blue]), ``scale``, ``colours`` ("RGB" or "BGR"), ``layout`` ("channels_first" or "channels_last", or
@@ -58,13 +58,7 @@ def settings_beside(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Refuse settings of a network that are not known, or have a value that cannot be.
-
-    Raises
-    ------
-    UserError
-        If there is one.
-    """
+    """Refuse settings of a network that are not known, or have a value that cannot be."""
     for key, value in settings.items():
         if key not in _READERS:
             raise UserError(unknown("key", key, list(_READERS)))
@@ -95,13 +89,7 @@ def settings_inside(metadata: Mapping[str, str]) -> dict[str, Any]:
 
 
 def as_layout(value: Any) -> tuple[str, str]:
-    """Return the layouts of pictures and of maps from the name of one for both, or from a pair.
-
-    Raises
-    ------
-    UserError
-        If a name is none.
-    """
+    """Return the layouts of pictures and of maps, from the name of one for both or from a pair; refuse other names."""
     pair = tuple(value) if isinstance(value, list | tuple) else (value, value)
     if len(pair) != 2 or any(not isinstance(name, str) or name not in LAYOUTS for name in pair):
         raise UserError(
@@ -112,6 +100,7 @@ def as_layout(value: Any) -> tuple[str, str]:
 
 
 def _as_output(value: Any) -> str:
+    """Return the name of an output; refuse what is no text."""
     if not isinstance(value, str):
         raise UserError(f"output is {value!r}; expected the name of an output.")
     return value

@@ -73,7 +73,7 @@ def weights_config(name: str, trained: str) -> dict[str, Any]:
 
 
 def hub_file(config: dict[str, Any]) -> HubFile | None:
-    """Say where weights lie on the hub; None where open_clip names no place there."""
+    """Return where weights lie on the hub; None where open_clip names no place there."""
     if not config.get("hf_hub"):
         return None
     repo, _, file = config["hf_hub"].rpartition("/")
@@ -81,7 +81,7 @@ def hub_file(config: dict[str, Any]) -> HubFile | None:
 
 
 def cached_weights(config: dict[str, Any]) -> str | None:
-    """Find weights in the hub's cache on this machine; None if they are not there."""
+    """Return the place of weights in the hub's cache on this machine; None if they are not there."""
     place = hub_file(config)
     return None if place is None else cached_file(place.repo, place.names)
 
@@ -104,13 +104,9 @@ def open_clip_preparation(name: str, trained: str | None, size: Any) -> Preparat
         )
     known = {key: value for key, value in (preparing.pop() if preparing else ()) if value is not None}
     config = {**vars(open_clip.transform.PreprocessCfg()), **known}
-    return Preparation(
-        size=(size, size) if isinstance(size, int) else tuple(size),
-        mean=config["mean"],
-        std=config["std"],
-        interpolation=config["interpolation"],
-        crop=1.0 if config["resize_mode"] == "shortest" else None,
-    )
+    crop = 1.0 if config["resize_mode"] == "shortest" else None
+    shared = {name: config[name] for name in ("mean", "std", "interpolation")}
+    return Preparation(size=(size, size) if isinstance(size, int) else tuple(size), crop=crop, **shared)
 
 
 class OpenClipNetwork(TorchNetwork):
@@ -150,6 +146,7 @@ class OpenClipNetwork(TorchNetwork):
 
 
 def _tokenizer(name: str) -> Callable[[list[str]], torch.Tensor]:
+    """Open the tokenizer of a text tower, from this machine only."""
     try:
         with offline(), _root_logger_as_it_was():
             tokenizer: Callable[[list[str]], torch.Tensor] = open_clip.get_tokenizer(name)
@@ -176,4 +173,5 @@ def _root_logger_as_it_was() -> Iterator[None]:
 
 
 def _hashable(value: Any) -> Any:
+    """Return a list as a tuple."""
     return tuple(value) if isinstance(value, list) else value

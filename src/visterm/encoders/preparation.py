@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -68,13 +68,7 @@ class Preparation:
 
 
 def as_size(value: Any) -> tuple[int, int]:
-    """Read a side in pixels, or height and width.
-
-    Raises
-    ------
-    UserError
-        If it is neither.
-    """
+    """Return height and width, from one side in pixels or both; refuse anything else."""
     sides = (value, value) if np.ndim(value) == 0 else tuple(value)
     if len(sides) != 2 or not all(
         isinstance(side, int | np.integer) and not isinstance(side, bool) and side > 0 for side in sides
@@ -84,28 +78,20 @@ def as_size(value: Any) -> tuple[int, int]:
 
 
 def as_colours(name: str, value: float | Sequence[float]) -> tuple[float, float, float]:
-    """Read one number for all colours, or three: for red, green and blue.
-
-    Raises
-    ------
-    UserError
-        If it is neither.
-    """
+    """Return numbers for red, green and blue, from one for all or three; refuse anything else."""
+    wrong = UserError(f"{name} is {value!r}; expected a number, or three: for red, green and blue.")
     try:
         numbers = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise UserError(_not_colours(name, value)) from error
+        raise wrong from error
     if numbers.shape not in ((), (3,)) or not np.isfinite(numbers).all():
-        raise UserError(_not_colours(name, value))
+        raise wrong
     red, green, blue = np.broadcast_to(numbers, (3,)).tolist()
     return red, green, blue
 
 
-def _not_colours(name: str, value: object) -> str:
-    return f"{name} is {value!r}; expected a number, or three: for red, green and blue."
-
-
 def _as_divisors(value: float | Sequence[float]) -> tuple[float, float, float]:
+    """Return the numbers that colours are divided by."""
     numbers = as_colours("std", value)
     if min(numbers) <= 0:
         raise UserError(f"std is {value!r}; expected numbers above 0.")
@@ -113,11 +99,13 @@ def _as_divisors(value: float | Sequence[float]) -> tuple[float, float, float]:
 
 
 def _as_scale(value: Any) -> float:
+    """Return what pixels are multiplied with."""
     check_number(value, "scale", above=0)
     return float(value)
 
 
 def _as_crop(value: Any) -> float | None:
+    """Return the part of the middle that is shown; None for all."""
     if value is None:
         return None
     check_number(value, "crop", above=0, otherwise="at most 1, or None for the whole photo")
@@ -126,7 +114,8 @@ def _as_crop(value: Any) -> float | None:
     return float(value)
 
 
-def _one_of(name: str, value: Any, known: Sequence[str]) -> str:
+def _one_of(name: str, value: Any, known: Iterable[str]) -> str:
+    """Return a name that is known; refuse others."""
     if not isinstance(value, str) or value not in known:
         raise UserError(f"{name} is {value!r}; expected one of {', '.join(map(repr, known))}.")
     return value
@@ -138,11 +127,10 @@ CHECKS: Final = {
     "std": _as_divisors,
     "scale": _as_scale,
     "colours": lambda value: _one_of("colours", value, ORDERS),
-    "interpolation": lambda value: _one_of("interpolation", value, tuple(FILTERS)),
+    "interpolation": lambda value: _one_of("interpolation", value, FILTERS),
     "crop": _as_crop,
 }
 """What reads and checks each attribute of `Preparation`: the checks of parameters and of settings in files."""
-
 
 VIEWS = {"whole": (None,), "centre": (0.5,), "three": (None, 0.0, 1.0), "trained": (0.5,)}
 """What each name shows: None is the whole photo squeezed into the network's picture; a number is the largest picture of
@@ -154,40 +142,37 @@ Box = tuple[float, float, float, float]
 
 def check_views(views: Any) -> None:
     """Refuse a name that is not in `VIEWS`."""
-    if not isinstance(views, str) or views not in VIEWS:
-        raise UserError(f"views is {views!r}; expected one of {', '.join(map(repr, VIEWS))}.")
+    _one_of("views", views, VIEWS)
 
 
-def views_of(photo: NDArray[np.uint8], wanted: Preparation, views: str) -> Iterator[NDArray[np.uint8]]:
+def views_of(photo: NDArray[np.uint8], preparation: Preparation, views: str) -> Iterator[NDArray[np.uint8]]:
     """Yield the views of one photo, each resized in one step by a filter that covers what it shrinks.
 
     Parameters
     ----------
     photo : ndarray of uint8, shape (height, width, 3)
-    wanted : Preparation
+    preparation : Preparation
         Says size and filter, and the crop of the view "trained".
     views : str
         A name from `VIEWS`. Of a photo of the network's own shape there is only one view.
 
     Yields
     ------
-    ndarray of uint8, shape (*wanted.size, 3)
+    ndarray of uint8, shape (*preparation.size, 3)
     """
     image = Image.fromarray(photo)
-    height, width = wanted.size
-    for box in boxes_of(image.size, wanted, views):
-        yield np.asarray(image.resize((width, height), FILTERS[wanted.interpolation], box=box))
+    height, width = preparation.size
+    for box in boxes_of(image.size, preparation, views):
+        yield np.asarray(image.resize((width, height), FILTERS[preparation.interpolation], box=box))
 
 
-def boxes_of(size: tuple[int, int], wanted: Preparation, views: str) -> Iterator[Box | None]:
+def boxes_of(size: tuple[int, int], preparation: Preparation, views: str) -> Iterator[Box | None]:
     """Yield left, top, right and bottom of what each view shows of a photo of some width and height; None is all."""
-    part = 1.0
-    if views == "trained":
-        if wanted.crop is None:
-            yield None
-            return
-        part = wanted.crop
-    height, width = wanted.size
+    part = preparation.crop if views == "trained" else 1.0
+    if part is None:
+        yield None
+        return
+    height, width = preparation.size
     cut: tuple[float, float] = (size[0], size[0] * height / width)
     if cut[1] > size[1]:
         cut = (size[1] * width / height, size[1])
@@ -197,10 +182,7 @@ def boxes_of(size: tuple[int, int], wanted: Preparation, views: str) -> Iterator
     for place in VIEWS[views]:
         if place is None:
             yield None
-        else:
-            spans = [(side, length * part) for side, length in zip(size, cut, strict=True)]
-            left, top = ((side - length) * place for side, length in spans)
-            right, bottom = (
-                min(start + length, side) for start, (side, length) in zip((left, top), spans, strict=True)
-            )
-            yield left, top, right, bottom
+            continue
+        across, down = cut[0] * part, cut[1] * part
+        left, top = (size[0] - across) * place, (size[1] - down) * place
+        yield left, top, min(left + across, size[0]), min(top + down, size[1])

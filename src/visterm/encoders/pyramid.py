@@ -24,20 +24,14 @@ def weights_of_levels(levels: int, given: Sequence[float] | None) -> NDArray[np.
         In proportion. None: 1/2 for the finest, half as much for each coarser one, the coarsest as the one after it.
     """
     if given is not None:
-        weights: NDArray[np.float64] = np.asarray(given, np.float64)
-        shares: NDArray[np.float64] = weights / weights.sum()
-        return shares
+        weights: NDArray[np.float64] = np.array(given, np.float64)
+        weights /= weights.sum()
+        return weights
     return np.array([2.0 ** (max(level, 1) - levels) for level in range(levels)])
 
 
 def check_levels(levels: Any, given: Any) -> None:
-    """Refuse levels that no pyramid has, and weights that are not one number above 0 for each.
-
-    Raises
-    ------
-    UserError
-        If one of them is such.
-    """
+    """Refuse levels that no pyramid has, and weights that are not one number above 0 for each."""
     check_whole(levels, "levels", 1, MOST_LEVELS)
     if given is None:
         return
@@ -103,7 +97,7 @@ class VistermPyramid(NamedTuple):
         return len(self.weights) > 1
 
     def levels(self, words: NDArray[np.int32], boxes: NDArray[np.float64]) -> Iterator[Level]:
-        """Yield the words of an image new numbers at each level, by the cell that the centre of a block lies in.
+        """Yield the words of an image, numbered anew at each level by the cell that the centre of a block lies in.
 
         Parameters
         ----------
@@ -115,10 +109,7 @@ class VistermPyramid(NamedTuple):
             numbered = words
             if level:
                 n = 2**level
-                column, row = (
-                    np.minimum((boxes[:, side] + boxes[:, side + 2]) * (n / 2), n - 1).astype(np.int32)
-                    for side in (0, 1)
-                )
+                column, row = np.minimum((boxes[:, :2] + boxes[:, 2:]) * (n / 2), n - 1).astype(np.int32).T
                 numbered = words + ((row * n + column) * np.int32(self.n_words))[:, None]
             columns = slice(self._first(level), self._first(level + 1))
             yield Level(columns, numbered, np.float32(np.sqrt(weight)))

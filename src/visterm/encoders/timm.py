@@ -133,7 +133,7 @@ def timm_config(name: str) -> Any:
 
 
 def cached_weights(config: Any) -> str | None:
-    """Find the weights of a network of timm in the hub's cache on this machine; None if they are not there."""
+    """Return the place of a network's weights in the hub's cache on this machine; None if they are not there."""
     return cached_file(config.hf_hub_id, HUB_FILES) if config.hf_hub_id else None
 
 
@@ -175,35 +175,25 @@ def open_timm(name: str, path: str, size: tuple[int, int] | None) -> torch.nn.Mo
         If the file is not one of weights, or they are not this network's.
     """
     config = timm_config(name)
-    built: dict[str, Any] = {}
-    if size is not None and config.fixed_input_size:
-        built["img_size"] = size
+    built: dict[str, Any] = {"img_size": size} if size is not None and config.fixed_input_size else {}
     with reading_weights(path, f"timm's '{name}'"):
         weights = timm.models.load_state_dict(path, weights_only=True)
-        return _without_classes(_loaded(name, weights, _n_classes(config, weights), built))
+        model = _loaded(name, weights, config, built)
+        model.pretrained_cfg.pop("state_dict", None)  # a second copy of all weights
+        model.reset_classifier(0)
+    network: torch.nn.Module = model
+    return network
 
 
-def _n_classes(config: Any, weights: dict[str, torch.Tensor]) -> list[int]:
-    """Return the number of classes that weights were trained for; where they do not say, those to try."""
-    heads = [config.classifier] if isinstance(config.classifier, str) else list(config.classifier or ())
-    found = [len(weights[f"{head}.weight"]) for head in heads if f"{head}.weight" in weights]
-    return found[:1] or [config.num_classes, 0]
-
-
-def _loaded(name: str, weights: dict[str, torch.Tensor], n_classes: list[int], built: dict[str, Any]) -> Any:
+def _loaded(name: str, weights: dict[str, torch.Tensor], config: Any, built: dict[str, Any]) -> Any:
     """Load through timm, which knows the older forms of its weights; every weight must find its place."""
+    heads = [config.classifier] if isinstance(config.classifier, str) else list(config.classifier or ())
+    n_classes = [len(weights[f"{head}.weight"]) for head in heads if f"{head}.weight" in weights][:1]
     errors: list[RuntimeError] = []
-    for n in n_classes:
+    for n in n_classes or [config.num_classes, 0]:
         overlay = {"state_dict": weights, "num_classes": n, "label_offset": 0}
         try:
             return timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay, num_classes=n, **built)
         except RuntimeError as error:
             errors.append(error)
     raise errors[0]
-
-
-def _without_classes(model: Any) -> torch.nn.Module:
-    model.pretrained_cfg.pop("state_dict", None)  # a second copy of all weights
-    model.reset_classifier(0)
-    network: torch.nn.Module = model
-    return network

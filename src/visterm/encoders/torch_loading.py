@@ -18,11 +18,20 @@ _OPERATORS: Final = ("nms", "qnms")
 """What torchvision's Python part expects its compiled part to have declared."""
 _SCHEMA: Final = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
+_LENGTH = 400
+"""Characters of a library's message that are passed on: lists of weights are long."""
+
+# What torch, safetensors, timm and open_clip raise for files that are broken, hostile or of another network.
+_ERRORS = (
+    *(AssertionError, AttributeError, EOFError, KeyError, OSError, RuntimeError, TypeError, ValueError),
+    *(SafetensorError, pickle.UnpicklingError),
+)
+
 _declared: list[torch.library.Library] = []
 
 
 def torch_library(name: str) -> Any:
-    """Import a library that wants torchvision's Python part.
+    """Import a library that needs torchvision's Python part.
 
     The compiled part of torchvision loads only beside the build of torch that it was made for; a CPU build of torch
     beside a torchvision for GPUs, as package indexes give them, is a common pair that does not fit, and importing
@@ -45,6 +54,7 @@ def torch_library(name: str) -> Any:
 
 
 def _declare_operators() -> None:
+    """Declare the operators that the compiled part of torchvision would declare."""
     library = torch.library.Library("torchvision", "FRAGMENT")
     for operator in _OPERATORS:
         library.define(operator + _SCHEMA)
@@ -66,24 +76,6 @@ def offline() -> Iterator[None]:
         yield
     finally:
         constants.HF_HUB_OFFLINE = before
-
-
-_LENGTH = 400
-"""Characters of a library's message that are passed on: lists of weights are long."""
-
-# What torch, safetensors, timm and open_clip raise for files that are broken, hostile or of another network.
-_ERRORS = (
-    AssertionError,
-    AttributeError,
-    EOFError,
-    KeyError,
-    OSError,
-    RuntimeError,
-    SafetensorError,
-    TypeError,
-    ValueError,
-    pickle.UnpicklingError,
-)
 
 
 @contextmanager

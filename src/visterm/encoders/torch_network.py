@@ -30,13 +30,13 @@ class TorchNetwork:
     module : torch.nn.Module
         Put on the device, and into evaluation.
     preparation : Preparation
-        How it wants its pictures.
+        How it takes its pictures.
     device : str
         "auto" (a GPU if there is one), "cpu", or another that torch knows.
     what : str
         Names its output in messages.
     tower : callable, optional
-        What gives the output for pictures (n, 3, height, width), as tensors; by default `module`.
+        Returns the output for pictures (n, 3, height, width), as tensors; by default `module`.
 
     Raises
     ------
@@ -94,14 +94,14 @@ class TorchNetwork:
         return pooled(self.run(self._tower, np.ascontiguousarray(numbers)), len(pictures), self._what)
 
     def run(self, tower: Callable[[torch.Tensor], torch.Tensor], inputs: NDArray[Any]) -> NDArray[np.float32]:
-        """Run a part of the network on an array, on its device, and give what comes out as float32."""
+        """Return what a part of the network makes of an array, computed on its device, as float32."""
         with torch.inference_mode():
             out: NDArray[np.float32] = tower(torch.from_numpy(inputs).to(self.device)).float().cpu().numpy()
         return out
 
 
 def torch_device(name: Any) -> torch.device:
-    """Find a device by name; "auto" is a GPU if there is one.
+    """Return a device by name; "auto" is a GPU if there is one.
 
     Raises
     ------
