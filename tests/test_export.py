@@ -463,3 +463,18 @@ def test_a_catalogue_writes_given_and_accepted_tags_and_never_rejected_ones(comm
 
 def test_a_run_wants_images(command, run):
     assert "IMAGES is missing" in command(f"export {run}/run")[2]
+
+
+def test_the_first_photos_that_could_not_be_written_are_named_with_their_reasons(command, run, tmp_path):
+    for number in range(5):
+        (tmp_path / "photos" / f"{number:03}.png").write_bytes(b"no picture")
+    for number in (5, 6):
+        (tmp_path / "photos" / f"{number:03}.png.xmp").write_text("<no xmp")
+    code, _, err = command(f"export {run}/run photos --jobs 1")
+    assert code == 3
+    lines = [line for line in err.splitlines() if line.startswith("Skipped ")]
+    assert [line.partition(": ")[0] for line in lines[:-1]] == [f"Skipped photos/{i:03}.png" for i in range(3)]
+    assert all("image" in line for line in lines[:-1])
+    assert lines[-1].startswith("Skipped 7 images (5 ")
+    assert "2 not written" in lines[-1]
+    assert lines[-1].endswith("listed in skipped.jsonl")

@@ -8,7 +8,6 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from visterm.core.errors import CorruptFileError
 from visterm.core.persist import MANIFEST, TIMES
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
@@ -84,13 +83,17 @@ def test_without_its_seconds_a_run_opens_and_shows_all_else(planted, tmp_path):
 
 
 @pytest.mark.parametrize("times", ["[]", '{"history_": [1]}', '{"history_": ["a", "b"]}', '{"other_": [1, 2]}', "{"])
-def test_seconds_that_are_not_those_of_the_run_are_refused_with_what_to_do(times, planted, tmp_path):
+def test_a_run_works_without_seconds_that_cannot_be_read_and_says_so_in_one_line(times, planted, tmp_path, caplog):
     run = fit(planted, "wsabie", tmp_path / "run", epochs=2)
     (run / MODEL_TIMES).write_text(times)
-    with pytest.raises(CorruptFileError, match=r"model\.times\.json"):
-        Tagger.load(run)
-    with pytest.raises(CorruptFileError, match=r"model\.times\.json"):
-        describe(run)
+    found = Tagger.load(run)
+    assert [record["seconds"] for record in found.model.history_] == [None, None]
+    assert describe(run)["epochs"] == 2
+    for warning in caplog.messages:
+        assert warning.startswith(f"{run / MODEL_TIMES} cannot be used: ")
+        assert warning.endswith("can be removed.")
+        assert "\n" not in warning
+    assert len(caplog.messages) == 2
 
 
 def test_a_run_of_an_earlier_version_has_its_seconds_in_the_model(planted, tmp_path):

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from visterm.cli.output import emit, show
 from visterm.core.errors import TagFileError
-from visterm.core.vocabulary import clean_tag, tag_fault
+from visterm.core.vocabulary import Vocabulary, clean_tag, tag_fault
 from visterm.core.wording import printable
+from visterm.data.corpus import Corpus
 from visterm.data.relation_files import PairFormat, read_pairs, write_pairs
 from visterm.data.tag_files import read_tag_table, read_tags
 from visterm.data.tag_formats.tables import stream_table
@@ -66,6 +67,20 @@ def test_a_folder_whose_name_cannot_be_a_tag_is_named(tmp_path):
 @pytest.mark.parametrize("tag", [*WITH_JOINERS, "sea side", "ก\u200bข", "海", "🙂", "=1+1", "a\u200db"])
 def test_words_and_emoji_of_all_scripts_are_tags(tag):
     assert tag_fault(clean_tag(tag)) is None
+
+
+def test_a_minus_means_not_in_tag_files_and_so_no_tag_begins_with_it(tmp_path):
+    assert "means 'not'" in tag_fault("-beach")
+    (tmp_path / "tags.csv").write_text("file_name,tags\n1.jpg,sea;-beach;- sky;-\n", encoding="utf-8")
+    (row,) = read_tag_table(tmp_path / "tags.csv")
+    assert (row.tags, row.negatives) == (["sea"], ["beach", "sky"])
+    corpus = Corpus.of(["1.jpg"], ["1.jpg"], [["sea", "-beach"]])
+    assert (corpus.tags, corpus.negatives) == ([["sea"]], [["beach"]])
+
+
+def test_a_run_of_an_earlier_version_finds_a_tag_that_begins_with_a_minus_in_quotes():
+    known = Vocabulary(["-beach", "sea"]).query('"-beach" -sea')
+    assert (known.known, known.weights.toarray().tolist()) == (["-beach", "sea"], [[1, -1]])
 
 
 @pytest.mark.parametrize("tag", WITH_JOINERS)

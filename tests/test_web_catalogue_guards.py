@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import shutil
 import sqlite3
 
@@ -12,10 +13,12 @@ from tiny_catalogue import make_tiny_catalogue
 from visterm.core.object_stores import only_named_stores
 from visterm.core.remote import RemotePath
 from visterm.web.app import create_app
+from visterm.web.security import Access
 
 HERE = "http://127.0.0.1:8080"
 API = "/api/v1"
 LONG = "x" * 201
+TOKEN = "a token of forty letters, which is enough"
 MANY = [f"tag {i}" for i in range(101)]
 
 
@@ -73,6 +76,23 @@ def test_a_tag_of_201_letters_is_refused_however_it_comes_in(client, way):
     assert tags_of(client) == before
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_tag_that_begins_with_what_means_not_is_refused_however_it_comes_in(client, way):
+    before = tags_of(client)
+    answer = WAYS[way](client, ["-beach"])
+    assert answer.status_code == 422, answer.text
+    assert "means 'not'" in html.unescape(answer.text)
+    assert tags_of(client) == before
+
+
+def test_a_tag_of_an_earlier_version_that_begins_so_can_be_found_and_taken_away(client, folder):
+    client.app.state.service.catalogue.stored.tags.give(3, ["-beach"], "person")
+    found = client.get(f"{API}/search", params={"tag": "-beach"}).json()["hits"]
+    assert [hit["id"] for hit in found] == [3]
+    answer = client.post(f"{API}/images/3/tags", json={"take": ["-beach"]})
+    assert "-beach" not in answer.json()["tags"]
+
+
 @pytest.mark.parametrize("way", ["tags", "webhook"])
 def test_101_tags_at_once_are_refused_however_they_come_in(client, way):
     before = tags_of(client)
@@ -95,6 +115,35 @@ def test_feedback_into_a_catalogue_that_is_gone_is_not_acknowledged(client, fold
         assert client.get(f"{API}/search", params={"q": "dots"}).status_code == 503
         if not folder.exists():
             shutil.copytree(backup, folder)
+
+
+def removed(folder):
+    shutil.rmtree(folder)
+
+
+def zeroed(folder):
+    size = (folder / "catalogue.sqlite").stat().st_size
+    with (folder / "catalogue.sqlite").open("r+b") as file:
+        file.write(bytes(size))
+
+
+@pytest.mark.parametrize(("happens", "why"), [(removed, "was removed while it was open"), (zeroed, "is damaged")])
+def test_health_says_that_the_catalogue_cannot_be_read_any_more(folder, happens, why):
+    with TestClient(create_app(folder, access=Access.of("127.0.0.1", TOKEN)), base_url=HERE) as client:
+        assert client.get(f"{API}/health").json()["status"] == "ok"
+        happens(folder)
+        for headers, told in (({"authorization": f"Bearer {TOKEN}"}, why), ({}, "cannot be read")):
+            answer = client.get(f"{API}/health", headers=headers)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "catalogue_unreadable")
+            assert told in answer.json()["error"]["message"]
+            assert (str(folder) in answer.text) == bool(headers)
+
+
+def test_health_is_told_while_searches_and_writes_wait(client):
+    service = client.app.state.service
+    service.searching.waiting, service.writing.waiting = service.searching.bound, service.writing.bound
+    assert client.get(f"{API}/search", params={"q": "dots"}).status_code == 503
+    assert client.get(f"{API}/health").status_code == 200
 
 
 def point_to(folder, path):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
 
-from visterm.web.connections import MOST, RESERVE, Connections, most_connections
+from tiny_catalogue import make_tiny_catalogue
+from visterm.web.connections import MOST, RESERVE, Connections, accepted_at_once, most_connections
 
 FILES = 128
 CROWD = 200
@@ -39,17 +42,40 @@ async def large():
 run_server(app, "127.0.0.1", 0, lambda at: print(at, flush=True), header_seconds=float(sys.argv[3]))
 """
 
+SERVICE = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024,) * 2)
+from visterm.web.app import create_app
+from visterm.web.server import run_server
+from visterm.web.service import Bounds
+app = create_app(sys.argv[1], bounds=Bounds(body_bytes=int(sys.argv[2])))
+run_server(app, "127.0.0.1", 0, lambda at: print(at, flush=True), header_seconds=3600.0)
+"""
+"""The whole service, at the number of files that most systems let a process open."""
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return make_tiny_catalogue(tmp_path_factory.mktemp("crowded"))
+
 
 @contextmanager
 def serving(folder, *, held=0, header_seconds=FOREVER):
     """Run a server that may open few files, of which some are open; give its address and the file of its log."""
+    with running(folder, SERVER, FILES, held, header_seconds) as (address, log, _):
+        yield address, log
+
+
+@contextmanager
+def running(folder, program, *arguments):
+    """Run a program that serves; give its address, the file of its log, and its process number."""
     log = folder / "log.txt"
-    command = [sys.executable, "-c", SERVER, str(FILES), str(held), str(header_seconds)]
+    command = [sys.executable, "-c", program, *map(str, arguments)]
     with log.open("wb") as errors, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors) as process:
         try:
             address = process.stdout.readline().decode().strip()
             assert address, log.read_text()
-            yield address, log
+            yield address, log, process.pid
         finally:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -57,11 +83,27 @@ def serving(folder, *, held=0, header_seconds=FOREVER):
             process.kill()
 
 
-def connect(address, request):
+def connect(address, request, source="127.0.0.1"):
     at = urlsplit(address)
-    connection = socket.create_connection((at.hostname, at.port), timeout=PATIENCE)
+    connection = socket.create_connection((at.hostname, at.port), timeout=PATIENCE, source_address=(source, 0))
     connection.sendall(request)
     return connection
+
+
+@pytest.fixture
+def many_files():
+    """Let this process open more files than the service may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2048:
+        pytest.skip(f"this process may open {hard} files only")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048 if soft == resource.RLIM_INFINITY else max(soft, 2048), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def peak_megabytes(pid):
+    """Return the most memory that a process has taken so far."""
+    return int(Path(f"/proc/{pid}/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def test_more_unfinished_requests_than_files_may_be_open_leave_the_service_answering(tmp_path):
@@ -72,6 +114,34 @@ def test_more_unfinished_requests_than_files_may_be_open_leave_the_service_answe
             with urlopen(f"{address}/health", timeout=PATIENCE) as answer:
                 assert answer.status == 200
         assert log.stat().st_size < 2000, log.read_text()
+
+
+def test_1100_unfinished_requests_at_1024_files_leave_the_whole_service_answering(tmp_path, tiny, many_files):
+    with running(tmp_path, SERVICE, tiny.folder, 2**28) as (address, log, _), ExitStack() as crowd:
+        for _ in range(1100):
+            crowd.enter_context(connect(address, UNFINISHED))
+        for path in ("health", "search?q=dots", "images/1/thumbnail"):
+            with urlopen(f"{address}/api/v1/{path}", timeout=PATIENCE) as answer:
+                assert answer.status == 200
+        assert log.read_text() == ""  # not even a connection that could not be accepted
+
+
+def test_bodies_that_are_held_open_take_the_memory_of_their_budget_and_others_are_answered(tmp_path, tiny):
+    budget, sent = 2**24, 2**23
+    headers = "host: 127.0.0.1\r\ncontent-type: image/png\r\ncontent-length: 16777216\r\n\r\n"
+    with running(tmp_path, SERVICE, tiny.folder, budget) as (address, _, pid), ExitStack() as crowd:
+        before = peak_megabytes(pid)
+        for _ in range(64):
+            holding = crowd.enter_context(connect(address, f"POST /api/v1/annotate HTTP/1.1\r\n{headers}".encode()))
+            with suppress(OSError):  # refused before all of it was sent
+                holding.sendall(bytes(sent))
+        with connect(address, b"GET /api/v1/metrics HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n", "127.0.0.2") as other:
+            told = b"".join(iter(lambda: other.recv(2**16), b"")).decode()
+        assert told.startswith("HTTP/1.1 200 ")
+        figures = dict(line.rsplit(" ", 1) for line in told.splitlines() if line.startswith("visterm_"))
+        assert 0 < float(figures["visterm_body_bytes"]) <= budget
+        assert float(figures['visterm_refused_total{kind="body"}']) > 0
+        assert peak_megabytes(pid) - before < 256  # 64 bodies of 8 MB are twice that
 
 
 def test_a_request_whose_headers_do_not_end_is_refused(tmp_path):
@@ -130,3 +200,9 @@ def test_connections_that_are_answered_do_not_make_room():
 def test_the_number_of_connections_leaves_files_for_all_else(monkeypatch, files, expected):
     monkeypatch.setattr("visterm.web.connections.resource.getrlimit", lambda kind: (files, files))
     assert most_connections() == expected
+
+
+@pytest.mark.parametrize("files", [32, 128, 1024, 4096])
+def test_connections_that_wait_to_be_accepted_fit_into_the_reserve(monkeypatch, files):
+    monkeypatch.setattr("visterm.web.connections.resource.getrlimit", lambda kind: (files, files))
+    assert most_connections() + accepted_at_once() < files

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from visterm.library.export.changes import Change
     from visterm.library.export.items import ExportItem
 
+NAMED = 3
+"""Skipped photos that are named on the terminal; all of them are listed in a file."""
+
 EXAMPLES = (
     "Examples:  visterm export catalogue --to xmp --dry-run   ·   visterm export catalogue --to xmp   ·   "
     "visterm export catalogue --to xmp --undo   ·   visterm export run photos --to csv -o tags.csv -k 3"
@@ -124,7 +127,7 @@ def export(
         _tell(changes, bad, json=json, dry_run=dry_run)
     if bad or skipped.exists():
         write_skipped(skipped, bad)
-    raise typer.Exit(exit_code(bad, skipped))
+    raise typer.Exit(exit_code(bad, skipped, n_named=NAMED))
 
 
 def _check(

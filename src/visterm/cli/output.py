@@ -72,10 +72,12 @@ def show_tried(report: Sequence[dict[str, Any]]) -> None:
     table(rows, header)
 
 
-def exit_code(skipped: Sequence[Skipped], listed_in: Path) -> int:
-    """Say what was skipped and why; 3 if anything was, else 0."""
+def exit_code(skipped: Sequence[Skipped], listed_in: Path, *, n_named: int = 0) -> int:
+    """Say what was skipped and why, the first few by name; return 3 if anything was, else 0."""
     if not skipped:
         return 0
+    for item in skipped[:n_named]:
+        say(f"Skipped {item.image}: {item.reason}")
     reasons = Counter(item.reason.partition(":")[0] for item in skipped)
     counts = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0])))
     say(f"Skipped {count_of(len(skipped), 'image')} ({counts}); listed in {listed_in}")

@@ -334,9 +334,11 @@ def put_times(description: Any, times: Any) -> None:
     for name, seconds in times.items():
         if not isinstance(seconds, list) or len(seconds) != len(records.get(name, ())):
             raise DataError(f"{name!r} has no list of seconds as long as the records of the model")
-        for record, value in zip(records[name], seconds, strict=True):
+        for value in seconds:
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
                 raise DataError(f"{name!r} has {reprlib.repr(value)} among its seconds; expected numbers")
+    for name, seconds in times.items():
+        for record, value in zip(records[name], seconds, strict=True):
             record[SECONDS] = value
 
 

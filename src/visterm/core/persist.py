@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -33,6 +34,7 @@ from visterm.core.registry import Registry
 from visterm.core.remote import as_path, is_remote
 from visterm.core.writing import check_space, is_alive, storage_error, sync, temporary_beside, writing
 
+LOG = logging.getLogger("visterm")
 MANIFEST = "manifest.json"
 FORMAT = 1
 MOST_JSON = GB
@@ -195,20 +197,23 @@ def save_estimator(estimator: Any, registry: Registry, folder: Path, name: str) 
 def read_description(folder: Path, name: str) -> Any:
     """Read the JSON of an estimator that `save_estimator` wrote, with the seconds that training took.
 
+    Seconds that cannot be read are left out with a warning: nothing but reports shows them.
+
     Raises
     ------
     CorruptFileError
-        If a file is no JSON, or the seconds belong to another estimator.
+        If the estimator's file is no JSON.
     """
     description, file = read_json(folder / f"{name}.json"), folder / f"{name}{TIMES}"
     if file.exists():
         try:
             put_times(description, read_json(file))
-        except (CorruptFileError, DataError) as error:
-            raise CorruptFileError(
-                f"{file} cannot be used ({error}) Remove the file: it only says how long things took, and the "
-                "run opens without it."
-            ) from error
+        except (StorageError, DataError) as error:
+            LOG.warning(
+                "%s cannot be used: %s. It only holds training times and can be removed.",
+                file,
+                str(error).rstrip("."),
+            )
     return description
 
 

@@ -323,6 +323,8 @@ def tag_fault(tag: str) -> str | None:
     """
     if len(tag) > MOST_LETTERS:
         return f"has {len(tag):,} letters; a tag has at most {MOST_LETTERS}. Shorten it, or part the tags in it"
+    if tag.startswith("-"):
+        return "begins with '-', which means 'not' in searches and tag files. Leave the '-' out"
     if tag.isascii() and tag.isprintable() and tag:
         return None
     for letter in tag:

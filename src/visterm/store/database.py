@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -144,6 +144,23 @@ class Database:
     def snapshot(self) -> AbstractContextManager[sqlite3.Connection]:
         """See one state of the tables in several statements, whatever others commit in between."""
         return self._within("BEGIN")
+
+    def check_readable(self) -> None:
+        """Check that the file is in place and can be read, from the disk and not from what a connection remembers.
+
+        Raises
+        ------
+        StorageError
+            If it was removed or replaced, or cannot be read.
+        """
+        self.check_in_place()
+        if self.path is None:
+            return
+        with (
+            self._translated(),
+            closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as connection,
+        ):
+            connection.execute("SELECT value FROM meta").fetchall()
 
     def check(self) -> list[str]:
         """Return what SQLite's integrity check and its check of foreign keys find wrong: nothing, of a sound file."""

@@ -162,6 +162,16 @@ def most_connections() -> int:
     return max(FEWEST, min(MOST, files - max(RESERVE, files // 4)))
 
 
+def accepted_at_once() -> int:
+    """Return how many connections may be accepted before those that make way for them are closed: half of the reserve.
+
+    More would run out of files, and then nothing is accepted for a second.
+    """
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spare = MOST if files == resource.RLIM_INFINITY else files - most_connections()
+    return min(MOST, max(FEWEST, spare // 2))
+
+
 def bounded(protocol: Callable[..., asyncio.Protocol], connections: Connections) -> Callable[..., asyncio.Protocol]:
     """Return what makes a server's protocol for each connection, bounded."""
 

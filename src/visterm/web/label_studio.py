@@ -115,8 +115,9 @@ class WebhookAnswer(BaseModel):
 @router.get("", response_model=Up, responses=errors(), include_in_schema=False)
 @router.get("/", response_model=Up, responses=errors(), include_in_schema=False)
 @router.get("/health", response_model=Up, responses=errors())
-async def health() -> Response:
-    """Say that it runs."""
+async def health(request: Request) -> Response:
+    """Say that it runs, and can read its catalogue."""
+    await service_of(request).check_catalogue()
     return json_answer({"status": "UP", "model_class": "visterm", "version": VERSION})
 
 

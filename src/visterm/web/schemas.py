@@ -306,7 +306,7 @@ class JobsAnswer(Answer):
 
 
 class HealthAnswer(Answer):
-    """That the service runs."""
+    """That the service runs, and can read its catalogue."""
 
     status: Literal["ok"]
     version: str

@@ -15,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from visterm.core.errors import UserError
-from visterm.web.connections import HEADER_SECONDS, Connections, bounded, most_connections
+from visterm.web.connections import HEADER_SECONDS, Connections, accepted_at_once, bounded, most_connections
 
 SWITCH_SECONDS = 0.001
 """How long a thread that computes keeps others from Python: answers wait for it twice, and Python's 5 ms add up."""
@@ -65,6 +65,7 @@ def run_server(
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=END_SECONDS,
+        backlog=accepted_at_once(),
         ws="none",
     )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

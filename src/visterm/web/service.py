@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import visterm
-from visterm.core.errors import DiskError
+from visterm.core.errors import DiskError, StorageError
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Tag
 from visterm.data.images import largest_image
@@ -45,6 +45,9 @@ LOG = logging.getLogger("visterm.web")
 VERSION: str = visterm.__version__  # looked up once: that takes longer than a small answer
 WRITERS = 4
 """Threads that write: one commits at a time, but while another process does, each waits for it in its own."""
+
+CHECK_SECONDS = 5.0
+"""How long a question whether the service works waits for the disk of the catalogue."""
 
 MAP_SECONDS = 20.0
 """How long a request waits for the map of tags to be drawn."""
@@ -116,7 +119,7 @@ class Service:
     catalogue : Catalogue
         To be called in a thread of `searching` (what reads little), `browsing` (what lists and counts much), `writing`
         (what may wait until another process has written) or `encoding` (what shows a picture to the model).
-    searching, browsing, writing, encoding : Work
+    searching, browsing, writing, encoding, checking : Work
     decoders, upload_decoders : Decoders
         Of pictures of the catalogue, and of pictures that are sent, which can be made to take long.
     thumbnails : Thumbnails
@@ -143,6 +146,7 @@ class Service:
         self.browsing = Work("browse", 1, bounds.browsing, n_jobs=n_jobs)
         self.writing = Work("write", WRITERS, bounds.writing, patience=bounds.writing_seconds)
         self.encoding = Work("annotate", 1, bounds.encoding, n_jobs=n_jobs)
+        self.checking = Work("health", 1, bounds.browsing)
         self.decoders = Decoders(
             bounds.decoders,
             bounds.decoding,
@@ -179,7 +183,7 @@ class Service:
         await self.jobs.close()
         self.decoders.close()
         self.upload_decoders.close()
-        for work in (self.searching, self.browsing, self.writing, self.encoding):
+        for work in (self.searching, self.browsing, self.writing, self.encoding, self.checking):
             work.close()
         self.catalogue.stored.close()
         self._blas.restore_original_limits()
@@ -293,6 +297,22 @@ class Service:
             raise Refused(
                 503, "The map of the tags is still being drawn. Try again in 10 s.", headers={"retry-after": "10"}
             ) from error
+
+    async def check_catalogue(self) -> None:
+        """Check that the catalogue is in its place and can be read, whatever searches and writes are waiting.
+
+        Raises
+        ------
+        StorageError
+            If it was removed or replaced, or cannot be read; or its disk does not answer.
+        Refused
+            503, if too many ask.
+        """
+        check = self.checking.run(self.catalogue.stored.database.check_readable)
+        try:
+            await asyncio.wait_for(check, CHECK_SECONDS)
+        except TimeoutError as error:
+            raise StorageError(f"The disk of {self.path} did not answer within {CHECK_SECONDS:g} s.") from error
 
     def about(self) -> dict[str, Any]:
         """Say what is served, as it stands in JSON."""

@@ -49,13 +49,18 @@ def record(
         If a text cannot be a tag, see `tag_fault`; the message begins with `place`: the file, and its line.
     """
     cleaned = dict.fromkeys(filter(None, map(clean_tag, tags)))
-    for tag in cleaned:
+    given = [tag for tag in cleaned if not tag.startswith("-")]
+    negatives = list(dict.fromkeys(filter(None, (without_minus(tag) for tag in cleaned if tag.startswith("-")))))
+    for tag in (*given, *negatives):
         fault = tag_fault(tag)
         if fault is not None:
             raise TagFileError(f"{place or image}: the tag {tag[:40]!r}{' …' if len(tag) > 40 else ''} {fault}.")
-    given = [tag for tag in cleaned if not tag.startswith("-")]
-    negatives = dict.fromkeys(tag.lstrip("- ") for tag in cleaned if tag.startswith("-"))
-    return TagRecord(image, given, [tag for tag in negatives if tag], split, user)
+    return TagRecord(image, given, negatives, split, user)
+
+
+def without_minus(tag: str) -> str:
+    """Return the tag that a text of a tag file names: a ``-`` before it says that the image does not have it."""
+    return tag.lstrip("- ")
 
 
 def merged(records: Iterable[TagRecord]) -> list[TagRecord]:

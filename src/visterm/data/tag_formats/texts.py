@@ -14,7 +14,7 @@ from visterm.core.errors import TagFileError
 from visterm.core.files import MB
 from visterm.core.vocabulary import clean_tag, tag_fault, tag_key
 from visterm.core.wording import count_of
-from visterm.data.tag_formats.record import LINE_END, TagRecord, choose_separator, record, split_text
+from visterm.data.tag_formats.record import LINE_END, TagRecord, choose_separator, record, split_text, without_minus
 from visterm.data.text_files import read_text
 from visterm.data.text_notes import TextNotes
 
@@ -118,7 +118,8 @@ def _read(folder: Path, pairs: Iterable[tuple[Path, Path]], separator: str | Non
 
 def _place(path: Path, text: str, tags: Iterable[str]) -> str:
     """Return the file, and the line of the first tag that cannot be one."""
-    wrong = next((tag for tag in tags if tag_fault(clean_tag(tag)) is not None), None)
+    named = ((tag, without_minus(clean_tag(tag))) for tag in tags)
+    wrong = next((tag for tag, name in named if name and tag_fault(name) is not None), None)
     if wrong is None:
         return str(path)
     return f"{path}, line {next(n for n, line in enumerate(re.split(LINE_END, text), 1) if wrong in line)}"

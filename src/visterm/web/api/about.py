@@ -11,7 +11,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from visterm.core.errors import StorageError
 from visterm.web.answers import json_answer
+from visterm.web.errors import error_answer
 from visterm.web.metrics import CONTENT_TYPE
 from visterm.web.schemas import AboutAnswer, HealthAnswer, errors
 from visterm.web.service import VERSION, service_of
@@ -20,8 +22,16 @@ router = APIRouter(tags=["service"])
 
 
 @router.get("/health", response_model=HealthAnswer, responses=errors())
-async def health() -> Response:
-    """Say that the service runs; the one address that never wants a token."""
+async def health(request: Request) -> Response:
+    """Say that the service runs and can read its catalogue, else 503 and why; this address never needs a token."""
+    service = service_of(request)
+    try:
+        await service.check_catalogue()
+    except StorageError as error:
+        # Without the token nothing is told of where the catalogue lies.
+        known = service.access.knows(request.headers)
+        why = str(error) if known else "The catalogue of this service was removed or replaced, or cannot be read."
+        return error_answer(503, why, code="catalogue_unreadable", headers={"cache-control": "no-store"})
     return json_answer({"status": "ok", "version": VERSION}, headers={"cache-control": "no-store"})
 
 
