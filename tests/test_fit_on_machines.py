@@ -71,7 +71,7 @@ def test_two_workers_learn_the_run_of_one_process(ray_engine, drawn, tmp_path):
 def test_one_batch_is_learned_from_here(no_engine, drawn, tmp_path):
     result = fit(drawn, tmp_path / "run", "--ray", "local", batch_size=600)
     assert result.returncode == 0, result.stderr
-    assert "All images are in one batch" in result.stderr
+    assert "--ray ignored: all images are in one batch" in result.stderr
     assert "workers" not in Tagger.load(tmp_path / "run").facts
 
 

@@ -77,7 +77,7 @@ def test_a_single_catalogue_starts_no_engine(folder, monkeypatch):
     monkeypatch.setattr("visterm.cluster.engine.load_ray", lambda: pytest.fail("Ray was loaded"))
     code, out, told = visterm("search one red --ray local", folder)
     assert (code, out.count("\n")) == (0, 10)
-    assert "One catalogue is searched here, without an engine." in told
+    assert "--ray ignored: one catalogue is searched in this process." in told
     CatalogueUnion([folder / "one"]).save(folder / "single")
     code, _, told = visterm("search single red --ray local", folder)
     assert code == 0

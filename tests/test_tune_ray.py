@@ -125,4 +125,4 @@ def test_the_command_takes_the_address_and_says_what_it_did_without(no_engine, t
     ]  # fmt: skip
     done = CliRunner().invoke(app, [str(part) for part in arguments])
     assert done.exit_code == 0, done.stderr
-    assert "With 1 setting to try no Ray engine was asked: it was done here." in done.stderr
+    assert "--ray ignored: 1 setting to try, which was done here." in done.stderr

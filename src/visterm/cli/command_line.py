@@ -94,7 +94,11 @@ def _installed() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
-PANELS: Final = ("Arguments", "Input", "Which images", "Model", "Cleaning", "Relations", "Measures", "Output", "Scale")
+PANELS: Final = (
+    "Arguments", "Input", "Search", "Which images", "Which tags", "Model", "Cleaning", "Relations", "Measures",
+    "Output", "Scale",
+)  # fmt: skip
+"""In this order; any other comes after them."""
 
 
 class Command(TyperCommand):

@@ -83,7 +83,7 @@ def encode(
         rate = done.encoded / seconds
         emit({"features": str(out), **done.as_dict(), "seconds": seconds, "images_per_second": rate})
     if ray is not None and not done.shared:
-        say("All photos are of one shard, which was made here: Ray was not asked. --shard-size makes smaller ones.")
+        say("--ray ignored: all photos are in one shard, which was made here. --shard-size makes smaller ones.")
     say(
         f"{count_of(done.rows, 'row')} of {done.width:,} numbers in {count_of(done.shards, 'file')} of {out / DATA}: "
         f"{done.encoded:,} encoded, {done.reused:,} taken over, {done.gone:,} gone"

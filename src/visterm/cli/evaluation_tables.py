@@ -14,6 +14,25 @@ BAND_INTERVAL = "tag_r@5"
 """The measure whose interval is shown of each band; JSON and the report have all."""
 
 
+def show_measured(summary: dict[str, Any], told: Sequence[str]) -> None:
+    """Print the tables of what `visterm.evaluation.evaluate_run.evaluate_run` measured.
+
+    Parameters
+    ----------
+    summary : dict
+    told : sequence of str
+        Metrics of tags whose comparisons are told.
+    """
+    if "queries" in summary:
+        show_queries(summary)
+        return
+    show_annotation(summary, told)
+    if "bands" in summary:
+        show_bands(summary["bands"])
+    if "wanted_precision" in summary:
+        show_precision(summary["wanted_precision"])
+
+
 def show_annotation(results: dict[str, Any], told: Sequence[str]) -> None:
     """Print a table of metrics with a column a run, and what comparing every two runs says of some of them.
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 argument = partial(typer.Argument, show_default=False)
 input_option = partial(typer.Option, rich_help_panel="Input", show_default=False)
+which_option = partial(typer.Option, rich_help_panel="Which tags", show_default=False)
 model_option = partial(typer.Option, rich_help_panel="Model", show_default=False)
 cleaning_option = partial(typer.Option, rich_help_panel="Cleaning", show_default=False)
 relation_option = partial(typer.Option, rich_help_panel="Relations", show_default=False)

@@ -20,6 +20,7 @@ from visterm.features.training_rows import Photos
 from visterm.models.base import Annotator
 from visterm.tagging.annotating import CHUNK as CHUNK
 from visterm.tagging.annotating import Annotated, Annotations, TagsWanted, annotate_each
+from visterm.tagging.device import move_encoder
 from visterm.tagging.fit_input import Say, silent
 from visterm.tagging.fit_request import FitRequest, Place
 from visterm.tagging.fitting import fit as fit_parts
@@ -319,16 +320,27 @@ class Tagger(Run):
         write_run(self, folder)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Self:
+    def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None, device: str | None = None) -> Self:
         """Open a run that `save` wrote, to use it with `n_jobs` threads (None: all cores).
+
+        Parameters
+        ----------
+        path : path-like
+        n_jobs : int, optional
+        device : str, optional
+            Where torch networks of the encoder run: "cpu", "cuda" or "auto". None: as when it was fitted.
 
         Raises
         ------
         StorageError
             If there is no run at `path`, or it was damaged.
+        UserError
+            If the encoder has no torch network, or there is no such device here.
         """
         tagger = cls.read_from(open_folder(path, "run"), n_jobs=n_jobs)
         tagger.path = os.path.abspath(path)
+        if device is not None:
+            move_encoder(tagger.encoder, device)
         return tagger
 
     @classmethod

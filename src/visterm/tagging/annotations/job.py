@@ -10,19 +10,22 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from visterm.core.errors import StorageError
-from visterm.core.executor import Executor, LocalExecutor, for_parts, must_see
+from visterm.core.executor import LOCAL, Executor, LocalExecutor, for_parts, must_see
 from visterm.core.persist import MANIFEST, file_hash
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import as_path, in_full
 from visterm.core.threads import Team
 from visterm.core.types import Skipped
 from visterm.features.folder import told_of_a_full_disk
-from visterm.tagging.annotating import Annotated, ChunkTags, TagsWanted
+from visterm.tagging.annotating import Annotated, ChunkTags, TagsWanted, annotate_each
 from visterm.tagging.annotations.folder import AnnotationContents, AnnotationFolder, annotation_folder
 from visterm.tagging.annotations.part_work import KnownParts, PartDone, PartWork
 from visterm.tagging.annotations.pieces import Found, Piece, PieceReader, Pieces, pieces_of
 from visterm.tagging.device import move_encoder
+from visterm.tagging.fit_input import Say, silent
 from visterm.tagging.tagger import Tagger
+
+DONE_HERE = "--ray ignored: all images are in one part, which was done here."
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,31 @@ def fingerprint_of(tagger: Tagger, wanted: TagsWanted) -> str:
     """Name what the lines of images follow from, besides the images: all files of the run, and what is wanted."""
     told = [file_hash(as_path(tagger.path) / MANIFEST), tagger.encoder.fingerprint, wanted._asdict()]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def annotate_found(
+    tagger: Tagger,
+    found: Found,
+    wanted: TagsWanted,
+    *,
+    device: str | None = None,
+    executor: Executor = LOCAL,
+    say: Say = silent,
+    progress: Progress = SILENT,
+) -> Iterator[Annotated | Skipped]:
+    """Tag images one after another: here, or on other machines if there is more than one piece.
+
+    Parameters and errors are those of `annotate_into`; `say` takes a line for people where other machines were not
+    needed.
+    """
+    if executor.remote:
+        ChunkTags(tagger, wanted)  # what the run cannot give is refused before the other machines are reached
+        every = pieces_of(tagger.encoder, found, stable=False)
+        if len(every.pieces) > 1:
+            return annotate_pieces(tagger, wanted, device, every, executor, progress)
+        say(DONE_HERE)
+    images: Any = found.features or found.images
+    return annotate_each(tagger, images, wanted, progress=progress if found.features or len(images) > 1 else SILENT)
 
 
 def annotate_pieces(

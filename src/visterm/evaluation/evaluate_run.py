@@ -1,0 +1,322 @@
+"""An evaluation from its request to its figures: the one way of the command line and Python."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from visterm.core.errors import NoTagsError, UserError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.types import Skipped
+from visterm.core.wording import count_of
+from visterm.data.corpus import Corpus
+from visterm.data.query_files import QueryRow, read_query_file
+from visterm.evaluation.evaluate import DEFAULT_METRICS, SIBLING_METRIC, evaluate_taggers
+from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
+from visterm.evaluation.report.bands import BAND_METRICS, band_summary
+from visterm.evaluation.report.folder import check_report_target, write_report
+from visterm.evaluation.report.precision import precision_summary
+from visterm.evaluation.report.results import (
+    PAGE_METRICS,
+    annotation_results,
+    annotation_summary,
+    query_results,
+    query_summary,
+)
+from visterm.features.training_rows import read_corpus
+from visterm.metrics import check_metrics
+from visterm.tagging.cutoffs import cutoff_of
+from visterm.tagging.fit_input import Say, plan_streaming, silent
+from visterm.tagging.query_corpus import query_corpus
+from visterm.tagging.tagger import Tagger
+
+if TYPE_CHECKING:
+    from visterm.evaluation.evaluate import AnnotationEvaluation
+    from visterm.evaluation.streamed import StreamedEvaluation
+
+OF_TAGS = "tags"
+"""In place of a file of queries: queries are made from tags."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateRequest:
+    """What to measure, on what, and what to write. Each option of ``visterm evaluate`` is a field.
+
+    Attributes
+    ----------
+    runs : sequence of path
+        The run to measure; then others, compared with it on the images that all can read.
+    images : path, several, or None
+        A folder of images, or features folders; None where the tag file names the images.
+    tags : path
+        A tag file, or ``"auto"``.
+    split : str, optional
+        Measure on these rows only. None: on those of the split "test", if there are splits.
+    image_column, tags_column, separator : str, optional
+        How the tag file is written, see `Corpus.read`.
+    metrics : sequence of str, optional
+        Names from ``visterm metrics``; None: the usual ones.
+    isa : Path, optional
+        Which tags are siblings, for ``psib@k``: a CSV of child,parent, or WordNet's folder.
+    bands : bool
+        Measure rare and frequent tags apart, too.
+    precision : float, optional
+        Measure the tags given for this expected precision, too.
+    queries : path, optional
+        Measure searches instead: ``"tags"`` for queries made from tags, or a query file.
+    max_words : int
+        Words of queries made from tags, at most; 0: as many as an image has tags.
+    combine : {"sum", "product", "confidence"}
+        How the scores of words are put together.
+    report : path, optional
+        The folder of a page with tables, curves and pictures.
+    intervals : bool
+        Whether the summary of a single run has intervals, which take some time; a report always has.
+    memory : int, optional
+        Bytes that may be used: features that take more are streamed.
+    n_jobs : int, optional
+        Threads; None is all cores.
+    """
+
+    runs: Sequence[str | os.PathLike[str]]
+    images: Any = None
+    tags: str | os.PathLike[str] = "auto"
+    split: str | None = None
+    image_column: str | None = None
+    tags_column: str | None = None
+    separator: str | None = None
+    metrics: Sequence[str] | None = None
+    isa: Path | None = None
+    bands: bool = False
+    precision: float | None = None
+    queries: str | os.PathLike[str] | None = None
+    max_words: int = 3
+    combine: str = "sum"
+    report: Path | None = None
+    intervals: bool = True
+    memory: int | None = None
+    n_jobs: int | None = None
+
+    def check(self) -> None:
+        """Refuse options that do not go together, before any image is read.
+
+        Raises
+        ------
+        UserError
+            If so, or a file is not there.
+        """
+        if self.metrics:
+            check_metrics(self.metrics, siblings=self.isa is not None)
+        if self.queries is None and self.combine != "sum":
+            raise UserError("--combine says how the words of queries are put together. Add --queries tags, or FILE.")
+        of_annotation = {
+            "--metric": (self.metrics, "queries are measured by AvgP, BEP and P10"),
+            "--isa": (self.isa, "siblings count for psib@k, which measures tags"),
+            "--bands": (self.bands, "bands are of tags that are put on images"),
+            "--precision": (self.precision, "it is the precision of tags that are put on images"),
+        }
+        for option, (value, why) in of_annotation.items():
+            if self.queries is not None and value:
+                raise UserError(f"{option} and --queries do not go together: {why}.")
+        if self.isa is not None and not self.isa.exists():
+            raise UserError(f"There is no file or folder {self.isa} of what tags are kinds of (--isa).")
+        if self.report is not None:
+            check_report_target(self.report)
+
+    def columns(self) -> dict[str, str | None]:
+        """Return how the tag file is written."""
+        return {"image_column": self.image_column, "tags_column": self.tags_column, "separator": self.separator}
+
+
+class Measured(NamedTuple):
+    """What was measured.
+
+    Attributes
+    ----------
+    values : dict
+        Of the first run: each metric with its value, and what was measured apart (bands, precision).
+    summary : dict or None
+        Of all runs, with intervals and comparisons; None of a single run where no intervals were asked for.
+    skipped : list of Skipped
+        The images that could not be read.
+    """
+
+    values: dict[str, Any]
+    summary: dict[str, Any] | None
+    skipped: list[Skipped]
+
+
+def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progress = SILENT) -> Measured:
+    """Measure runs on photos whose tags are known, and write a report if one is asked for.
+
+    Parameters
+    ----------
+    request : EvaluateRequest
+    say : callable
+        Takes lines for people: what was left out, and what to know of the figures.
+    progress : Progress
+
+    Raises
+    ------
+    UserError
+        If options do not go together.
+    DataError
+        If there is nothing to measure on.
+    """
+    request.check()
+    lines = None if request.queries in (None, OF_TAGS) else read_query_file(str(request.queries))
+    plan = plan_streaming(request.images, request.memory, say, "measured shard by shard")
+    if plan is not None:
+        unusable = {
+            "--queries": request.queries, "--against": request.runs[1:], "--report": request.report,
+            "--bands": request.bands, "--precision": request.precision,
+        }  # fmt: skip
+        if given := [option for option, value in unusable.items() if value]:
+            raise UserError(
+                f"{given[0]} needs the features of all images in memory, and these are streamed. Leave it out, or "
+                "allow more memory (--memory)."
+            )
+    taggers = [Tagger.load(path, n_jobs=request.n_jobs) for path in request.runs]
+    if request.precision is not None:
+        for tagger in taggers:
+            cutoff_of(tagger.calibration, precision=request.precision)  # refuses what cannot be before images are read
+    if plan is not None:
+        return _measure_streamed(taggers[0], request, say, progress)
+    encoder = taggers[0].encoder
+    try:
+        corpus = read_corpus(encoder, request.images, request.tags, **request.columns())
+    except NoTagsError:
+        if lines is None:
+            raise
+        corpus, lines = query_corpus(encoder, request.images, lines)
+    for warning in corpus.warnings():
+        say(warning)
+    measured = corpus
+    if request.split is not None or any(corpus.splits):
+        measured = corpus.select(request.split or "test")
+    if request.queries is None:
+        found = _measure_annotation(taggers, measured, request, say, progress)
+    else:
+        found = _measure_queries(taggers, corpus, measured, lines, request, say, progress)
+    if request.report is not None:
+        say(f"The report is {request.report / 'index.html'}")
+    return found
+
+
+def _measure_annotation(
+    taggers: Sequence[Tagger], corpus: Corpus, request: EvaluateRequest, say: Say, progress: Progress
+) -> Measured:
+    """Measure the tags that runs put on images."""
+    from visterm.evaluation.report.annotation import annotation_page
+
+    names, report = [str(run) for run in request.runs], request.report
+    metrics = _metrics(request, say)
+    wanted = [*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if request.bands else ())]
+    found = evaluate_taggers(
+        taggers, corpus, list(dict.fromkeys(wanted)), optional=() if request.metrics else metrics, isa=request.isa,
+        progress=progress,
+    )  # fmt: skip
+    apart: dict[str, Any] = {"bands": band_summary(found, names)} if request.bands else {}
+    if request.precision is not None:
+        apart["wanted_precision"] = precision_summary(found, names, request.precision)
+    _say_what_was_left_out(found, len(taggers), len(found.vocabulary), say)
+    _warn_of_learned(names, found.learned, len(corpus), say)
+    metrics = [name for name in metrics if name not in found.undefined]
+    values = {name: found.mean(name) for name in metrics} | apart
+    if len(names) == 1 and not request.intervals and report is None:
+        return Measured(values, None, found.skipped)
+    summary = annotation_summary(found, names, metrics) | apart
+    if report is not None:
+        results = annotation_results(found, summary)
+        write_report(report, annotation_page(found, names, results), results)
+    return Measured(values, summary, found.skipped)
+
+
+def _measure_queries(
+    taggers: Sequence[Tagger],
+    everything: Corpus,
+    corpus: Corpus,
+    queries: list[QueryRow] | None,
+    request: EvaluateRequest,
+    say: Say,
+    progress: Progress,
+) -> Measured:
+    """Measure what runs find for queries."""
+    from visterm.evaluation.report.queries import query_page
+
+    names, report = [str(run) for run in request.runs], request.report
+    found = evaluate_queries(
+        taggers, corpus, queries,
+        learned=learned_part(everything), max_words=request.max_words or None, combine=request.combine,
+        progress=progress,
+    )  # fmt: skip
+    measured = found.corpus.names
+    learned = [0 if tagger.encoder.by_number else tagger.learned_images.count(measured) for tagger in taggers]
+    _warn_of_learned(names, learned, len(measured), say)
+    if found.left_out:
+        say(
+            f"Queries left out: {found.left_out:,}, which have no word that is a tag of the run, or no relevant image "
+            "among those measured."
+        )
+    summary = query_summary(found, names)
+    if report is not None:
+        results = query_results(found, summary)
+        write_report(report, query_page(found, names, results), results)
+    return Measured(summary, summary, found.skipped)
+
+
+def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progress: Progress) -> Measured:
+    """Measure a run on features that do not fit in memory, with files on the way beside the run."""
+    from visterm.evaluation.streamed import evaluate_streamed
+
+    [run] = request.runs
+    metrics = _metrics(request, say)
+    beside = Path(run).absolute().parent
+    found = evaluate_streamed(
+        tagger, request.images, request.tags, metrics,
+        work=beside if os.access(beside, os.W_OK) else None, split=request.split,
+        optional=() if request.metrics else metrics, isa=request.isa, progress=progress, **request.columns(),
+    )  # fmt: skip
+    for line in found.remarks:
+        say(line)
+    _say_what_was_left_out(found, 1, len(tagger.vocabulary), say)
+    _warn_of_learned([str(run)], [found.learned], found.images, say)
+    values = {name: value.mean for name, value in found.values.items()}
+    return Measured(values, found.summary(str(run), len(tagger.vocabulary)), found.skipped)
+
+
+def _metrics(request: EvaluateRequest, say: Say) -> list[str]:
+    """Return the metrics that are named, or the usual ones, with that of siblings where it is known which tags are."""
+    named, isa = request.metrics, request.isa
+    if not named:
+        return [*DEFAULT_METRICS, *([SIBLING_METRIC] if isa is not None else [])]
+    if isa is not None and "psib" not in {found.name for found, _ in check_metrics(named, siblings=True).values()}:
+        say(f"--isa changes none of {', '.join(named)}: siblings count for psib@k only. Add --metric {SIBLING_METRIC}.")
+    return list(named)
+
+
+def _say_what_was_left_out(
+    found: AnnotationEvaluation | StreamedEvaluation, n_runs: int, n_tags: int, say: Say
+) -> None:
+    """Say which metrics and tags do not count."""
+    for reason in found.undefined.values():
+        say(f"Left out: {reason}")
+    if found.unknown:
+        of = "the run's vocabulary" if n_runs == 1 else "the vocabulary of every run"
+        say(f"{found.unknown:,} of {found.given:,} given tags are not in {of} and are not counted.")
+    if found.with_siblings is not None:
+        say(f"{found.with_siblings:,} of {count_of(n_tags, 'tag')} have siblings.")
+
+
+def _warn_of_learned(names: Sequence[str], learned: Sequence[int], n_images: int, say: Say) -> None:
+    """Warn of images that runs are measured on and have learned from."""
+    for name, n_learned in zip(names, learned, strict=True):
+        if n_learned:
+            say(
+                f"{n_learned:,} of {count_of(n_images, 'image')} have names of images that "
+                f"{'the run' if len(names) == 1 else name} learned from: the figures are better than those of new "
+                "photos. Hold some out before fitting: a column 'split' in the tag file, with train and test."
+            )

@@ -1,0 +1,130 @@
+"""A search from its request to what was found: by words, by another photo, or by filters alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from visterm.core.errors import UserError
+from visterm.core.executor import LOCAL, Executor
+from visterm.core.persist import folder_kind
+from visterm.library.catalogue import Catalogue
+from visterm.library.expansion import Group
+from visterm.library.search import Found
+from visterm.library.union import UNION, CatalogueUnion
+from visterm.store.filters import Filter
+from visterm.tagging.fit_input import Say, silent
+
+EVERYTHING = Filter()
+SEARCHED_HERE = "--ray ignored: one catalogue is searched in this process."
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchRequest:
+    """What to find.
+
+    Attributes
+    ----------
+    words : str, optional
+        As typed. None: photos `like` another one, or all that the filters let pass.
+    like : str, optional
+        A photo: a file, or a name in the catalogue.
+    k : int
+        Images, at most; 0 for all.
+    combine, cutoff, min_confidence
+        As `Catalogue.search` takes them.
+    expand : sequence of {"parts", "siblings"}
+        What is found besides, see `Catalogue.expand`.
+    groups : int
+        Related tags of each kind, at most; 0 for all.
+    among : Filter
+        Which images are searched.
+    """
+
+    words: str | None = None
+    like: str | None = None
+    k: int = 10
+    combine: str | None = None
+    cutoff: bool = False
+    min_confidence: float | None = None
+    expand: Sequence[str] = ()
+    groups: int = 5
+    among: Filter = EVERYTHING
+
+    def check(self) -> None:
+        """Refuse options that do not go together, before a catalogue is opened.
+
+        Raises
+        ------
+        UserError
+            If so, or nothing is searched for.
+        """
+        if self.words is None and self.like is None and not self.among:
+            raise UserError(
+                "Missing argument 'words'. Say what to find: words, --like IMAGE, or a filter such as --tag."
+            )
+        of_words = {
+            "--combine": self.combine, "--cutoff": self.cutoff, "--min-confidence": self.min_confidence,
+            "--expand": self.expand, "words": self.words if self.like is not None else None,
+        }  # fmt: skip
+        for option, value in of_words.items():
+            if (self.words is None or self.like is not None) and value:
+                without_words = "--like" if self.like is not None else "a search without words"
+                raise UserError(f"{option} and {without_words} do not go together. Leave one of the two out.")
+
+
+class Searched(NamedTuple):
+    """What was found, and what belongs to the words: by kind of relation, in the order that was asked for."""
+
+    found: Found
+    related: dict[str, list[Group]]
+
+
+def search_run(opened: Catalogue | CatalogueUnion, request: SearchRequest) -> Searched:
+    """Search a catalogue, or several as one.
+
+    Raises
+    ------
+    UserError, UnknownNameError, DataError
+        As `Catalogue.search`, `Catalogue.like` and `Catalogue.expand` do.
+    """
+    among, k = request.among, request.k
+    if request.like is not None:
+        return Searched(opened.like(request.like, k, among=among), {})
+    if request.words is None:
+        return Searched(opened.browse(among, k), {})
+    limits: dict[str, Any] = {
+        "combine": request.combine,
+        "cutoff": request.cutoff,
+        "min_confidence": request.min_confidence,
+    }
+    related = {
+        how: opened.expand(request.words, how, k, n_groups=request.groups, among=among, **limits)
+        for how in dict.fromkeys(request.expand)
+    }
+    return Searched(opened.search(request.words, k, among=among, **limits), related)
+
+
+@contextmanager
+def opened_for_search(
+    path: str | os.PathLike[str], executor: Executor = LOCAL, say: Say = silent
+) -> Iterator[Catalogue | CatalogueUnion]:
+    """Open a catalogue, or a union of several; on the machines of an executor where there are several of them.
+
+    Raises
+    ------
+    StorageError
+        If neither is at `path`.
+    """
+    if folder_kind(path) != UNION:
+        if executor.remote:
+            say(SEARCHED_HERE)
+        yield Catalogue.load(path)
+        return
+    with CatalogueUnion.load(path, executor=executor) as opened:
+        if executor.remote and len(opened.paths) == 1:
+            say(SEARCHED_HERE)
+        yield opened
