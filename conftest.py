@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from visterm.core.errors import DataError
-from visterm.data.wordnet_files import find_wordnet, read_database
+from visterm.data.wordnet import find_wordnet, read_database
 from visterm.demo.drawn import DrawnLibrary, draw_library
 
 

@@ -37,7 +37,7 @@ def test_rows_meet_files_by_path_and_both_leftovers_are_listed(tmp_path):
     assert corpus.splits == [None, None]
     assert corpus.missing == ["gone.jpg"]
     assert corpus.untagged == ["c.jpg"]
-    assert corpus.warnings() == [
+    assert corpus.remarks == [
         "Tags name 1 image (such as 'gone.jpg') not in the image folder; left out.",
         "Left out: 1 of 3 images (such as 'c.jpg'), not named by the tags.",
     ]
@@ -106,7 +106,7 @@ def test_auto_reads_a_folder_a_tag(tmp_path):
     assert corpus.names == ["sea/a.jpg", "sky/a.jpg"]
     assert corpus.tags == [["sea"], ["sky"]]
     assert corpus.untagged == ["b.jpg"]
-    assert corpus.warnings() == [
+    assert corpus.remarks == [
         "Tags: a folder a tag (2 folders).",
         "Left out: 1 of 3 images (such as 'b.jpg'), in no tag's folder, so without a tag.",
     ]
@@ -115,9 +115,9 @@ def test_auto_reads_a_folder_a_tag(tmp_path):
 def test_auto_says_which_table_it_reads_and_which_lies_beside_it(tmp_path):
     images, _ = library(tmp_path, ["a.jpg", "b.jpg"], [])
     (images / "metadata.csv").write_text("file_name,tags\na.jpg,sea\nb.jpg,sky\n")
-    assert Corpus.read(images).warnings() == ["Tags: metadata.csv."]
+    assert Corpus.read(images).remarks == ["Tags: metadata.csv."]
     (images / "metadata.jsonl").write_text('{"file_name": "a.jpg", "tags": ["snow"]}\n')
-    assert Corpus.read(images).warnings()[0] == "Tags: metadata.jsonl (metadata.csv lies there too and is not read)."
+    assert Corpus.read(images).remarks[0] == "Tags: metadata.jsonl (metadata.csv lies there too and is not read)."
 
 
 def test_names_that_differ_only_in_capitals_or_lack_the_ending_are_taken_and_counted(tmp_path):
@@ -126,7 +126,7 @@ def test_names_that_differ_only_in_capitals_or_lack_the_ending_are_taken_and_cou
     )
     corpus = Corpus.read(images, tags)
     assert corpus.images == [images / name for name in ("öl bild.jpeg", "sub/B.JPG", "c.png", "D.jpg")]
-    assert corpus.warnings() == [
+    assert corpus.remarks == [
         "Only capitals set 2 names apart from the images (such as 'ÖL BILD.JPEG' and 'öl bild.jpeg'); "
         "taken as the same.",
         "Only the file's ending set 2 names apart from the images (such as 'c' and 'c.png'); taken as the same.",
@@ -162,7 +162,7 @@ def test_tags_of_folders_that_are_not_utf8_can_be_written_and_are_told(tmp_path)
     corpus = Corpus.read(tmp_path / "images")
     assert corpus.tags == [["caf\ufffd"]]
     assert corpus.names == ["caf\udce9/a.jpg"]
-    assert "The names of 1 folder (such as 'caf\ufffd') are not UTF-8" in corpus.warnings()[1]
+    assert "The names of 1 folder (such as 'caf\ufffd') are not UTF-8" in corpus.remarks[1]
 
 
 def test_columns_are_passed_on(tmp_path):
@@ -232,7 +232,7 @@ def test_a_share_that_is_none_is_an_error(corpus, share):
 
 def test_splits_can_be_forgotten(corpus):
     assert corpus.without_splits().splits == [None] * 10
-    assert corpus.warnings() == []
+    assert corpus.remarks == []
 
 
 def test_a_subset_keeps_its_order(corpus):

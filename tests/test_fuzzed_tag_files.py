@@ -16,8 +16,8 @@ from visterm.data.query_files import read_query_file
 from visterm.data.relation_files import read_aliases
 from visterm.data.relations import read_is_a
 from visterm.data.sidecars import Sidecars
-from visterm.data.tag_files import read_tag_table, read_tags
-from visterm.data.tag_formats.record import merged
+from visterm.data.tag_files import find_tags, read_tag_table
+from visterm.data.tag_formats.record import merged_by_image
 from visterm.data.tag_formats.tables import stream_table
 from visterm.data.text_files import read_words
 
@@ -32,11 +32,11 @@ READERS = {
     "tags.tsv": TABLES,
     "tags.jsonl": TABLES,
     "tags": TABLES,
-    "1.txt": [lambda path: read_tags("auto", path.parent)],
+    "1.txt": [lambda path: find_tags("auto", path.parent).records],
     "1.jpg.xmp": [lambda path: Sidecars().keywords(path.with_name("1.jpg"))],
-    "1.xmp": [lambda path: read_tags("xmp", path.parent)],
+    "1.xmp": [lambda path: find_tags("xmp", path.parent).records],
     "1.jpg": [lambda path: Sidecars().keywords(path)],
-    ".visterm_texts.jsonl": [lambda path: read_tags("auto", path.parent)],
+    ".visterm_texts.jsonl": [lambda path: find_tags("auto", path.parent).records],
     "queries.csv": [read_query_file],
     "aliases.csv": [read_aliases],
     "kinds.tsv": [read_is_a],
@@ -105,7 +105,7 @@ def check_tags(found) -> None:
     assert [tag for tag in tags if tag_fault(tag) is not None] == []
     Vocabulary.from_lists([tags]).encode([tags])
     try:
-        merged(found)
+        merged_by_image(found)
     except VistermError as error:
         assert "two splits" in str(error)  # noqa: PT017
 

@@ -20,11 +20,11 @@ from visterm.data.query_files import read_query_file
 from visterm.data.relation_files import read_aliases
 from visterm.data.relations import read_is_a
 from visterm.data.sidecars import Sidecars, content_of
-from visterm.data.tag_files import read_tag_table, read_tags
+from visterm.data.tag_files import find_tags, read_tag_table
 from visterm.data.tag_formats.tables import stream_table
 from visterm.data.text_files import read_text, read_words
 from visterm.data.word_vectors import read_word_vectors
-from visterm.data.wordnet_files import read_database
+from visterm.data.wordnet import read_database
 from visterm.encoders.network_file import network_hash, read_network
 from visterm.encoders.onnx_settings import settings_beside
 from visterm.tagging.tuning.trial_log import TrialLog
@@ -113,7 +113,7 @@ def test_a_sidecar_that_is_no_file_leaves_out_its_image_and_says_so(make, tmp_pa
         (tmp_path / name).touch()
     make(tmp_path / "1.jpg.xmp")
     (tmp_path / "2.jpg.xmp").write_text(XMP, encoding="utf-8")
-    assert [row.image for row in read_tags("xmp", tmp_path)] == ["2.jpg"]
+    assert [row.image for row in find_tags("xmp", tmp_path).records] == ["2.jpg"]
     with pytest.raises(VistermError, match=r"1\.jpg\.xmp"):
         Sidecars().keywords(tmp_path / "1.jpg")
 

@@ -17,9 +17,9 @@ from visterm.data.part_of import (
     wordnet_part_of,
     write_part_of,
 )
-from visterm.data.relations import sibling_sets
+from visterm.data.relations import is_a_relations, sibling_sets
 from visterm.data.tag_senses import match_tags
-from visterm.data.wordnet import WordNet, is_a_relations
+from visterm.data.wordnet import WordNet
 from visterm.demo.drawn import PART_OF, DrawnLibrary
 
 SYNSETS = [

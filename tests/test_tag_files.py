@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from visterm.core.errors import TagFileError, UserError
-from visterm.data.tag_files import find_tags, read_tags
+from visterm.data.tag_files import find_tags
 from visterm.data.tag_formats.record import TagRecord
 
 
@@ -27,7 +27,7 @@ def write(path: Path, content: str | bytes) -> Path:
 
 def read(images: Path, content: str | bytes, name: str = "tags.csv", **options) -> list[tuple[str, list[str]]]:
     """The images and tags of a table."""
-    return [(r.image, r.tags) for r in read_tags(write(images.parent / name, content), images, **options)]
+    return [(r.image, r.tags) for r in find_tags(write(images.parent / name, content), images, **options).records]
 
 
 EXPECTED = [("1.jpg", ["sea", "polar bear"]), ("2.jpg", ["sky"])]
@@ -104,14 +104,14 @@ def test_brackets_that_are_no_list_are_text(images):
     ],
 )
 def test_a_minus_before_a_tag_says_that_it_is_not_there(images, name, content):
-    records = read_tags(write(images.parent / name, content), images)
+    records = find_tags(write(images.parent / name, content), images).records
     assert records == [TagRecord("1.jpg", ["sea"], ["beach", "polar bear"], None)]
 
 
 def test_splits_are_read_and_spelled_one_way(images):
     rows = ["1.jpg,a,train", "2.jpg,a,Validation", "3.jpg,a,val", "4.jpg,a,TEST", "5.jpg,a,", "6.jpg,a,fold 1"]
     path = write(images.parent / "t.csv", "image,tags,Split\n" + "\n".join(rows))
-    assert [r.split for r in read_tags(path, images)] == ["train", "valid", "valid", "test", None, "fold 1"]
+    assert [r.split for r in find_tags(path, images).records] == ["train", "valid", "valid", "test", None, "fold 1"]
 
 
 def test_an_image_in_two_splits_is_an_error(images):
@@ -155,7 +155,7 @@ def test_what_cannot_be_understood_is_an_error_that_says_where(images, name, con
 
 def test_a_tag_file_that_is_not_there_is_an_error(images):
     with pytest.raises(TagFileError, match="does not exist"):
-        read_tags(images.parent / "nowhere.csv", images)
+        find_tags(images.parent / "nowhere.csv", images)
 
 
 def test_a_folder_of_texts_has_one_for_each_image(images):
@@ -193,9 +193,9 @@ def test_a_folder_of_texts_that_does_not_fit_is_an_error(images, files, texts, m
     folder.mkdir()
     touch(folder, *texts)
     with pytest.raises(TagFileError, match=message):
-        read_tags(folder, images)
+        find_tags(folder, images)
     with pytest.raises(UserError, match="have no columns"):
-        read_tags(folder, images, tags_column="words")
+        find_tags(folder, images, tags_column="words")
 
 
 def test_an_empty_separator_is_an_error(images):
@@ -217,7 +217,7 @@ def test_auto_finds_the_table_of_an_image_folder(images, name):
         rows = [{"file_name": "sub/1.jpg", "tags": ["sea", "sky"], "split": "train"}]
         rows.append({"file_name": "2.jpg", "tags": ["snow"], "split": "test"})
         write(images / name, "\n".join(map(json.dumps, rows)))
-    assert read_tags("auto", images) == [
+    assert find_tags("auto", images).records == [
         TagRecord("sub/1.jpg", ["sea", "sky"], [], "train"),
         TagRecord("2.jpg", ["snow"], [], "test"),
     ]
@@ -228,7 +228,7 @@ def test_auto_finds_tables_in_sub_folders_that_may_be_splits(images):
     write(images / "train/metadata.csv", "file_name,tags\n1.jpg,sea\n")
     write(images / "test/metadata.csv", "file_name,tags\n1.jpg,sky\n")
     write(images / ".hidden/metadata.csv", "file_name,tags\n1.jpg,no\n")
-    assert read_tags("auto", images) == [
+    assert find_tags("auto", images).records == [
         TagRecord("test/1.jpg", ["sky"], [], "test"),
         TagRecord("train/1.jpg", ["sea"], [], "train"),
     ]
@@ -236,7 +236,7 @@ def test_auto_finds_tables_in_sub_folders_that_may_be_splits(images):
 
 def test_auto_finds_a_folder_a_tag(images):
     touch(images, "beach/1.jpg", "beach/sunset/2.JPG", "Polar  bear/3.png", "-beach/5.jpg", "4.jpg", "beach/notes.txt")
-    assert read_tags("auto", images) == [
+    assert find_tags("auto", images).records == [
         TagRecord("-beach/5.jpg", [], ["beach"], None),
         TagRecord("Polar  bear/3.png", ["Polar bear"], [], None),
         TagRecord("beach/1.jpg", ["beach"], [], None),
@@ -246,13 +246,13 @@ def test_auto_finds_a_folder_a_tag(images):
 
 def test_folders_named_as_splits_are_splits_when_all_images_lie_in_them(images):
     touch(images, "train/beach/1.jpg", "test/beach/2.jpg", "val/snow/3.jpg")
-    assert read_tags("auto", images) == [
+    assert find_tags("auto", images).records == [
         TagRecord("test/beach/2.jpg", ["beach"], [], "test"),
         TagRecord("train/beach/1.jpg", ["beach"], [], "train"),
         TagRecord("val/snow/3.jpg", ["snow"], [], "valid"),
     ]
     touch(images, "station/4.jpg")
-    assert read_tags("auto", images)[-2] == TagRecord("train/beach/1.jpg", ["train", "beach"], [], None)
+    assert find_tags("auto", images).records[-2] == TagRecord("train/beach/1.jpg", ["train", "beach"], [], None)
 
 
 def test_auto_finds_a_text_beside_each_image(images):
@@ -260,19 +260,19 @@ def test_auto_finds_a_text_beside_each_image(images):
     write(images / "beach/1.txt", "sea\r\nPolar bear\n\n-snow\n")
     write(images / "2.png.txt", "\ufeffsea, sky")
     write(images / "3.txt", "Paris, France; sea")
-    assert read_tags("auto", images) == [
+    assert find_tags("auto", images).records == [
         TagRecord("2.png", ["sea", "sky"], [], None),
         TagRecord("3.jpg", ["Paris, France", "sea"], [], None),
         TagRecord("beach/1.jpg", ["sea", "Polar bear"], ["snow"], None),
     ]
-    assert read_tags("auto", images, separator="/")[0].tags == ["sea, sky"]
+    assert find_tags("auto", images, separator="/").records[0].tags == ["sea, sky"]
 
 
 def test_a_text_that_is_not_utf8_names_its_file_and_line(images):
     touch(images, "1.jpg")
     write(images / "1.txt", b"sea\ncaf\xe9")
     with pytest.raises(TagFileError, match=r"1\.txt is not UTF-8: line 2"):
-        read_tags("auto", images)
+        find_tags("auto", images)
 
 
 def test_auto_that_finds_nothing_lists_what_it_looked_for(images):
@@ -280,10 +280,10 @@ def test_auto_that_finds_nothing_lists_what_it_looked_for(images):
     with pytest.raises(
         TagFileError, match=r"metadata\.jsonl or metadata\.csv.*\.txt beside.*folder a tag.*--tags FILE"
     ):
-        read_tags("auto", images)
+        find_tags("auto", images)
 
 
 def test_auto_with_a_named_column_looks_for_tables_only(images):
     touch(images, "beach/1.jpg")
     with pytest.raises(TagFileError, match=r"Looked for: a table \([^;]*\)\. If"):
-        read_tags("auto", images, tags_column="words")
+        find_tags("auto", images, tags_column="words")

@@ -15,7 +15,7 @@ from visterm.core.vocabulary import Vocabulary, clean_tag, tag_fault
 from visterm.core.wording import printable
 from visterm.data.corpus import Corpus
 from visterm.data.relation_files import PairFormat, read_pairs, write_pairs
-from visterm.data.tag_files import read_tag_table, read_tags
+from visterm.data.tag_files import find_tags, read_tag_table
 from visterm.data.tag_formats.tables import stream_table
 from visterm.data.text_files import guarded, unguarded
 
@@ -49,7 +49,7 @@ def test_a_tag_that_cannot_be_one_is_named_with_its_file_and_line(tag, message, 
     }
     path = tmp_path / name
     path.write_text("\n".join(lines[name]) + "\n", encoding="utf-8")
-    readers = {"1.txt": [lambda: read_tags("auto", tmp_path)]}
+    readers = {"1.txt": [lambda: find_tags("auto", tmp_path).records]}
     for read in readers.get(name, [lambda: read_tag_table(path), lambda: list(stream_table(path))]):
         with pytest.raises(TagFileError) as refused:
             read()
@@ -61,7 +61,7 @@ def test_a_folder_whose_name_cannot_be_a_tag_is_named(tmp_path):
     (tmp_path / "re\x1bd").mkdir()
     (tmp_path / "re\x1bd" / "1.jpg").touch()
     with pytest.raises(TagFileError, match=r"1\.jpg: the tag 're\\x1bd' has the control character U\+001B"):
-        read_tags("auto", tmp_path)
+        find_tags("auto", tmp_path)
 
 
 @pytest.mark.parametrize("tag", [*WITH_JOINERS, "sea side", "ก\u200bข", "海", "🙂", "=1+1", "a\u200db"])

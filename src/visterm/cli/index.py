@@ -96,7 +96,7 @@ def index(
                 catalogue.tagger.encoder, images, tags,
                 image_column=image_column, tags_column=tags_column, separator=separator,
             )  # fmt: skip
-            for warning in corpus.warnings():
+            for warning in corpus.remarks:
                 say(warning)
             done = catalogue.index(corpus, folder=images, follow_links=follow_links, progress=Bars())
     except Exception:

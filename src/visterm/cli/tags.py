@@ -101,7 +101,7 @@ def tags(
         corpus = read_corpus(
             tagger.encoder, images, tag_file, image_column=image_column, tags_column=tags_column, separator=separator
         )
-        for warning in corpus.warnings():
+        for warning in corpus.remarks:
             say(warning)
     elif tag_vectors(tagger) is None:
         say("The model has no vectors of tags, so only sure spellings are suggested. Give IMAGES and --tags for more.")

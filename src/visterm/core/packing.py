@@ -17,13 +17,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import checked_csr
 from visterm.core.errors import DataError, UserError
-from visterm.core.learned import (
-    Kind,
-    check_learned,
-    declared_name,
-    learned_attributes,
-    learned_kinds,
-)
+from visterm.core.learned import Kind, check_learned, declared_name, learned_attributes, learned_kinds
 from visterm.core.registry import Registry
 
 CSR_PARTS = ("data", "indices", "indptr", "shape")

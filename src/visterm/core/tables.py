@@ -28,12 +28,7 @@ MODELS = Registry(
         Entry(
             "warp_linear", "visterm.models.ranking.warp_linear:WarpLinear", "one linear scorer a tag, WARP loss", WSABIE
         ),
-        Entry(
-            "auc_embedding",
-            "visterm.models.ranking.auc:AucEmbedding",
-            "joint embedding, all places equal",
-            WSABIE,
-        ),
+        Entry("auc_embedding", "visterm.models.ranking.auc:AucEmbedding", "joint embedding, all places equal", WSABIE),
         Entry(
             "owpc_sgd",
             "visterm.models.ranking.owpc_sgd:OwpcSgd",

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, Unpack
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from visterm.core.wording import count_of
 from visterm.data.image_folders import images_in
 from visterm.data.image_names import CAPITALS, ENDING, ImageNames, Match
 from visterm.data.images import ImageLike
-from visterm.data.tag_files import TagsFound, find_tags, read_tag_table
-from visterm.data.tag_formats.record import TagRecord, merged, merged_by_split, record, split_name
+from visterm.data.tag_files import TableOptions, find_tags, read_tag_table
+from visterm.data.tag_formats.record import TagRecord, TagsFound, merged_by_image, merged_by_split, record, split_name
 
 _PER_IMAGE = ("images", "names", "tags", "negatives", "splits", "users")
 
@@ -63,7 +63,7 @@ class Corpus:
     untagged : list of str
         Image files that the tag file does not name, as paths inside the image folder.
     remarks : list of str
-        What was told when it was read: where the tags were found, and what of them and of the images did not meet.
+        A line each: where "auto" found the tags, and what of the tags and of the images did not meet.
     encoded : EncodedBefore or None
         Where the rows of the images are, if they were encoded before.
     users : list of str or None
@@ -90,29 +90,22 @@ class Corpus:
 
     @classmethod
     def read(
-        cls,
-        images: str | os.PathLike[str],
-        tags: str | os.PathLike[str] = "auto",
-        *,
-        image_column: str | None = None,
-        tags_column: str | None = None,
-        user_column: str | None = None,
-        separator: str | None = None,
+        cls, images: str | os.PathLike[str], tags: str | os.PathLike[str] = "auto", **options: Unpack[TableOptions]
     ) -> Self:
         """Read a folder of images and its tags.
 
         A row belongs to the file with its path, or to the one file whose path ends as it does (``1.jpg`` to
-        ``sea/1.jpg``, and ``photos/1.jpg`` to ``1.jpg``). Where there is none, a name may
-        differ in capitals from one file that no other row names, or lack its ending; `warnings` counts such rows.
+        ``sea/1.jpg``, and ``photos/1.jpg`` to ``1.jpg``). If there is none, a name may differ in capitals from one file
+        that no other row names, or lack its ending; `remarks` counts such rows.
 
         Parameters
         ----------
         images : path-like
             The image folder.
         tags : "auto" or path-like
-            As in `read_tags`.
-        image_column, tags_column, user_column, separator : str, optional
-            As in `read_tags`.
+            As in `find_tags`.
+        **options
+            ``image_column``, ``tags_column``, ``user_column``, ``separator``: see `TableOptions`.
 
         Returns
         -------
@@ -128,15 +121,7 @@ class Corpus:
         """
         folder = as_path(images)
         paths = images_in(folder)
-        read = find_tags(
-            tags,
-            folder,
-            image_column=image_column,
-            tags_column=tags_column,
-            user_column=user_column,
-            separator=separator,
-        )
-        return cls.joined(folder, paths, read)
+        return cls.joined(folder, paths, find_tags(tags, folder, **options))
 
     @classmethod
     def joined(
@@ -171,7 +156,11 @@ class Corpus:
                 f"{folder}: the tags name '{example}', the folder has '{paths[0].relative_to(folder).as_posix()}'. "
                 "Check the image folder, and the column of file names (--image-column)."
             )
-        rows = _one_row_a_file((match.path, row) for match, row in found)
+        rows: dict[Path, TagRecord] = {}
+        for match, row in found:  # several may name one file in different ways
+            first = rows.get(match.path)
+            both = [row] if first is None else [first, row._replace(image=first.image)]
+            rows[match.path] = merged_by_image(both)[0]
         untagged = [path.relative_to(folder).as_posix() for path in paths if path not in rows]
         remarks = [*read.remarks, *_told_of_differences(found, folder)]
         if missing:
@@ -184,8 +173,9 @@ class Corpus:
                 f"Left out: {len(untagged):,} of {count_of(len(paths), 'image')} (such as '{untagged[0]}'), "
                 f"{read.untagged}."
             )
-        corpus = cls._of_records(list(rows), list(rows.values()), missing, untagged, remarks)
-        return replace(corpus, encoded=encoded)
+        return cls._of_records(
+            rows, list(rows.values()), missing=missing, untagged=untagged, remarks=remarks, encoded=encoded
+        )
 
     @classmethod
     def of(
@@ -219,17 +209,11 @@ class Corpus:
             record(name, given, split_name(split), user)
             for name, given, split, user in zip(names, tags, splits, users, strict=True)
         ]
-        return cls._of_records(list(images), rows)
+        return cls._of_records(images, rows)
 
     @classmethod
-    def _of_records(
-        cls,
-        images: Sequence[ImageLike],
-        rows: Sequence[TagRecord],
-        missing: Sequence[str] = (),
-        untagged: Sequence[str] = (),
-        remarks: Sequence[str] = (),
-    ) -> Self:
+    def _of_records(cls, images: Iterable[ImageLike], rows: Sequence[TagRecord], **more: Any) -> Self:
+        """Make a corpus of images and a record of each, and of what else it has."""
         return cls(
             images=list(images),
             names=[row.image for row in rows],
@@ -237,21 +221,11 @@ class Corpus:
             negatives=[row.negatives for row in rows],
             splits=[row.split for row in rows],
             users=[row.user for row in rows],
-            missing=list(missing),
-            untagged=list(untagged),
-            remarks=list(remarks),
+            **more,
         )
 
     @classmethod
-    def read_names(
-        cls,
-        tags: str | os.PathLike[str],
-        *,
-        image_column: str | None = None,
-        tags_column: str | None = None,
-        user_column: str | None = None,
-        separator: str | None = None,
-    ) -> Self:
+    def read_names(cls, tags: str | os.PathLike[str], **options: Unpack[TableOptions]) -> Self:
         """Read a table of tags alone, for images that are known only by name or number; no image is looked for.
 
         The rows of one image are joined: one row a pair of image and tag will do. Splits are those of the tags: an
@@ -261,19 +235,16 @@ class Corpus:
         ----------
         tags : path-like
             A CSV, TSV or JSON-lines file.
-        image_column, tags_column, user_column, separator : str, optional
-            As in `read_tags`.
+        **options
+            As in `read`.
 
         Raises
         ------
         TagFileError
             If there is no such file, or it cannot be understood.
         """
-        table = read_tag_table(
-            tags, image_column=image_column, tags_column=tags_column, user_column=user_column, separator=separator
-        )
-        rows = merged_by_split(table)
-        return cls._of_records([row.image for row in rows], rows)
+        rows = merged_by_split(read_tag_table(tags, **options))
+        return cls._of_records((row.image for row in rows), rows)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -314,10 +285,6 @@ class Corpus:
         """Return the same images with nothing said of splits."""
         return replace(self, splits=[None] * len(self))
 
-    def warnings(self) -> list[str]:
-        """Say, in a line each, where "auto" found the tags, and what of the tags and of the images did not meet."""
-        return list(self.remarks)
-
     def holdout(self, share: float, seed: int) -> tuple[Self, Self]:
         """Part the images at random.
 
@@ -354,12 +321,3 @@ def _told_of_differences(found: Sequence[tuple[Match, TagRecord]], folder: Path)
                 f"'{path.relative_to(folder).as_posix()}'); taken as the same."
             )
     return remarks
-
-
-def _one_row_a_file(found: Iterable[tuple[Path, TagRecord]]) -> dict[Path, TagRecord]:
-    """Join the rows that name one file in different ways."""
-    rows: dict[Path, TagRecord] = {}
-    for path, row in found:
-        first = rows.get(path)
-        rows[path] = row if first is None else merged([first, row._replace(image=first.image)])[0]
-    return rows

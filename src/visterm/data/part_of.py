@@ -14,8 +14,7 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.relation_files import PairFormat, read_lines, read_pairs, refuse_itself, write_pairs
 from visterm.data.tag_senses import TagSenses, match_tags
-from visterm.data.wordnet import WordNet
-from visterm.data.wordnet_files import Synset, find_wordnet
+from visterm.data.wordnet import Synset, WordNet, find_wordnet
 
 PART_OF_FILE = PairFormat("part-of file", ("part", "whole"), "wheel,car", "part of")
 
@@ -112,7 +111,7 @@ def read_part_of(path: str | os.PathLike[str]) -> list[PartOf]:
 
 
 def write_part_of(path: str | os.PathLike[str], relations: Iterable[PartOf]) -> None:
-    """Write what `read_part_of` reads: a header and a line for each relation."""
+    """Write a header and a line for each relation, which `read_part_of` reads."""
     write_pairs(path, PART_OF_FILE.columns, relations)
 
 
@@ -141,7 +140,7 @@ def read_part_lists(path: str | os.PathLike[str]) -> list[PartOf]:
 def wordnet_part_of(
     wordnet: WordNet, senses: TagSenses, *, inherit: int | None = 1, meronyms: Iterable[Meronyms] = ("parts",)
 ) -> list[PartOf]:
-    """Say which tags are parts of which.
+    """Return which tags are parts of which.
 
     A tag has the parts of its synset and, along is-a, those of what it is a kind of: a house is a building, and a
     building has windows. It is never so on the part's side: a porthole is a window, and yet no part of a house.
@@ -226,6 +225,7 @@ def part_pairs(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> 
 
 
 def _column(word: str, vocabulary: Vocabulary) -> int | None:
+    """Return the column of a word, or of the one with spaces for its ``_``."""
     column = vocabulary.get(word)
     return vocabulary.get(word.replace("_", " ")) if column is None and "_" in word else column
 

@@ -12,12 +12,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.errors import TagFileError
-from visterm.data.tag_formats.tables import Row, find_column, table_rows
+from visterm.data.tag_formats.tables import Row, TableForm, find_column, required_column, table_rows
 from visterm.data.text_files import read_text
 
 QUERY_COLUMNS = ("query", "text")
 IMAGE_COLUMNS = ("image", "file_name")
 RELEVANCE_COLUMNS = ("relevance", "clicks")
+FORM = TableForm(
+    (QUERY_COLUMNS, IMAGE_COLUMNS, RELEVANCE_COLUMNS), '{"query": "sea sky", "image": "1.jpg", "relevance": 1}'
+)
+ADVICE = "Expected the columns query, image and, if not every line is relevant, relevance."
 
 
 class QueryRow(NamedTuple):
@@ -75,12 +79,14 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
         If it cannot be read, a column is missing, or a row cannot be understood: the message names file and line.
     """
     file = Path(path)
-    text = read_text(file, "query file")
-    rows = table_rows(file, text, _QueryHeader())
+    rows = table_rows(file, read_text(file, "query file"), FORM)
     if not rows:
         raise TagFileError(f"The query file {file} has no rows.")
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
-    query, image = (_required(wanted, names, file) for wanted in (QUERY_COLUMNS, IMAGE_COLUMNS))
+    query, image = (
+        required_column(wanted, names, f"The query file {file} has no column", ADVICE)
+        for wanted in (QUERY_COLUMNS, IMAGE_COLUMNS)
+    )
     relevance = find_column(RELEVANCE_COLUMNS, names)
     return [
         QueryRow(
@@ -124,28 +130,8 @@ def judge_images(rows: Sequence[QueryRow], images: Sequence[str]) -> JudgedTexts
     )
 
 
-class _QueryHeader:
-    """Counts the columns of a query file in a header."""
-
-    example = '{"query": "sea sky", "image": "1.jpg", "relevance": 1}'
-
-    def fit(self, names: list[str]) -> int:
-        wanted = (QUERY_COLUMNS, IMAGE_COLUMNS, RELEVANCE_COLUMNS)
-        return sum(find_column(columns, names) is not None for columns in wanted)
-
-
-def _required(wanted: tuple[str, ...], names: list[str], path: Path) -> str:
-    found = find_column(wanted, names)
-    if found is None:
-        raise TagFileError(
-            f"The query file {path} has no column named {' or '.join(map(repr, wanted))}; its first line or its "
-            f"objects name: {', '.join(map(repr, names)) or 'nothing'}. Expected the columns query, image and, if not "
-            "every line is relevant, relevance."
-        )
-    return found
-
-
 def _text(path: Path, row: Row, name: str) -> str:
+    """Return the text in a cell, which must not be empty."""
     value = row.cells.get(name)
     text = value.strip() if isinstance(value, str) else ""
     if not text:
@@ -154,6 +140,7 @@ def _text(path: Path, row: Row, name: str) -> str:
 
 
 def _number(path: Path, row: Row, name: str) -> float:
+    """Return the number in a cell."""
     value = row.cells.get(name)
     try:
         number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan

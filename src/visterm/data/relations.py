@@ -1,18 +1,20 @@
-"""Which tag is a kind of what, from a CSV of child and parent, and the tags that are siblings by it."""
+"""Which tag is a kind of what, from a CSV of child and parent or from WordNet, and the tags that are siblings by it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.checks import as_csr, check_size
+from visterm.core.checks import as_csr, check_count, check_size
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.data.relation_files import PairFormat, read_pairs, write_pairs
+from visterm.data.wordnet import Synset, WordNet
 
 IS_A_FILE = PairFormat("is-a file", ("child", "parent"), "tiger,big cat", "a kind of")
 MAX_BYTES = 2**31
@@ -92,3 +94,51 @@ def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -
     n_tags = len(vocabulary)
     of_parent = sp.csr_array((np.ones(rows.size, np.float32), (rows, columns)), shape=(n_tags, len(parents)))
     return as_csr(((of_parent @ of_parent.T + sp.eye_array(n_tags, format="csr")) != 0).astype(np.float32))
+
+
+def read_relations(path: str | os.PathLike[str], tags: Iterable[str]) -> list[IsA]:
+    """Read what tags are kinds of: from an is-a CSV, or from a folder of WordNet's files, where each tag is looked up.
+
+    Raises
+    ------
+    DataError
+        If the file or the folder cannot be used.
+    """
+    return is_a_relations(WordNet(path), tags) if Path(path).is_dir() else read_is_a(path)
+
+
+def is_a_relations(wordnet: WordNet, tags: Iterable[str], *, senses: int = 1) -> list[IsA]:
+    """Return what each tag is directly a kind of.
+
+    Parameters
+    ----------
+    wordnet : WordNet
+        Where tags are looked up; those that are no nouns of it are left out.
+    tags : iterable of str
+        A `Vocabulary`, say.
+    senses : int
+        How many meanings of a tag, the most frequent first. More find more siblings, also by meanings that photos do
+        not show.
+
+    Returns
+    -------
+    list of IsA
+        Tag by tag. A parent is named by its first word and its number, ``big cat [02127808]``, because a word has
+        several meanings.
+
+    Raises
+    ------
+    UserError
+        If `senses` is not a whole number of 1 or more.
+    """
+    check_count(senses, "senses")
+    relations: dict[IsA, None] = {}
+    for tag in tags:
+        for offset in wordnet.senses(tag)[:senses]:
+            relations.update(dict.fromkeys(is_a_of_synset(wordnet, tag, wordnet.synset(offset))))
+    return list(relations)
+
+
+def is_a_of_synset(wordnet: WordNet, tag: str, synset: Synset) -> list[IsA]:
+    """Return what a tag of one meaning is directly a kind of; parents are named as in `is_a_relations`."""
+    return [IsA(tag, f"{parent.words[0]} [{parent.offset:08d}]") for parent in map(wordnet.synset, synset.hypernyms)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import TypedDict, Unpack
 
 from visterm.core.errors import DataError, NoTagsError, TagFileError, UserError
 from visterm.core.files import why_no_file
@@ -13,7 +13,15 @@ from visterm.core.remote import as_path, is_remote
 from visterm.core.wording import REPLACEMENT, count_of, is_utf8, printable
 from visterm.data.image_folders import find_images
 from visterm.data.sidecars import Sidecars
-from visterm.data.tag_formats.record import STANDARD, TagRecord, check_separator, merged, record, split_name
+from visterm.data.tag_formats.record import (
+    STANDARD,
+    TagRecord,
+    TagsFound,
+    check_separator,
+    merged_by_image,
+    record,
+    split_name,
+)
 from visterm.data.tag_formats.tables import read_table
 from visterm.data.tag_formats.texts import read_sidecars, read_text_folder, sidecar
 
@@ -24,34 +32,31 @@ KEYWORDS = "xmp"
 """What stands for the keywords in XMP files beside the images and in the images themselves."""
 
 
-class TagsFound(NamedTuple):
-    """Tags, and what is to be told of where they come from.
+class TableOptions(TypedDict, total=False):
+    """How tables and texts of tags are read; None is as if it were left out.
 
     Attributes
     ----------
-    records : list of TagRecord
-        One for each image named.
-    remarks : list of str
-        What ``"auto"`` found, and what of it is not used: a line each.
-    untagged : str
-        What images are that have no record.
+    image_column, tags_column : str, optional
+        Columns of a table to use instead of "file_name" or "image", and of "tags", "labels" or "tag". With them, "auto"
+        looks for tables only.
+    user_column : str, optional
+        The column of a table that says whose an image is, instead of "user", "owner" or "photographer", which need not
+        be there. With it, too, "auto" looks for tables only.
+    separator : str, optional
+        What stands between tags in a text: by default ``;`` if there is one, else ``,``.
     """
 
-    records: list[TagRecord]
-    remarks: list[str]
-    untagged: str = "not named by the tags"
+    image_column: str | None
+    tags_column: str | None
+    user_column: str | None
+    separator: str | None
 
 
-def read_tags(
-    source: str | os.PathLike[str],
-    images: str | os.PathLike[str],
-    *,
-    image_column: str | None = None,
-    tags_column: str | None = None,
-    user_column: str | None = None,
-    separator: str | None = None,
-) -> list[TagRecord]:
-    """Read the tags of a folder of images.
+def find_tags(
+    source: str | os.PathLike[str], images: str | os.PathLike[str], **options: Unpack[TableOptions]
+) -> TagsFound:
+    """Read the tags of a folder of images, and say where they were found.
 
     Parameters
     ----------
@@ -63,49 +68,20 @@ def read_tags(
         a folder a tag, keywords in the images.
     images : path-like
         The image folder.
-    image_column, tags_column : str, optional
-        Columns of a table to use instead of "file_name" or "image", and of "tags", "labels" or "tag". With them, "auto"
-        looks for tables only.
-    user_column : str, optional
-        The column of a table that says whose an image is, instead of "user", "owner" or "photographer", which need not
-        be there. With it, too, "auto" looks for tables only.
-    separator : str, optional
-        What stands between tags in a text: by default ``;`` if there is one, else ``,``.
+    **options
+        See `TableOptions`.
 
     Returns
     -------
-    list of TagRecord
-        One for each image named, in the order of the file. A tag written ``-beach`` is a negative: no beach.
+    TagsFound
+        A record for each image named, in the order of the file. A tag written ``-beach`` is a negative: no beach.
 
     Raises
     ------
     TagFileError
         If nothing of the kind is there, or it cannot be understood.
     """
-    found = find_tags(
-        source,
-        images,
-        image_column=image_column,
-        tags_column=tags_column,
-        user_column=user_column,
-        separator=separator,
-    )
-    return found.records
-
-
-def find_tags(
-    source: str | os.PathLike[str],
-    images: str | os.PathLike[str],
-    *,
-    image_column: str | None = None,
-    tags_column: str | None = None,
-    user_column: str | None = None,
-    separator: str | None = None,
-) -> TagsFound:
-    """Read the tags of a folder of images, and say where they were found.
-
-    Parameters and errors are those of `read_tags`.
-    """
+    separator = options.get("separator")
     check_separator(separator)
     folder = as_path(images)
     if is_remote(folder) and not as_path(source).is_file():
@@ -113,108 +89,112 @@ def find_tags(
             f"The tags of images in an object store ({folder}) are read from a table, and '{source}' is none. "
             "Name a .csv, .tsv or .jsonl file: --tags FILE."
         )
-    columns: dict[str, str | None] = {
-        "image_column": image_column, "tags_column": tags_column, "user_column": user_column
-    }  # fmt: skip
-    columns_named = any(name is not None for name in columns.values())
+    columns_named = any(value is not None for name, value in options.items() if name != "separator")
     if source == KEYWORDS:
-        return _of_keywords(folder, find_images(folder), columns_named=columns_named)
+        if columns_named:
+            raise UserError("Keywords of XMP files and of images have no columns; leave the names of columns out.")
+        keywords = read_keyword_tags(folder, find_images(folder))
+        if not keywords.records:
+            raise NoTagsError(
+                f"No image in {folder} has keywords of a person, in an XMP file beside it or in itself."
+                f"{''.join(f' {remark}' for remark in keywords.remarks[1:])} If the tags are elsewhere, name the file "
+                "(--tags FILE)."
+            )
+        return keywords
     if source != "auto" and not is_remote(source) and Path(source).is_dir():
         if columns_named:
             raise UserError(
                 f"{source} is a folder of .txt files, which have no columns; leave the names of columns out."
             )
-        return _of_text_folder(Path(source), folder, separator)
+        return read_text_folder(Path(source), folder, find_images(folder), separator)
     if source != "auto":
-        rows = read_tag_table(source, **columns, separator=separator)
-        return TagsFound(merged(rows), [])
+        return TagsFound(merged_by_image(read_tag_table(source, **options)), [])
     tables = _metadata_files(folder)
     if tables:
-        records = merged(
-            _below(path.parent.relative_to(folder), row)
-            for path in tables
-            for row in read_table(path, **columns, separator=separator)
-        )
-        return TagsFound(records, [_told_of_tables(tables, folder)])
+        rows = (_below(path.parent.relative_to(folder), row) for path in tables for row in read_table(path, **options))
+        return TagsFound(merged_by_image(rows), [_told_of_tables(tables, folder)])
     if not columns_named:
         files = find_images(folder)
         if any(sidecar(image) for image in files):
-            return TagsFound(
-                read_sidecars(folder, files, separator), ["Tags: a .txt beside each image."], "without a .txt"
-            )
+            records = read_sidecars(folder, files, separator)
+            return TagsFound(records, ["Tags: a .txt beside each image."], "without a .txt")
         sidecars = Sidecars()
-        keywords = read_keyword_tags(folder, files) if any(sidecars.of(image) for image in files) else None
-        if keywords is not None and keywords.records:
-            return _told_of_keywords(keywords)
-        records = read_folder_tags(folder, files)
-        if records:
-            return TagsFound(records, _told_of_folders(records), "in no tag's folder, so without a tag")
-        keywords = keywords or read_keyword_tags(folder, files)
-        if keywords.records:
-            return _told_of_keywords(keywords)
+        has_xmp = any(sidecars.of(image) for image in files)
+        found = read_keyword_tags(folder, files) if has_xmp else None
+        if found is None or not found.records:
+            records = read_folder_tags(folder, files)
+            if records:
+                return TagsFound(records, _told_of_folders(records), "in no tag's folder, so without a tag")
+            found = found or read_keyword_tags(folder, files)
+        if found.records:
+            return found
     raise NoTagsError(_nothing_found(folder, tables_only=columns_named))
 
 
-def read_tag_table(
-    source: str | os.PathLike[str],
-    *,
-    image_column: str | None = None,
-    tags_column: str | None = None,
-    user_column: str | None = None,
-    separator: str | None = None,
-) -> list[TagRecord]:
+def read_tag_table(source: str | os.PathLike[str], **options: Unpack[TableOptions]) -> list[TagRecord]:
     """Read a CSV, TSV or JSON-lines file, a record for each of its rows.
-
-    Parameters
-    ----------
-    source : path-like
-    image_column, tags_column, user_column, separator : str, optional
-        As in `read_tags`.
 
     Raises
     ------
     TagFileError
         If there is no such file, or it cannot be understood.
     """
-    check_separator(separator)
+    check_separator(options.get("separator"))
     path = as_path(source)
     if not path.is_file():
         raise TagFileError(
             f"The tag file {path} {why_no_file(path)}; expected a .csv, .tsv or .jsonl file"
             f"{', which images without a folder need: --tags FILE' if source == 'auto' else ', or auto'}."
         )
-    return read_table(
-        path, image_column=image_column, tags_column=tags_column, user_column=user_column, separator=separator
-    )
+    return read_table(path, **options)
 
 
-def _of_keywords(folder: Path, images: list[Path], *, columns_named: bool = False) -> TagsFound:
-    if columns_named:
-        raise UserError("Keywords of XMP files and of images have no columns; leave the names of columns out.")
-    found = read_keyword_tags(folder, images)
-    if not found.records:
-        told = "".join(f" {remark}" for remark in found.remarks)
-        raise NoTagsError(
-            f"No image in {folder} has keywords of a person, in an XMP file beside it or in itself.{told} If the tags "
-            "are elsewhere, name the file (--tags FILE)."
-        )
-    return _told_of_keywords(found)
+def read_folder_tags(folder: Path, images: Sequence[Path]) -> list[TagRecord]:
+    """Read the names of the folders around each image as its tags (``beach/1.jpg``).
+
+    Nested folders are several tags; images outside of all have no record. If all images lie in folders named train,
+    valid(ation), val or test, those are splits and not tags.
+    """
+    inside = [image.relative_to(folder) for image in images]
+    has_splits = bool(inside) and all(len(p.parts) > 1 and split_name(p.parts[0]) in STANDARD for p in inside)
+    records = []
+    for path in inside:
+        name, parts = path.as_posix(), path.parts[:-1]
+        split, tags = (split_name(parts[0]), parts[1:]) if has_splits else (None, parts)
+        if tags:
+            records.append(record(name, tags, split, place=f"the folder of {name}"))
+    return records
 
 
-def _told_of_keywords(found: KeywordTags) -> TagsFound:
-    told = "Tags: keywords in XMP files beside the images and in these."
-    return TagsFound(found.records, [told, *found.remarks], "without keywords")
+def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
+    """Read the keywords in XMP files beside images and in the images, of all fields that programs use.
 
-
-def _of_text_folder(texts: Path, folder: Path, separator: str | None) -> TagsFound:
-    found = read_text_folder(texts, folder, find_images(folder), separator)
-    remarks = []
-    if found.unused:
-        remarks = [f"Left out: {count_of(len(found.unused), 'text')} of no image, such as '{found.unused[0]}'."]
-    return TagsFound(found.records, remarks, f"without a .txt in {texts}")
+    Predictions that visterm wrote there are left out: no run learns from what another run guessed. Files that cannot be
+    understood are a remark, and no error.
+    """
+    sidecars = Sidecars()
+    records, bad, n_predicted = [], [], 0
+    for image in images:
+        try:
+            keywords = sidecars.keywords(image)
+            tags = keywords.of_people
+            found = record(image.relative_to(folder).as_posix(), tags, None, place=str(image))
+        except DataError as error:
+            bad.append(str(error))
+            continue
+        n_predicted += len(keywords.tags) - len(tags)
+        if tags:
+            records.append(found)
+    remarks = ["Tags: keywords in XMP files beside the images and in these."]
+    if n_predicted:
+        remarks.append(f"Left out: {count_of(n_predicted, 'tag')} that visterm wrote there as a prediction.")
+    if bad:
+        remarks.append(f"Left out: {count_of(len(bad), 'image')} whose keywords cannot be read, such as: {bad[0]}")
+    return TagsFound(records, remarks, "without keywords")
 
 
 def _told_of_tables(tables: list[Path], folder: Path) -> str:
+    """Say which tables were found, and which lie there unread."""
     names = " and ".join(sorted({path.name for path in tables}))
     told = names if tables[0].parent == folder else f"{names} in {count_of(len(tables), 'sub-folder')}"
     beside = {name for path in tables for name in METADATA if name != path.name and path.with_name(name).is_file()}
@@ -222,6 +202,7 @@ def _told_of_tables(tables: list[Path], folder: Path) -> str:
 
 
 def _told_of_folders(records: list[TagRecord]) -> list[str]:
+    """Say that folders are the tags, and which of their names cannot be read."""
     folders = {str(PurePosixPath(row.image).parent) for row in records}
     remarks = [f"Tags: a folder a tag ({count_of(len(folders), 'folder')})."]
     odd = sorted(name for name in folders if not is_utf8(name))
@@ -254,6 +235,7 @@ def _below(parent: Path, row: TagRecord) -> TagRecord:
 
 
 def _nothing_found(folder: Path, *, tables_only: bool) -> str:
+    """Say that no tags were found, and what was looked for."""
     looked_for = [f"a table ({' or '.join(METADATA)})"]
     if not tables_only:
         looked_for += ["a .txt beside each image (1.txt for 1.jpg)", "an .xmp beside an image (1.jpg.xmp or 1.xmp)"]
@@ -262,74 +244,3 @@ def _nothing_found(folder: Path, *, tables_only: bool) -> str:
         f"No tags were found in {folder}. Looked for: {'; '.join(looked_for)}. "
         "If the tags are in another file, name it (--tags FILE)."
     )
-
-
-def read_folder_tags(folder: Path, images: Sequence[Path]) -> list[TagRecord]:
-    """Take the names of the folders around an image as its tags.
-
-    Parameters
-    ----------
-    folder : Path
-        The image folder. If all its images lie in folders named train, valid(ation), val or test, those are
-        splits and not tags.
-    images : sequence of Path
-        The images in it.
-
-    Returns
-    -------
-    list of TagRecord
-        One for each image in a tag's folder; nested folders give several tags. Images outside have no record.
-    """
-    inside = [(image.relative_to(folder).as_posix(), image.relative_to(folder).parts[:-1]) for image in images]
-    has_splits = bool(inside) and all(parts and split_name(parts[0]) in STANDARD for _, parts in inside)
-    records = []
-    for name, parts in inside:
-        split, tags = (split_name(parts[0]), parts[1:]) if has_splits else (None, parts)
-        if tags:
-            records.append(record(name, tags, split, place=f"the folder of {name}"))
-    return records
-
-
-class KeywordTags(NamedTuple):
-    """The tags of the images that have keywords, and what is to be told."""
-
-    records: list[TagRecord]
-    remarks: list[str]
-
-
-def read_keyword_tags(folder: Path, images: Sequence[Path]) -> KeywordTags:
-    """Read the keywords of each image, of all fields that programs use.
-
-    Predictions that visterm wrote there are left out: a run shall not learn from what another run guessed.
-
-    Parameters
-    ----------
-    folder : Path
-        The image folder.
-    images : sequence of Path
-        The images in it.
-
-    Returns
-    -------
-    KeywordTags
-        A record for each image that has keywords. Files that cannot be understood are told of, and no error.
-    """
-    sidecars = Sidecars()
-    records, bad, n_predicted = [], [], 0
-    for image in images:
-        try:
-            keywords = sidecars.keywords(image)
-            tags = keywords.of_people
-            found = record(image.relative_to(folder).as_posix(), tags, None, place=str(image))
-        except DataError as error:
-            bad.append(str(error))
-            continue
-        n_predicted += len(keywords.tags) - len(tags)
-        if tags:
-            records.append(found)
-    remarks = []
-    if n_predicted:
-        remarks.append(f"Left out: {count_of(n_predicted, 'tag')} that visterm wrote there as a prediction.")
-    if bad:
-        remarks.append(f"Left out: {count_of(len(bad), 'image')} whose keywords cannot be read, such as: {bad[0]}")
-    return KeywordTags(records, remarks)

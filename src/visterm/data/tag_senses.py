@@ -11,8 +11,7 @@ from typing import Literal, NamedTuple
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import tag_key
 from visterm.data.relation_files import PairFormat, read_pairs, write_pairs
-from visterm.data.wordnet import WordNet
-from visterm.data.wordnet_files import Synset, synset_offset
+from visterm.data.wordnet import Synset, WordNet, synset_offset
 
 MAPPING_FILE = PairFormat(
     "mapping of tags to synsets",

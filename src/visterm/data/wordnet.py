@@ -1,37 +1,71 @@
-"""WordNet's nouns: the senses of a word, and what each is a kind of.
+"""WordNet's nouns: the senses of a word, what each is a kind of, and what it has as parts.
 
-Plurals are looked up as morphy(7WN) says; `visterm.data.wordnet_files` reads the files.
+The format of its files is described in its manual pages wndb(5WN) and morphy(7WN), which says how plurals are looked
+up; wnintro(1WN) has the two variables of the environment.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from visterm.core.errors import DataError, UserError
+from visterm.core.errors import DataError
+from visterm.core.files import GB, read_regular
 from visterm.core.vocabulary import clean_tag
-from visterm.data.relations import IsA, read_is_a
-from visterm.data.wordnet_files import (
-    Synset,
-    find_wordnet,
-    parse_synset,
-    read_database,
-    read_exceptions,
-    read_index,
-)
+
+DEBIAN = "/usr/share/wordnet"
+"""Where Debian's wordnet-base puts them."""
+
+PLACES = (DEBIAN, "/usr/local/WordNet-3.0/dict", "/usr/local/WordNet-3.1/dict", "/opt/homebrew/opt/wordnet/dict")
+"""Where they are looked for, if neither a folder is given nor the environment says one."""
+
+HYPERNYMS = ("@", "@i")
+"""Pointer symbols: is a kind of, is an instance of."""
+
+PARTS, MEMBERS, SUBSTANCES = ("%p",), ("%m",), ("%s",)
+"""Pointer symbols: has as a part (tree, trunk), as a member (forest, tree), is made of (ice, water)."""
 
 ENDINGS = (
-    ("s", ""),
-    ("ses", "s"),
-    ("xes", "x"),
-    ("zes", "z"),
-    ("ches", "ch"),
-    ("shes", "sh"),
-    ("men", "man"),
-    ("ies", "y"),
-)
+    ("s", ""), ("ses", "s"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh"), ("men", "man"), ("ies", "y")
+)  # fmt: skip
 """Plural endings and what they replace, in the order of morphy(7WN)."""
+
+_ID = re.compile(r"n(\d{8})|(\d{8})-n", re.IGNORECASE | re.ASCII)
+_NUMBER = re.compile(r"\d{1,8}", re.ASCII)
+
+
+class Synset(NamedTuple):
+    """One meaning: its words, and the meanings that it is directly a kind of and directly made of.
+
+    Attributes
+    ----------
+    offset : int
+        Where it stands in ``data.noun``; WordNet's number for it, which changes with the version.
+    words : tuple of str
+        With spaces, the usual one first.
+    hypernyms : tuple of int
+        Offsets of what it is a kind or an instance of.
+    parts, members, substances : tuple of int
+        Offsets of what it has as parts, as members, and of what it consists.
+    gloss : str
+        What it means, often with an example.
+    """
+
+    offset: int
+    words: tuple[str, ...]
+    hypernyms: tuple[int, ...]
+    parts: tuple[int, ...]
+    members: tuple[int, ...]
+    substances: tuple[int, ...]
+    gloss: str
+
+    @property
+    def id(self) -> str:
+        """Its name in ImageNet's manner: n03358726."""
+        return f"n{self.offset:08d}"
 
 
 class WordNet:
@@ -117,50 +151,131 @@ class WordNet:
                 yield form[: -len(ending)] + instead
 
 
-def read_relations(path: str | os.PathLike[str], tags: Iterable[str]) -> list[IsA]:
-    """Read what tags are kinds of: from an is-a CSV, or from a folder of WordNet's files, where each tag is looked up.
+def find_wordnet(folder: str | os.PathLike[str] | None = None) -> Path:
+    """Find the folder of the database files.
+
+    Parameters
+    ----------
+    folder : path-like, optional
+        That folder, or the one that has it as ``dict``. None: what the environment says (``$WNSEARCHDIR``, or
+        ``$WNHOME/dict``), or else the first of `PLACES` that has them.
 
     Raises
     ------
     DataError
-        If the file or the folder cannot be used.
+        If no folder is given and none is found.
     """
-    return is_a_relations(WordNet(path), tags) if Path(path).is_dir() else read_is_a(path)
+    home = os.environ.get("WNHOME")
+    folder = folder or os.environ.get("WNSEARCHDIR") or (Path(home) / "dict" if home else None)
+    if folder is not None:
+        inner = Path(folder) / "dict"
+        return inner if (inner / "index.noun").is_file() else Path(folder)
+    for place in PLACES:
+        if (Path(place) / "index.noun").is_file():
+            return Path(place)
+    raise DataError(
+        f"WordNet is at none of its usual places ({', '.join(PLACES)}). Install it (Debian's package wordnet-base), or "
+        "give the folder of its database files."
+    )
 
 
-def is_a_relations(wordnet: WordNet, tags: Iterable[str], *, senses: int = 1) -> list[IsA]:
-    """Say what each tag is directly a kind of.
+def synset_offset(text: str, *, bare: bool = False) -> int | None:
+    """Read the id of a noun's synset: ``n03358726`` or ``03358726-n``; None where the text is none.
 
     Parameters
     ----------
-    wordnet : WordNet
-        Where tags are looked up; those that are no nouns of it are left out.
-    tags : iterable of str
-        A `Vocabulary`, say.
-    senses : int
-        How many meanings of a tag, the most frequent first. More find more siblings, also by meanings that photos do
-        not show.
+    text : str
+        The id.
+    bare : bool
+        Whether it may be the number alone, also without its leading zeros.
+    """
+    found = _ID.fullmatch(text)
+    if found is not None:
+        return int(found[1] or found[2])
+    return int(text) if bare and _NUMBER.fullmatch(text) else None
 
-    Returns
-    -------
-    list of IsA
-        Tag by tag. A parent is named by its first word and its number, ``big cat [02127808]``, because a word has
-        several meanings.
+
+def read_index(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the entries of ``index.noun``: a word, with ``_`` for spaces, and the offsets of its meanings.
 
     Raises
     ------
-    UserError
-        If `senses` is not a whole number of 1 or more.
+    DataError
+        If it is missing, or a line is not in WordNet's format.
     """
-    if isinstance(senses, bool) or not isinstance(senses, int) or senses < 1:
-        raise UserError(f"senses is {senses!r}; expected a whole number of 1 or more.")
-    relations: dict[IsA, None] = {}
-    for tag in tags:
-        for offset in wordnet.senses(tag)[:senses]:
-            relations.update(dict.fromkeys(is_a_of_synset(wordnet, tag, wordnet.synset(offset))))
-    return list(relations)
+    lines = read_database(folder, "index.noun").decode(errors="replace").split("\n")
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.startswith(" "):  # the licence
+            continue
+        fields = line.split()
+        try:
+            n_senses = int(fields[2])
+            offsets = tuple(map(int, fields[6 + int(fields[3]) :]))
+            if fields[1] != "n" or n_senses < 1 or len(offsets) != n_senses:
+                raise ValueError(f"{len(offsets)} senses where {fields[2]} are announced")
+        except (ValueError, IndexError) as error:
+            raise DataError(f"{folder / 'index.noun'}, line {number}: not in WordNet's format ({error}).") from error
+        yield fields[0], offsets
 
 
-def is_a_of_synset(wordnet: WordNet, tag: str, synset: Synset) -> list[IsA]:
-    """Say what a tag of one meaning is directly a kind of; parents are named as in `is_a_relations`."""
-    return [IsA(tag, f"{parent.words[0]} [{parent.offset:08d}]") for parent in map(wordnet.synset, synset.hypernyms)]
+def read_exceptions(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the entries of ``noun.exc``: an irregular plural and its singulars.
+
+    Raises
+    ------
+    DataError
+        If it is missing, or a line has no singular.
+    """
+    lines = read_database(folder, "noun.exc").decode(errors="replace").split("\n")
+    for number, line in enumerate(lines, start=1):
+        fields = line.split()
+        if len(fields) == 1:
+            raise DataError(f"{folder / 'noun.exc'}, line {number}: one word; expected a plural and singulars.")
+        if fields:
+            yield fields[0], tuple(fields[1:])
+
+
+def parse_synset(line: str, offset: int) -> Synset:
+    """Read a line of ``data.noun``.
+
+    Raises
+    ------
+    ValueError, IndexError
+        If it is not in WordNet's format, or is another synset's than the offset's.
+    """
+    data, _, gloss = line.partition("|")
+    fields = data.split()
+    if offset < 0 or int(fields[0]) != offset:
+        raise ValueError("another offset stands there")
+    at = 4 + 2 * int(fields[3], 16)
+    pointers = [fields[p : p + 4] for p in range(at + 1, at + 1 + 4 * int(fields[at]), 4)]
+
+    def targets(symbols: tuple[str, ...]) -> tuple[int, ...]:
+        return tuple(int(target) for symbol, target, of, _ in pointers if symbol in symbols and of == "n")
+
+    return Synset(
+        offset,
+        words=tuple(word.replace("_", " ") for word in fields[4:at:2]),
+        hypernyms=targets(HYPERNYMS),
+        parts=targets(PARTS),
+        members=targets(MEMBERS),
+        substances=targets(SUBSTANCES),
+        gloss=gloss.strip(),
+    )
+
+
+def read_database(folder: Path, name: str) -> bytes:
+    """Read one of the files.
+
+    Raises
+    ------
+    DataError
+        If it is missing.
+    """
+    try:
+        return read_regular(folder / name, GB)
+    except OSError as error:
+        raise DataError(
+            f"WordNet's {name} cannot be read from {folder} ({error.strerror}). Give the folder of its "
+            f"database files; Debian's package wordnet-base has it at {DEBIAN}."
+        ) from error

@@ -16,8 +16,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Ranking, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.relations import sibling_sets
-from visterm.data.wordnet import read_relations
+from visterm.data.relations import read_relations, sibling_sets
 from visterm.kernels.topk import top_k
 from visterm.metrics import check_metrics, measure
 from visterm.metrics.blocks import Judgements

@@ -17,8 +17,7 @@ from visterm.core.errors import DataError, TagFileError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import as_path
 from visterm.core.types import Matrix, Skipped
-from visterm.data.relations import sibling_sets
-from visterm.data.wordnet import read_relations
+from visterm.data.relations import read_relations, sibling_sets
 from visterm.evaluation.evaluate import is_mean
 from visterm.evaluation.judged_tags import JudgedTags
 from visterm.features.streaming.shards import Shards, read_ahead

@@ -14,8 +14,8 @@ from visterm.core.remote import as_path
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
-from visterm.data.tag_files import TagsFound, find_tags, read_tag_table
-from visterm.data.tag_formats.record import merged, record
+from visterm.data.tag_files import TableOptions, find_tags, read_tag_table
+from visterm.data.tag_formats.record import TagsFound, merged_by_image, record
 from visterm.encoders.contract import Encoded
 from visterm.features.contents import Contents
 from visterm.features.folder import FeatureFolder
@@ -140,7 +140,7 @@ class Features:
         TagFileError
             As `Corpus.read` does, and if the tags are to be found in an image folder that is no longer there.
         """
-        columns: dict[str, str | None] = {
+        columns: TableOptions = {
             "image_column": image_column, "tags_column": tags_column, "user_column": user_column, "separator": separator
         }  # fmt: skip
         names = sorted([*self._stored, *self._skipped])
@@ -148,7 +148,7 @@ class Features:
             found = TagsFound([record(name, [], None) for name in names], [])
         elif as_path(tags).is_file():
             rows = read_tag_table(tags, **columns)
-            found = TagsFound(merged(rows), [])
+            found = TagsFound(merged_by_image(rows), [])
         elif self.images.is_dir():
             found = find_tags(tags, self.images, **columns)
         else:

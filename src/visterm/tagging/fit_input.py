@@ -216,7 +216,7 @@ def read_images(encoder: AnyEncoder, request: FitRequest, say: Say) -> tuple[Cor
         corpus = read_corpus(encoder, images, tags, **request.columns())
     else:
         corpus = named_corpus(encoder, tags) if images is None else as_corpus(images, tags)
-    for warning in corpus.warnings():
+    for warning in corpus.remarks:
         say(warning)
     if request.split is not None:
         corpus = corpus.select(request.split).without_splits()

@@ -12,8 +12,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.image_folders import images_in
 from visterm.data.image_names import ImageNames
 from visterm.data.query_files import QueryRow, read_query_file
-from visterm.data.tag_files import TagsFound
-from visterm.data.tag_formats.record import record
+from visterm.data.tag_formats.record import TagsFound, record
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_images, features_of

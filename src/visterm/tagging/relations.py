@@ -16,10 +16,9 @@ from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.part_of import PartOf, part_pairs, read_part_of, read_part_relations, write_part_of
-from visterm.data.relations import IsA, read_is_a, sibling_sets, write_is_a
+from visterm.data.relations import IsA, is_a_of_synset, read_is_a, sibling_sets, write_is_a
 from visterm.data.tag_senses import TagSenses, match_tags, read_mapping, write_mapping
-from visterm.data.wordnet import WordNet, is_a_of_synset
-from visterm.data.wordnet_files import find_wordnet
+from visterm.data.wordnet import WordNet, find_wordnet
 from visterm.features.training_rows import LEARNED
 
 WORDNET = "wordnet"

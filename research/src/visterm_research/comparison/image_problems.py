@@ -13,8 +13,8 @@ import scipy.sparse as sp
 from visterm.core.progress import SILENT, Progress
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.relations import sibling_sets
-from visterm.data.wordnet import WordNet, is_a_relations
+from visterm.data.relations import is_a_relations, sibling_sets
+from visterm.data.wordnet import WordNet
 from visterm.demo.drawn import GROUPS, IS_A, draw_library, read_drawn_library
 from visterm_research.comparison.encoded_rows import encoded_rows
 from visterm_research.comparison.problem import Problem, Rows

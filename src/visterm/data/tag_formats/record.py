@@ -13,6 +13,12 @@ from visterm.core.vocabulary import clean_tag, tag_fault
 
 LINE_END = r"\r\n|\r|\n"
 
+STANDARD = frozenset({"train", "valid", "test"})
+"""The names of splits; others may be used, too."""
+
+_SPLITS = {"training": "train", "val": "valid", "validation": "valid", "dev": "valid", "testing": "test"}
+"""Other spellings of them."""
+
 
 class TagRecord(NamedTuple):
     """What a tag file says of one image.
@@ -36,6 +42,24 @@ class TagRecord(NamedTuple):
     negatives: list[str]
     split: str | None
     user: str | None = None
+
+
+class TagsFound(NamedTuple):
+    """Tags, and where they come from.
+
+    Attributes
+    ----------
+    records : list of TagRecord
+        One for each image named.
+    remarks : list of str
+        What ``"auto"`` found, and what of it is not used: a line each.
+    untagged : str
+        What images are that have no record.
+    """
+
+    records: list[TagRecord]
+    remarks: list[str]
+    untagged: str = "not named by the tags"
 
 
 def record(
@@ -63,7 +87,7 @@ def without_minus(tag: str) -> str:
     return tag.lstrip("- ")
 
 
-def merged(records: Iterable[TagRecord]) -> list[TagRecord]:
+def merged_by_image(records: Iterable[TagRecord]) -> list[TagRecord]:
     """Join the records of one image, in the order of the first of each.
 
     Raises
@@ -74,7 +98,7 @@ def merged(records: Iterable[TagRecord]) -> list[TagRecord]:
     groups: dict[str, list[TagRecord]] = {}
     for new in records:
         groups.setdefault(new.image, []).append(new)
-    return [_joined(image, group) for image, group in groups.items()]
+    return [_joined(group) for group in groups.values()]
 
 
 def merged_by_split(records: Iterable[TagRecord]) -> list[TagRecord]:
@@ -82,10 +106,12 @@ def merged_by_split(records: Iterable[TagRecord]) -> list[TagRecord]:
     groups: dict[tuple[str, str | None], list[TagRecord]] = {}
     for new in records:
         groups.setdefault((new.image, new.split), []).append(new)
-    return [_joined(image, group) for (image, _), group in groups.items()]
+    return [_joined(group) for group in groups.values()]
 
 
-def _joined(image: str, group: list[TagRecord]) -> TagRecord:
+def _joined(group: list[TagRecord]) -> TagRecord:
+    """Join records of one image; of several users none is kept."""
+    image = group[0].image
     splits = list(dict.fromkeys(row.split for row in group if row.split))
     if len(splits) > 1:
         raise TagFileError(
@@ -106,7 +132,7 @@ def check_separator(separator: str | None) -> None:
 
 
 def choose_separator(texts: Iterable[str], separator: str | None) -> str:
-    """Return the separator of tags: the one asked for, else ``;`` if any text has one, else ``,``."""
+    """Return the separator of tags: the one requested, else ``;`` if any text has one, else ``,``."""
     check_separator(separator)
     return separator or (";" if any(";" in text for text in texts) else ",")
 
@@ -130,17 +156,7 @@ def listed(text: str) -> list[Any] | None:
     return None
 
 
-_ALIASES = {
-    "training": "train",
-    "val": "valid",
-    "validation": "valid",
-    "dev": "valid",
-    "testing": "test",
-}
-STANDARD = frozenset({"train", "valid", "test"})
-
-
 def split_name(text: str | None) -> str | None:
-    """Return the one spelling of a split; None where nothing is said."""
+    """Return the one spelling of a split; None if nothing is said."""
     name = (text or "").strip().casefold()
-    return _ALIASES.get(name, name) or None
+    return _SPLITS.get(name, name) or None

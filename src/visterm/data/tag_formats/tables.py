@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from visterm.core.errors import TagFileError
 from visterm.core.files import open_text
@@ -17,7 +17,7 @@ from visterm.data.text_files import read_text, unguarded
 IMAGE_COLUMNS = ("file_name", "image")
 TAGS_COLUMNS = ("tags", "labels", "tag")
 USER_COLUMNS = ("user", "owner", "photographer")
-SPLIT_COLUMN = "split"
+SPLIT_COLUMN = ("split",)
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 _DELIMITERS = (",", "\t", ";", "|")
@@ -28,6 +28,21 @@ class Row(NamedTuple):
 
     line: int
     cells: dict[str, Any]
+
+
+class TableForm(NamedTuple):
+    """What a table should look like.
+
+    Attributes
+    ----------
+    columns : tuple of sequences of str
+        The names that each of its columns may have; the delimiter is the one that makes a header of most of them.
+    example : str
+        A line of JSON, for messages.
+    """
+
+    columns: tuple[Sequence[str], ...]
+    example: str
 
 
 def read_table(
@@ -61,35 +76,24 @@ def read_table(
     TagFileError
         If it is not UTF-8, a column is missing, or a row cannot be understood: the message names file and line.
     """
-    text = read_text(path)
-    wanted = Columns(image_column, tags_column)
-    rows = table_rows(path, text, wanted)
+    form = _tag_form(image_column, tags_column)
+    rows = table_rows(path, read_text(path), form)
     if not rows:
         raise TagFileError(f"The tag file {path} has no rows.")
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
-    image_name, tags_name = wanted.image_in(names, path), wanted.tags_in(names, path)
-    split_in_file = find_column([SPLIT_COLUMN], names)
-    user_in_file = _user_column(user_column, names, path)
-    cells = [_tags_cell(path, row, tags_name) for row in rows]
+    image, tags = _image_and_tags(form, names, path)
+    user = find_column(USER_COLUMNS, names)
+    if user_column is not None:
+        missing = f"The tag file {path} has no column of users"
+        user = required_column([user_column], names, missing, "Name the column of users (--user-column).")
+    split = find_column(SPLIT_COLUMN, names)
+    cells = [_tags_cell(path, row, tags) for row in rows]
     separator = choose_separator((cell for cell in cells if isinstance(cell, str)), separator)
-    return [
-        record(
-            _image_cell(path, row, image_name),
-            split_text(cell, separator) if isinstance(cell, str) else cell,
-            split_name(_text_cell(path, row, split_in_file)) if split_in_file else None,
-            _user_of(row.cells.get(user_in_file)) if user_in_file else None,
-            place=f"{path}, line {row.line}",
-        )
-        for row, cell in zip(rows, cells, strict=True)
-    ]
+    return [_record(path, row, cell, separator, image, split, user) for row, cell in zip(rows, cells, strict=True)]
 
 
 def stream_table(
-    path: Path,
-    *,
-    image_column: str | None = None,
-    tags_column: str | None = None,
-    separator: str | None = None,
+    path: Path, *, image_column: str | None = None, tags_column: str | None = None, separator: str | None = None
 ) -> Iterator[TagRecord]:
     """Read a table row by row, in memory that does not grow with it; users are passed over.
 
@@ -101,35 +105,85 @@ def stream_table(
     TagRecord
         One for each row.
     """
-    wanted = Columns(image_column, tags_column)
+    form = _tag_form(image_column, tags_column)
     columns: tuple[str, str] | None = None
     splits: dict[tuple[str, ...], str | None] = {}
 
     def cells() -> Iterator[tuple[Row, str | list[str]]]:
         nonlocal columns
-        for row in _streamed_rows(path, wanted):
+        for row in _streamed_rows(path, form):
             if columns is None:
-                names = list(row.cells)
-                columns = wanted.image_in(names, path), wanted.tags_in(names, path)
+                columns = _image_and_tags(form, list(row.cells), path)
             yield row, _tags_cell(path, row, columns[1])
 
     chosen = separator or choose_separator((cell for _, cell in cells() if isinstance(cell, str)), None)
     for row, cell in cells():
         names = tuple(row.cells)
         if names not in splits:
-            splits[names] = find_column([SPLIT_COLUMN], names)
-        column = splits[names]
-        yield record(
-            _image_cell(path, row, columns[0] if columns else ""),
-            split_text(cell, chosen) if isinstance(cell, str) else cell,
-            split_name(_text_cell(path, row, column)) if column else None,
-            place=f"{path}, line {row.line}",
-        )
+            splits[names] = find_column(SPLIT_COLUMN, names)
+        yield _record(path, row, cell, chosen, columns[0] if columns else "", splits[names], None)
     if columns is None:
         raise TagFileError(f"The tag file {path} has no rows.")
 
 
-def _streamed_rows(path: Path, wanted: Header) -> Iterator[Row]:
+def table_rows(path: Path, text: str, form: TableForm) -> list[Row]:
+    """Return the rows of a CSV, TSV or JSON-lines file with this text; its path is for the suffix and messages.
+
+    Raises
+    ------
+    TagFileError
+        If a row cannot be understood: the message names file and line.
+    """
+    if path.suffix.lower() in JSON_SUFFIXES or text.lstrip().startswith("{"):
+        return list(_json_rows(path, text.split("\n"), form.example))
+    return list(_delimited_rows(path, io.StringIO(text, newline=""), _delimiter(path, text, form)))
+
+
+def find_column(wanted: Iterable[str], names: Iterable[str]) -> str | None:
+    """Return the first of the wanted columns that there is, or None; capitals and white space around do not count."""
+    by_key = {name.strip().casefold(): name for name in reversed(list(names))}
+    return next((by_key[key] for key in (name.strip().casefold() for name in wanted) if key in by_key), None)
+
+
+def required_column(wanted: Sequence[str], names: Sequence[str], missing: str, advice: str) -> str:
+    """Return the first of the wanted columns that there is.
+
+    Raises
+    ------
+    TagFileError
+        If there is none: `missing` ("The tag file a.csv has no column of tags") begins the message, `advice` ends it.
+    """
+    found = find_column(wanted, names)
+    if found is None:
+        there = ", ".join(map(repr, names)) or "nothing"
+        raise TagFileError(
+            f"{missing} named {' or '.join(map(repr, wanted))}; its first line or its objects name: {there}. {advice}"
+        )
+    return found
+
+
+def _tag_form(image_column: str | None, tags_column: str | None) -> TableForm:
+    """Return the form of a table of tags."""
+    images = IMAGE_COLUMNS if image_column is None else [image_column]
+    tags = TAGS_COLUMNS if tags_column is None else [tags_column]
+    return TableForm((images, tags), '{"file_name": "1.jpg", "tags": ["sea", "sky"]}')
+
+
+def _image_and_tags(form: TableForm, names: Sequence[str], path: Path) -> tuple[str, str]:
+    """Return the columns of file names and of tags."""
+    images, tags = form.columns
+    return (
+        required_column(
+            images, names, f"The tag file {path} has no column of file names", "Name the image column (--image-column)."
+        ),
+        required_column(
+            tags, names, f"The tag file {path} has no column of tags", "Name the tags column (--tags-column)."
+        ),
+    )
+
+
+def _streamed_rows(path: Path, form: TableForm) -> Iterator[Row]:
+    """Yield the rows of a file as it is read."""
     try:
         with open_text(path, encoding="utf-8-sig", newline="") as lines:
             head = lines.readline()
@@ -137,103 +191,17 @@ def _streamed_rows(path: Path, wanted: Header) -> Iterator[Row]:
                 head = lines.readline()
             lines.seek(0)
             if path.suffix.lower() in JSON_SUFFIXES or head.lstrip().startswith("{"):
-                yield from _json_rows(path, lines, wanted.example)
+                yield from _json_rows(path, lines, form.example)
             else:
-                yield from _delimited_rows(path, lines, _delimiter(path, head, wanted))
+                yield from _delimited_rows(path, lines, _delimiter(path, head, form))
     except OSError as error:
         raise TagFileError(f"The tag file {path} cannot be read: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
         raise TagFileError(f"The tag file {path} is not UTF-8 ({error}). Save it as 'UTF-8' or 'CSV UTF-8'.") from error
 
 
-class Header(Protocol):
-    """The columns that a table should have."""
-
-    example: str
-
-    def fit(self, names: list[str]) -> int:
-        """Say how many of the columns a header has."""
-
-
-def table_rows(path: Path, text: str, wanted: Header) -> list[Row]:
-    """Return the rows of a CSV, TSV or JSON-lines file.
-
-    Parameters
-    ----------
-    path : Path
-        For its suffix, and for messages.
-    text : str
-        What is in it.
-    wanted : Header
-        Finds the delimiter by the columns, and gives the example of messages.
-
-    Raises
-    ------
-    TagFileError
-        If a row cannot be understood: the message names file and line.
-    """
-    is_json = path.suffix.lower() in JSON_SUFFIXES or text.lstrip().startswith("{")
-    if is_json:
-        return list(_json_rows(path, text.split("\n"), wanted.example))
-    return list(_delimited_rows(path, io.StringIO(text, newline=""), _delimiter(path, text, wanted)))
-
-
-class Columns:
-    """The columns to look for, and the errors that say which there are."""
-
-    example = '{"file_name": "1.jpg", "tags": ["sea", "sky"]}'
-
-    def __init__(self, image: str | None, tags: str | None) -> None:
-        self._image = [image] if image is not None else list(IMAGE_COLUMNS)
-        self._tags = [tags] if tags is not None else list(TAGS_COLUMNS)
-
-    def fit(self, names: list[str]) -> int:
-        """Say how many of the two columns a header has."""
-        return sum(find_column(wanted, names) is not None for wanted in (self._image, self._tags))
-
-    def image_in(self, names: list[str], path: Path) -> str:
-        """Find the column of file names."""
-        return self._required(self._image, names, path, "file names", "image column (--image-column)")
-
-    def tags_in(self, names: list[str], path: Path) -> str:
-        """Find the column of tags."""
-        return self._required(self._tags, names, path, "tags", "tags column (--tags-column)")
-
-    @staticmethod
-    def _required(wanted: list[str], names: list[str], path: Path, what: str, option: str) -> str:
-        found = find_column(wanted, names)
-        if found is None:
-            raise TagFileError(
-                f"The tag file {path} has no column of {what} named {' or '.join(map(repr, wanted))}; "
-                f"its first line or its objects name: {', '.join(map(repr, names)) or 'nothing'}. Name the {option}."
-            )
-        return found
-
-
-def find_column(wanted: Iterable[str], names: Iterable[str]) -> str | None:
-    """Find the first of the wanted columns that there is; neither capitals nor white space around count."""
-    by_key = {name.strip().casefold(): name for name in reversed(list(names))}
-    return next((by_key[key] for key in (name.strip().casefold() for name in wanted) if key in by_key), None)
-
-
-def _user_column(named: str | None, names: list[str], path: Path) -> str | None:
-    """Find the column of users: one that is named must be there."""
-    found = find_column(USER_COLUMNS if named is None else [named], names)
-    if named is not None and found is None:
-        raise TagFileError(
-            f"The tag file {path} has no column of users named {named!r}; its first line or its objects name: "
-            f"{', '.join(map(repr, names))}. Name the column of users (--user-column)."
-        )
-    return found
-
-
-def _user_of(value: Any) -> str | None:
-    """Return what tells a user from others: a text, or whatever else JSON has; None where nothing is said."""
-    text = value if isinstance(value, str) else "" if value is None else json.dumps(value, sort_keys=True)
-    return text.strip() or None
-
-
 def _json_rows(path: Path, lines: Iterable[str], example: str) -> Iterator[Row]:
+    """Yield the objects of JSON lines."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -249,6 +217,7 @@ def _json_rows(path: Path, lines: Iterable[str], example: str) -> Iterator[Row]:
 
 
 def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[Row]:
+    """Yield the rows of CSV below its header."""
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     header: list[str] | None = None
     try:
@@ -269,26 +238,39 @@ def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterato
         raise TagFileError(f"{path}, line {reader.line_num}: {error}. {fix}") from error
 
 
-def _delimiter(path: Path, text: str, wanted: Header) -> str:
+def _delimiter(path: Path, text: str, form: TableForm) -> str:
     """Choose the delimiter that makes a header with the columns looked for, or else with the most columns."""
     if path.suffix.lower() in (".tsv", ".tab"):
         return "\t"
     header = next((line for line in text.splitlines() if line.strip()), "")
 
-    def names(delimiter: str) -> list[str]:
-        return [name.strip().strip('"') for name in header.split(delimiter)]
+    def columns(delimiter: str) -> tuple[int, int]:
+        names = [name.strip().strip('"') for name in header.split(delimiter)]
+        return sum(find_column(column, names) is not None for column in form.columns), len(names)
 
-    return max(_DELIMITERS, key=lambda delimiter: (wanted.fit(names(delimiter)), len(names(delimiter))))
+    return max(_DELIMITERS, key=columns)
 
 
-def _image_cell(path: Path, row: Row, name: str) -> str:
-    text = (_text_cell(path, row, name) or "").strip().replace("\\", "/").removeprefix("./")
-    if not text:
-        raise TagFileError(f"{path}, line {row.line}: the cell '{name}' is empty; expected the name of an image file.")
-    return text
+def _record(
+    path: Path, row: Row, cell: str | list[str], separator: str, image: str, split: str | None, user: str | None
+) -> TagRecord:
+    """Make a record of a row, whose tags are a list or are to be parted."""
+    name = (_text_cell(path, row, image) or "").strip().replace("\\", "/").removeprefix("./")
+    if not name:
+        raise TagFileError(f"{path}, line {row.line}: the cell '{image}' is empty; expected the name of an image file.")
+    said = None if user is None else row.cells.get(user)  # a text, or whatever else JSON has
+    text = said if isinstance(said, str) else "" if said is None else json.dumps(said, sort_keys=True)
+    return record(
+        name,
+        split_text(cell, separator) if isinstance(cell, str) else cell,
+        split_name(_text_cell(path, row, split)) if split else None,
+        text.strip() or None,
+        place=f"{path}, line {row.line}",
+    )
 
 
 def _text_cell(path: Path, row: Row, name: str) -> str | None:
+    """Return a text of a row; None if there is none."""
     value = row.cells.get(name)
     if value is None or isinstance(value, str):
         return value

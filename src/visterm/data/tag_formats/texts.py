@@ -8,26 +8,26 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 from visterm.core.errors import TagFileError
 from visterm.core.files import MB
 from visterm.core.vocabulary import clean_tag, tag_fault, tag_key
 from visterm.core.wording import count_of
-from visterm.data.tag_formats.record import LINE_END, TagRecord, choose_separator, record, split_text, without_minus
+from visterm.data.tag_formats.record import (
+    LINE_END,
+    TagRecord,
+    TagsFound,
+    choose_separator,
+    record,
+    split_text,
+    without_minus,
+)
 from visterm.data.text_files import read_text
 from visterm.data.text_notes import TextNotes
 
 SUFFIX = ".txt"
 MOST_TEXT = 16 * MB
 """Bytes of the text of one image."""
-
-
-class Texts(NamedTuple):
-    """The tags of the images that have a text, and the texts of a folder that belong to no image."""
-
-    records: list[TagRecord]
-    unused: list[str]
 
 
 def read_sidecars(folder: Path, images: Sequence[Path], separator: str | None = None) -> list[TagRecord]:
@@ -56,11 +56,11 @@ def sidecar(image: Path) -> Path | None:
     return next((path for path in beside if path.is_file()), None)
 
 
-def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separator: str | None = None) -> Texts:
+def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separator: str | None = None) -> TagsFound:
     """Read the tags of each image from its text in another folder.
 
-    ``sea/1.jpg`` has ``sea/1.txt`` or ``sea/1.jpg.txt``; where there is none, the one text anywhere in the folder that
-    is named so and belongs to no other image.
+    ``sea/1.jpg`` has ``sea/1.txt`` or ``sea/1.jpg.txt``; if there is none, the one text anywhere in the folder that has
+    its name and belongs to no other image. Texts of no image are a remark.
 
     Parameters
     ----------
@@ -78,31 +78,42 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
     TagFileError
         If there is no text, none belongs to an image, or a text or an image has several to choose from.
     """
-    by_key = {_key(path.relative_to(texts))[: -len(SUFFIX)]: path for path in _in_folder(texts)}
+    by_key: dict[str, Path] = {}
+    for parent, folders, files in os.walk(texts):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            if name.lower().endswith(SUFFIX) and not name.startswith("."):
+                path = Path(parent, name)
+                by_key[_key(path.relative_to(texts))[: -len(SUFFIX)]] = path
     if not by_key:
         raise TagFileError(
             f"The tag folder {texts} has no {SUFFIX} file; expected one for each image (1{SUFFIX} for 1.jpg). "
             "If the tags are in a table, name the file itself."
         )
-    found = {}
+    found: dict[Path, Path] = {}
     for image in images:
         key = next((key for key in _keys(image.relative_to(folder)) if key in by_key), None)
         if key is not None:
             found[image] = by_key[key]
-    free = _free(by_key, found.values())
+    used = set(found.values())
+    free = {key: path for key, path in by_key.items() if path not in used}
     found |= _by_name(texts, folder, [image for image in images if image not in found], free)
     if not found:
         raise TagFileError(
             f"Of {count_of(len(by_key), 'text')} in {texts}, none is named as an image in {folder} is: the texts are "
             f"such as '{min(by_key)}{SUFFIX}', the images such as '{images[0].relative_to(folder).as_posix()}'."
         )
-    unused = sorted(_free(by_key, found.values()))
+    used = set(found.values())
+    unused = sorted(key for key, path in by_key.items() if path not in used)
+    remarks = []
+    if unused:
+        remarks = [f"Left out: {count_of(len(unused), 'text')} of no image, such as '{unused[0]}{SUFFIX}'."]
     pairs = [(image, found[image]) for image in images if image in found]
-    return Texts(_read(folder, pairs, separator), [f"{key}{SUFFIX}" for key in unused])
+    return TagsFound(_read(folder, pairs, separator), remarks, f"without a {SUFFIX} in {texts}")
 
 
 def _read(folder: Path, pairs: Iterable[tuple[Path, Path]], separator: str | None) -> list[TagRecord]:
-    """Read texts, without what visterm wrote there as a prediction: no run shall learn what another one guessed."""
+    """Read the texts of images, without what visterm wrote there: no run learns what another one guessed."""
     records = []
     notes: dict[Path, TextNotes] = {}
     for image, path in pairs:
@@ -111,53 +122,34 @@ def _read(folder: Path, pairs: Iterable[tuple[Path, Path]], separator: str | Non
             notes[path.parent] = TextNotes(path.parent)
         predicted = notes[path.parent].predicted(path)
         tags = split_text(text, choose_separator([text], separator))
-        own = [tag for tag in tags if tag_key(tag) not in predicted] if predicted else tags
-        records.append(record(image.relative_to(folder).as_posix(), own, None, place=_place(path, text, own)))
+        tags_of_people = [tag for tag in tags if tag_key(tag) not in predicted] if predicted else tags
+        place = str(path)
+        named = ((tag, without_minus(clean_tag(tag))) for tag in tags_of_people)
+        wrong = next((tag for tag, name in named if name and tag_fault(name) is not None), None)
+        if wrong is not None:
+            place += f", line {next(n for n, line in enumerate(re.split(LINE_END, text), 1) if wrong in line)}"
+        records.append(record(image.relative_to(folder).as_posix(), tags_of_people, None, place=place))
     return records
 
 
-def _place(path: Path, text: str, tags: Iterable[str]) -> str:
-    """Return the file, and the line of the first tag that cannot be one."""
-    named = ((tag, without_minus(clean_tag(tag))) for tag in tags)
-    wrong = next((tag for tag, name in named if name and tag_fault(name) is not None), None)
-    if wrong is None:
-        return str(path)
-    return f"{path}, line {next(n for n, line in enumerate(re.split(LINE_END, text), 1) if wrong in line)}"
-
-
-def _in_folder(texts: Path) -> list[Path]:
-    found = []
-    for parent, folders, files in os.walk(texts):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [
-            Path(parent, name) for name in sorted(files) if name.lower().endswith(SUFFIX) and not name.startswith(".")
-        ]
-    return found
-
-
 def _by_name(texts: Path, folder: Path, images: Sequence[Path], free: Mapping[str, Path]) -> dict[Path, Path]:
-    """Return images without a text of their path the one text of their name."""
+    """Return the one text of its name for each image that has none at its path."""
     by_name: defaultdict[str, list[str]] = defaultdict(list)
     for key in free:
         by_name[PurePosixPath(key).name].append(key)
-    wanted: defaultdict[str, list[Path]] = defaultdict(list)
+    images_of: defaultdict[str, list[Path]] = defaultdict(list)
     for image in images:
         name = next((name for name in _keys(Path(image.name)) if name in by_name), None)
         if name is not None:
-            wanted[name].append(image)
-    for name, several in wanted.items():
+            images_of[name].append(image)
+    for name, several in images_of.items():
         if len(several) > 1 or len(by_name[name]) > 1:
             raise TagFileError(
                 f"In {texts} the texts {_some(f'{key}{SUFFIX}' for key in by_name[name])} may belong to the images "
                 f"{_some(image.relative_to(folder).as_posix() for image in several)}. Put each text into the "
                 "sub-folder that its image has in the image folder."
             )
-    return {images[0]: free[by_name[name][0]] for name, images in wanted.items()}
-
-
-def _free(by_key: Mapping[str, Path], taken: Iterable[Path]) -> dict[str, Path]:
-    used = set(taken)
-    return {key: path for key, path in by_key.items() if path not in used}
+    return {images[0]: free[by_name[name][0]] for name, images in images_of.items()}
 
 
 def _keys(image: Path) -> tuple[str, str]:
@@ -166,9 +158,11 @@ def _keys(image: Path) -> tuple[str, str]:
 
 
 def _key(path: Path) -> str:
+    """Return a path as texts are found by it."""
     return unicodedata.normalize("NFC", path.as_posix())  # some file systems decompose the names they store
 
 
 def _some(names: Iterable[str]) -> str:
+    """Return the first names of several."""
     listed = list(names)
     return ", ".join(listed[:3]) + (", …" if len(listed) > 3 else "")

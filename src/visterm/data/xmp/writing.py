@@ -81,11 +81,7 @@ def add_tags(content: bytes, marks: Sequence[Mark], where: str) -> bytes:
         changed = {tag_key(mark.tag): noted[tag_key(mark.tag)]._replace(source=mark.source) for mark in other}
         document = Document(_removed(document, set(changed), only_notes=True), where)
         document = Document(document.edited(_additions(document, {WRITTEN: list(changed.values())}, where)), where)
-    texts: dict[str, list[Mark]] = {
-        SUBJECT: new,
-        HIERARCHICAL: [mark for mark in new if mark.path],
-        WRITTEN: new,
-    }
+    texts: dict[str, list[Mark]] = {SUBJECT: new, HIERARCHICAL: [mark for mark in new if mark.path], WRITTEN: new}
     return document.edited(_additions(document, {name: marks for name, marks in texts.items() if marks}, where))
 
 
