@@ -24,7 +24,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.features.training_rows import TrainingRows
 from visterm.models.deep.sampled_tagger import SampledTagger
 from visterm.tagging.deep_fit_together import fit_on_machines
-from visterm_research.ugc.times_data import drawn_tags
+from visterm_research.ugc.times import drawn_tags
 
 WORKERS = (1, 2)
 N_FEATURES = 1280

@@ -28,7 +28,7 @@ from visterm.models.deep.sampled_objectives import SampledObjective
 from visterm.models.deep.sampled_tagger import SampledTagger
 from visterm.models.deep.tag_draws import TagDraws
 from visterm.models.deep.word_table import WordTable
-from visterm_research.ugc.times_data import drawn_tags
+from visterm_research.ugc.times import drawn_tags
 
 FEW, MANY = 14_000, 432_213
 DIM, BATCH = 300, 256

@@ -24,6 +24,7 @@ from visterm.encoders.sentences import sentence_vectors
 from visterm.metrics import paired_bootstrap
 from visterm_research.comparison.image_problems import corel_problem, scene_problem
 from visterm_research.comparison.problem import Problem, Rows
+from visterm_research.comparison.sources import Source
 from visterm_research.zero_shot.across_corpora import across_corpora
 from visterm_research.zero_shot.arms import ZeroShot, ZeroShotArm, zero_shot
 from visterm_research.zero_shot.vectors import prepared, tag_list_vectors, with_common, word_sources
@@ -135,8 +136,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         cache = chosen.cache or Path(folder)
         params = {"output": "features"} if chosen.encoder.startswith("onnx:") else {}
-        shared = {"encoder": chosen.encoder, "params": params, "seed": 0, "n_jobs": 1}
-        problem = quick_problem() if chosen.quick else corel_problem(chosen.data, cache, wordnet=None, **shared)
+        source, encoder = Source(cache, n_jobs=1), (chosen.encoder, params)
+        problem = quick_problem() if chosen.quick else corel_problem(source, chosen.data, *encoder)
         sources = word_sources(problem.tags, problem.train.Y)
         sources |= {
             "learned" + AS_THEY_ARE: tag_list_vectors(problem.tags, problem.train.Y),
@@ -156,7 +157,7 @@ def main() -> None:
             for measure in measures
         }
         if chosen.scenes:
-            result["across corpora"] = crossed(problem, scene_problem(cache, chosen.scenes, **shared), chosen.on, FIXED)
+            result["across corpora"] = crossed(problem, scene_problem(source, chosen.scenes, *encoder), chosen.on, FIXED)
     write(result, chosen.json)
 
 

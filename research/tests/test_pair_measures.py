@@ -5,7 +5,7 @@ import pytest
 
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.metrics.significance import paired_bootstrap
-from visterm_research.comparison.pair_measures import chance_measures, group_means, measure_answers
+from visterm_research.parts.ranks import chance_measures, group_means, measure_answers
 
 
 def test_p_at_k_is_hits_over_k_as_the_paper_has_it():

@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from command_line import run_command
+from studies import run_study
 from visterm.core.digests import key_of
 from visterm.core.errors import CorruptFileError, DataError, MissingExtraError, StorageError, UserError
 from visterm.core.registry import Entry, Registry
@@ -20,33 +21,25 @@ from visterm.data.planted import plant_corpus
 from visterm.metrics import average_precisions
 from visterm.models.neighbours.knn import Knn
 from visterm.models.ranking.wsabie import Wsabie
-from visterm_research.comparison.arms import (
-    EXACT_KNN,
-    OPT_AUC,
-    PRIOR,
-    VSE_ENS_ARMS,
-    WSABIE,
-    WSABIE_ARMS,
-    Arm,
-    chosen_arms,
-)
-from visterm_research.comparison.claims import least_claim, metric_claim
-from visterm_research.comparison.markdown import Document
-from visterm_research.comparison.number_problems import held_tag_problem, zipf_problem
-from visterm_research.comparison.place import begin_folder
+from visterm_research.comparison.claims import Claim, least_claim, order_claim
+from visterm_research.comparison.document import Document
+from visterm_research.comparison.methods import EXACT_KNN, PRIOR, WSABIE, Method, chosen_methods
 from visterm_research.comparison.problem import Problem, Rows
-from visterm_research.comparison.record import Records
+from visterm_research.comparison.records import Records
+from visterm_research.comparison.run import begin_folder
 from visterm_research.comparison.sources import kind_of
 from visterm_research.comparison.trials import OutOfTimeError, Trials
-from visterm_research.papers import vse_ens as paper_vse_ens
-from visterm_research.papers import wsabie as paper_wsabie
-from visterm_research.vse_ens.reproduce import reproduce_vse_ens
-from visterm_research.vse_ens.tables import converged
-from visterm_research.wsabie.curves import best_until
-from visterm_research.wsabie.nearest import any_lost, first_lost, neighbour_hits
-from visterm_research.wsabie.reproduce import reproduce_wsabie
+from visterm_research.papers import read_paper
+from visterm_research.vse_ens.problems import held_tag_problem, zipf_problem
+from visterm_research.vse_ens.study import OPT_AUC, converged
+from visterm_research.vse_ens.study import STUDY as VSE_ENS_STUDY
+from visterm_research.wsabie.figures import best_until
+from visterm_research.wsabie.neighbours import any_lost, first_lost, neighbour_hits
+from visterm_research.wsabie.study import STUDY as WSABIE_STUDY
 
-SMALL = Arm("WSABIE", "wsabie", {"dim": 8, "epochs": 6, "patience": 2}, {"learning_rate": (0.005, 0.02)})
+paper_vse_ens, paper_wsabie = read_paper("vse_ens"), read_paper("wsabie")
+
+SMALL = Method("WSABIE", "wsabie", {"dim": 8, "epochs": 6, "patience": 2}, [{"learning_rate": (0.005, 0.02)}])
 
 
 def planted_problem() -> Problem:
@@ -58,37 +51,36 @@ def planted_problem() -> Problem:
 
 
 def test_every_registered_method_of_the_table_takes_its_settings() -> None:
-    for arm in (*WSABIE_ARMS, *VSE_ENS_ARMS):
-        if arm.model in MODELS.names():
-            for setting in (*arm.settings(), *arm.quick().settings()):
-                MODELS.create(arm.model, **setting)
+    for method in (*WSABIE_STUDY.methods, *VSE_ENS_STUDY.methods):
+        for setting in (*method.settings(), *method.quick().settings()):
+            MODELS.create(method.model, **setting)
 
 
 def test_methods_with_settings_try_equally_many() -> None:
-    for arms in (WSABIE_ARMS, VSE_ENS_ARMS):
-        assert {len(arm.settings()) for arm in arms if arm.grid} == {8}
+    for study in (WSABIE_STUDY, VSE_ENS_STUDY):
+        assert {len(method.settings()) for method in study.methods if method.grids} == {8}
 
 
 def test_a_model_that_is_not_registered_is_an_error_and_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     table = Registry("model", [Entry("wsabie", "visterm.models.ranking.wsabie:Wsabie", "")], group="visterm.none")
-    monkeypatch.setattr("visterm_research.comparison.arms.MODELS", table)
+    monkeypatch.setattr("visterm_research.comparison.methods.MODELS", table)
     with pytest.raises(UserError, match=r"not registered: knn, prior.*among wsabie"):
-        chosen_arms([WSABIE, EXACT_KNN, PRIOR], [])
-    assert chosen_arms([WSABIE, EXACT_KNN], ["wsabie"]) == [WSABIE]
+        chosen_methods([WSABIE, EXACT_KNN, PRIOR], [])
+    assert chosen_methods([WSABIE, EXACT_KNN], ["wsabie"]) == [WSABIE]
     with pytest.raises(UserError, match="no model 'opt_auc'; expected some of: knn, wsabie"):
-        chosen_arms([WSABIE, EXACT_KNN], [OPT_AUC.model])
+        chosen_methods([WSABIE, EXACT_KNN], [OPT_AUC.model])
 
 
 def test_settings_are_chosen_on_validation_rows_and_the_test_rows_are_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem, judged = planted_problem(), []
-    monkeypatch.setattr("visterm_research.comparison.trials.judge", _counting(judged))
+    monkeypatch.setattr("visterm_research.comparison.problem.judge_rows", _counting(judged))
     tested = Trials(tmp_path, n_jobs=1).test(problem, SMALL)
-    maps = [record["map"] for record in tested.chosen.tried]
+    maps = [record["map"] for _, record in tested.choice.tried]
     assert len(maps) == 2
-    assert tested.chosen.record["map"] == max(maps)
-    assert tested.chosen.settings == SMALL.settings()[int(np.argmax(maps))]
+    assert tested.choice.record["map"] == max(maps)
+    assert tested.choice.settings == SMALL.settings()[int(np.argmax(maps))]
     assert [rows is problem.test for rows in judged] == [True]
 
 
@@ -103,9 +95,9 @@ def test_a_second_run_fits_nothing_and_finds_the_same(tmp_path: Path, monkeypatc
 
 def test_a_chosen_model_fitted_again_gives_the_same_scores(tmp_path: Path) -> None:
     problem, trials = planted_problem(), Trials(tmp_path, n_jobs=1)
-    chosen = trials.choose(problem, SMALL)
+    (chosen,) = trials.choose(problem, SMALL)
     kept = trials.model(problem, chosen).decision_function(problem.test.X)
-    trials.forget(problem)
+    trials.forget(problem.name)
     fitted = trials.model(problem, chosen).decision_function(problem.test.X)
     np.testing.assert_array_equal(kept, fitted)
 
@@ -131,7 +123,7 @@ def test_no_fit_is_begun_when_the_time_is_over_but_finished_ones_count(tmp_path:
 def test_images_by_number_are_stopped_by_rankings_without_their_known_tags(tmp_path: Path) -> None:
     problem = zipf_problem(300, 40, seed=0)
     trials = Trials(tmp_path, n_jobs=1)
-    chosen = trials.choose(problem, SMALL)
+    (chosen,) = trials.choose(problem, SMALL)
     model = trials.model(problem, chosen)
     rows = problem.valid
     found = np.nanmean(average_precisions(model.decision_function(rows.X), rows.Y, exclude=rows.known))
@@ -173,16 +165,16 @@ def test_the_precision_of_each_neighbour_is_counted_by_hand(kind: Any) -> None:
 
 def test_a_claim_is_held_against_the_resampled_difference() -> None:
     rng = np.random.default_rng(0)
-    high, low = (rng.random(400) < chance for chance in (0.7, 0.5))
-    values = {"A": {"p@1": high.astype(float)}, "B": {"p@1": low.astype(float)}}
-    paper = ("Table 9", 0.04, 0.02)
-    verdicts = [
-        metric_claim(first, second, "p@1", paper=paper, problem="x", values=values).verdict
-        for first, second in (("A", "B"), ("B", "A"), ("A", "A"))
-    ]
-    assert verdicts == ["yes", "no", "too close to call"]
-    sentence = metric_claim("A", "B", "p@1", paper=paper, problem="x", values=values).sentence
-    assert sentence.startswith("A better than B by p@1: paper yes (4.00 % against 2.00 %; Table 9), x yes (")
+    values = {name: (rng.random(400) < chance).astype(float) for name, chance in (("A", 0.7), ("B", 0.5))}
+
+    def claim(first: str, second: str) -> Claim:
+        pair, paper = (values[first], values[second]), ("4.00 %", "2.00 %")
+        return order_claim(first, second, "p@1", pair, where="Table 9", problem="x", paper=paper)
+
+    assert [claim(*pair).verdict for pair in ("AB", "BA", "AA")] == ["yes", "no", "too close to call"]
+    assert claim("A", "B").sentence.startswith(
+        "A better than B by p@1: paper yes (4.00 % against 2.00 %; Table 9), x yes ("
+    )
 
 
 @pytest.mark.parametrize(("here", "verdict"), [((1, 2), "yes"), ((2, 1), "no"), ((1, 1.05), "too close to call")])
@@ -230,9 +222,9 @@ def test_tables_of_a_document_escape_bars_and_set_figures_to_the_right() -> None
 def test_folders_that_hold_nothing_known_are_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     with pytest.raises(DataError, match="holds no data that this comparison can run on"):
-        reproduce_wsabie(tmp_path / "out", data=[tmp_path], models=["wsabie"])
+        run_study("wsabie", tmp_path / "out", data=[tmp_path], models=["wsabie"])
     with pytest.raises(DataError, match="There is no folder"):
-        reproduce_vse_ens(tmp_path / "out", data=[tmp_path / "none"], models=["wsabie"])
+        run_study("vse_ens", tmp_path / "out", data=[tmp_path / "none"], models=["wsabie"])
     assert not (tmp_path / "out").exists()
 
 
@@ -247,12 +239,12 @@ def test_folders_are_known_by_what_they_hold(tmp_path: Path) -> None:
 def test_without_matplotlib_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'visterm\[plot\]'"):
-        reproduce_vse_ens(tmp_path / "out", models=["wsabie"], quick=True)
+        run_study("vse_ens", tmp_path / "out", models=["wsabie"], quick=True)
 
 
 def test_the_quick_vse_ens_comparison_writes_a_report(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    outcome = reproduce_vse_ens(tmp_path, models=["wsabie", "prior"], quick=True, n_jobs=1)
+    outcome = run_study("vse_ens", tmp_path, models=["wsabie", "prior"], quick=True, n_jobs=1)
     results = json.loads((tmp_path / "results.json").read_text())
     report = outcome.report.read_text()
     assert set(results["tested"]["zipf"]) == {"WARP", PRIOR.label}
@@ -263,9 +255,9 @@ def test_the_quick_vse_ens_comparison_writes_a_report(tmp_path: Path) -> None:
 
 def test_the_quick_wsabie_comparison_says_which_orders_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr("visterm_research.comparison.sources.QUICK_SCENES", 80)
+    monkeypatch.setattr("visterm_research.wsabie.study.QUICK_SCENES", 60)
     models = ["wsabie", "knn", "ridge", "prior"]
-    outcome = reproduce_wsabie(tmp_path, models=models, quick=True, n_jobs=1)
+    outcome = run_study("wsabie", tmp_path, models=models, quick=True, n_jobs=1)
     report = outcome.report.read_text()
     assert {claim.first for claim in outcome.claims} >= {"k-NN", "WSABIE"}
     assert all(claim.sentence in report for claim in outcome.claims)
@@ -273,7 +265,7 @@ def test_the_quick_wsabie_comparison_says_which_orders_hold(tmp_path: Path, monk
         for table in (1, 2, 3, 4, 5, 6, 8):
             assert f"Table {table} on {problem}" in report
         assert (tmp_path / "figures" / f"precision-{problem}.png").stat().st_size > 5000
-    again = reproduce_wsabie(tmp_path, models=models, quick=True, n_jobs=1, minutes=0)
+    again = run_study("wsabie", tmp_path, models=models, quick=True, n_jobs=1, minutes=0)
     assert [claim.verdict for claim in again.claims] == [claim.verdict for claim in outcome.claims]
     assert again.unfinished == []
     assert again.report.read_text() == report
@@ -320,10 +312,10 @@ def test_all_methods_together_make_every_table_figure_and_claim(
         "prior": "visterm.models.baselines:Prior",
     }
     table = Registry("model", [Entry(name, target, "") for name, target in stand_ins.items()], group="visterm.none")
-    monkeypatch.setattr("visterm_research.comparison.arms.MODELS", table)
+    monkeypatch.setattr("visterm_research.comparison.methods.MODELS", table)
     monkeypatch.setattr("visterm_research.comparison.trials.MODELS", table)
-    monkeypatch.setattr("visterm_research.wsabie.reproduce.image_problems", lambda *_: [planted_problem()])
-    outcome = reproduce_wsabie(tmp_path, quick=True, n_jobs=1)
+    monkeypatch.setattr("visterm_research.wsabie.study.image_problems", lambda *_: [planted_problem()])
+    outcome = run_study("wsabie", tmp_path, quick=True, n_jobs=1)
     report = outcome.report.read_text()
     assert outcome.unfinished == []
     assert "Left out" not in report
@@ -348,11 +340,11 @@ def test_the_command_prints_what_holds_and_where_the_report_is(tmp_path: Path) -
 
 
 def _counting(judged: list[Rows]) -> Any:
-    from visterm_research.comparison.measures import judge
+    from visterm_research.comparison.problem import judge_rows
 
     def count(model: Any, rows: Rows, siblings: Any) -> Any:
         judged.append(rows)
-        return judge(model, rows, siblings)
+        return judge_rows(model, rows, siblings)
 
     return count
 
@@ -364,7 +356,7 @@ def test_a_folder_of_other_things_is_refused_before_anything_is_fitted(tmp_path:
     (tmp_path / "1.jpg").write_bytes(b"a photo")
     (tmp_path / "data").mkdir()
     with pytest.raises(StorageError, match=r"not a reproduction of visterm \(it holds 1.jpg\).*Choose another name"):
-        reproduce_wsabie(tmp_path, models=["wsabie"], quick=True)
+        run_study("wsabie", tmp_path, models=["wsabie"], quick=True)
     with pytest.raises(StorageError, match=r"1\.jpg is no folder"):
         begin_folder(tmp_path / "1.jpg", PAPER)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1.jpg", "data"]

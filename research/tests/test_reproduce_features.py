@@ -14,17 +14,15 @@ import numpy as np
 import pytest
 
 from command_line import run_command
+from studies import run_study, tables_of
 from visterm.core.errors import DataError, UserError
-from visterm.core.progress import SILENT
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.planted import plant_corpus
 from visterm.encoders.named import make_encoder
 from visterm.encoders.visterms import Visterms
-from visterm_research.comparison.arms import EXACT_KNN, FEATURE_ARMS, LOSS_ARMS, WSABIE
 from visterm_research.comparison.claims import Claim
-from visterm_research.comparison.encoded_rows import encoded_rows
 from visterm_research.comparison.feature_sets import (
     CHAIN,
     ENSEMBLE,
@@ -34,15 +32,17 @@ from visterm_research.comparison.feature_sets import (
     PAPER_VISTERMS,
     with_extra,
 )
-from visterm_research.comparison.markdown import Document
+from visterm_research.comparison.methods import EXACT_KNN, WSABIE
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.run import Comparison, Outcome
+from visterm_research.comparison.sources import Source
 from visterm_research.comparison.trials import Trials
-from visterm_research.features.claims import feature_claims
 from visterm_research.features.photo_run import PhotoRun
-from visterm_research.features.reproduce import reproduce_features
-from visterm_research.features.tables import differences_part
-from visterm_research.papers import objects_and_parts as paper
+from visterm_research.features.study import EVERYWHERE, STUDY
+from visterm_research.features.tables import differences_part, feature_claims
+from visterm_research.papers import read_paper
+
+paper = read_paper("objects_and_parts")
 
 NEIGHBOURS = EXACT_KNN.with_fixed(EXACT_KNN.label, n_neighbors=10, power=1.0)
 
@@ -51,14 +51,14 @@ NEIGHBOURS = EXACT_KNN.with_fixed(EXACT_KNN.label, n_neighbors=10, power=1.0)
 def few_scenes() -> Iterator[None]:
     """Draw few photos: each is encoded for four kinds of features."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("visterm_research.comparison.sources.QUICK_PHOTOS", 60)
+        patch.setattr("visterm_research.features.study.QUICK_PHOTOS", 48)
         yield
 
 
 @pytest.fixture(scope="module")
 def quick(few_scenes: None, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     pytest.importorskip("matplotlib")
-    return reproduce_features(tmp_path_factory.mktemp("features"), quick=True, n_jobs=1)
+    return run_study("features", tmp_path_factory.mktemp("features"), quick=True, n_jobs=1)
 
 
 def planted(*, shuffled: bool) -> Problem:
@@ -70,8 +70,7 @@ def planted(*, shuffled: bool) -> Problem:
 
 
 def photo_run(folder: Path) -> PhotoRun:
-    comparison = Comparison(folder, paper.PAPER, [], Trials(folder / "results", n_jobs=1), Document(""))
-    return PhotoRun("photos", comparison, shrink=50)
+    return PhotoRun("photos", Comparison(folder, Trials(folder / "results", n_jobs=1)), shrink=50)
 
 
 def test_the_papers_figures_are_in_the_orders_that_are_claimed(quick: Outcome) -> None:
@@ -93,10 +92,10 @@ def test_every_kind_of_features_is_an_encoder_that_takes_its_settings() -> None:
 
 
 def test_every_method_takes_its_settings_and_tries_equally_many() -> None:
-    for arm in (*FEATURE_ARMS, *LOSS_ARMS):
-        assert len(arm.settings()) == 8
-        for setting in (*arm.settings(), *arm.quick().settings()):
-            MODELS.create(arm.model, **setting)
+    for method in STUDY.methods:
+        assert len(method.settings()) == 8
+        for setting in (*method.settings(), *method.quick().settings()):
+            MODELS.create(method.model, **setting)
 
 
 def test_features_are_kept_by_what_the_encoder_inside_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +108,8 @@ def test_features_are_kept_by_what_the_encoder_inside_gives(tmp_path: Path, monk
         inside = ("histograms", {"colours": colours, "textons": 0, "levels": 1})
         params = {"encoder": inside, "dim": 2, "landmarks": 2}
         vocabulary = Vocabulary.from_lists(corpus.tags)
-        encoded_rows(parts, vocabulary, tmp_path, "kernel_pca", params, 0, n_jobs, lambda: made.append(""), SILENT)
+        source = Source(tmp_path, n_jobs=n_jobs, before_work=lambda: made.append(""))
+        source.encode(parts, vocabulary, "kernel_pca", params)
 
     for colours, n_jobs, expected in ((4, 1, 1), (4, 2, 1), (5, 1, 2)):
         encode(colours, n_jobs)
@@ -140,7 +140,7 @@ def test_a_large_embedding_has_the_settings_that_were_chosen_at_100(tmp_path: Pa
         assert list(found) == ["WSABIE", f"WSABIE [d={size}]"]
         large = run.tested("WSABIE", features)
         assert large is not None
-        assert large.chosen.settings == {**found["WSABIE"].chosen.settings, "dim": size}
+        assert large.choice.settings == {**found["WSABIE"].choice.settings, "dim": size}
 
 
 def test_features_of_other_test_photos_are_refused(tmp_path: Path) -> None:
@@ -165,14 +165,13 @@ def test_one_more_encoder_is_one_more_kind_of_features() -> None:
 
 
 def test_the_quick_comparison_has_every_table_beside_the_papers_rows(quick: Outcome) -> None:
-    report, folder = quick.report.read_text(), quick.report.parent
-    tables = {table["caption"]: table["rows"] for table in json.loads((folder / "results.json").read_text())["tables"]}
+    report, folder, tables = quick.report.read_text(), quick.report.parent, tables_of(quick)
     rows = tables["Table 1 on scenes: the test images"]
     theirs = [row for row in rows if row[2] == "ImageNet (paper)"]
     assert sorted((row[0], row[1]) for row in theirs) == sorted(paper.TABLE_1)
     assert ["k-NN", "ensemble+KPCA", "ImageNet (paper)", "7.73 %", "–", "–"] in theirs
-    for arm in FEATURE_ARMS:
-        shown = [row[1] for row in rows if row[2] == "scenes" and row[0].partition(" [")[0] == arm.label]
+    for method in EVERYWHERE:
+        shown = [row[1] for row in rows if row[2] == "scenes" and row[0].partition(" [")[0] == method.label]
         assert set(shown) == {features.label for features in FEATURE_SETS}
     losses = tables["Table 2 on scenes: losses, on paper visterms"]
     assert losses[1] == ["embedding [d=100]", "ImageNet (paper)", "1.65 %", "4.03 %"]
@@ -186,15 +185,17 @@ def test_the_quick_comparison_has_every_table_beside_the_papers_rows(quick: Outc
 
 def test_a_second_run_has_nothing_left_to_do(quick: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
     before = quick.report.read_text()
-    monkeypatch.setattr("visterm_research.comparison.trials.judge", lambda *_: pytest.fail("test rows read again"))
-    again = reproduce_features(quick.report.parent, quick=True, n_jobs=1, minutes=0)
+    monkeypatch.setattr(
+        "visterm_research.comparison.problem.judge_rows", lambda *_: pytest.fail("test rows read again")
+    )
+    again = run_study("features", quick.report.parent, quick=True, n_jobs=1, minutes=0)
     assert again.report.read_text() == before
     assert again.unfinished == []
 
 
 def test_without_time_nothing_is_drawn_or_encoded_and_all_is_listed(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    outcome = reproduce_features(tmp_path, quick=True, n_jobs=1, minutes=0)
+    outcome = run_study("features", tmp_path, quick=True, n_jobs=1, minutes=0)
     assert outcome.unfinished == [f"The features {features.label} of scenes" for features in FEATURE_SETS]
     assert not (tmp_path / "data").exists()
     assert "## Not finished" in outcome.report.read_text()
@@ -202,7 +203,7 @@ def test_without_time_nothing_is_drawn_or_encoded_and_all_is_listed(tmp_path: Pa
 
 def test_a_model_outside_the_comparison_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no model 'vse_ens'; expected some of: auc_embedding, "):
-        reproduce_features(tmp_path, models=["vse_ens"])
+        run_study("features", tmp_path, models=["vse_ens"])
 
 
 def test_the_command_gives_one_claim_a_line_and_the_report_last(quick: Outcome) -> None:

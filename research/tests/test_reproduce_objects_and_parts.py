@@ -13,47 +13,49 @@ import pytest
 import scipy.sparse as sp
 
 from command_line import run_command
+from studies import run_study, tables_of
 from tiny_wordnet import write_wordnet
 from visterm.core.errors import DataError, StorageError, UserError
-from visterm.core.progress import SILENT
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.quadruplets import QuadrupletBlock
 from visterm.data.wordnet import WordNet
 from visterm.demo.drawn import DrawnLibrary
 from visterm.demo.drawn.crops import Crop, DrawnCrops
-from visterm_research.comparison.markdown import Document
+from visterm_research.comparison.methods import Method
 from visterm_research.comparison.problem import Rows
-from visterm_research.comparison.run import Comparison, Outcome
-from visterm_research.comparison.trials import OutOfTimeError, Trials
+from visterm_research.comparison.run import Comparison, Options, Outcome
+from visterm_research.comparison.trials import Choice, Judged, OutOfTimeError, Trials, fit_rows
 from visterm_research.data.quadruplet_splits import LeftOut
-from visterm_research.features.reproduce import reproduce_features
-from visterm_research.papers import objects_and_parts as paper
-from visterm_research.parts.arms import (
-    MORE_ARMS,
-    PAPER_ARMS,
+from visterm_research.papers import read_paper
+from visterm_research.parts.claims import parts_claims
+from visterm_research.parts.images import Labelled, _unlearned
+from visterm_research.parts.methods import (
+    MORE_METHODS,
+    PAPER_METHODS,
     SHARED_I,
     SHARED_IW,
+    UNSHARED_I,
     UNSHARED_IW,
-    PartArm,
+    WORDS,
+    quick_method,
 )
-from visterm_research.parts.claims import parts_claims
-from visterm_research.parts.data import KEPT, LEFT_OUT, PartsProblem, related
-from visterm_research.parts.images import Labelled, _unlearned
+from visterm_research.parts.parts_run import PartsRun
 from visterm_research.parts.photos import photo_runs, related_photos
-from visterm_research.parts.plan import QUICK_VISTERMS, Plan
+from visterm_research.parts.problem import KEPT, LEFT_OUT, PartsProblem, related
+from visterm_research.parts.ranks import KNOWN, known_ranks, ranks_of, relation_of_each, task_ranks
 from visterm_research.parts.relations import (
     Relations,
     pascal_folder,
     pascal_relations,
     wordnet_relations,
 )
-from visterm_research.parts.reproduce import reproduce_parts
-from visterm_research.parts.run import PartsRun
-from visterm_research.parts.shares import place_of_left_out
-from visterm_research.parts.tasks import known_ranks, ranks_of, relation_of_each, task_ranks
-from visterm_research.parts.trials import KNOWN, Choice, Judged, _fit, _fitted, choose
+from visterm_research.parts.study import QUICK_VISTERMS
+from visterm_research.parts.tables import place_of_left_out
 
+paper = read_paper("objects_and_parts")
+
+METHODS = (*PAPER_METHODS, *MORE_METHODS)
 WHOLES, PARTS = ("car", "bus", "house"), ("wheel", "window", "door")
 
 SYNSETS = [
@@ -71,7 +73,7 @@ SYNSETS = [
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     pytest.importorskip("matplotlib")
-    return reproduce_parts(tmp_path_factory.mktemp("parts"), quick=True, n_jobs=1)
+    return run_study("parts", tmp_path_factory.mktemp("parts"), quick=True, n_jobs=1)
 
 
 @pytest.fixture(scope="module")
@@ -100,11 +102,6 @@ def corel(small_library: DrawnLibrary, tmp_path_factory: pytest.TempPathFactory)
     return folder
 
 
-def tables_of(outcome: Outcome) -> dict[str, list[list[str]]]:
-    found = json.loads((outcome.report.parent / "results.json").read_text())["tables"]
-    return {table["caption"]: table["rows"] for table in found}
-
-
 def planted(seed: int = 0, *, n: int = 120, share: float = 0.0) -> PartsProblem:
     """Images of one of four labels each, of which 2 is part of 0, and 3 of 1."""
     rng = np.random.default_rng(seed)
@@ -122,8 +119,12 @@ def trials_in(folder: Path) -> Trials:
     return Trials(folder, n_jobs=1)
 
 
-def small(arm: PartArm) -> PartArm:
-    return replace(arm, start={**arm.start, "dim": 4, "epochs": 4, "learning_rate": 0.05}, stages=())
+def comparison_in(folder: Path, *methods: Method) -> Comparison:
+    return Comparison(folder, trials_in(folder), methods, Options(quick=True, seed=1))
+
+
+def small(method: Method) -> Method:
+    return replace(method, fixed={**method.fixed, "dim": 4, "epochs": 4, "learning_rate": 0.05}, stages=())
 
 
 def test_ranks_of_all_tasks_are_those_of_all_answers_sorted() -> None:
@@ -167,9 +168,10 @@ def test_methods_that_differ_in_the_score_share_their_fits_and_are_chosen_by_it(
 ) -> None:
     problem, trials = planted(), trials_in(tmp_path)
     fitted: list[object] = []
-    monkeypatch.setattr("visterm_research.parts.trials._fit", lambda *given: fitted.append(given) or _fit(*given))
+    counted = lambda *given: fitted.append(given) or fit_rows(*given)  # noqa: E731
+    monkeypatch.setattr("visterm_research.parts.problem.fit_rows", counted)
     stage = [{"alpha": alpha} for alpha in (0.1, 2.0)]
-    chosen = [choose(trials, problem, replace(small(arm), stages=[stage])) for arm in (SHARED_IW, SHARED_I)]
+    chosen = [trials.choose(problem, replace(small(one), stages=[stage]))[0] for one in (SHARED_IW, SHARED_I)]
     assert len(fitted) == 3
     for choice, by in zip(chosen, ("words", "images"), strict=True):
         assert len(choice.tried) == 3
@@ -179,12 +181,13 @@ def test_methods_that_differ_in_the_score_share_their_fits_and_are_chosen_by_it(
 def test_a_stage_begins_with_the_best_of_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ranks = {(1.0, 50): 9.0, (2.0, 50): 4.0, (3.0, 50): 6.0, (2.0, 100): 5.0}
 
-    def validate(_: object, __: object, ___: object, settings: dict[str, float]) -> dict[str, object]:
+    def validate(_: object, __: object, ___: object, settings: dict[str, float], ____: str) -> dict[str, object]:
         return {"mean_rank": {"words": ranks[settings["alpha"], settings["dim"]]}}  # type: ignore[index]
 
-    monkeypatch.setattr("visterm_research.parts.trials.validate", validate)
-    arm = PartArm("any", {"alpha": 1.0, "dim": 50}, [[{"alpha": 2.0}, {"alpha": 3.0}], [{"dim": 100}]])
-    choice = choose(trials_in(tmp_path), planted(), arm)
+    monkeypatch.setattr(Trials, "validate", validate)
+    stages = [[{"alpha": 2.0}, {"alpha": 3.0}], [{"dim": 100}]]
+    method = Method("any", "objects_and_parts", {"alpha": 1.0, "dim": 50}, stages=stages, by=WORDS)
+    (choice,) = trials_in(tmp_path).choose(planted(), method)
     assert choice.settings == {"alpha": 2.0, "dim": 50}
     assert [settings for settings, _ in choice.tried][-1] == {"alpha": 2.0, "dim": 100}
 
@@ -196,21 +199,22 @@ def test_relations_that_are_left_out_are_neither_learned_nor_chosen_by(tmp_path:
     assert {(int(p), int(o)) for p, o in zip(problem.valid.parts, problem.valid.objects, strict=True)} == {tuple(kept)}
     assert set(problem.tests[LEFT_OUT].parts) == {left[0]}
     assert set(problem.tests[KEPT].parts) == {kept[0]}
-    model = _fitted(trials_in(tmp_path), problem, SHARED_IW, dict(small(SHARED_IW).start))
+    trials = trials_in(tmp_path)
+    model = trials.model(problem, trials.choose(problem, small(SHARED_IW))[0])
     np.testing.assert_array_equal(model.part_of_, [kept])
 
 
 def test_claims_are_judged_over_relations(tmp_path: Path) -> None:
     problem = planted()
-    comparison = Comparison(tmp_path, "any", [], Trials(tmp_path, n_jobs=1), Document(""))
-    run = PartsRun(problem, comparison, trials_in(tmp_path))
+    comparison = comparison_in(tmp_path)
+    run = PartsRun(problem, comparison)
     n = problem.tests[KEPT].parts.size
-    for arm in (SHARED_IW, SHARED_I):
-        rank = 1 if arm.words else 3
-        ranks = {(KEPT, task): np.full(size, rank) for task, size in (("Triplet", 2 * n), ("Part-object labelling", n))}
-        ranks[KEPT, "Image annotation"], ranks[KEPT, KNOWN] = ranks[KEPT, "Triplet"], ranks[KEPT, "Triplet"][:n]
-        run.choices[arm.label] = Choice(arm, {}, {}, [])
-        run.judged[arm.label] = Judged(ranks, {}, {}, {})
+    for method in (SHARED_IW, SHARED_I):
+        rank = 1 if method.by == WORDS else 3
+        sizes = {"Triplet": 2 * n, "Image annotation": 2 * n, "Part-object labelling": n, KNOWN: n}
+        ranks = {f"{KEPT}|{task}": np.full(size, rank) for task, size in sizes.items()}
+        run.choices[method.label] = Choice(method, method.by, {}, {}, [])
+        run.judged[method.label] = Judged(run.choices[method.label], {}, ranks)
     parts_claims(run)
     found = {(claim.second, claim.of): claim for claim in comparison.claims}
     triplets = found["Shared (I)", "triplet (learned relations), p@1"]
@@ -258,15 +262,15 @@ def test_only_crops_of_training_scenes_are_left_unlearned(tmp_path: Path) -> Non
 
 
 def test_every_method_takes_its_settings() -> None:
-    for arm in (*PAPER_ARMS, *MORE_ARMS):
-        for one in (arm, arm.quick()):
+    for method in METHODS:
+        for one in (method, quick_method(method)):
             for change in ({}, *(change for stage in one.stages for change in stage)):
-                MODELS.create(one.model, **{**one.start, **change})
+                MODELS.create(one.model, **{**one.fixed, **change})
 
 
 def test_the_papers_words_are_above_its_images(quick: Outcome) -> None:
     for table in (paper.TABLE_3, paper.TABLE_4):
-        for words, images in ((paper.SHARED_IW, paper.SHARED_I), (paper.UNSHARED_IW, paper.UNSHARED_I)):
+        for words, images in ((SHARED_IW.label, SHARED_I.label), (UNSHARED_IW.label, UNSHARED_I.label)):
             assert table[words]["Part-object labelling"][2] > table[images]["Part-object labelling"][2]
     for claim in quick.claims:
         if any(claim.paper):
@@ -287,19 +291,19 @@ def test_the_quick_comparison_has_every_table_beside_the_papers_rows(quick: Outc
     assert [row[0] for row in theirs] == list(paper.TABLE_3)
     assert theirs[0][2:] == ["–"] * 4 + ["11.48 %", "3.40 %", "0.1892", "–", "26.31 %", "9.90 %", "0.5545", "–"]
     rows = {row[0]: row[2:] for row in third if row[1] == "drawn-visterms"}
-    assert list(rows) == [*(arm.label for arm in (*PAPER_ARMS, *MORE_ARMS)), "chance"]
+    assert list(rows) == [*(method.label for method in METHODS), "chance"]
     assert rows["Shared (I)"][:4] == rows["Shared (I)"][8:]
     assert rows["SVM"][4:8] == rows["Shared (IW)"][:4] == ["–"] * 4
     for caption in (
         "Table 3 on drawn-visterms: test quadruplets of relations that were left out",
         "Table 4 on drawn-visterms: objects with their own parts, relations that were left out",
     ):
-        assert len(tables[caption]) == len(PAPER_ARMS) + len(MORE_ARMS) + 1
+        assert len(tables[caption]) == len(METHODS) + 1
     fifth = next(rows for caption, rows in tables.items() if caption.startswith("Table 5 on drawn-visterms"))
     assert ["Shared (IO)", "LHI (paper)", "1.43 %", "1.17 %", "0.0483", *["–"] * 9] in fifth
     again = tables["Left-out relations of drawn-visterms, by how many were left out: test quadruplets"]
     assert [row[:2] for row in again[:3]] == [["Shared (IW)", share] for share in ("0.1", "0.25", "0.5")]
-    assert len(again) == 3 * sum(arm.words for arm in (*PAPER_ARMS, *MORE_ARMS))
+    assert len(again) == 3 * sum(method.by == WORDS for method in METHODS)
     sixth = tables["Table 6 on drawn-visterms: nearest labels by f_L"]
     assert all(row[0] not in row[2].split(", ") for row in sixth)
     assert len(list((quick.report.parent / "figures").glob("figure-4-drawn-visterms-*.png"))) == 3
@@ -310,22 +314,22 @@ def test_a_relation_that_was_left_out_comes_after_the_learned_ones_with_an_offse
     rows = {row[0]: row[2:] for row in fifth if row[1] == "drawn-visterms"}
     has = {row[0]: row[1] for row in tables_of(quick)["What drawn-visterms has"]}
     n_learned = int(has["relations learned from"])
-    for label in (paper.SHARED_IO, paper.UNSHARED_IO):
+    for label in ("Shared (IO)", "UnShared (IO)"):
         learned, left_out = float(rows[label][7]), float(rows[label][11])
         assert learned <= n_learned < left_out
 
 
 def test_a_second_run_has_nothing_left_to_do(quick: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
     before = quick.report.read_text()
-    monkeypatch.setattr("visterm_research.parts.trials._fit", lambda *_: pytest.fail("fitted again"))
-    again = reproduce_parts(quick.report.parent, quick=True, n_jobs=1, minutes=0)
+    monkeypatch.setattr("visterm_research.parts.problem.fit_rows", lambda *_: pytest.fail("fitted again"))
+    again = run_study("parts", quick.report.parent, quick=True, n_jobs=1, minutes=0)
     assert again.report.read_text() == before
     assert again.unfinished == []
 
 
 def test_without_time_nothing_is_drawn_or_fitted_and_all_is_listed(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    outcome = reproduce_parts(tmp_path, quick=True, n_jobs=1, minutes=0)
+    outcome = run_study("parts", tmp_path, quick=True, n_jobs=1, minutes=0)
     assert outcome.unfinished == ["Drawn objects and parts, our visterms"]
     assert not (tmp_path / "data").exists()
     assert "## Not finished" in outcome.report.read_text()
@@ -333,8 +337,7 @@ def test_without_time_nothing_is_drawn_or_fitted_and_all_is_listed(tmp_path: Pat
 
 def test_a_fit_that_there_is_no_time_for_is_noted_and_the_others_are_judged(tmp_path: Path) -> None:
     problem = planted()
-    trials = Trials(tmp_path, n_jobs=1)
-    comparison = Comparison(tmp_path, "any", [], trials, Document(""))
+    comparison = comparison_in(tmp_path)
     left = [1]
 
     def check() -> None:
@@ -342,9 +345,9 @@ def test_a_fit_that_there_is_no_time_for_is_noted_and_the_others_are_judged(tmp_
             raise OutOfTimeError
         left.pop()
 
-    trials.check_time = check  # type: ignore[method-assign]
-    run = PartsRun(problem, comparison, trials)
-    run.run([small(SHARED_IW), replace(small(SHARED_I), start={**small(SHARED_I).start, "dim": 3})])
+    comparison.trials.check_time = check  # type: ignore[method-assign]
+    run = PartsRun(problem, comparison)
+    run.run([small(SHARED_IW), replace(small(SHARED_I), fixed={**small(SHARED_I).fixed, "dim": 3})])
     assert list(run.judged) == ["Shared (IW)"]
     assert comparison.unfinished == ["Shared (I) on any"]
 
@@ -353,10 +356,8 @@ def test_photos_have_relations_of_both_sources_at_the_depth_that_ranks_validatio
     corel: Path, wordnet: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib")
-    comparison = Comparison(tmp_path, "any", [], Trials(tmp_path, n_jobs=1), Document(""))
-    arms = [small(SHARED_IW), small(UNSHARED_IW)]
-    plan = Plan(comparison, trials_in(tmp_path), arms, 1, 1, True, SILENT, lambda: None)
-    runs = photo_runs(plan, corel, QUICK_VISTERMS, WordNet(wordnet), pascal_folder([], corel))
+    comparison = comparison_in(tmp_path, small(SHARED_IW), small(UNSHARED_IW))
+    runs = photo_runs(comparison, corel, QUICK_VISTERMS, WordNet(wordnet), pascal_folder([], corel))
     report = comparison.document.render()
     assert [run.name for run in runs] == ["corel5k-visterms-wordnet", "corel5k-visterms-pascal-part"]
     assert "by synset: their names' first senses, for this WordNet has 0 of the 2 synsets of the alignment" in report
@@ -372,14 +373,13 @@ def test_photos_have_relations_of_both_sources_at_the_depth_that_ranks_validatio
 
 
 def test_photos_that_show_no_relation_are_left_out_with_the_reason(tmp_path: Path) -> None:
-    comparison = Comparison(tmp_path, "any", [], Trials(tmp_path, n_jobs=1), Document(""))
-    plan = Plan(comparison, trials_in(tmp_path), [], 1, 1, True, SILENT, lambda: None)
+    comparison = comparison_in(tmp_path)
     data = planted().data  # every image has one of the tags a to d
     alone = replace(data, valid=Rows(data.valid.X[::4], data.valid.Y[::4]))  # those of a
     pairs = np.array([(2, 0)])
-    assert related_photos(plan, alone, Relations("any", "By hand.", {0: pairs})) is None
+    assert related_photos(comparison, alone, Relations("any", "By hand.", {0: pairs})) is None
     assert "nothing to choose settings by. None of the 1 part-of relations has images" in comparison.document.render()
-    assert related_photos(plan, data, Relations("any", "By hand.", {0: pairs[:0]})) is None
+    assert related_photos(comparison, data, Relations("any", "By hand.", {0: pairs[:0]})) is None
     assert "There are none among the tags." in comparison.document.render()
 
 
@@ -418,12 +418,12 @@ def test_lists_without_their_alignment_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no WordNet_Yago_alignment\.tsv"):
         pascal_folder([tmp_path], tmp_path)
     with pytest.raises(UserError, match="PASCAL-Part's ontology alone, which has no images"):
-        reproduce_parts(tmp_path / "out", data=[tmp_path])
+        run_study("parts", tmp_path / "out", data=[tmp_path])
 
 
 def test_a_model_outside_the_comparison_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no model 'ridge'; expected some of: objects_and_parts, svm"):
-        reproduce_parts(tmp_path, models=["ridge"])
+        run_study("parts", tmp_path, models=["ridge"])
 
 
 def test_the_command_gives_one_claim_a_line_and_the_report_last(quick: Outcome) -> None:
@@ -438,4 +438,4 @@ def test_the_command_gives_one_claim_a_line_and_the_report_last(quick: Outcome) 
 
 def test_the_folder_of_the_papers_other_comparison_is_refused(quick: Outcome) -> None:
     with pytest.raises(StorageError, match="holds the comparison of another paper"):
-        reproduce_features(quick.report.parent, quick=True, n_jobs=1)
+        run_study("features", quick.report.parent, quick=True, n_jobs=1)

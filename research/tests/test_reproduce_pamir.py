@@ -14,8 +14,8 @@ import scipy.sparse as sp
 from sklearn.metrics import average_precision_score
 
 from command_line import run_command
+from studies import run_study
 from visterm.core.errors import DataError, UserError
-from visterm.core.progress import SILENT
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
@@ -23,27 +23,37 @@ from visterm.data.planted import plant_corpus
 from visterm.data.tag_files import read_tag_table
 from visterm.demo.drawn import DrawnLibrary
 from visterm.models.neighbours.knn import Knn
-from visterm_research.comparison.arms import Settings
 from visterm_research.comparison.feature_sets import PAPER_PARAMS
-from visterm_research.comparison.markdown import Document
+from visterm_research.comparison.methods import Method, Settings
 from visterm_research.comparison.run import Comparison, Outcome
-from visterm_research.comparison.trials import Trials
-from visterm_research.pamir.arms import AUTO, MORE_ARMS, PAMIR, PAPER_ARMS, SearchArm
-from visterm_research.pamir.costs import frozen
-from visterm_research.pamir.feature_blocks import BY_BLOCK, PAPER_BY_BLOCK, blocks
+from visterm_research.comparison.sources import Source
+from visterm_research.comparison.trials import Judged, Trials
 from visterm_research.pamir.five_tags import five_tags_part
 from visterm_research.pamir.images import Division, Pictures, corel_pictures, words_of
+from visterm_research.pamir.methods import (
+    AUTO,
+    BY_BLOCK,
+    MORE_METHODS,
+    NAMING,
+    PAMIR,
+    PAPER_BY_BLOCK,
+    PAPER_METHODS,
+    blocks,
+    naming,
+)
 from visterm_research.pamir.pictures import shown_queries
-from visterm_research.pamir.reproduce import _for, reproduce_pamir
-from visterm_research.pamir.rows import Encoded, SearchRows
-from visterm_research.pamir.run import SearchRun
-from visterm_research.pamir.trials import PRODUCT, judge
-from visterm_research.papers import pamir as paper
+from visterm_research.pamir.rows import PRODUCT, Encoded, SearchRows
+from visterm_research.pamir.search_run import SearchRun
+from visterm_research.pamir.study import STUDY, _for
+from visterm_research.pamir.tables import frozen
+from visterm_research.papers import read_paper
+
+paper = read_paper("pamir")
 
 PICTURES = 72
 """Of the small library: 60 to learn from and to choose by, 12 for the test."""
 
-KNN = SearchArm("k-NN", "knn", {"power": 1.0}, {"n_neighbors": 1}, ({"n_neighbors": (20,)},))
+KNN = Method("k-NN", "knn", {"power": 1.0}, ({"n_neighbors": (20,)},), {"n_neighbors": 1})
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +73,10 @@ def corel(small_library: DrawnLibrary, tmp_path_factory: pytest.TempPathFactory)
 @pytest.fixture(scope="module")
 def quick(corel: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     pytest.importorskip("matplotlib")
-    return reproduce_pamir(tmp_path_factory.mktemp("pamir"), data=[corel], quick=True, n_jobs=1)
+    return run_study("pamir", tmp_path_factory.mktemp("pamir"), data=[corel], quick=True, n_jobs=1)
 
 
-def planted(n_divisions: int = 1) -> tuple[Pictures, Any, Any]:
+def planted(n_divisions: int = 1, shown: tuple[int, ...] = ()) -> tuple[Pictures, Any, Any]:
     """A planted corpus as pictures without pixels, and its features."""
     corpus = plant_corpus(n_train=120, n_test=60, random_state=0)
 
@@ -77,7 +87,7 @@ def planted(n_divisions: int = 1) -> tuple[Pictures, Any, Any]:
 
     development, test = named(corpus.Y_train, 0), named(corpus.Y_test, 120)
     divisions = tuple(Division(np.arange(120)[i::3], np.arange(120)[i + 1 :: 3]) for i in range(n_divisions))
-    pictures = Pictures("planted", development, test, words_of(test), divisions, None)
+    pictures = Pictures("planted", development, test, words_of(test), divisions, None, shown=shown)
     return pictures, corpus.X_train, corpus.X_test
 
 
@@ -96,9 +106,12 @@ class Given(Encoded):
 
 
 def planted_run(folder: Path, n_divisions: int = 1) -> SearchRun:
-    pictures, X, X_test = planted(n_divisions)
-    comparison = Comparison(folder, paper.PAPER, [], Trials(folder / "results"), Document(""))
-    return SearchRun(pictures, comparison, Given(X, X_test), trials_of(folder / "results"), shown=[0])
+    pictures, X, X_test = planted(n_divisions, shown=(0,))
+    return SearchRun(pictures, Comparison(folder, trials_of(folder / "results")), Given(X, X_test))
+
+
+def judged(folder: Path, rows: SearchRows, model: str, settings: Settings) -> Judged:
+    return trials_of(folder).test(rows, Method(model, model, settings))
 
 
 def test_the_paper_puts_pamir_above_all_others_in_every_table() -> None:
@@ -110,14 +123,15 @@ def test_the_paper_puts_pamir_above_all_others_in_every_table() -> None:
 
 
 def test_every_method_takes_its_settings() -> None:
-    for arm in (*PAPER_ARMS, *MORE_ARMS, AUTO):
-        for settings in arm.settings():
-            MODELS.create(arm.model, **settings)
-        for settings in arm.naming():
-            assert MODELS.create(arm.model, **settings).get_params().items() >= arm.pictured.items()
-        assert arm.settings()[0] == arm.first()
-        assert len(arm.settings(quick=True)) <= 2
-    assert len(PAMIR.naming()) == 1
+    for method in (*PAPER_METHODS, *MORE_METHODS, AUTO):
+        for settings in method.settings():
+            MODELS.create(method.model, **settings)
+        for settings in naming(method):
+            named = MODELS.create(method.model, **settings).get_params()
+            assert named.items() >= NAMING.get(method.label, {}).items()
+        assert method.settings()[0] == {**method.fixed, **(method.start or {})}
+        assert len(STUDY.quick(method).settings()) <= 2
+    assert len(naming(PAMIR)) == 1
 
 
 def test_blocks_are_the_papers_shares_of_a_picture() -> None:
@@ -150,9 +164,9 @@ def test_development_pictures_are_divided_eight_to_one_by_each_seed(corel: Path)
 
 
 def test_avgp_is_that_of_scikit_learn_for_each_query(tmp_path: Path) -> None:
-    pictures, X, X_test = planted()
+    pictures, X, X_test = planted(shown=(3,))
     rows = SearchRows(pictures, blocks(32), 0, X, X_test)
-    judged = judge(trials_of(tmp_path), rows, "ridge", {"alpha": 1.0}, [3])
+    values = judged(tmp_path, rows, "ridge", {"alpha": 1.0}).values
     model = MODELS.create("ridge", alpha=1.0).fit(rows.train.X, rows.train.Y)
     scores = model.decision_function(X_test)
     Y = pictures.words.encode(pictures.test.tags).toarray() > 0
@@ -162,20 +176,20 @@ def test_avgp_is_that_of_scikit_learn_for_each_query(tmp_path: Path) -> None:
         average_precision_score(Y[:, words].all(axis=1), scores[:, words] @ idf[words])
         for words in pictures.test_queries.words.toarray() > 0
     ]
-    np.testing.assert_allclose(judged.values["AvgP"], expected, atol=1e-6)
+    np.testing.assert_allclose(values["AvgP"], expected, atol=1e-6)
     words = pictures.test_queries.words.toarray()[3] > 0
-    assert judged.top.shape == (1, 5)
-    assert judged.top[0, 0] == np.argmax(scores[:, words] @ idf[words])
+    assert values["top"].shape == (1, 5)
+    assert values["top"][0, 0] == np.argmax(scores[:, words] @ idf[words])
 
 
 def test_words_are_multiplied_where_a_model_gives_probabilities(tmp_path: Path) -> None:
     pictures, X, X_test = planted()
     rows = SearchRows(pictures, blocks(32), 0, X, X_test)
-    values = judge(trials_of(tmp_path), rows, "mbrm", {}, []).values
+    values = judged(tmp_path, rows, "mbrm", {}).values
     several = pictures.kinds["several words"]
     assert not np.array_equal(values["AvgP"][several], values[f"{PRODUCT}AvgP"][several])
     np.testing.assert_allclose(values["AvgP"][~several], values[f"{PRODUCT}AvgP"][~several])
-    assert f"{PRODUCT}AvgP" not in judge(trials_of(tmp_path), rows, "ridge", {}, []).values
+    assert f"{PRODUCT}AvgP" not in judged(tmp_path, rows, "ridge", {}).values
 
 
 def test_nothing_is_chosen_by_test_pictures(tmp_path: Path) -> None:
@@ -183,7 +197,7 @@ def test_nothing_is_chosen_by_test_pictures(tmp_path: Path) -> None:
     run.encoded = Given(run.rows(blocks(32)).X, None)
     run.choose(KNN, [blocks(32), blocks(64)])
     choice = run.choices["k-NN"]
-    tried = {settings["n_neighbors"]: record["avgp"] for settings, record in choice.by_settings}
+    tried = {settings["n_neighbors"]: record["avgp"] for settings, record in choice.tried}
     assert choice.settings["n_neighbors"] == max(tried, key=tried.__getitem__)
     assert choice.features == blocks(32)
 
@@ -193,7 +207,7 @@ def test_figures_are_means_over_the_divisions_query_by_query(tmp_path: Path) -> 
     run.choose(KNN, [blocks(32)])
     run.judge("k-NN")
     found = run.found["k-NN"]
-    first, second = (judged.values["AvgP"] for judged in found.judged)
+    first, second = (one.values["AvgP"] for one in found.judged)
     assert not np.array_equal(first, second)
     np.testing.assert_allclose(found.values["AvgP"], (first + second) / 2)
 
@@ -201,8 +215,7 @@ def test_figures_are_means_over_the_divisions_query_by_query(tmp_path: Path) -> 
 def test_five_tags_are_counted_word_by_word(tmp_path: Path) -> None:
     run = planted_run(tmp_path)
     pictures = run.pictures
-    arm = replace(KNN, grids=())
-    five_tags_part(run, blocks(32), [arm])
+    five_tags_part(run, blocks(32), [replace(KNN, grids=())])
     (row,) = [row for row in run.comparison.document.tables[0]["rows"] if row[1] != "as published"]
     vocabulary = Vocabulary.from_lists(pictures.development.tags)
     rows = run.rows(blocks(32))
@@ -250,7 +263,7 @@ def test_the_quick_comparison_has_every_table_beside_the_papers_figures(quick: O
         assert any(caption.startswith(f"Table {number}") for caption in tables), number
     (results_table,) = [table for caption, table in tables.items() if caption.startswith("Table IX on corel5k")]
     rows = {row[0]: row for row in results_table["rows"]}
-    assert {arm.label for arm in (*PAPER_ARMS, *MORE_ARMS)} <= set(rows)
+    assert {method.label for method in (*PAPER_METHODS, *MORE_METHODS)} <= set(rows)
     assert {"CMRM, product", "PLSA, product"} <= set(rows)
     assert rows["SVM"][-3:] == ["22.00 %", "13.80 %", "9.30 %"]
     assert all(row[1] != "–" for caption, table in tables.items() if "Table IV" in caption for row in table["rows"])
@@ -265,14 +278,14 @@ def test_the_quick_comparison_has_every_table_beside_the_papers_figures(quick: O
 def test_a_second_run_has_nothing_left_to_do(quick: Outcome, corel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = quick.report.read_text()
     monkeypatch.setattr(Trials, "make", lambda *_, **__: pytest.fail("a model made again"))
-    again = reproduce_pamir(quick.report.parent, data=[corel], quick=True, n_jobs=1, minutes=0)
+    again = run_study("pamir", quick.report.parent, data=[corel], quick=True, n_jobs=1, minutes=0)
     assert again.unfinished == []
     assert again.report.read_text() == before
 
 
 def test_without_time_nothing_is_drawn_or_encoded_and_all_is_listed(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    outcome = reproduce_pamir(tmp_path, quick=True, n_jobs=1, minutes=0)
+    outcome = run_study("pamir", tmp_path, quick=True, n_jobs=1, minutes=0)
     assert outcome.unfinished == ["The drawn library"]
     assert not (tmp_path / "data").exists()
     assert "## Not finished" in outcome.report.read_text()
@@ -283,7 +296,8 @@ def test_one_more_encoder_has_a_table_of_its_own(corel: Path, tmp_path: Path) ->
     names = sorted(path.name for path in (corel / "images").iterdir())
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(PICTURES, 8)).astype(np.float32))
     (tmp_path / "rows.names.txt").write_text("\n".join(names))
-    outcome = reproduce_pamir(
+    outcome = run_study(
+        "pamir",
         tmp_path / "out",
         data=[corel],
         models=["pamir", "cmrm", "knn"],
@@ -302,16 +316,16 @@ def test_pictures_that_cannot_be_encoded_are_refused(corel: Path, tmp_path: Path
     broken = tmp_path / "broken.jpg"
     broken.write_bytes(b"no picture")
     test = replace(pictures.test, images=[broken, *pictures.test.images[1:]])
-    encoded = Encoded(tmp_path, seed=0, n_jobs=1, before_work=lambda: None, progress=SILENT, quick=True)
+    encoded = Encoded(Source(tmp_path, n_jobs=1, quick=True))
     with pytest.raises(DataError, match="has rows for 11 of 12 pictures of corel5k"):
         encoded.rows(replace(pictures, test=test), blocks(64), 0)
 
 
 def test_models_outside_the_comparison_and_two_folders_are_refused(corel: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no model 'vse_ens'; expected some of: cmrm, "):
-        reproduce_pamir(tmp_path, models=["vse_ens"])
+        run_study("pamir", tmp_path, models=["vse_ens"])
     with pytest.raises(UserError, match="--data has 2 folders of Corel5k"):
-        reproduce_pamir(tmp_path, data=[corel, corel])
+        run_study("pamir", tmp_path, data=[corel, corel])
 
 
 def test_the_command_gives_one_claim_a_line_and_the_report_last(quick: Outcome, corel: Path) -> None:

@@ -13,22 +13,20 @@ import pytest
 import scipy.sparse as sp
 
 from command_line import run_command
+from studies import run_study, tables_of
 from visterm.core.errors import StorageError, UserError
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import tag_key
 from visterm.data.word_vectors import WordVectors
 from visterm.demo.drawn import DrawnLibrary
-from visterm_research.comparison.arms import Arm
-from visterm_research.comparison.markdown import Document
+from visterm_research.comparison.document import Document
+from visterm_research.comparison.methods import Method
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.run import Comparison, Outcome
 from visterm_research.comparison.sources import Source
-from visterm_research.comparison.trials import Trials
-from visterm_research.papers import ugc as paper
-from visterm_research.papers.ugc import FULL, PROPOSED
+from visterm_research.comparison.trials import Choice, Judged, Trials
+from visterm_research.papers import read_paper
 from visterm_research.ugc.across import OF_PEOPLE, journeys_of, true_problem
-from visterm_research.ugc.arms import UGC_ARMS, quick_arm
-from visterm_research.ugc.claims import ORDERS, five_claims, goal_part
 from visterm_research.ugc.measures import (
     BY_IMAGE,
     BY_TAG,
@@ -39,24 +37,31 @@ from visterm_research.ugc.measures import (
     interval_of,
     resampled_fives,
 )
+from visterm_research.ugc.methods import (
+    AVERAGE,
+    COCO,
+    CORRELATED,
+    DENSECAP,
+    ESP,
+    FULL,
+    IA,
+    LABELS,
+    METHODS,
+    PROPOSED,
+    quick_method,
+)
 from visterm_research.ugc.problems import LEARNED, OUTSIDE, SENTENCES, TagProblem, Words, words_of
-from visterm_research.ugc.reproduce import reproduce_ugc
-from visterm_research.ugc.run import TagRun, chosen_settings
-from visterm_research.ugc.trials import Choice, Judged, choose, fitted, judge
+from visterm_research.ugc.tables import ORDERS, five_claims, goal_part
+from visterm_research.ugc.tag_run import TagRun, chosen_settings
 
-LABELS = [arm.label for arm in UGC_ARMS]
+paper = read_paper("ugc")
 
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     pytest.importorskip("matplotlib")
     pytest.importorskip("torch")
-    return reproduce_ugc(tmp_path_factory.mktemp("ugc"), quick=True, n_jobs=1)
-
-
-def tables_of(outcome: Outcome) -> dict[str, list[list[str]]]:
-    found = json.loads((outcome.report.parent / "results.json").read_text())["tables"]
-    return {table["caption"]: table["rows"] for table in found}
+    return run_study("ugc", tmp_path_factory.mktemp("ugc"), quick=True, n_jobs=1)
 
 
 def planted(n_test: int = 30) -> TagProblem:
@@ -78,8 +83,7 @@ def trials_in(folder: Path) -> Trials:
 
 
 def run_on(problem: TagProblem, folder: Path) -> TagRun:
-    comparison = Comparison(folder, "any", [], Trials(folder, n_jobs=1), Document(""))
-    return TagRun(problem, comparison, trials_in(folder))
+    return TagRun(problem, Comparison(folder, trials_in(folder)))
 
 
 class Scores:
@@ -136,10 +140,10 @@ def test_the_papers_f1_is_of_its_precision_and_recall_but_where_the_report_says_
     for name, table in [*paper.TABLES.items(), *paper.TABLE_2.items()]:
         for label, (precision, recall, f1) in table.items():
             # Precision and recall are rounded: to whole points in Table 3, to a tenth in the others.
-            room = 0.012 if name in (paper.IA, paper.ESP) else 0.001 if name in paper.TABLES else 0.006
+            room = 0.012 if name in (IA, ESP) else 0.001 if name in paper.TABLES else 0.006
             if abs(harmonic(precision, recall) - f1) > room:
                 wrong.append((name, label))
-    assert wrong == [(paper.COCO, paper.AVERAGE), (paper.COCO, paper.CORRELATED)]
+    assert wrong == [(COCO, AVERAGE), (COCO, CORRELATED)]
     assert "Avg WV" in paper.MISPRINTS
     assert "Correlated WV" in paper.MISPRINTS
 
@@ -152,71 +156,63 @@ def test_the_paper_has_every_order_that_is_judged() -> None:
 
 
 def test_every_method_takes_its_settings() -> None:
-    assert set(paper.METHODS) == set(LABELS)
-    for arm in UGC_ARMS:
-        if "hidden" in arm.grid:  # the same budget for all networks
-            assert len(arm.settings()) == 6
-            assert {arm.fixed[name] for name in ("epochs", "patience", "batch_size")} == {30, 8, 128}
-        for one in (arm, quick_arm(arm)):
+    assert {label for table in paper.TABLES.values() for label in table} == {*LABELS, DENSECAP}
+    for method in METHODS:
+        if "hidden" in method.varied:  # the same budget for all networks
+            assert len(method.settings()) == 6
+            assert {method.fixed[name] for name in ("epochs", "patience", "batch_size")} == {30, 8, 128}
+        for one in (method, quick_method(method)):
             for settings in one.settings():
                 MODELS.create(one.model, **settings)
-        assert len(quick_arm(arm).settings()) <= 2
+        assert len(quick_method(method).settings()) <= 2
 
 
 def test_settings_are_chosen_by_f1_averaged_as_the_table_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_alpha = {1.0: (0.6, 0.1), 2.0: (0.2, 0.5), 3.0: (0.3, 0.4)}
 
-    class Fitted:
-        def __init__(self, alpha: float) -> None:
-            self.alpha = alpha
-
-    def measured(model: Fitted, X: Any, Y: Any) -> dict[str, float]:
+    def measured(model: Any, X: Any, Y: Any) -> dict[str, float]:
         image, tag = by_alpha[model.alpha]
         return {"p@5": image, "r@5": image, "tag_p@5": tag, "tag_r@5": tag}
 
-    monkeypatch.setattr(
-        "visterm_research.ugc.trials._fit", lambda _, __, ___, settings, ____: (Fitted(settings["alpha"]), 0.1)
-    )
-    monkeypatch.setattr("visterm_research.ugc.trials.five_metrics", measured)
+    monkeypatch.setattr("visterm_research.ugc.problems.five_metrics", measured)
     trials = trials_in(tmp_path)
-    choices = choose(trials, planted(), Arm("any", "ridge", {}, {"alpha": (1.0, 2.0, 3.0)}))
-    assert {choice.kind: choice.settings["alpha"] for choice in choices} == {BY_TAG: 2.0, BY_IMAGE: 1.0}
-    assert fitted(trials, planted(), choices[0]).alpha == 2.0
-    assert fitted(trials, planted(), choices[1]).alpha == 1.0
+    choices = trials.choose(planted(), Method("any", "ridge", {}, [{"alpha": (1.0, 2.0, 3.0)}]))
+    assert {choice.by: choice.settings["alpha"] for choice in choices} == {BY_TAG: 2.0, BY_IMAGE: 1.0}
+    monkeypatch.setattr("visterm_research.ugc.problems.fit_rows", lambda *_: pytest.fail("fitted again"))
+    assert [trials.model(planted(), choice).alpha for choice in choices] == [2.0, 1.0]
 
 
 def test_a_judgement_is_of_the_test_rows_and_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    problem, arm = planted(), Arm("least-squares", "ridge", {}, {"alpha": (0.1, 1.0)})
+    problem, method = planted(), Method("least-squares", "ridge", {}, [{"alpha": (0.1, 1.0)}])
     run = run_on(problem, tmp_path)
-    run.run([arm])
+    run.run([method])
     model = MODELS.create("ridge", alpha=run.choices["least-squares", BY_TAG].settings["alpha"])
     rows = problem.rows
     model.fit(rows.train.X, rows.train.Y)
     best = np.argsort(-model.decision_function(rows.test.X), axis=1)[:, :5]
-    np.testing.assert_array_equal(run.judged["least-squares", BY_TAG].ids, best)
+    np.testing.assert_array_equal(run.judged["least-squares", BY_TAG].values["ids"], best)
     right = np.take_along_axis(rows.test.Y.toarray(), best, axis=1).mean()
     assert run.judged["least-squares", BY_IMAGE].metrics["p@5"] == pytest.approx(right)
-    monkeypatch.setattr("visterm_research.ugc.trials._fit", lambda *_: pytest.fail("fitted again"))
+    monkeypatch.setattr("visterm_research.ugc.problems.fit_rows", lambda *_: pytest.fail("fitted again"))
     again = run_on(problem, tmp_path)
-    again.run([arm])
-    np.testing.assert_array_equal(again.judged["least-squares", BY_TAG].ids, best)
+    again.run([method])
+    np.testing.assert_array_equal(again.judged["least-squares", BY_TAG].values["ids"], best)
 
 
 def test_searches_find_the_images_that_the_model_scores_best(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     problem = planted()
-    arm = Arm(PROPOSED, "sampled_tagger", {"hidden": [8], "epochs": 3, "batch_size": 20, "device": "cpu"})
+    method = Method(PROPOSED, "sampled_tagger", {"hidden": [8], "epochs": 3, "batch_size": 20, "device": "cpu"})
     trials = trials_in(tmp_path)
-    choice = choose(trials, problem, arm)[0]
-    judged = judge(trials, problem, choice)
-    model = fitted(trials, problem, choice)
+    choice = trials.choose(problem, method)[0]
+    judged, model = trials.judge(problem, choice).values, trials.model(problem, choice)
     scores = model.decision_function(problem.rows.test.X)
-    assert len(judged.found) == 2 + 3  # the eight tags have no twentieth; three words have vectors
-    for images, tag in zip(judged.found, problem.searched_tags, strict=False):
+    assert len(judged["found"]) == 2 + 3  # the eight tags have no twentieth; three words have vectors
+    for images, tag in zip(judged["found"], problem.searched_tags, strict=False):
         np.testing.assert_array_equal(images, np.argsort(-scores[:, tag], kind="stable")[:6])
     U = model.image_rows(problem.rows.test.X)
     outside = U[problem.shown] @ model.tag_rows_from(problem.words.outside_rows).T
-    np.testing.assert_array_equal(judged.outside[:, 0], np.argmax(outside, axis=1))
+    np.testing.assert_array_equal(judged["outside"][:, 0], np.argmax(outside, axis=1))
 
 
 def test_claims_and_the_goal_follow_the_test_rows(tmp_path: Path) -> None:
@@ -229,7 +225,8 @@ def test_claims_and_the_goal_follow_the_test_rows(tmp_path: Path) -> None:
         np.put_along_axis(S, ids, np.arange(5, 0, -1, dtype=np.float32)[None], axis=1)
         metrics = five_metrics(Scores(), S, problem.rows.test.Y)
         for kind in KINDS:
-            run.judged[label, kind] = Judged(metrics, ids, ids[:0], ids[:0])
+            choice = Choice(METHODS[-1], kind, {}, {}, [])
+            run.judged[label, kind] = Judged(choice, {"metrics": metrics}, {"ids": ids})
     five_claims(run)
     found = {(claim.first, claim.second, claim.of, claim.relation): claim.verdict for claim in run.comparison.claims}
     assert found == {
@@ -242,7 +239,7 @@ def test_claims_and_the_goal_follow_the_test_rows(tmp_path: Path) -> None:
     assert run.comparison.document.parts[-1].count("goal not met") == 2
     for kind in KINDS:
         run.judged[PROPOSED, kind] = run.judged[FULL, kind]
-    again = TagRun(problem, replace(run.comparison, claims=[], document=Document("")), run.trials, judged=run.judged)
+    again = TagRun(problem, replace(run.comparison, claims=[], document=Document()), judged=run.judged)
     five_claims(again)
     assert [claim.verdict for claim in again.comparison.claims if claim.relation != "better than"] == ["yes", "yes"]
     goal_part(again)
@@ -250,10 +247,10 @@ def test_claims_and_the_goal_follow_the_test_rows(tmp_path: Path) -> None:
 
 
 def test_a_chosen_fit_is_made_anew_with_its_own_epochs(tmp_path: Path) -> None:
-    run, arm = run_on(planted(), tmp_path), Arm("any", "sampled_tagger", {"epochs": 30}, {"power": (1.0, 0.5)})
-    assert chosen_settings(run, arm) == {"epochs": 30, "power": 1.0}
-    run.choices["any", BY_IMAGE] = Choice(arm, BY_IMAGE, {"epochs": 30, "power": 0.5}, {"epoch": 7}, [])
-    assert chosen_settings(run, arm) == {"epochs": 7, "power": 0.5}
+    run, method = run_on(planted(), tmp_path), Method("any", "sampled_tagger", {"epochs": 30}, [{"power": (1.0, 0.5)}])
+    assert chosen_settings(run, method) == {"epochs": 30, "power": 1.0}
+    run.choices["any", BY_IMAGE] = Choice(method, BY_IMAGE, {"epochs": 30, "power": 0.5}, {"epoch": 7}, [])
+    assert chosen_settings(run, method) == {"epochs": 7, "power": 0.5}
 
 
 def test_true_tags_of_drawn_images_are_those_of_the_library(small_library: DrawnLibrary) -> None:
@@ -308,12 +305,12 @@ def test_the_quick_comparison_has_every_table_beside_the_papers_figures(quick: O
     assert all(claim.sentence in report for claim in quick.claims)
     for name in ("scenes", "dictionary"):
         third = {row[0]: row[1:] for row in tables[f"Table 3 on {name}: 5 tags an image, tag by tag"]}
-        assert list(third) == list(paper.METHODS)
+        assert list(third) == list(LABELS)
         assert third["TagProp"][5:] == ["45 %", "34 %", "39 %", "39 %", "27 %", "32 %"]
         both = tables[f"Tables on MS COCO and Visual Genome on {name}: 5 tags an image, image by image"]
         images = {row[0]: row[1:] for row in both}
         assert images[PROPOSED][5:] == ["42 %", "72.5 %", "53.2 %", "17.6 %", "10.3 %", "13 %"]
-        assert images[paper.DENSECAP] == ["–"] * 8 + ["13.3 %", "14.9 %", "14 %"]
+        assert images[DENSECAP] == ["–"] * 8 + ["13.3 %", "14.9 %", "14 %"]
         assert all(row[0].endswith("%") for row in list(images.values())[:-1])
         assert f"Tags of a few test images of {name}; right ones bold" in tables
     assert report.count("F1@5 of the sampled method against the full cross-entropy") == 2
@@ -356,16 +353,16 @@ def test_figure_3_is_drawn_and_learned_vectors_know_no_other_words(quick: Outcom
 
 def test_a_second_run_fits_nothing_and_writes_the_same(quick: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
     before = quick.report.read_text()
-    monkeypatch.setattr("visterm_research.ugc.trials._fit", lambda *_: pytest.fail("fitted again"))
+    monkeypatch.setattr("visterm_research.ugc.problems.fit_rows", lambda *_: pytest.fail("fitted again"))
     monkeypatch.setattr("visterm_research.ugc.zero_shot.zero_shot", lambda *_, **__: pytest.fail("fitted again"))
     monkeypatch.setattr("visterm_research.ugc.across.across_corpora", lambda *_, **__: pytest.fail("fitted again"))
-    again = reproduce_ugc(quick.report.parent, quick=True, n_jobs=1)
+    again = run_study("ugc", quick.report.parent, quick=True, n_jobs=1)
     assert again.report.read_text() == before
 
 
 def test_where_time_is_over_the_report_says_what_is_missing(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    found = reproduce_ugc(tmp_path / "none", quick=True, minutes=0, n_jobs=1)
+    found = run_study("ugc", tmp_path / "none", quick=True, minutes=0, n_jobs=1)
     assert "The data scenes" in found.unfinished
     assert f"{PROPOSED} on dictionary" in found.unfinished
     assert found.claims == []
@@ -375,10 +372,10 @@ def test_where_time_is_over_the_report_says_what_is_missing(tmp_path: Path) -> N
 def test_models_and_folders_of_others_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     with pytest.raises(UserError, match="has no model 'wsabie'; expected some of: average_word_vector"):
-        reproduce_ugc(tmp_path / "any", models=["wsabie"])
+        run_study("ugc", tmp_path / "any", models=["wsabie"])
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(StorageError, match="not a reproduction"):
-        reproduce_ugc(tmp_path, quick=True)
+        run_study("ugc", tmp_path, quick=True)
 
 
 def test_the_command_runs_it_and_lists_what_is_missing(tmp_path: Path) -> None:

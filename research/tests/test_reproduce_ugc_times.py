@@ -12,14 +12,14 @@ import scipy.sparse as sp
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 pytest.importorskip("matplotlib", reason="the extra 'plot' is not installed")
 
+
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
 from visterm.metrics import evaluate
-from visterm_research.comparison.markdown import Document
 from visterm_research.comparison.problem import Problem, Rows
-from visterm_research.comparison.run import Comparison
+from visterm_research.comparison.run import Comparison, Options
 from visterm_research.comparison.trials import OutOfTimeError, Trials
-from visterm_research.ugc.times import Network, epoch_time, times_part
+from visterm_research.ugc.times import Network, Shape, drawn_tags, epoch_time, times_part
 from visterm_research.ugc.times_costs import (
     COST,
     CROSS_ENTROPY,
@@ -30,7 +30,6 @@ from visterm_research.ugc.times_costs import (
     growth,
     step_times,
 )
-from visterm_research.ugc.times_data import Shape, drawn_tags
 from visterm_research.ugc.times_draws import curve, draws_part
 
 SMALL = Network("8", (8,), (20, 40))
@@ -61,8 +60,8 @@ def trials(tmp_path: Path, clock: Clock) -> Trials:
 
 
 @pytest.fixture
-def comparison(tmp_path: Path) -> Comparison:
-    return Comparison(tmp_path, "a paper", [], Trials(tmp_path / "results"), Document(""))
+def comparison(tmp_path: Path, trials: Trials) -> Comparison:
+    return Comparison(tmp_path, trials, options=Options(quick=True))
 
 
 def planted_problem() -> Problem:
@@ -104,7 +103,7 @@ def test_steps_that_do_not_fit_are_told_in_the_words_of_the_model(trials, monkey
     assert "epoch" not in record
 
 
-def test_table_1_has_a_line_for_each_method_and_size_and_the_papers_seconds_beside(comparison, trials, monkeypatch):
+def test_table_1_has_a_line_for_each_method_and_size_and_the_papers_seconds_beside(comparison, monkeypatch):
     seconds = {"fast0tag": 9.0, "cross_entropy_tagger": 6.0, "sampled_tagger": 2.0}
 
     def timed(trials, shape, network, model, settings, epochs):
@@ -114,7 +113,7 @@ def test_table_1_has_a_line_for_each_method_and_size_and_the_papers_seconds_besi
 
     monkeypatch.setattr("visterm_research.ugc.times.QUICK_SHAPES", (Shape("IAPR TC-12", 291, 17_665),))
     monkeypatch.setattr("visterm_research.ugc.times.epoch_time", timed)
-    times_part(comparison, trials, quick=True)
+    times_part(comparison)
     (table,) = comparison.document.tables
     assert table["rows"] == [
         ["291", "17,665", "Fast0Tag", "9", "does not fit", "–", "2.12", "0.39", "5.4"],
@@ -125,13 +124,13 @@ def test_table_1_has_a_line_for_each_method_and_size_and_the_papers_seconds_besi
     assert [claim.verdict for claim in comparison.claims] == ["yes", "yes"]
 
 
-def test_what_there_is_no_time_for_is_noted_and_later_runs_do_it(comparison, trials, clock):
+def test_what_there_is_no_time_for_is_noted_and_later_runs_do_it(comparison, clock):
     clock.over = True
-    costs_part(comparison, trials, quick=True)
+    costs_part(comparison)
     assert len(comparison.unfinished) == 4
     assert not comparison.document.tables
     clock.over = False
-    costs_part(comparison, trials, quick=True)
+    costs_part(comparison)
     assert len(comparison.unfinished) == 4
     assert [row[:2] for row in comparison.document.tables[0]["rows"]] == [
         ["2", "2"],
@@ -167,9 +166,9 @@ def test_a_curve_ends_where_the_same_fit_without_a_judge_ends(trials):
     assert record["f1"][-1] == pytest.approx(2 * found["p@5"] * found["r@5"] / (found["p@5"] + found["r@5"]))
 
 
-def test_figure_2_changes_p_then_n_beside_all_tags(comparison, trials):
+def test_figure_2_changes_p_then_n_beside_all_tags(comparison):
     problem = planted_problem()
-    draws_part(comparison, trials, problem, quick=True)
+    draws_part(comparison, problem)
     (table,) = comparison.document.tables
     changed = [row[:2] for row in table["rows"]]
     assert changed == [

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from visterm.cli import options
+from visterm.cli.options import Jobs, Json
 from visterm.cli.output import emit, say, table
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
@@ -93,18 +94,13 @@ def reproduce(
         typer.Option(min=0, help="Begin no fit after so many minutes; the report says what is missing.", metavar="MIN"),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same data, same choices.")] = 0,
-    jobs: options.Jobs = None,
-    json: options.Json = False,
+    jobs: Jobs = None,
+    json: Json = False,
 ) -> None:
     """Run a paper's comparison again: settings chosen on validation rows, test rows touched once."""
-    from visterm.encoders.named import DEFAULT_ENCODER, make_encoder
-    from visterm_research.comparison.run import Outcome
-    from visterm_research.features.reproduce import reproduce_features
-    from visterm_research.pamir.reproduce import reproduce_pamir
-    from visterm_research.parts.reproduce import reproduce_parts
-    from visterm_research.ugc.reproduce import reproduce_ugc
-    from visterm_research.vse_ens.reproduce import reproduce_vse_ens
-    from visterm_research.wsabie.reproduce import reproduce_wsabie
+    from visterm.encoders.named import make_encoder
+    from visterm_research.comparison.run import Options, Study
+    from visterm_research.comparison.run import reproduce as run
 
     if wordnet is not None and paper not in (Paper.WSABIE, Paper.PARTS):
         raise UserError(f"--wordnet is for siblings and parts, which '{paper.value}' does not measure. Leave it out.")
@@ -114,24 +110,9 @@ def reproduce(
         raise UserError(f"There is no folder {wordnet}. Give the folder of WordNet's database files (--wordnet).")
     if encoder is not None:
         make_encoder(encoder, {}, {}).check_settings()
-    folder = out or Path(f"reproduce-{paper.value}")
-    shared: dict[str, Any] = {
-        "data": data or [], "models": model or [], "quick": quick, "minutes": time_budget, "seed": seed,
-        "n_jobs": jobs, "progress": Bars(),
-    }  # fmt: skip
-    outcome: Outcome
-    if paper is Paper.WSABIE:
-        outcome = reproduce_wsabie(folder, encoder=encoder or DEFAULT_ENCODER, wordnet=wordnet, **shared)
-    elif paper is Paper.PARTS:
-        outcome = reproduce_parts(folder, encoder=encoder, wordnet=wordnet, **shared)
-    elif paper is Paper.UGC:
-        outcome = reproduce_ugc(folder, encoder=encoder or DEFAULT_ENCODER, **shared)
-    elif paper is Paper.FEATURES:
-        outcome = reproduce_features(folder, encoder=encoder, **shared)
-    elif paper is Paper.PAMIR:
-        outcome = reproduce_pamir(folder, encoder=encoder, **shared)
-    else:
-        outcome = reproduce_vse_ens(folder, **shared)
+    study: Study = import_module(f"visterm_research.{paper.value.replace('-', '_')}.study").STUDY
+    options = Options(data or [], model or [], encoder, wordnet, quick, time_budget, seed, jobs, Bars())
+    outcome = run(study, out or Path(f"reproduce-{paper.value}"), options)
     if json:
         for claim in outcome.claims:
             emit(claim.as_dict())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from visterm.metrics import paired_bootstrap
 
 RESAMPLES = 2000
 """Of the test images, for the interval of a difference."""
+
+YES, NO, UNSURE = "yes", "no", "too close to call"
 
 
 @dataclass(frozen=True)
@@ -58,58 +60,58 @@ class Claim:
         figures = f"{self.paper[0]} against {self.paper[1]}; " if any(self.paper) else ""
         return (
             f"{self.first} {self.relation} {self.second} by {self.of}: paper yes ({figures}{self.where}), "
-            f"{self.problem} {self.verdict} ({self.here[0]} against {self.here[1]}"
-            f"{detail})."
+            f"{self.problem} {self.verdict} ({self.here[0]} against {self.here[1]}{detail})."
         )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the claim as it stands in results.json."""
-        return {
-            "first": self.first,
-            "relation": self.relation,
-            "second": self.second,
-            "of": self.of,
-            "where": self.where,
-            "problem": self.problem,
-            "paper": list(self.paper),
-            "here": list(self.here),
-            "verdict": self.verdict,
-            "detail": self.detail,
-        }
+        told = {"first": self.first, "relation": self.relation, **asdict(self)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in told.items()}
 
 
-def metric_claim(
+def order_claim(
     first: str,
     second: str,
-    metric: str,
+    of: str,
+    values: tuple[NDArray[np.float64], NDArray[np.float64]],
     *,
-    paper: tuple[str, float | None, float | None],
+    where: str,
     problem: str,
-    values: Mapping[str, Mapping[str, NDArray[np.float64]]],
+    paper: tuple[str, str] = ("", ""),
+    times: float = 1.0,
+    units: str = "",
+    shown: Callable[[float], str] | None = None,
 ) -> Claim:
-    """Judge an order by a metric: resampling the test images says whether the difference is sure.
+    """Judge an order by a measure: resampling the examples says whether the difference is sure.
 
     Parameters
     ----------
     first, second : str
-        Methods; the paper has `first` above.
-    metric : str
-    paper : (str, float or None, float or None)
-        Where in the paper, and its two figures; None where it says it in words.
-    problem : str
-    values : mapping of method to metric to ndarray, shape (n_images,)
+        The paper has `first` above.
+    of : str
+        The measure.
+    values : pair of ndarray, shape (n,)
+        Of each, example by example.
+    where, problem : str
+    paper : (str, str)
+        The paper's figures; empty where it says the order in words.
+    times : float
+        How many times as good the first has to be.
+    units : str
+        What the examples are, where the number of them is to be told.
+    shown : callable, optional
+        Writes a value; None: in percent.
     """
-    a, b = values[first][metric], values[second][metric]
-    difference = paired_bootstrap(a, b, n_resamples=RESAMPLES)
-    verdict = "yes" if difference.low > 0 else "no" if difference.high < 0 else "too close to call"
-    where, above, below = paper
-    here = (float(np.nanmean(a)), float(np.nanmean(b)))
-    shown = "95 % interval of the difference "
-    detail = f"{shown}{percent(difference.low)} to {percent(difference.high)}"
-    return Claim(
-        first, second, shown_metric(metric), where, problem, (_written(above), _written(below)),
-        (percent(here[0]), percent(here[1])), verdict, detail,
-    )  # fmt: skip
+    write = shown or percent
+    difference = paired_bootstrap(values[0], times * values[1], n_resamples=RESAMPLES)
+    here = [float(np.nanmean(array)) for array in values]
+    ratio = f"{here[0] / here[1]:.2f} times; " if times != 1 and here[1] else ""
+    less = "the difference" if times == 1 else f"the first less {times:g} times the second"
+    counted = f", of {difference.n} {units}" if units else ""
+    detail = f"{ratio}95 % interval of {less} {write(difference.low)} to {write(difference.high)}{counted}"
+    relation = "better than" if times == 1 else f"at least {times:g} times as good as"
+    verdict = verdict_of(difference.low, difference.high)
+    return Claim(first, second, of, where, problem, paper, (write(here[0]), write(here[1])), verdict, detail, relation)
 
 
 def least_claim(
@@ -125,13 +127,19 @@ def least_claim(
 ) -> Claim:
     """Judge an order by a cost, of which less is better; differences below a tenth are too close to call."""
     ratio = here[0] / here[1] if here[1] else np.inf
-    verdict = "yes" if ratio < 0.9 else "no" if ratio > 1 / 0.9 else "too close to call"
     shown = (f"{here[0]:.3g} {unit}", f"{here[1]:.3g} {unit}")
+    verdict = ratio_verdict(ratio, 1 / 0.9)
     return Claim(first, second, of, where, problem, paper, shown, verdict, f"{ratio:.2g} times as much")
 
 
-def _written(figure: float | None) -> str:
-    return "" if figure is None else percent(figure)
+def verdict_of(low: float, high: float) -> str:
+    """Judge an order by the interval of the difference."""
+    return YES if low > 0 else NO if high < 0 else UNSURE
+
+
+def ratio_verdict(ratio: float, room: float) -> str:
+    """Judge whether a ratio is below 1, by more than some room."""
+    return YES if ratio < 1 / room else NO if ratio > room else UNSURE
 
 
 def percent(share: float) -> str:

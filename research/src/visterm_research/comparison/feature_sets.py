@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from visterm_research.papers import objects_and_parts as paper
+from visterm_research.papers import read_paper
+
+paper = read_paper("objects_and_parts")
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,8 @@ PAPER_PARAMS = {"neighbours": 1, "colour_space": "rgb", "texture_weight": 1.0, "
 
 SMALL_VISTERMS = {"colours": 16, "codebook": 120, "sample_blocks": 3000}
 SMALL_HISTOGRAMS = {
-    "colours": 12,
-    "textons": 8,
-    "orientations": 2,
-    "sigmas": (1.0,),
-    "levels": 2,
-    "sample_pixels": 2000,
-}
+    "colours": 12, "textons": 8, "orientations": 2, "sigmas": (1.0,), "levels": 2, "sample_pixels": 2000,
+}  # fmt: skip
 SMALL_KERNEL_PCA = {"encoder": ("histograms", SMALL_HISTOGRAMS), "dim": 40, "landmarks": 100}
 
 PAPER_VISTERMS = FeatureSet(

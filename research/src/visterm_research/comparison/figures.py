@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from visterm.data.images import read_image
 from visterm.tagging.plot import COLOURS, figure_class
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 STYLES = ("-", "--", "-.", ":")
 SHOWN_MARKS = 12
+
+RIGHT, WRONG = "#009E73", "#bbbbbb"
+"""Frames of pictures that are relevant and that are not."""
 
 Line = tuple[Sequence[float], Sequence[float]]
 
@@ -65,6 +69,28 @@ def draw_lines(
         axes.grid(color="#dddddd", linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
     figure.legend(handles=[drawn[name] for name in names], loc="outside right upper", frameon=False, fontsize=9)
+    save(figure, path)
+
+
+def framed(axes: Any, image: Any, *, right: bool, side: int, width: int = 3) -> None:
+    """Draw a picture in a frame that says whether it is right.
+
+    Parameters
+    ----------
+    side : int
+        Longer side at which the picture is read, in pixels.
+    width : int
+        Of the frame of a right one.
+    """
+    axes.imshow(read_image(image, max_side=side))
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_color(RIGHT if right else WRONG)
+    axes.spines[:].set_linewidth(width if right else 1)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a figure; its folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Software": "visterm"})
 

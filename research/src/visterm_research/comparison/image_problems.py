@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.progress import SILENT, Progress
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.relations import is_a_relations, sibling_sets
 from visterm.data.wordnet import WordNet
 from visterm.demo.drawn import GROUPS, IS_A, draw_library, read_drawn_library
-from visterm_research.comparison.encoded_rows import encoded_rows
 from visterm_research.comparison.problem import Problem, Rows
+from visterm_research.comparison.sources import Source
 from visterm_research.data.drawn_tags import draw_visterms
 from visterm_research.data.mulan import read_mulan
 
@@ -27,127 +26,74 @@ VALID = 0.1
 EXPONENT = 0.5
 """Of the drawn dictionary's frequencies: nearer to ImageNet, whose tags were collected evenly, than Zipf's 1."""
 
+SCENES, QUICK_SCENES, QUICK_PHOTOS = 3000, 240, 160
+"""Drawn scenes; in quick runs, and in those that encode them several times."""
 
 NO_PARAMS: Mapping[str, Any] = MappingProxyType({})
 
 
+def read_corel(folder: Path) -> Corpus:
+    """Read Corel5k: ``images/`` and ``labels.tsv`` with a split."""
+    return Corpus.read(folder / "images", folder / "labels.tsv")
+
+
 def corel_problem(
+    source: Source,
     folder: Path,
-    cache: Path,
-    *,
     encoder: str,
     params: Mapping[str, Any] = NO_PARAMS,
-    seed: int,
-    n_jobs: int | None,
-    wordnet: Path | None,
-    before_work: Callable[[], None] = lambda: None,
-    progress: Progress = SILENT,
+    *,
+    wordnet: Path | None = None,
 ) -> Problem:
-    """Read Corel5k: ``images/`` and ``labels.tsv`` with a split; a tenth of the training photos is for validation.
+    """Read Corel5k; a tenth of the training photos is for validation.
 
     Parameters
     ----------
+    encoder : str
+        As ``visterm fit --encoder`` takes it.
     params : mapping
-        Settings of the encoder.
+        Its settings.
     wordnet : Path, optional
         WordNet's database files, by which siblings are found.
-    before_work : callable
-        Called before photos are encoded that were not before; what it raises ends the work.
     """
-    corpus = Corpus.read(folder / "images", folder / "labels.tsv")
+    corpus = read_corel(folder)
     words = {tag: None for tags in corpus.tags for tag in tags}
     is_a = [] if wordnet is None else is_a_relations(WordNet(wordnet), words)
-    return photo_problem(
-        "corel5k",
-        corpus,
-        cache,
-        encoder=encoder,
-        params=params,
-        seed=seed,
-        n_jobs=n_jobs,
-        is_a=is_a,
-        before_work=before_work,
-        progress=progress,
-    )
+    return photo_problem(source, "corel5k", corpus, encoder, params, is_a)
 
 
-def scene_problem(
-    cache: Path,
-    n_scenes: int,
-    *,
-    encoder: str,
-    params: Mapping[str, Any] = NO_PARAMS,
-    seed: int,
-    n_jobs: int | None,
-    before_work: Callable[[], None] = lambda: None,
-    progress: Progress = SILENT,
-) -> Problem:
-    """Draw a library of scenes (or take the one that was drawn there), with tags as people write them.
-
-    Parameters
-    ----------
-    params : mapping
-        Settings of the encoder.
-    before_work : callable
-        Called before scenes are drawn or encoded that were not before; what it raises ends the work.
-    """
-    folder = cache / f"scenes-{n_scenes}-{seed}"
-    if not folder.exists():
-        before_work()
-        draw_library(folder, n_scenes=n_scenes, seed=seed, n_jobs=n_jobs, progress=progress)
-    library = read_drawn_library(folder)
+def scene_problem(source: Source, n_scenes: int, encoder: str, params: Mapping[str, Any] = NO_PARAMS) -> Problem:
+    """Draw a library of scenes (or take the one that was drawn there), with tags as people write them."""
+    library = read_drawn_library(source.drawn("scenes", draw_library, n_scenes))
     corpus = Corpus.read(library.images, library.tags_file)
-    return photo_problem(
-        "scenes",
-        corpus,
-        cache,
-        encoder=encoder,
-        params=params,
-        seed=seed,
-        n_jobs=n_jobs,
-        is_a=_spelled_kinds(),
-        before_work=before_work,
-        progress=progress,
-    )
+    return photo_problem(source, "scenes", corpus, encoder, params, _spelled_kinds())
 
 
 def photo_problem(
+    source: Source,
     name: str,
     corpus: Corpus,
-    cache: Path,
-    *,
     encoder: str,
-    params: Mapping[str, Any] = NO_PARAMS,
-    seed: int,
-    n_jobs: int | None,
-    is_a: Sequence[tuple[str, str]] = (),
-    before_work: Callable[[], None] = lambda: None,
-    progress: Progress = SILENT,
+    params: Mapping[str, Any],
+    is_a: Sequence[tuple[str, str]],
 ) -> Problem:
     """Encode a corpus that has training and test rows; encoder and vocabulary learn from training rows only.
 
     Parameters
     ----------
-    cache : Path
-        Where encoded features are kept, by what they depend on.
-    params : mapping
-        Settings of the encoder.
     is_a : sequence of (tag, parent)
         Makes siblings of the tags that share a parent.
-    before_work : callable
-        Called before photos are encoded that were not before; what it raises ends the work.
     """
     train, test = corpus.select("train"), corpus.select("test")
     given = "valid" in corpus.splits
-    train, valid = (train, corpus.select("valid")) if given else train.holdout(VALID, seed)
-    parts = [train, valid, test]
+    train, valid = (train, corpus.select("valid")) if given else train.holdout(VALID, source.seed)
     vocabulary = Vocabulary.from_lists(train.tags)
-    rows = encoded_rows(parts, vocabulary, cache, encoder, params, seed, n_jobs, before_work, progress)
+    rows = source.encode([train, valid, test], vocabulary, encoder, params)
     what = (
         f"{len(corpus):,} photos; features: {encoder.partition(':')[0]} encoder, fitted on the training photos; "
         f"{'validation photos as the tags say' if given else 'a tenth of the training photos for validation'}"
     )
-    all_encoded = len(parts[2]) == rows[2].Y.shape[0]
+    all_encoded = len(test) == rows[2].Y.shape[0]
     return Problem(
         name,
         what,
@@ -156,8 +102,8 @@ def photo_problem(
         rows[1],
         rows[2],
         siblings=sibling_sets(is_a, vocabulary) if is_a else None,
-        test_names=parts[2].names if all_encoded else [],
-        test_images=parts[2].images if all_encoded else [],
+        test_names=test.names if all_encoded else [],
+        test_images=test.images if all_encoded else [],
     )
 
 

@@ -1,4 +1,4 @@
-"""What the two comparisons share: methods tested on every problem until the time is over, claims, files written."""
+"""The one runner of all comparisons: a study says what is compared; what is finished is not done again."""
 
 from __future__ import annotations
 
@@ -6,24 +6,35 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from visterm.core.digests import jsonable
+from visterm.core.errors import StorageError
+from visterm.core.progress import SILENT, Progress
 from visterm.core.writing import write_whole
-from visterm_research.comparison.arms import Arm
-from visterm_research.comparison.claims import Claim
-from visterm_research.comparison.markdown import Document
+from visterm.tagging.plot import require_plots
+from visterm_research.comparison.claims import NO, RESAMPLES, UNSURE, YES, Claim, order_claim, percent, shown_metric
+from visterm_research.comparison.document import Document
+from visterm_research.comparison.methods import Method, chosen_methods
 from visterm_research.comparison.problem import Problem
-from visterm_research.comparison.trials import OutOfTimeError, Tested, Trials
+from visterm_research.comparison.trials import Choice, Judged, OutOfTimeError, Trials
 
-TestedArms = dict[str, Tested]
+DESCRIPTION = "reproduction.json"
+"""Written first: whose comparison the folder holds."""
+
+OWN = {"data", "figures", "results", "report.md", "results.json"}
+"""All that a reproduction from before there was a description can hold."""
+
+JUDGED = (
+    f": intervals are of {RESAMPLES:,} resamples of the test images; single measurements of time and bytes count as "
+    "equal within a tenth."
+)
 
 
 class Outcome(NamedTuple):
@@ -43,6 +54,76 @@ class Outcome(NamedTuple):
     unfinished: list[str]
 
 
+@dataclass(frozen=True)
+class Options:
+    """What a person may choose of a comparison.
+
+    Attributes
+    ----------
+    data : sequence of Path
+        Folders of data, or their parents; what each study takes is in its file. Drawn data are used besides.
+    models : sequence of str
+        Run these models only, by their names in the registry; empty for all.
+    encoder : str, optional
+        As ``visterm fit --encoder`` takes it: for photos, or one more kind of features.
+    wordnet : Path, optional
+        WordNet's database files.
+    quick : bool
+        Tiny drawn sets, few epochs, at most two settings a method: says that everything runs, and nothing else.
+    minutes : float, optional
+        No fit is begun after so many minutes; the report then says what is missing.
+    seed : int
+        Of drawn data, splits and models.
+    n_jobs : int, optional
+        Threads; None is all cores.
+    progress : Progress
+    """
+
+    data: Sequence[Path] = ()
+    models: Sequence[str] = ()
+    encoder: str | None = None
+    wordnet: Path | None = None
+    quick: bool = False
+    minutes: float | None = None
+    seed: int = 0
+    n_jobs: int | None = None
+    progress: Progress = SILENT
+
+
+@dataclass(frozen=True)
+class Study:
+    """A paper's comparison.
+
+    Attributes
+    ----------
+    paper : str
+        Its reference, and what part of it.
+    title : str
+        Of the report.
+    methods : sequence of Method
+    run : callable
+        Takes a `Comparison`: fits, judges, and writes the report's tables and claims. It returns what results.json has
+        besides.
+    check : callable, optional
+        Takes the `Options` and the methods, and refuses before any work what cannot be.
+    quick : callable
+        Makes a method small, for a run of a minute.
+    judged : str
+        How claims are judged, in words.
+    small : mapping
+        Settings in place of others for all models of a quick run that have them.
+    """
+
+    paper: str
+    title: str
+    methods: Sequence[Method]
+    run: Callable[[Comparison], Mapping[str, Any]]
+    check: Callable[[Options, Sequence[Method]], Any] = lambda options, methods: None
+    quick: Callable[[Method], Method] = Method.quick
+    judged: str = JUDGED
+    small: Mapping[str, Any] = field(default_factory=dict)
+
+
 @dataclass
 class Comparison:
     """The state of one comparison: what is run, on what, and what was found.
@@ -51,49 +132,59 @@ class Comparison:
     ----------
     out : Path
         The folder of the report.
-    paper : str
-    arms : sequence of Arm
-        The methods that are run.
     trials : Trials
+    methods : sequence of Method
+        Those that are run.
+    options : Options
+    preface : Document
+        What stands before the claims.
     document : Document
+        What stands after them.
     claims : list of Claim
     unfinished : list of str
     tested : dict
-        By problem and method.
+        What was judged of problems of annotation, by problem and method.
+    problems : list of Problem
     """
 
     out: Path
-    paper: str
-    arms: Sequence[Arm]
     trials: Trials
-    document: Document
+    methods: Sequence[Method] = ()
+    options: Options = Options()
+    preface: Document = field(default_factory=Document)
+    document: Document = field(default_factory=Document)
     claims: list[Claim] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
-    tested: dict[str, TestedArms] = field(default_factory=dict)
+    tested: dict[str, dict[str, Judged]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def quick(self) -> bool:
+        """Whether this is a run of a minute on tiny data."""
+        return self.options.quick
 
     def begin(self, problem: Problem) -> None:
         """Begin the part on a problem: choose and test every method; those without time are noted."""
         self.add(problem)
         self.document.section(f"On {problem.name}", f"{problem.what[0].upper()}{problem.what[1:]}.")
-        for arm in self.arms:
-            self.include(problem, arm)
+        for method in self.methods:
+            self.include(problem, method)
 
     def add(self, problem: Problem) -> None:
         """List a problem among those of the results; nothing is fitted."""
         self.problems.append(problem)
         self.tested.setdefault(problem.name, {})
 
-    def include(self, problem: Problem, arm: Arm) -> None:
+    def include(self, problem: Problem, method: Method) -> None:
         """Choose and test one method, and keep it among the results; one without time is noted."""
-        tested = self.try_test(problem, arm)
+        tested = self.try_test(problem, method)
         if tested is not None:
-            self.tested[problem.name][arm.label] = tested
+            self.tested[problem.name][method.label] = tested
 
-    def try_test(self, problem: Problem, arm: Arm) -> Tested | None:
+    def try_test(self, problem: Problem, method: Method) -> Judged | None:
         """Choose and test one method; None, and a note, where the time is over."""
-        tested: Tested | None = self.while_time(
-            f"{arm.label} on {problem.name}", lambda: self.trials.test(problem, arm)
+        tested: Judged | None = self.while_time(
+            f"{method.label} on {problem.name}", partial(self.trials.test, problem, method)
         )
         return tested
 
@@ -105,45 +196,207 @@ class Comparison:
             self.unfinished.append(what)
             return None
 
-    def values(self, problem: Problem) -> dict[str, dict[str, NDArray[np.float64]]]:
-        """Return the metrics of a problem image by image, by method."""
-        return {label: tested.values for label, tested in self.tested[problem.name].items()}
+    def judge_order(
+        self,
+        problem: Problem,
+        first: str,
+        second: str,
+        metric: str,
+        *,
+        where: str,
+        paper: tuple[float, float],
+        tested: Mapping[str, Judged] | None = None,
+    ) -> None:
+        """Judge whether the first method is better, as the paper has it; nothing where one of them is not there."""
+        found = self.tested[problem.name] if tested is None else tested
+        if first in found and second in found and metric in found[first].values:
+            values = found[first].values[metric], found[second].values[metric]
+            figures = percent(paper[0]), percent(paper[1])
+            self.claims.append(
+                order_claim(
+                    first, second, shown_metric(metric), values, where=where, problem=problem.name, paper=figures
+                )
+            )
 
-    def write(self, facts: dict[str, Any]) -> Outcome:
-        """Write ``report.md`` and ``results.json``.
+    def settings_part(self) -> None:
+        """Say how settings were chosen, and which."""
+        self.document.section(
+            "Settings",
+            "Every method was fitted with each setting of its grid on the training rows; the one of the best MAP over "
+            "the validation images was judged by the test rows, once. Iterative methods stop by the same validation "
+            "images.",
+        )
+        rows = []
+        for problem, tested in self.tested.items():
+            for label, one in tested.items():
+                choice, record = one.choice, one.choice.record
+                diverged = sum(record["map"] is None for _, record in choice.tried)
+                tried = f"{len(choice.tried)}" + (f" ({diverged} diverged)" if diverged else "")
+                epoch = "–" if record["epoch"] is None else str(record["epoch"])
+                seconds = f"{record['seconds']:.1f}"
+                rows.append([problem, label, tried, shown_choice(choice), f"{record['map']:.4f}", epoch, seconds])
+        header = ("data", "method", "settings tried", "chosen", "validation MAP", "best epoch", "seconds of its fit")
+        self.document.table("Settings chosen on validation rows", header, rows)
 
-        Parameters
-        ----------
-        facts : dict
-            Further results, such as curves, by name.
-        """
+    def finish(self, study: Study, left_out: Sequence[str], facts: Mapping[str, Any]) -> Outcome:
+        """Put what this is and the claims before the parts on each problem, what is missing behind, and write all."""
+        document = Document(study.title)
+        document.text(
+            f"Paper: {study.paper}. Data, features and machines are not the paper's: orders can be compared, figures "
+            "cannot."
+        )
+        if self.quick:
+            document.text(
+                "**A quick run on tiny drawn data: it says that everything runs, and nothing about methods.**"
+            )
+        if left_out:
+            document.text(f"Left out on request: {', '.join(left_out)}.")
+        document.extend(self.preface)
+        counts = Counter(claim.verdict for claim in self.claims)
+        document.section(
+            "Does the paper's order hold here?",
+            f"Of {len(self.claims)} comparisons, {counts[YES]} hold, {counts[NO]} do not, and {counts[UNSURE]} are too "
+            f"close to call{study.judged}",
+        )
+        document.items([claim.sentence for claim in self.claims])
+        document.extend(self.document)
+        if self.unfinished:
+            text = "There was no time for these; the same command with the same folder goes on with them."
+            document.section("Not finished", text)
+            document.items(self.unfinished)
         report = self.out / "report.md"
-        write_whole(report, self.document.render().encode("utf-8"))
+        write_whole(report, document.render().encode("utf-8"))
         results = {
-            "paper": self.paper,
+            "paper": study.paper,
             "machine": machine(),
             "problems": [_described(problem) for problem in self.problems],
             "tested": {
-                problem: {label: _summary(tested) for label, tested in arms.items()}
-                for problem, arms in self.tested.items()
+                problem: {label: _summary(tested) for label, tested in found.items()}
+                for problem, found in self.tested.items()
             },
             "claims": [claim.as_dict() for claim in self.claims],
-            "tables": self.document.tables,
+            "tables": document.tables,
             "unfinished": self.unfinished,
+            "quick": self.quick,
+            "left_out": list(left_out),
             **facts,
         }
-        told = json.dumps(jsonable(results), indent=1, ensure_ascii=False) + "\n"
-        write_whole(self.out / "results.json", told.encode("utf-8"))
+        _write_json(self.out / "results.json", results)
         return Outcome(report, self.claims, self.unfinished)
 
 
-def deadline(minutes: float | None) -> float | None:
-    """Return the moment, on the monotonic clock, at which the time is over."""
-    return None if minutes is None else time.monotonic() + 60 * minutes
+@dataclass
+class Run:
+    """What was found on one problem of a study: methods are chosen, then judged; those without time are noted.
+
+    Attributes
+    ----------
+    problem : Benchmark
+    comparison : Comparison
+    choices : dict to Choice
+        By the method's label; by label and criterion where methods are chosen by several.
+    judged : dict to Judged
+    """
+
+    problem: Any
+    comparison: Comparison
+    choices: dict[Any, Choice] = field(default_factory=dict)
+    judged: dict[Any, Judged] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        name: str = self.problem.name
+        return name
+
+    def run(self, methods: Sequence[Method]) -> None:
+        """Choose and judge every method."""
+        trials, problem = self.comparison.trials, self.problem
+        for method in methods:
+            choices: list[Choice] | None = self.comparison.while_time(
+                f"{method.label} on {self.name}", partial(trials.choose, problem, method)
+            )
+            for choice in choices or []:
+                place = method.label if method.by else (method.label, choice.by)
+                self.choices[place] = choice
+                criterion = "" if method.by else f", {choice.by}"
+                judged: Judged | None = self.comparison.while_time(
+                    f"{method.label} on the test rows of {self.name}{criterion}", partial(trials.judge, problem, choice)
+                )
+                if judged is not None:
+                    self.judged[place] = judged
+
+
+def reproduce(study: Study, out: Path, options: Options) -> Outcome:
+    """Run a paper's comparison and write a report; what is finished in the folder is not done again.
+
+    Parameters
+    ----------
+    study : Study
+    out : Path
+        The folder: afterwards it holds ``report.md``, ``results.json``, ``figures/``, and ``results/`` and ``data/``
+        from which a second run goes on.
+    options : Options
+
+    Raises
+    ------
+    UserError
+        If a model is not in the comparison or not registered, or an option does not fit the study.
+    MissingExtraError
+        If matplotlib, or what else the study needs, is missing.
+    DataError
+        If a folder holds no data that are known.
+    StorageError
+        If `out` holds other things, or the comparison of another paper.
+    """
+    chosen = chosen_methods(study.methods, options.models)
+    left_out = [method.label for method in study.methods if method not in chosen]
+    require_plots()
+    study.check(options, chosen)
+    begin_folder(out, study.paper)
+    trials = Trials(
+        out / "results",
+        seed=options.seed,
+        n_jobs=options.n_jobs,
+        until=None if options.minutes is None else time.monotonic() + 60 * options.minutes,
+        progress=options.progress,
+        small=study.small if options.quick else None,
+    )
+    methods = [study.quick(method) if options.quick else method for method in chosen]
+    comparison = Comparison(out, trials, methods, options)
+    facts = study.run(comparison)
+    return comparison.finish(study, left_out, facts)
+
+
+def begin_folder(out: Path, paper: str) -> None:
+    """Make the folder of a reproduction, or take up an earlier one, and write down whose comparison it is.
+
+    Raises
+    ------
+    StorageError
+        If other things lie there, or the comparison of another paper, or the place cannot be written.
+    """
+    try:
+        names = [path.name for path in out.iterdir() if not path.name.startswith(".")] if out.exists() else []
+    except OSError as error:
+        raise StorageError(f"{out} is no folder that can be read: {error.strerror}. Choose another name.") from error
+    if DESCRIPTION not in names and not OWN.issuperset(names):
+        raise StorageError(
+            f"{out} exists and is not a reproduction of visterm (it holds {min(set(names) - OWN)}), so nothing is "
+            "written into it. Choose another name, or an empty folder."
+        )
+    found = _paper_of(out / DESCRIPTION) or _paper_of(out / "results.json")
+    if (found or paper) != paper:
+        raise StorageError(f"{out} holds the comparison of another paper ({found}). Choose another name.")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        _write_json(out / DESCRIPTION, {"paper": paper})
+    except OSError as error:
+        raise StorageError(f"{out} cannot be written: {error.strerror}. Choose another.") from error
 
 
 def machine() -> dict[str, Any]:
-    """Say where the figures of time stem from."""
+    """Return where the figures of time stem from."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "processor": platform.machine(),
@@ -154,7 +407,30 @@ def machine() -> dict[str, Any]:
     }
 
 
+def shown_choice(choice: Choice) -> str:
+    """Write the settings that were chosen, by name."""
+    return ", ".join(f"{name}={choice.settings[name]}" for name in choice.method.varied) or "–"
+
+
+def _paper_of(path: Path) -> str | None:
+    """Read from a description, or from results, whose comparison it is; None where there is no file."""
+    if not path.is_file():
+        return None
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["paper"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StorageError(
+            f"{path} was not written by this command, so nothing is written beside it. Choose another name."
+        ) from error
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file, whole or not at all."""
+    write_whole(path, (json.dumps(jsonable(content), indent=1, ensure_ascii=False) + "\n").encode("utf-8"))
+
+
 def _described(problem: Problem) -> dict[str, Any]:
+    """Return what a problem is, for results.json."""
     return {
         "name": problem.name,
         "what": problem.what,
@@ -169,18 +445,19 @@ def _described(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _summary(tested: Tested) -> dict[str, Any]:
-    chosen = tested.chosen
+def _summary(tested: Judged) -> dict[str, Any]:
+    """Return what was chosen and found of a method on a problem of annotation, for results.json."""
+    choice, record = tested.choice, tested.choice.record
     return {
-        "model": chosen.arm.model,
-        "settings": chosen.settings,
+        "model": choice.method.model,
+        "settings": choice.settings,
         "tried": [
-            {"settings": one["settings"], "map": one["map"], "seconds": one.get("seconds")} for one in chosen.tried
+            {"settings": one["settings"], "map": one["map"], "seconds": one.get("seconds")} for _, one in choice.tried
         ],
-        "validation_map": chosen.record["map"],
-        "epoch": chosen.record["epoch"],
-        "seconds": chosen.record["seconds"],
-        "curve": chosen.record["curve"],
+        "validation_map": record["map"],
+        "epoch": record["epoch"],
+        "seconds": record["seconds"],
+        "curve": record["curve"],
         "test": tested.metrics,
-        "cost": tested.cost,
+        "cost": tested.record["cost"],
     }

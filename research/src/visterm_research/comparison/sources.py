@@ -1,22 +1,25 @@
-"""Which data a comparison runs on: what the folders given hold, and drawn sets."""
+"""Which data a comparison runs on: what the folders given hold; and features of photos, encoded once and kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from visterm.core.errors import DataError
+import numpy as np
+import scipy.sparse as sp
+
+from visterm.core.digests import key_of
+from visterm.core.errors import DataError, UserError
 from visterm.core.progress import SILENT, Progress
-from visterm_research.comparison.image_problems import (
-    corel_problem,
-    delicious_problem,
-    dictionary_problem,
-    scene_problem,
-)
-from visterm_research.comparison.number_problems import delicious_tag_problem, nuswide_problem, zipf_problem
-from visterm_research.comparison.problem import Problem
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.corpus import Corpus
+from visterm.encoders.named import make_encoder
+from visterm.features.training_rows import encode_corpus
+from visterm_research.comparison.problem import Rows
+from visterm_research.comparison.run import Comparison
 
 COREL = "corel5k"
 DELICIOUS = "delicious"
@@ -31,167 +34,103 @@ class Source:
     ----------
     cache : Path
         Where drawn photos and encoded features are kept.
-    encoder : str
-        For photos, as ``visterm fit --encoder`` takes it.
-    wordnet : Path, optional
-        WordNet's database files, by which the siblings of real tags are found.
     seed : int
     n_jobs : int or None
     quick : bool
         Drawn sets of a few hundred images.
     progress : Progress
+    before_work : callable
+        Called before anything is drawn or encoded that was not before; what it raises ends the work.
     """
 
     cache: Path
-    encoder: str = "visterms"
-    wordnet: Path | None = None
     seed: int = 0
     n_jobs: int | None = None
     quick: bool = False
     progress: Progress = SILENT
+    before_work: Callable[[], None] = lambda: None
 
-
-def image_problems(source: Source, data: Sequence[Path]) -> Iterator[Problem]:
-    """Make the problems with features: those of the folders (or drawn scenes), then a large drawn dictionary.
-
-    Raises
-    ------
-    DataError
-        If a folder holds no data that are known.
-    """
-    makers: dict[str, Callable[[Path], Problem]] = {
-        COREL: lambda folder: corel_problem(
-            folder,
-            source.cache,
-            encoder=source.encoder,
-            seed=source.seed,
-            n_jobs=source.n_jobs,
-            wordnet=source.wordnet,
-            progress=source.progress,
-        ),
-        DELICIOUS: lambda folder: delicious_problem(folder, seed=source.seed),
-    }
-    found = _known(data, makers)
-    yield from (makers[kind](folder) for kind, folder in found)
-    if not found:
-        yield scene_problem(
-            source.cache,
-            QUICK_SCENES if source.quick else SCENES,
-            encoder=source.encoder,
-            seed=source.seed,
-            n_jobs=source.n_jobs,
-            progress=source.progress,
+    @classmethod
+    def of(cls, comparison: Comparison) -> Source:
+        """Return that of a comparison; nothing is drawn or encoded after the end of the time."""
+        options = comparison.options
+        return cls(
+            comparison.out / "data",
+            options.seed,
+            options.n_jobs,
+            options.quick,
+            options.progress,
+            comparison.trials.check_time,
         )
-    if source.quick:
-        yield dictionary_problem(600, 120, n_features=200, seed=source.seed)
-    else:
-        yield dictionary_problem(20_000, 5000, n_features=5000, seed=source.seed)
+
+    def drawn(self, name: str, draw: Callable[..., Any], n_scenes: int) -> Path:
+        """Return the folder of drawn scenes; it is drawn unless it was before."""
+        folder = self.cache / f"{name}-{n_scenes}-{self.seed}"
+        if not folder.exists():
+            self.before_work()
+            draw(folder, n_scenes=n_scenes, seed=self.seed, n_jobs=self.n_jobs, progress=self.progress)
+        return folder
+
+    def encode(
+        self, parts: Sequence[Corpus], vocabulary: Vocabulary, encoder: str, params: Mapping[str, Any]
+    ) -> list[Rows]:
+        """Encode parts of photos, or read what was encoded of the same photos before; the first part is learned from.
+
+        Parameters
+        ----------
+        encoder : str
+            As ``visterm fit --encoder`` takes it.
+        params : mapping
+            Its settings.
+        """
+        made = make_encoder(encoder, params, {"random_state": self.seed, "n_jobs": self.n_jobs})
+        names = [[str(image) for image in part.images] for part in parts]
+        key = key_of(version("visterm"), made.fingerprint, self.seed, names, [part.tags for part in parts])
+        path = self.cache / f"features-{key}.npz"
+        if path.is_file():
+            with np.load(path, allow_pickle=False) as stored:
+                return [Rows(_unpacked(stored, f"X{i}"), _unpacked(stored, f"Y{i}")) for i in range(len(parts))]
+        self.before_work()
+        made.fit(parts[0].images, skip_unreadable=True, progress=self.progress)
+        rows = [Rows(*encode_corpus(made, part, vocabulary, self.progress)[:2]) for part in parts]
+        self.cache.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}")
+        packed: dict[str, Any] = {}
+        for i, part in enumerate(rows):
+            packed |= _packed(part.X, f"X{i}") | _packed(part.Y, f"Y{i}")
+        np.savez(temporary, **packed)
+        temporary.replace(path)
+        return rows
 
 
-SCENES, QUICK_SCENES, QUICK_PHOTOS = 3000, 240, 160
-"""Drawn scenes; in quick runs, and in those that encode them several times."""
-
-PhotoMaker: TypeAlias = "Callable[[str, Mapping[str, Any]], Problem]"
-"""Makes a problem of photos from an encoder's name and settings."""
-
-
-def photo_makers(source: Source, data: Sequence[Path], before_work: Callable[[], None]) -> dict[str, PhotoMaker]:
-    """Return what makes problems of the same photos with any features: Corel5k where a folder has it, and drawn scenes.
+def check_encoded(rows: Sequence[Rows], parts: Sequence[Corpus], features: str, images: str, of: str = "") -> None:
+    """Refuse an encoder that left images out: figures would not be comparable.
 
     Parameters
     ----------
-    before_work : callable
-        Called before anything is drawn or encoded that was not before; what it raises ends the work.
-
-    Returns
-    -------
-    dict of str to callable
-        By the name of the photos.
-
-    Raises
-    ------
-    DataError
-        If a folder holds no Corel5k.
+    features : str
+        The encoder's name, for the message.
+    images : str
+        What the images are called there.
+    of : str
+        Where they are from, with a space before it.
     """
-
-    def corel(folder: Path) -> PhotoMaker:
-        return lambda encoder, params: corel_problem(
-            folder,
-            source.cache,
-            encoder=encoder,
-            params=params,
-            seed=source.seed,
-            n_jobs=source.n_jobs,
-            wordnet=None,
-            before_work=before_work,
-            progress=source.progress,
-        )
-
-    def scenes(encoder: str, params: Mapping[str, Any]) -> Problem:
-        return scene_problem(
-            source.cache,
-            QUICK_PHOTOS if source.quick else SCENES,
-            encoder=encoder,
-            params=params,
-            seed=source.seed,
-            n_jobs=source.n_jobs,
-            before_work=before_work,
-            progress=source.progress,
-        )
-
-    return {kind: corel(folder) for kind, folder in _known(data, (COREL,))} | {"scenes": scenes}
+    for part, encoded in zip(parts, rows, strict=True):
+        if encoded.X.shape[0] != len(part):
+            raise DataError(
+                f"{features} has rows for {encoded.X.shape[0]:,} of {len(part):,} {images}{of}. Give an encoder that "
+                f"encodes all of them, and {images} that can be read."
+            )
 
 
-def number_problems(source: Source, data: Sequence[Path]) -> Iterator[Problem]:
-    """Make the problems of images known only by number: those of the folders, then pairs drawn by Zipf's law.
-
-    Raises
-    ------
-    DataError
-        If a folder holds no data that are known.
-    """
-    makers: dict[str, Callable[[Path], Problem]] = {
-        NUSWIDE: lambda folder: nuswide_problem(folder, seed=source.seed),
-        DELICIOUS: lambda folder: delicious_tag_problem(folder, seed=source.seed),
-    }
-    yield from (makers[kind](folder) for kind, folder in _known(data, makers))
-    if source.quick:
-        yield zipf_problem(600, 120, seed=source.seed)
-    else:
-        yield zipf_problem(30_000, 5000, seed=source.seed)
-
-
-def check_folders(data: Sequence[Path], kinds: Sequence[str]) -> None:
-    """Refuse, before any long work, folders that hold nothing of these kinds."""
-    folders_of(data, kinds)
-
-
-def folders_of(data: Sequence[Path], kinds: Sequence[str]) -> list[Path]:
-    """Return the folders with data of these kinds: those given, or those one level below.
+def known_folders(data: Sequence[Path], kinds: Sequence[str]) -> list[tuple[str, Path]]:
+    """Return the folders with data of these kinds, and their kinds: those given, or those one level below.
 
     Raises
     ------
     DataError
         If one that is given holds none.
     """
-    return [folder for _, folder in _known(data, kinds)]
-
-
-def kind_of(folder: Path) -> str | None:
-    """Say what a folder holds; None where it is nothing that is known."""
-    table = folder / "labels.tsv"
-    if table.is_file() and (folder / "images").is_dir():
-        return COREL
-    if (folder / "delicious-train.arff").is_file():
-        return DELICIOUS
-    if table.is_file():
-        with open(table, encoding="utf-8") as lines:
-            return NUSWIDE if lines.readline().split("\t")[0].strip() == "row" else None
-    return None
-
-
-def _known(data: Sequence[Path], kinds: Sequence[str] | dict[str, Callable[[Path], Problem]]) -> list[tuple[str, Path]]:
-    """Find the data of these kinds in folders, or one level below them."""
     found = []
     for folder in data:
         if not folder.is_dir():
@@ -206,3 +145,48 @@ def _known(data: Sequence[Path], kinds: Sequence[str] | dict[str, Callable[[Path
             )
         found.extend(here)
     return found
+
+
+def corel_folder(data: Sequence[Path]) -> Path | None:
+    """Return the folder of Corel5k; None where there are no folders.
+
+    Raises
+    ------
+    UserError
+        If there are several.
+    DataError
+        If a folder holds no Corel5k.
+    """
+    folders = [folder for _, folder in known_folders(data, (COREL,))]
+    if len(folders) > 1:
+        raise UserError(f"--data has {len(folders)} folders of Corel5k ({', '.join(map(str, folders))}). Give one.")
+    return folders[0] if folders else None
+
+
+def kind_of(folder: Path) -> str | None:
+    """Return what a folder holds; None where it is nothing that is known."""
+    table = folder / "labels.tsv"
+    if table.is_file() and (folder / "images").is_dir():
+        return COREL
+    if (folder / "delicious-train.arff").is_file():
+        return DELICIOUS
+    if table.is_file():
+        with open(table, encoding="utf-8") as lines:
+            return NUSWIDE if lines.readline().split("\t")[0].strip() == "row" else None
+    return None
+
+
+def _packed(matrix: Any, name: str) -> dict[str, Any]:
+    """Return the arrays of a matrix, dense or sparse, by name."""
+    if not sp.issparse(matrix):
+        return {name: matrix}
+    parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": matrix.shape}
+    return {f"{name}_{part}": np.asarray(value) for part, value in parts.items()}
+
+
+def _unpacked(stored: Any, name: str) -> Any:
+    """Return the matrix of which `_packed` made arrays."""
+    if name in stored:
+        return stored[name]
+    parts = tuple(stored[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
+    return sp.csr_array(parts, shape=tuple(stored[f"{name}_shape"]))

@@ -7,95 +7,128 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visterm.core.digests import jsonable, key_of
 from visterm.core.errors import DivergedError
 from visterm.core.progress import SILENT, Progress, Titled
 from visterm.core.tables import MODELS
-from visterm.tagging.tuning.early_stopping import EarlyStopping
-from visterm_research.comparison.arms import Arm, Settings
-from visterm_research.comparison.costs import measure_cost
-from visterm_research.comparison.measures import judge, validation_map
-from visterm_research.comparison.problem import Problem, Rows
-from visterm_research.comparison.record import Record, Records
+from visterm_research.comparison.methods import Method, Settings
+from visterm_research.comparison.records import Record, Records
 
 FORMAT = 1
 """Of the stored results; raised when what they hold changes, so that older ones are made anew."""
 
-
 MODELS_KEPT = 64
 """Fitted models in memory."""
-
-
-class Named(Protocol):
-    """What results are kept for."""
-
-    @property
-    def name(self) -> str:
-        """Name of its folders of results."""
-
-
-class Fingerprinted(Protocol):
-    """Rows that a fit depends on."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Name that changes whenever a training or validation row does."""
 
 
 class OutOfTimeError(Exception):
     """The time that the comparison may take is over; what is finished is kept."""
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The setting of a method that ranks the tags of the validation rows best.
+class Benchmark(Protocol):
+    """The rows that methods are fitted, chosen and judged on, and what is measured of them.
 
     Attributes
     ----------
-    arm : Arm
+    measure : str
+        Name under which a record has what its settings are chosen by; None there means that training diverged.
+    criteria : sequence of str
+        Ways to choose by it.
+    """
+
+    measure: ClassVar[str]
+    criteria: ClassVar[Sequence[str]]
+
+    @property
+    def name(self) -> str:
+        """Name of its folders of results."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Name that changes whenever a training or validation row does."""
+
+    def about(self, method: Method, settings: Settings) -> Record:
+        """Return what stands in a record for people."""
+
+    def shared(self) -> dict[str, Any]:
+        """Return what models that accept it are made with, besides their settings."""
+
+    def fit(self, model: Any, progress: Progress) -> tuple[Any, Record]:
+        """Fit a model, and return the fitted one and what is known of the fit: seconds, epochs."""
+
+    def validate(self, model: Any, fit: Record, trials: Trials) -> Record:
+        """Measure a fitted model on the validation rows."""
+
+    def score(self, measured: Any, criterion: str) -> float:
+        """Return how good what was measured is; higher is better."""
+
+    def test_key(self, trials: Trials, choice: Choice) -> str:
+        """Name a judgement: by its fit and by all that it depends on besides."""
+
+    def judge(self, model: Any, choice: Choice, trials: Trials) -> tuple[Record, dict[str, Any]]:
+        """Measure a chosen model on the test rows: a record, and arrays."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The setting of a method that does best on the validation rows.
+
+    Attributes
+    ----------
+    method : Method
+    by : str
+        The criterion that it is chosen by.
     settings : dict
     record : dict
-        Of its fit: ``map`` (validation), ``seconds``, ``epoch``, ``curve``.
-    tried : list of dict
-        The records of all settings.
+        Of its fit.
+    tried : list of (dict, dict)
+        All settings and their records.
     """
 
-    arm: Arm
+    method: Method
+    by: str
     settings: Settings
     record: Record
-    tried: list[Record]
+    tried: list[tuple[Settings, Record]] = field(repr=False)
 
 
 @dataclass(frozen=True)
-class Tested:
-    """The chosen setting, judged by the test rows.
+class Judged:
+    """A chosen setting, judged by the test rows.
 
     Attributes
     ----------
-    chosen : Chosen
-    metrics : dict of str to float
-    cost : dict
-        Seconds an image and bytes.
-    values : dict of str to ndarray, shape (n_images,)
-        Metrics image by image.
+    choice : Choice
+    record : dict
+        What was measured.
+    values : dict of str to ndarray
+        Measures example by example, and what else is kept.
     """
 
-    chosen: Chosen
-    metrics: dict[str, float]
-    cost: dict[str, float]
-    values: dict[str, NDArray[np.float64]] = field(repr=False)
+    choice: Choice
+    record: Record
+    values: dict[str, Any] = field(repr=False)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What was measured, by name."""
+        metrics: dict[str, float] = self.record["metrics"]
+        return metrics
+
+
+def fit_rows(model: Any, train: Any, valid: Any, progress: Progress) -> tuple[Any, Record]:
+    """Fit a model that stops by the validation rows, and return it with its seconds and epochs."""
+    began = time.perf_counter()
+    model.fit(train.X, train.Y, valid=(valid.X, valid.Y), monitor=progress)
+    return model, {"seconds": time.perf_counter() - began, "epoch": getattr(model, "n_epochs_", None)}
 
 
 class Trials:
     """All fits of one comparison: looked up where they are finished, made where not.
-
-    `choose` and `test` are for models that annotate images; other comparisons have functions of their own over the same
-    records.
 
     Parameters
     ----------
@@ -122,55 +155,133 @@ class Trials:
     ) -> None:
         self.seed = seed
         self.n_jobs = n_jobs
-        self.records = Records(folder)
+        self.progress = progress
+        self.small = small or {}
+        self._records = Records(folder)
         self._until = until
-        self._progress = progress
-        self._small = small or {}
-        self._kept: dict[str, tuple[str, Any]] = {}
+        self._kept: dict[str, tuple[str, float, Any]] = {}
 
-    def key(self, problem: Fingerprinted, model: str, settings: Mapping[str, Any]) -> str:
+    def choose(self, benchmark: Benchmark, method: Method) -> list[Choice]:
+        """Fit all settings of a method that are not on record, and return the best of them by each criterion.
+
+        Raises
+        ------
+        OutOfTimeError
+            If a fit would have to begin after the end of the time.
+        DivergedError
+            If every setting diverged.
+        """
+        settings = method.settings()
+        tried = [
+            (one, self.validate(benchmark, method, one, f"{number} of {len(settings)}"))
+            for number, one in enumerate(settings, start=1)
+        ]
+        for stage in method.stages:
+            best, _ = max(tried, key=lambda one: _score(benchmark, one[1], method.by))
+            for change in stage:
+                one = {**best, **change}
+                if one not in [settings for settings, _ in tried]:
+                    tried.append((one, self.validate(benchmark, method, one, f"{len(tried) + 1}")))
+        choices = []
+        for by in [method.by] if method.by else benchmark.criteria:
+            chosen, record = max(tried, key=lambda one: _score(benchmark, one[1], by))
+            choices.append(Choice(method, by, chosen, record, tried))
+        if choices[0].record[benchmark.measure] is None:
+            raise DivergedError(f"Each of the {len(tried)} settings of {method.label} diverged on {benchmark.name}.")
+        return choices
+
+    def validate(self, benchmark: Benchmark, method: Method, settings: Settings, task: str = "") -> Record:
+        """Fit a setting and measure it on the validation rows, or look it up; the best model of a method is kept."""
+        key = self.key(benchmark, method.model, settings)
+
+        def work() -> Record:
+            self.check_time()
+            about = benchmark.about(method, settings)
+            try:
+                model, fit = self._fit(benchmark, method, settings, task)
+            except DivergedError as error:
+                return {**about, benchmark.measure: None, "diverged": str(error), "seconds": None, "epoch": None}
+            record = {**about, **benchmark.validate(model, fit, self)}
+            for criterion in benchmark.criteria:
+                slot, score = f"{benchmark.name}/{method.label}/{criterion}", _score(benchmark, record, criterion)
+                if slot not in self._kept or score > self._kept[slot][1]:
+                    self._keep(slot, key, score, model)
+            return record
+
+        return self.record(f"{benchmark.name}/valid", key, work)
+
+    def judge(self, benchmark: Benchmark, choice: Choice) -> Judged:
+        """Judge a chosen setting by the test rows, unless that is on record.
+
+        Raises
+        ------
+        OutOfTimeError
+            If it would have to be fitted again after the end of the time.
+        """
+        record, values = self.record_values(
+            f"{benchmark.name}/test",
+            benchmark.test_key(self, choice),
+            lambda: benchmark.judge(self.model(benchmark, choice), choice, self),
+        )
+        return Judged(choice, record, values)
+
+    def test(self, benchmark: Benchmark, method: Method) -> Judged:
+        """Choose by the first criterion and judge; errors are those of both."""
+        return self.judge(benchmark, self.choose(benchmark, method)[0])
+
+    def model(self, benchmark: Benchmark, choice: Choice) -> Any:
+        """Return the fitted model of a choice: kept from its fit, or fitted again to the same bytes.
+
+        Raises
+        ------
+        OutOfTimeError
+            If it would have to be fitted after the end of the time.
+        """
+        key = self.key(benchmark, choice.method.model, choice.settings)
+        for kept, _, model in self._kept.values():
+            if kept == key:
+                return model
+        self.check_time()
+        model, _ = self._fit(benchmark, choice.method, choice.settings, "chosen")
+        self._keep(f"{benchmark.name}/{choice.method.label}/{choice.by}", key, np.inf, model)
+        return model
+
+    def derive(self, benchmark: Benchmark, choice: Choice, key: str, work: Callable[[Any], Record]) -> Record:
+        """Return what some work finds of the fitted model of a choice, or found before."""
+        return self.record(f"{benchmark.name}/derived", key, lambda: work(self.model(benchmark, choice)))
+
+    def key(self, benchmark: Benchmark, model: str, settings: Mapping[str, Any]) -> str:
         """Return the name of a fit: of its rows, its model, its settings and the seed."""
-        return key_of(FORMAT, problem.fingerprint, model, settings, self.seed)
+        return key_of(FORMAT, benchmark.fingerprint, model, settings, self.seed)
 
     def make(self, model: str, settings: Mapping[str, Any], *, n_jobs: int | None = None, **shared: Any) -> Any:
         """Return a model with its settings; of the seed, threads and what is shared it gets what it accepts."""
         accepted = inspect.signature(MODELS.load(model)).parameters
         given = {"random_state": self.seed, "n_jobs": n_jobs or self.n_jobs, **shared}
         params = {name: value for name, value in given.items() if name in accepted}
-        small = {name: value for name, value in self._small.items() if name in accepted}
+        small = {name: value for name, value in self.small.items() if name in accepted}
         return MODELS.create(model, **{**params, **settings, **small})
-
-    def fit(self, model: Any, train: Rows, valid: Rows | None, task: str) -> float:
-        """Fit a model, with validation rows if there are any, and return how many seconds it took."""
-        extra = {} if valid is None else {"valid": (valid.X, valid.Y)}
-        began = time.perf_counter()
-        model.fit(train.X, train.Y, **extra, monitor=self.monitor(task))
-        return time.perf_counter() - began
-
-    def monitor(self, task: str) -> Progress:
-        """Return the progress of one task."""
-        return Titled(self._progress, task)
 
     def record(self, group: str, key: str, work: Callable[[], Record]) -> Record:
         """Return a result that is on record, else the result of some work, which is kept."""
-        record = self.records.get(group, key)
+        record = self._records.get(group, key)
         if record is None:
             record = jsonable(work())
-            self.records.put(group, key, record)
+            self._records.put(group, key, record)
         return record
 
     def record_values(
         self, group: str, key: str, work: Callable[[], tuple[Record, dict[str, Any]]]
     ) -> tuple[Record, dict[str, Any]]:
         """Return a result with arrays that is on record, else those of some work, which are kept."""
-        record, values = self.records.get(group, key), self.records.get_values(group, key)
+        record, values = self._records.get(group, key), self._records.get_values(group, key)
         if record is None or values is None:
             record, values = work()
-            self.records.put_values(group, key, values)
-            self.records.put(group, key, record)
+            self._records.put_values(group, key, values)
+            self._records.put(group, key, record)
         return record, values
 
-    def once(self, group: str, of: Sequence[Any], work: Callable[[], Record], about: Mapping[str, Any]) -> Record:
+    def once(self, group: str, of: Sequence[Any], work: Callable[[], Record], about: Any) -> Record:
         """Return the result of some work, or of when it was done before.
 
         Parameters
@@ -180,7 +291,7 @@ class Trials:
         of : sequence
             What it depends on besides the seed.
         work : callable
-        about : mapping
+        about : mapping or list
             Kept beside the result, for people.
 
         Raises
@@ -191,39 +302,13 @@ class Trials:
 
         def in_time() -> Record:
             self.check_time()
-            return {"of": dict(about), **work()}
+            return {"of": about, **work()}
 
         return self.record(group, key_of(FORMAT, *of, self.seed), in_time)
 
-    def keep(self, slot: str, key: str, model: Any) -> None:
-        """Keep a fitted model in place of the one in this slot; the oldest of many slots is let go."""
-        self._kept.pop(slot, None)
-        self._kept = dict(list(self._kept.items())[1 - MODELS_KEPT :])
-        self._kept[slot] = key, model
-
-    def kept_key(self, slot: str) -> str | None:
-        """Return the name of the fit in a slot; None where there is none."""
-        return self._kept[slot][0] if slot in self._kept else None
-
-    def kept_model(self, slot: str, key: str, fit: Callable[[], Any]) -> Any:
-        """Return the model of a fit: a kept one, or fitted again to the same bytes and kept in the slot.
-
-        Raises
-        ------
-        OutOfTimeError
-            If it would have to be fitted after the end of the time.
-        """
-        for kept, model in self._kept.values():
-            if kept == key:
-                return model
-        self.check_time()
-        model = fit()
-        self.keep(slot, key, model)
-        return model
-
-    def forget(self, problem: Named) -> None:
-        """Let go of the models of a problem."""
-        self._kept = {slot: kept for slot, kept in self._kept.items() if not slot.startswith(f"{problem.name}/")}
+    def forget(self, name: str) -> None:
+        """Let go of the models of a benchmark."""
+        self._kept = {slot: kept for slot, kept in self._kept.items() if not slot.startswith(f"{name}/")}
 
     def check_time(self) -> None:
         """Let work begin only before the end of the time.
@@ -236,126 +321,17 @@ class Trials:
         if self._until is not None and time.monotonic() > self._until:
             raise OutOfTimeError
 
-    def choose(self, problem: Problem, arm: Arm) -> Chosen:
-        """Fit all settings of a method that are not on record, and choose by MAP over the validation images.
+    def _fit(self, benchmark: Benchmark, method: Method, settings: Settings, task: str) -> tuple[Any, Record]:
+        model = self.make(method.model, settings, **benchmark.shared())
+        return benchmark.fit(model, Titled(self.progress, f"{benchmark.name}, {method.label}, {task}".rstrip(", ")))
 
-        Raises
-        ------
-        OutOfTimeError
-            If a fit would have to begin after the end of the time.
-        DivergedError
-            If every setting diverged.
-        """
-        settings = arm.settings()
-        tried = []
-        for number, setting in enumerate(settings, start=1):
-            task = f"{problem.name}, {arm.label}, {number} of {len(settings)}"
-            tried.append(self._validate(problem, arm, setting, task))
-        best = max(range(len(tried)), key=lambda i: (tried[i]["map"] is not None, tried[i]["map"] or 0.0))
-        if tried[best]["map"] is None:
-            raise DivergedError(f"Each of the {len(tried)} settings of {arm.label} diverged on {problem.name}.")
-        return Chosen(arm, settings[best], tried[best], tried)
-
-    def test(self, problem: Problem, arm: Arm) -> Tested:
-        """Choose, and judge the chosen setting by the test rows unless that is on record.
-
-        Raises
-        ------
-        OutOfTimeError, DivergedError
-            As `choose` does.
-        """
-        chosen = self.choose(problem, arm)
-
-        def work() -> tuple[Record, dict[str, Any]]:
-            model = self.model(problem, chosen)
-            values = judge(model, problem.test, problem.siblings)
-            metrics = {name: float(np.nanmean(array)) for name, array in values.items()}
-            cost = measure_cost(model, problem.test.X, self.seed)
-            return {"arm": arm.label, "settings": chosen.settings, "metrics": metrics, "cost": cost}, values
-
-        key = key_of(self.key(problem, arm.model, chosen.settings), problem.test_fingerprint)
-        record, values = self.record_values(f"{problem.name}/test", key, work)
-        return Tested(chosen, record["metrics"], record["cost"], values)
-
-    def model(self, problem: Problem, chosen: Chosen) -> Any:
-        """Return the fitted model of a chosen setting: kept from its fit, or fitted again to the same bytes."""
-        arm, task = chosen.arm, f"{problem.name}, {chosen.arm.label}, chosen"
-        key = self.key(problem, arm.model, chosen.settings)
-        return self.kept_model(
-            f"{problem.name}/{arm.label}", key, lambda: self._train(problem, arm, chosen.settings, task)[0]
-        )
-
-    def derive(self, problem: Problem, chosen: Chosen, name: str, work: Callable[[Any], Any]) -> Any:
-        """Return what some work makes of the fitted model of a chosen setting, or made before: lists and numbers.
-
-        Parameters
-        ----------
-        name : str
-            Of the work, and of what it depends on besides the model and the test rows.
-        work : callable
-            Takes the model.
-
-        Raises
-        ------
-        OutOfTimeError
-            If the model would have to be fitted again after the end of the time.
-        """
-        key = key_of(self.key(problem, chosen.arm.model, chosen.settings), problem.test_fingerprint, name)
-        return self.record(
-            f"{problem.name}/derived", key, lambda: {"name": name, "result": work(self.model(problem, chosen))}
-        )["result"]
-
-    def _validate(self, problem: Problem, arm: Arm, settings: Settings, task: str) -> Record:
-        group, key, slot = (
-            f"{problem.name}/valid",
-            self.key(problem, arm.model, settings),
-            f"{problem.name}/{arm.label}",
-        )
-
-        def work() -> Record:
-            self.check_time()
-            record = {"model": arm.model, "settings": settings}
-            try:
-                model, facts = self._train(problem, arm, settings, task)
-            except DivergedError as error:
-                return {**record, "map": None, "diverged": str(error)}
-            best = self.kept_key(slot)
-            earlier = self.records.get(group, best) if best is not None else None
-            if earlier is None or facts["map"] > earlier["map"]:
-                self.keep(slot, key, model)
-            return {**record, **facts}
-
-        return self.record(group, key, work)
-
-    def _train(self, problem: Problem, arm: Arm, settings: Settings, task: str) -> tuple[Any, Record]:
-        shared: dict[str, Any] = {"valid_share": 0.0} if problem.by_number else {}
-        model = self.make(arm.model, settings, **shared)
-        if problem.by_number and hasattr(model, "patience"):
-            return _fit_stopped(model, problem, int(model.patience), self.monitor(task))
-        seconds = self.fit(model, problem.train, None if problem.by_number else problem.valid, task)
-        history = getattr(model, "history_", [])
-        clock = np.cumsum([entry["seconds"] for entry in history])
-        curve = [_point(entry, float(at), entry["map"]) for entry, at in zip(history, clock, strict=True)]
-        found = validation_map(model, problem.valid)
-        return model, {"map": found, "seconds": seconds, "epoch": getattr(model, "n_epochs_", None), "curve": curve}
+    def _keep(self, slot: str, key: str, score: float, model: Any) -> None:
+        """Keep a fitted model in place of the one in this slot; the oldest of many slots is let go."""
+        self._kept.pop(slot, None)
+        self._kept = dict(list(self._kept.items())[1 - MODELS_KEPT :])
+        self._kept[slot] = key, score, model
 
 
-def _fit_stopped(model: Any, problem: Problem, patience: int, progress: Progress) -> tuple[Any, Record]:
-    stopping = EarlyStopping(model, lambda fitted: validation_map(fitted, problem.valid), patience, progress)
-    began = time.perf_counter()
-    model.fit(problem.train.X, problem.train.Y, monitor=progress, on_epoch=stopping)
-    history = model.history_
-    curve = [_point(entry, *point) for entry, point in zip(history, stopping.curve, strict=True)]
-    best = stopping.curve[stopping.best_epoch - 1]
-    facts = {"map": best[1], "seconds": time.perf_counter() - began, "epoch": stopping.best_epoch, "curve": curve}
-    return stopping.best, facts
-
-
-def _point(entry: Mapping[str, Any], seconds: float, found: float | None) -> Record:
-    return {
-        "epoch": entry["epoch"],
-        "seconds": seconds,
-        "map": found,
-        "draws": entry.get("draws"),
-        "violated": entry.get("violated"),
-    }
+def _score(benchmark: Benchmark, record: Record, criterion: str) -> float:
+    measured = record[benchmark.measure]
+    return -np.inf if measured is None else benchmark.score(measured, criterion)

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.digests import digest_of
 from visterm.core.errors import DataError
-from visterm_research.comparison.arms import WSABIE, Arm
 from visterm_research.comparison.feature_sets import FeatureSet
+from visterm_research.comparison.methods import APPROX_KNN, EXACT_KNN, ONE_VS_REST, PAMIR_IA, WSABIE, Method
 from visterm_research.comparison.problem import Problem
-from visterm_research.comparison.run import Comparison, TestedArms
-from visterm_research.comparison.trials import Tested
-from visterm_research.papers import objects_and_parts as paper
+from visterm_research.comparison.run import Comparison
+from visterm_research.comparison.trials import Judged
+from visterm_research.papers import read_paper
+
+paper = read_paper("objects_and_parts")
+
+LINEAR_AUC = replace(PAMIR_IA, label="linear, AUC")
+"""As the objects-and-parts paper calls it."""
+
+METHODS = tuple(method.label for method in (WSABIE, EXACT_KNN, APPROX_KNN, LINEAR_AUC, ONE_VS_REST))
+"""Of Table 1."""
 
 LARGEST = max(paper.SIZES.values())
 
@@ -67,32 +74,31 @@ class PhotoRun:
         self.problems[features.slug] = problem
         self.comparison.add(problem)
 
-    def test(self, arms: Sequence[Arm], sets: Sequence[FeatureSet]) -> None:
+    def test(self, methods: Sequence[Method], sets: Sequence[FeatureSet]) -> None:
         """Choose and test methods on features, a method on all of them before the next; those without time are noted.
 
         WSABIE is also tested in the size that the paper has for such features, with the settings chosen at 100.
         """
-        for arm in arms:
+        for method in methods:
             for features in sets:
-                self.comparison.include(self.problems[features.slug], arm)
+                self.comparison.include(self.problems[features.slug], method)
                 base = self.found(features).get(WSABIE.label)
-                if arm.model == WSABIE.model and base is not None:
+                if method.model == WSABIE.model and base is not None:
                     size = paper.SIZES.get(features.stands_for, LARGEST) // self.shrink
-                    settings = {**base.chosen.settings, "dim": size}
-                    large = arm.with_fixed(self.label(WSABIE.label, features), **settings)
+                    settings = {**base.choice.settings, "dim": size}
+                    large = method.with_fixed(self.label(WSABIE.label, features), **settings)
                     self.comparison.include(self.problems[features.slug], large)
 
     def label(self, method: str, features: FeatureSet) -> str:
         """Return the name of a method in Table 1: WSABIE's has the paper's size in it."""
-        if method != WSABIE.label:
-            return method
-        return f"{method} [d={paper.SIZES.get(features.stands_for, LARGEST) // self.shrink}]"
+        size = paper.SIZES.get(features.stands_for, LARGEST) // self.shrink
+        return f"{method} [d={size}]" if method == WSABIE.label else method
 
-    def found(self, features: FeatureSet) -> TestedArms:
+    def found(self, features: FeatureSet) -> dict[str, Judged]:
         """Return the methods that were tested on some features."""
         return self.comparison.tested[self.problems[features.slug].name]
 
-    def tested(self, method: str, features: FeatureSet) -> Tested | None:
+    def tested(self, method: str, features: FeatureSet) -> Judged | None:
         """Return what was found of a method of Table 1 on some features; None where it is missing."""
         if features.slug not in self.problems:
             return None
@@ -106,12 +112,12 @@ class PhotoRun:
             for label, tested in self.found(features).items()
         }
 
-    def forget(self, trials: Any) -> None:
-        """Let go of the fitted models."""
-        for problem in self.problems.values():
-            trials.forget(problem)
-
 
 def named(method: str, features: FeatureSet) -> str:
     """Name a method on some features."""
     return f"{method} on {features.label}"
+
+
+def paper_label(method: str, features: FeatureSet) -> str:
+    """Return a method's name in Table 1, where WSABIE's has its size."""
+    return f"{method} [d={paper.SIZES[features.stands_for]}]" if method == WSABIE.label else method

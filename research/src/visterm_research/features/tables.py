@@ -1,4 +1,4 @@
-"""Tables 1 and 2 of the objects-and-parts paper, and what the features change, method by method."""
+"""Tables 1 and 2 of the objects-and-parts paper, what the features change, and the orders of both, judged here."""
 
 from __future__ import annotations
 
@@ -6,18 +6,31 @@ from collections.abc import Sequence
 
 from visterm.metrics import paired_bootstrap
 from visterm.metrics.significance import Difference
-from visterm_research.comparison.arms import AUC, EXACT_KNN, LINEAR_AUC, RIDGE, WARP_LINEAR, WSABIE
-from visterm_research.comparison.claims import RESAMPLES, percent, shown_metric
+from visterm_research.comparison.claims import RESAMPLES, order_claim, percent, shown_metric
 from visterm_research.comparison.feature_sets import CHAIN, ENSEMBLE, OUR_VISTERMS, PAPER_VISTERMS, FeatureSet
 from visterm_research.comparison.figures import draw_lines
-from visterm_research.comparison.measures import CURVE
-from visterm_research.features.claims import METHODS, paper_label
-from visterm_research.features.photo_run import PhotoRun
-from visterm_research.papers import objects_and_parts as paper
+from visterm_research.comparison.methods import APPROX_KNN, AUC, EXACT_KNN, ONE_VS_REST, RIDGE, WARP_LINEAR, WSABIE
+from visterm_research.comparison.problem import CURVE
+from visterm_research.features.photo_run import LINEAR_AUC, METHODS, PhotoRun, named, paper_label
+from visterm_research.papers import read_paper
+
+paper = read_paper("objects_and_parts")
 
 METRICS = ("p@1", "p@10", "map")
 MODELS = ("embedding", "linear")
 """Rows of Table 2."""
+
+Cell = tuple[str, FeatureSet]
+"""A method of Table 1 on some features."""
+
+ON_VISTERMS = (
+    (WSABIE.label, EXACT_KNN.label, ("p@1",)),
+    (WSABIE.label, LINEAR_AUC.label, ("p@1", "p@10")),
+    (EXACT_KNN.label, LINEAR_AUC.label, ("p@1",)),
+    (LINEAR_AUC.label, ONE_VS_REST.label, ("p@1", "p@10")),
+    (ONE_VS_REST.label, APPROX_KNN.label, ("p@1",)),
+)
+LOSSES = ((WSABIE.label, AUC.label), (WARP_LINEAR.label, LINEAR_AUC.label), (WARP_LINEAR.label, WSABIE.label))
 
 
 def features_part(run: PhotoRun) -> None:
@@ -127,6 +140,34 @@ def precision_part(run: PhotoRun) -> None:
     run.comparison.document.picture(name, f"Precision at k by features on {run.name}, test images.")
 
 
+def feature_claims(run: PhotoRun) -> None:
+    """Judge the ensemble with kernel PCA against visterms, the paper's and ours."""
+    for visterms in (PAPER_VISTERMS, OUR_VISTERMS):
+        for method, metrics in ((WSABIE.label, ("p@1", "p@10")), (EXACT_KNN.label, ("p@1",))):
+            for metric in metrics:
+                _table_1(run, (method, ENSEMBLE), (method, visterms), metric)
+        for method in METHODS:
+            first, second = (named(run.label(method, one), one) for one in (ENSEMBLE, visterms))
+            _claim(run, first, second, "map", paper.WHATEVER_THE_METHOD, ("", ""))
+
+
+def method_claims(run: PhotoRun) -> None:
+    """Judge the methods of Table 1 against each other, on the paper's visterms and on the ensemble."""
+    for first, second, metrics in ON_VISTERMS:
+        for metric in metrics:
+            _table_1(run, (first, PAPER_VISTERMS), (second, PAPER_VISTERMS), metric)
+    _table_1(run, (WSABIE.label, ENSEMBLE), (EXACT_KNN.label, ENSEMBLE), "p@1")
+    _table_1(run, (EXACT_KNN.label, ENSEMBLE), (WSABIE.label, PAPER_VISTERMS), "p@1")
+
+
+def loss_claims(run: PhotoRun) -> None:
+    """Judge WARP against AUC in Table 2, and the linear model against the embedding."""
+    theirs = {label: value for figures in paper.TABLE_2.values() for label, value in figures.items()}
+    for first, second in LOSSES:
+        names = named(first, PAPER_VISTERMS), named(second, PAPER_VISTERMS)
+        _claim(run, *names, "p@1", f"Table 2, {paper.DATA}", (percent(theirs[first]), percent(theirs[second])))
+
+
 def _labels(run: PhotoRun, method: str, features: FeatureSet) -> list[tuple[str, str]]:
     """Return the names under which a method was tested, and those that the table has for them."""
     if method != WSABIE.label:
@@ -163,3 +204,21 @@ def _counted(photos: str, what: str, differences: Sequence[Difference | None]) -
         f"On {photos}, by MAP: {what} for {surely} of {len(known)} methods, below for {below}, too close to call for "
         f"{unsure}."
     )
+
+
+def _table_1(run: PhotoRun, first: Cell, second: Cell, metric: str) -> None:
+    above, below = (
+        paper.TABLE_1[paper_label(method, features), features.stands_for][metric]
+        for method, features in (first, second)
+    )
+    names = [named(run.label(method, features), features) for method, features in (first, second)]
+    _claim(run, names[0], names[1], metric, f"Table 1, {paper.DATA}", (percent(above), percent(below)))
+
+
+def _claim(run: PhotoRun, first: str, second: str, metric: str, where: str, theirs: tuple[str, str]) -> None:
+    values = run.values()
+    if first in values and second in values:
+        pair = values[first][metric], values[second][metric]
+        run.comparison.claims.append(
+            order_claim(first, second, shown_metric(metric), pair, where=where, problem=run.name, paper=theirs)
+        )

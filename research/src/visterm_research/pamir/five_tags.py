@@ -12,19 +12,21 @@ from visterm.core.errors import DivergedError
 from visterm.core.types import Matrix
 from visterm.core.vocabulary import Vocabulary
 from visterm.metrics import evaluate
-from visterm_research.comparison.arms import Settings
 from visterm_research.comparison.claims import percent
 from visterm_research.comparison.feature_sets import FeatureSet
-from visterm_research.comparison.record import Record
-from visterm_research.pamir.arms import SearchArm
-from visterm_research.pamir.run import SearchRun
-from visterm_research.pamir.trials import group_of, learned_settings
-from visterm_research.papers import pamir as paper
+from visterm_research.comparison.methods import Method, Settings
+from visterm_research.comparison.records import Record
+from visterm_research.pamir.methods import naming
+from visterm_research.pamir.rows import learned_settings
+from visterm_research.pamir.search_run import SearchRun
+from visterm_research.papers import read_paper
+
+paper = read_paper("pamir")
 
 METRICS = ("tag_p@5", "tag_r@5", "tag_f1@5", "n_plus@5")
 
 
-def five_tags_part(run: SearchRun, features: FeatureSet, arms: list[SearchArm]) -> None:
+def five_tags_part(run: SearchRun, features: FeatureSet, methods: list[Method]) -> None:
     """Fit every method to all tags of the development pictures, give the test pictures five tags each, and count.
 
     Settings are those of the best F1 over the validation pictures of the first division, where a method has any.
@@ -33,13 +35,13 @@ def five_tags_part(run: SearchRun, features: FeatureSet, arms: list[SearchArm]) 
     vocabulary = Vocabulary.from_lists(pictures.development.tags)
     tags, test_tags = (vocabulary.encode(part.tags) for part in (pictures.development, pictures.test))
     found = {}
-    for arm in (arm for arm in arms if run.takes(arm, features)):
+    for method in (method for method in methods if run.takes(method, features)):
         record = run.comparison.while_time(
-            f"Five tags an image by {arm.label} on {features.label} of {run.name}",
-            partial(_tested, run, features, arm, tags, test_tags),
+            f"Five tags an image by {method.label} on {features.label} of {run.name}",
+            partial(_tested, run, features, method, tags, test_tags),
         )
         if record is not None and record["test"] is not None:
-            found[arm.label] = record
+            found[method.label] = record
     if not found:
         return
     rows = []
@@ -64,27 +66,27 @@ def five_tags_part(run: SearchRun, features: FeatureSet, arms: list[SearchArm]) 
 
 
 def _tested(
-    run: SearchRun, features: FeatureSet, arm: SearchArm, tags: sp.csr_array, test_tags: sp.csr_array
+    run: SearchRun, features: FeatureSet, method: Method, tags: sp.csr_array, test_tags: sp.csr_array
 ) -> Record:
     """Choose settings by the validation pictures, fit them to all development pictures, and judge by the test ones."""
     rows = run.rows(features)
     division = run.pictures.divisions[0]
     tried = []
-    settings = arm.naming(quick=run.quick)
+    settings = naming(method)
     for one in settings if len(settings) > 1 else []:
         parts = (rows.X[division.train], tags[division.train], rows.X[division.valid], tags[division.valid])
-        tried.append(_record(run, features, arm, one, "five-tags-valid", parts))
+        tried.append(_record(run, features, method, one, "five-tags-valid", parts))
     best = max(range(len(tried)), key=lambda i: _f1(tried[i]), default=0)
     chosen = settings[best]
-    record = _record(run, features, arm, chosen, "five-tags-test", (rows.X, tags, rows.X_test, test_tags))
-    shown = ", ".join(f"{name}={value}" for name, value in chosen.items() if name not in arm.fixed)
+    record = _record(run, features, method, chosen, "five-tags-test", (rows.X, tags, rows.X_test, test_tags))
+    shown = ", ".join(f"{name}={value}" for name, value in chosen.items() if name not in method.fixed)
     return {"test": record["metrics"], "settings": shown or "–"}
 
 
 def _record(
     run: SearchRun,
     features: FeatureSet,
-    arm: SearchArm,
+    method: Method,
     settings: Settings,
     part: str,
     parts: tuple[Matrix, sp.csr_array, Matrix, sp.csr_array],
@@ -92,7 +94,7 @@ def _record(
     X, Y, X_judged, Y_judged = parts
 
     def work() -> Record:
-        model = run.trials.make(arm.model, settings)
+        model = run.comparison.trials.make(method.model, settings)
         try:
             model.fit(X, Y)
         except DivergedError as error:
@@ -100,8 +102,10 @@ def _record(
         scores = evaluate(lambda: model.score_blocks(X_judged), Y_judged, METRICS)
         return {"metrics": scores, "learned": learned_settings(model)}
 
-    of = [digest_of([X, Y, X_judged, Y_judged]), arm.model, settings]
-    return run.trials.once(group_of(run.rows(features), part), of, work, {"model": arm.model, **settings})
+    of = [digest_of([X, Y, X_judged, Y_judged]), method.model, settings]
+    return run.comparison.trials.once(
+        f"{run.rows(features).name}/{part}", of, work, {"model": method.model, **settings}
+    )
 
 
 def _f1(record: Record) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,13 +11,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
-from visterm.core.progress import SILENT, Progress
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags, relevant_images
 from visterm.demo.drawn import draw_library, read_drawn_library
 from visterm.evaluation.query_evaluation import MIN_COUNT
 from visterm.metrics.queries import kinds_of_queries
+from visterm_research.comparison.image_problems import read_corel
+from visterm_research.comparison.sources import Source
 
 HELD_OUT = 1 / 9
 """Of the 4,500 development pictures: 500, as in the paper (V-A)."""
@@ -55,6 +55,8 @@ class Pictures:
         Of a query.
     max_subsets : int
         Sets of two or more words, counted picture by picture, past which they are sampled.
+    shown : tuple of int
+        Test queries whose best pictures are kept, for Figures 4 and 5.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Pictures:
     divisions: tuple[Division, ...]
     max_words: int | None
     max_subsets: int = MAX_SUBSETS
+    shown: tuple[int, ...] = ()
 
     @cached_property
     def captions(self) -> sp.csr_array:
@@ -89,35 +92,15 @@ class Pictures:
 
 def corel_pictures(folder: Path, *, n_divisions: int, seed: int) -> Pictures:
     """Read Corel5k: 4,500 development pictures, divided at random into 4,000 and 500 by each of some seeds."""
-    corpus = Corpus.read(folder / "images", folder / "labels.tsv")
+    corpus = read_corel(folder)
     development, test = corpus.select("train"), corpus.select("test")
     divisions = tuple(_divided(len(development), seed + i) for i in range(n_divisions))
     return Pictures("corel5k", development, test, words_of(test), divisions, None)
 
 
-def drawn_pictures(
-    cache: Path,
-    n_pictures: int,
-    *,
-    seed: int,
-    n_jobs: int | None,
-    max_words: int | None,
-    max_subsets: int,
-    before_work: Callable[[], None] = lambda: None,
-    progress: Progress = SILENT,
-) -> Pictures:
-    """Draw a library, or take the one that was drawn there, with its true tags for captions; divided as it says.
-
-    Parameters
-    ----------
-    before_work : callable
-        Called before anything is drawn; what it raises ends the work.
-    """
-    folder = cache / f"scenes-{n_pictures}-{seed}"
-    if not folder.exists():
-        before_work()
-        draw_library(folder, n_scenes=n_pictures, seed=seed, n_jobs=n_jobs, progress=progress)
-    library = read_drawn_library(folder)
+def drawn_pictures(source: Source, n_pictures: int, *, max_words: int | None, max_subsets: int) -> Pictures:
+    """Draw a library, or take the one that was drawn there, with its true tags for captions; divided as it says."""
+    library = read_drawn_library(source.drawn("scenes", draw_library, n_pictures))
     corpus = Corpus.read(library.images, library.true_tags_file)
     rows = [i for i, split in enumerate(corpus.splits) if split != "test"]
     development, test = corpus.subset(rows), corpus.select("test")
@@ -147,10 +130,3 @@ def _divided(n_pictures: int, seed: int) -> Division:
     order = np.random.default_rng(seed).permutation(n_pictures)
     held = max(1, round(HELD_OUT * n_pictures))
     return Division(np.sort(order[held:]), np.sort(order[:held]))
-
-
-def query_numbers(queries: Queries, tags: list[str], texts: Sequence[str]) -> list[int]:
-    """Find queries by their words, in any order; those that are not there are left out."""
-    sets = {frozenset(text.split(", ")): number for number, text in enumerate(queries.texts(tags))}
-    found = (sets.get(frozenset(text.split(", "))) for text in texts)
-    return [number for number in found if number is not None]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,12 +13,13 @@ from visterm.core.query_weights import inverse_frequencies, weigh_words
 from visterm.data.tag_queries import Queries
 from visterm.encoders.named import make_encoder
 from visterm_research.comparison.claims import percent
-from visterm_research.comparison.record import Record
-from visterm_research.pamir.arms import PAMIR
-from visterm_research.pamir.feature_blocks import LONG_SIDE
-from visterm_research.pamir.run import SearchRun
-from visterm_research.pamir.trials import validation_avgp
-from visterm_research.papers import pamir as paper
+from visterm_research.comparison.records import Record
+from visterm_research.pamir.methods import LONG_SIDE, PAMIR
+from visterm_research.pamir.rows import validation_avgp
+from visterm_research.pamir.search_run import SearchRun
+from visterm_research.papers import read_paper
+
+paper = read_paper("pamir")
 
 TRAINED, QUICK_TRAINED = 800, 30
 """Training pictures: "match" compares all blocks of every two."""
@@ -31,51 +31,35 @@ STEPS = (0.1, 0.3, 1.0)
 """Values of c tried with every kernel."""
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """One row of the table.
+KERNELS: dict[str, Sequence[Mapping[str, Any]]] = {
+    "expected likelihood": [{"kernel": "expected_likelihood", "gaussians": number} for number in (1, 2, 3)],
+    "match": [{"kernel": "match", "minor": minor} for minor in ("rbf", "linear")],
+    "visterm-linear": [{"kernel": "visterm", "codebook": number} for number in (10_000, 2000)],
+}
+"""Rows of the table, and the settings of ``bag_kernel`` to try for each."""
 
-    Attributes
-    ----------
-    label : str
-        As in the paper's table.
-    encoders : tuple of mapping
-        Settings of ``bag_kernel`` to try.
-    """
-
-    label: str
-    encoders: tuple[Mapping[str, Any], ...]
-
-
-KERNELS = (
-    Kernel(
-        "expected likelihood",
-        tuple({"kernel": "expected_likelihood", "gaussians": number} for number in (1, 2, 3)),
-    ),
-    Kernel("match", tuple({"kernel": "match", "minor": minor} for minor in ("rbf", "linear"))),
-    Kernel("visterm-linear", tuple({"kernel": "visterm", "codebook": number} for number in (10_000, 2000))),
-)
 SMALL = {"colours": 12, "codebook": 100, "sample_blocks": 2000}
 
 
 def kernels_part(run: SearchRun) -> None:
     """Compare the kernels by PAMIR's AvgP over the validation queries; each with its best setting and c."""
-    n_trained = min(QUICK_TRAINED if run.quick else TRAINED, run.pictures.divisions[0].train.size)
+    quick = run.comparison.quick
+    n_trained = min(QUICK_TRAINED if quick else TRAINED, run.pictures.divisions[0].train.size)
     rows = []
-    for kernel in KERNELS:
+    for kernel, encoders in KERNELS.items():
         tried: list[Record] = []
-        for encoder in kernel.encoders[:1] if run.quick else kernel.encoders:
-            for c in STEPS[:1] if run.quick else STEPS:
+        for encoder in encoders[:1] if quick else encoders:
+            for c in STEPS[:1] if quick else STEPS:
                 record = run.comparison.while_time(
-                    f"Table IV on {run.name}: {kernel.label} with {dict(encoder)}, c={c:g}",
+                    f"Table IV on {run.name}: {kernel} with {dict(encoder)}, c={c:g}",
                     partial(_tried, run, encoder, c, n_trained),
                 )
                 if record is not None:
                     tried.append(record)
-        theirs, chosen = paper.TABLE_4[kernel.label]
+        theirs, chosen = paper.TABLE_4[kernel]
         best = max(tried, key=lambda record: record["avgp"], default=None)
         shown = "–" if best is None else ", ".join(f"{name}={value}" for name, value in best["of"].items())
-        rows.append([kernel.label, "–" if best is None else percent(best["avgp"]), shown, percent(theirs), chosen])
+        rows.append([kernel, "–" if best is None else percent(best["avgp"]), shown, percent(theirs), chosen])
     header = ("kernel", f"AvgP ({run.name})", "chosen", "AvgP (paper)", "chosen (paper)")
     run.comparison.document.table(f"Table IV on {run.name}: kernels, AvgP over validation queries", header, rows)
     run.comparison.document.text(
@@ -85,10 +69,10 @@ def kernels_part(run: SearchRun) -> None:
 
 
 def _tried(run: SearchRun, encoder: Mapping[str, Any], c: float, n_trained: int) -> Record:
-    pictures, trials = run.pictures, run.trials
+    pictures, trials = run.pictures, run.comparison.trials
     division = pictures.divisions[0]
     trained = np.sort(np.random.default_rng(trials.seed).permutation(division.train)[:n_trained])
-    params = {"block": SIDE / LONG_SIDE, **encoder, **(SMALL if run.quick else {})}
+    params = {"block": SIDE / LONG_SIDE, **encoder, **(SMALL if run.comparison.quick else {})}
 
     def work() -> Record:
         X, X_valid = run.encoded.once(
@@ -111,8 +95,8 @@ def _tried(run: SearchRun, encoder: Mapping[str, Any], c: float, n_trained: int)
 
 
 def _encoded(run: SearchRun, params: Mapping[str, Any], trained: Any, valid: Any) -> tuple[Any, Any]:
-    images = run.pictures.development.images
-    made = make_encoder("bag_kernel", params, {"random_state": run.trials.seed, "n_jobs": run.trials.n_jobs})
+    images, trials = run.pictures.development.images, run.comparison.trials
+    made = make_encoder("bag_kernel", params, {"random_state": trials.seed, "n_jobs": trials.n_jobs})
     chosen = [images[i] for i in trained]
     made.fit(chosen)
     return made.transform(chosen), made.transform([images[i] for i in valid])

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from visterm.data.images import read_image
 from visterm.tagging.plot import figure_class
-from visterm_research.pamir.arms import PAMIR, SVM
-from visterm_research.pamir.images import Pictures, query_numbers
-from visterm_research.pamir.run import SearchRun
-from visterm_research.pamir.trials import SHOWN
-
-RIGHT, WRONG = "#009E73", "#bbbbbb"
-"""Frames of pictures that are relevant and that are not."""
+from visterm_research.comparison.figures import framed, save
+from visterm_research.pamir.images import Pictures
+from visterm_research.pamir.methods import PAMIR, SVM
+from visterm_research.pamir.rows import SHOWN
+from visterm_research.pamir.search_run import SearchRun
 
 
 def shown_queries(pictures: Pictures, texts: Sequence[str], like: Sequence[tuple[int, int]]) -> list[int]:
@@ -28,9 +25,10 @@ def shown_queries(pictures: Pictures, texts: Sequence[str], like: Sequence[tuple
         Of the paper's queries: the first query is shown that has as many words, and relevant pictures as near to that.
     """
     queries = pictures.test_queries
-    named = query_numbers(queries, pictures.words.tags, texts)
-    if texts and len(named) == len(texts):
-        return named
+    numbers = {frozenset(text.split(", ")): query for query, text in enumerate(queries.texts(pictures.words.tags))}
+    named = [numbers.get(frozenset(text.split(", "))) for text in texts]
+    if texts and None not in named:
+        return [query for query in named if query is not None]
     found = []
     for n_words, n_relevant in like:
         candidates = np.flatnonzero(queries.n_words == n_words)
@@ -43,34 +41,28 @@ def shown_queries(pictures: Pictures, texts: Sequence[str], like: Sequence[tuple
 def pictures_part(run: SearchRun, number: int, theirs: Sequence[str]) -> None:
     """Draw the best pictures of the queries that are shown, of the first division."""
     methods = [label for label in (PAMIR.label, SVM.label) if label in run.found]
-    if len(methods) < 2 or not run.shown:
+    if len(methods) < 2 or not run.pictures.shown:
         return
     queries = run.pictures.test_queries
     texts = queries.texts(run.pictures.words.tags)
-    n_columns = len(run.shown) * len(methods)
+    n_columns = len(run.pictures.shown) * len(methods)
     figure = figure_class()(figsize=(1.9 * n_columns, 1.5 * SHOWN + 0.9), dpi=110, layout="constrained")
-    parts = figure.subfigures(1, len(run.shown), squeeze=False)[0]
-    for place, (part, query) in enumerate(zip(parts, run.shown, strict=True)):
+    parts = figure.subfigures(1, len(run.pictures.shown), squeeze=False)[0]
+    for place, (part, query) in enumerate(zip(parts, run.pictures.shown, strict=True)):
         relevant = frozenset(queries.relevant[[query]].indices.tolist())
         part.suptitle(f"{texts[query]}\n({len(relevant)} relevant pictures)", fontsize=11)
         for column, label in enumerate(methods):
-            for rank, picture in enumerate(run.found[label].judged[0].top[place]):
+            for rank, picture in enumerate(run.found[label].judged[0].values["top"][place]):
                 axes = part.add_subplot(SHOWN, len(methods), rank * len(methods) + column + 1)
-                axes.imshow(read_image(run.pictures.test.images[int(picture)], max_side=240))
-                axes.set_xticks([])
-                axes.set_yticks([])
-                right = int(picture) in relevant
-                axes.spines[:].set_color(RIGHT if right else WRONG)
-                axes.spines[:].set_linewidth(4 if right else 1)
+                image = run.pictures.test.images[int(picture)]
+                framed(axes, image, right=int(picture) in relevant, side=240, width=4)
                 if rank == 0:
                     axes.set_title(label, fontsize=10)
     name = f"figures/figure-{number}-{run.name}.png"
-    path = run.comparison.out / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Software": "visterm"})
+    save(figure, run.comparison.out / name)
     run.comparison.document.picture(
         name,
         f"Figure {number} on {run.name}: the best {SHOWN} test pictures by PAMIR and by SVM for "
-        f"{' and '.join(repr(texts[query]) for query in run.shown)} (first division; green frames: relevant). The "
-        f"paper's queries: {' and '.join(repr(text) for text in theirs)}.",
+        f"{' and '.join(repr(texts[query]) for query in run.pictures.shown)} (first division; green frames: relevant). "
+        f"The paper's queries: {' and '.join(repr(text) for text in theirs)}.",
     )

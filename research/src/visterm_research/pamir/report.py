@@ -1,13 +1,16 @@
-"""The order of the tables and figures of the PAMIR comparison."""
+"""The order of the tables and figures of the PAMIR comparison, and what results.json has of it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from visterm_research.pamir.arms import AUTO, PAMIR, SearchArm
-from visterm_research.pamir.feature_blocks import BY_BLOCK, PAPER_BY_BLOCK, QUICK_PAPER, QUICK_TRIED
+import numpy as np
+
+from visterm_research.comparison.methods import Method
 from visterm_research.pamir.five_tags import five_tags_part
 from visterm_research.pamir.kernels import kernels_part
+from visterm_research.pamir.methods import AUTO, BY_BLOCK, PAMIR, PAPER_BY_BLOCK, QUICK_PAPER, QUICK_TRIED
 from visterm_research.pamir.pictures import pictures_part
 from visterm_research.pamir.results import (
     kind_claims,
@@ -16,7 +19,7 @@ from visterm_research.pamir.results import (
     result_claims,
     results_part,
 )
-from visterm_research.pamir.run import SearchRun
+from visterm_research.pamir.search_run import SearchRun
 from visterm_research.pamir.tables import (
     blocks_part,
     costs_part,
@@ -24,15 +27,17 @@ from visterm_research.pamir.tables import (
     settings_part,
     statistics_part,
 )
-from visterm_research.papers import pamir as paper
+from visterm_research.papers import read_paper
+
+paper = read_paper("pamir")
 
 
 def report(
     small: SearchRun,
     large: SearchRun | None,
     extra: SearchRun | None,
-    arms: Sequence[SearchArm],
-    more: Sequence[SearchArm],
+    methods: Sequence[Method],
+    more: Sequence[Method],
     *,
     whole: bool,
 ) -> None:
@@ -46,20 +51,20 @@ def report(
         In place of CorelLarge.
     extra : SearchRun, optional
         The first pictures with one more kind of features.
-    arms, more : sequences of SearchArm
+    methods, more : sequences of Method
         The paper's methods and others.
     whole : bool
         Whether no methods were left out on request.
     """
     document = small.comparison.document
     runs = [(small, paper.SMALL)] + ([] if large is None else [(large, paper.LARGE)])
-    labels = [arm.label for arm in (*arms, *more)]
+    labels = [method.label for method in (*methods, *more)]
     document.section("The pictures and queries")
     for number, (run, theirs) in zip(("I", "II"), runs, strict=False):
         statistics_part(run, number, theirs)
     document.section("What was chosen on validation queries")
-    ours, plain = (QUICK_TRIED[:1], QUICK_PAPER) if small.quick else (BY_BLOCK, PAPER_BY_BLOCK)
-    if any(arm.label == PAMIR.label for arm in arms):
+    ours, plain = (QUICK_TRIED[:1], QUICK_PAPER) if small.comparison.quick else (BY_BLOCK, PAPER_BY_BLOCK)
+    if any(method.label == PAMIR.label for method in methods):
         blocks_part(small, ours, plain)
         kernels_part(small)
         learning_part(runs)
@@ -78,8 +83,8 @@ def report(
     if extra is not None:
         document.section("With one more kind of features", "Here the SVM has one C for all words, to save time.")
         results_part(extra, "IX", paper.SMALL, paper.TABLE_9, "all", labels)
-        _refused(extra, [*arms, *more])
-    _five_tags(small, extra, [*arms, *more, *([AUTO] if whole else [])])
+        _refused(extra, [*methods, *more])
+    _five_tags(small, extra, [*methods, *more, *([AUTO] if whole else [])])
 
 
 def _results(run: SearchRun, labels: Sequence[str]) -> None:
@@ -98,11 +103,11 @@ def _results(run: SearchRun, labels: Sequence[str]) -> None:
     result_claims(run, "XII", paper.TABLE_12, "test only")
 
 
-def _refused(run: SearchRun, arms: Sequence[SearchArm]) -> None:
+def _refused(run: SearchRun, methods: Sequence[Method]) -> None:
     """Say which methods are missing because they count visterms, and these features are no counts."""
     if run.choices:
         features = next(iter(run.choices.values())).features
-        labels = [arm.label for arm in arms if not run.takes(arm, features)]
+        labels = [method.label for method in methods if not run.takes(method, features)]
         if labels:
             run.comparison.document.text(
                 f"Without {', '.join(labels)}: these take features as counts of visterms, 0 or more, and some of "
@@ -110,11 +115,52 @@ def _refused(run: SearchRun, arms: Sequence[SearchArm]) -> None:
             )
 
 
-def _five_tags(small: SearchRun, extra: SearchRun | None, arms: Sequence[SearchArm]) -> None:
+def _five_tags(small: SearchRun, extra: SearchRun | None, methods: Sequence[Method]) -> None:
     chosen = [next(iter(run.choices.values())).features for run in (extra,) if run is not None and run.choices]
     if PAMIR.label in small.choices:
         chosen.append(small.choices[PAMIR.label].features)
     if chosen:
         small.comparison.document.section("Annotation with five tags an image")
     for features in chosen:
-        five_tags_part(small, features, list(arms))
+        five_tags_part(small, features, list(methods))
+
+
+def summary(run: SearchRun, label: str) -> dict[str, Any]:
+    """Return what was chosen and found of a method, for results.json."""
+    choice = run.choices[label]
+    summary: dict[str, Any] = {
+        "model": choice.method.model,
+        "features": {"encoder": choice.features.encoder, "settings": dict(choice.features.params)},
+        "settings": choice.settings,
+        "validation": choice.record,
+        "tried_features": {slug: record["avgp"] for slug, record in choice.by_features.items()},
+        "tried_settings": [{"settings": one, "avgp": record["avgp"]} for one, record in choice.tried],
+    }
+    found = run.found.get(label)
+    if found is not None:
+        summary["divisions"] = len(found.judged)
+        summary["test"] = {
+            kind: {
+                name: float(np.nanmean(values[chosen])) if chosen.any() else None
+                for name, values in found.values.items()
+            }
+            for kind, chosen in run.pictures.kinds.items()
+        }
+        summary["test_by_division"] = [
+            {name: float(np.nanmean(values)) for name, values in judged.values.items() if name != "top"}
+            for judged in found.judged
+        ]
+    return summary
+
+
+def described(run: SearchRun) -> dict[str, Any]:
+    """Return what the pictures are, for results.json."""
+    pictures = run.pictures
+    return {
+        "development_pictures": len(pictures.development),
+        "test_pictures": len(pictures.test),
+        "training_pictures": int(pictures.divisions[0].train.size),
+        "divisions": len(pictures.divisions),
+        "words": len(pictures.words),
+        "test_queries": {kind: int(chosen.sum()) for kind, chosen in pictures.kinds.items()},
+    }

@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from visterm.metrics.significance import SignedRanks, signed_ranks
 from visterm_research.comparison.claims import Claim, percent
-from visterm_research.pamir.arms import PAMIR
-from visterm_research.pamir.run import SearchRun
-from visterm_research.papers import pamir as paper
+from visterm_research.pamir.methods import PAMIR
+from visterm_research.pamir.search_run import SearchRun
+from visterm_research.papers import read_paper
+
+paper = read_paper("pamir")
 
 LEVEL = 0.95
 Floats = NDArray[np.float64]

@@ -1,26 +1,39 @@
-"""Features, captions and weighed queries of one division of pictures: what a model is fitted, chosen and judged on."""
+"""One division of pictures with some features: what a model is fitted, chosen and judged on, by queries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
+from numpy.typing import NDArray
 
+from visterm.core.query_weights import log_probabilities, part_signs
 from visterm.core.digests import digest_of, key_of
-from visterm.core.errors import DataError
 from visterm.core.progress import Progress
 from visterm.core.query_weights import inverse_frequencies, weigh_words
 from visterm.core.types import Matrix
 from visterm.data.tag_queries import Queries
-from visterm_research.comparison.encoded_rows import encoded_rows
+from visterm.metrics.queries import measure_queries, rank_queries
+from visterm.models.base import Annotator
 from visterm_research.comparison.feature_sets import FeatureSet
-from visterm_research.comparison.problem import Rows
+from visterm_research.comparison.methods import Method, Settings
+from visterm_research.comparison.problem import Rows, mean_nonzeros
+from visterm_research.comparison.records import Record
+from visterm_research.comparison.sources import Source, check_encoded
+from visterm_research.comparison.trials import FORMAT, Choice, Trials, fit_rows
 from visterm_research.pamir.images import Pictures
+
+SHOWN = 5
+"""Best pictures of a query that are kept for Figures 4 and 5."""
+
+PRODUCT = "product "
+"""Before a measure: words combined by the product of their probabilities, where a model gives some."""
+
+LEARNED = ("epochs", "alpha", "beta", "C", "bandwidth", "mu", "n_neighbors", "power")
+"""Settings that a model may choose for itself."""
 
 MOST_OPEN = 2
 """Kinds of features held in memory at a time."""
@@ -45,6 +58,14 @@ class SearchRows:
     number: int
     X: Matrix
     X_test: Matrix
+
+    measure: ClassVar[str] = "avgp"
+    criteria: ClassVar[Sequence[str]] = ("avgp",)
+
+    @property
+    def name(self) -> str:
+        """Name of the folders of results."""
+        return f"{self.pictures.name}-{self.features.slug}"
 
     @cached_property
     def train(self) -> Rows:
@@ -84,6 +105,51 @@ class SearchRows:
         idf = inverse_frequencies(np.bincount(captions.indices, minlength=captions.shape[1]), captions.shape[0])
         return Queries(weigh_words(queries.words, idf), queries.relevant)
 
+    def about(self, method: Method, settings: Settings) -> Record:
+        """Return what stands in a record for people."""
+        return {"of": {"model": method.model, **settings}}
+
+    def shared(self) -> dict[str, Any]:
+        """Return nothing: models have no more than their settings."""
+        return {}
+
+    def fit(self, model: Any, progress: Progress) -> tuple[Any, Record]:
+        """Fit a model, which is stopped by the validation pictures."""
+        return fit_rows(model, self.train, self.valid, progress)
+
+    def validate(self, model: Any, fit: Record, trials: Trials) -> Record:
+        """Measure AvgP over the validation queries, and note what the model chose for itself."""
+        avgp = validation_avgp(model, self.valid.X, self.valid_queries)
+        return {"avgp": avgp, "seconds": fit["seconds"], "learned": learned_settings(model)}
+
+    def score(self, measured: Any, _criterion: str) -> float:
+        """Return the AvgP."""
+        return float(measured)
+
+    def test_key(self, trials: Trials, choice: Choice) -> str:
+        """Name a judgement by its fit, the test pictures and queries, and the queries that are shown."""
+        settings, shown = choice.settings, list(self.pictures.shown)
+        return key_of(
+            FORMAT, self.fingerprint, self.test_fingerprint, choice.method.model, settings, trials.seed, shown
+        )
+
+    def judge(self, model: Any, choice: Choice, trials: Trials) -> tuple[Record, dict[str, Any]]:
+        """Measure ``AvgP``, ``BEP`` and ``P10`` of each test query; ``top`` has the best pictures of those shown.
+
+        If the model gives probabilities, the measures are there with `PRODUCT` before them, too.
+        """
+        S = all_scores(model, self.X_test)
+        queries = self.test_queries
+        values: dict[str, Any] = measure_queries(rank_queries(S, queries.words, queries.relevant))
+        if getattr(model, "probabilities", False):
+            ranked = rank_queries(log_probabilities(S), part_signs(queries.words), queries.relevant)
+            values |= {f"{PRODUCT}{name}": array for name, array in measure_queries(ranked).items()}
+        means = {name: float(np.nanmean(array)) for name, array in values.items()}
+        scores = np.asarray(queries.words[list(self.pictures.shown)] @ S.T)
+        values["top"] = np.argsort(-scores, axis=1, kind="stable")[:, :SHOWN].astype(np.float64)
+        seconds = choice.record["seconds"]
+        return {"model": choice.method.model, "settings": choice.settings, "seconds": seconds, "means": means}, values
+
 
 class Encoded:
     """Features of pictures, encoded once and opened when they are needed.
@@ -93,28 +159,12 @@ class Encoded:
 
     Parameters
     ----------
-    cache : Path
-    seed : int
-    n_jobs : int, optional
-    before_work : callable
-        Called before pictures are encoded; what it raises ends the work.
-    progress : Progress
-    quick : bool
-        Small codebooks.
+    source : Source
+        In quick runs codebooks are small.
     """
 
-    def __init__(
-        self,
-        cache: Path,
-        *,
-        seed: int,
-        n_jobs: int | None,
-        before_work: Callable[[], None],
-        progress: Progress,
-        quick: bool = False,
-    ) -> None:
-        self._cache, self._seed, self._n_jobs = cache, seed, n_jobs
-        self._before_work, self._progress, self._quick = before_work, progress, quick
+    def __init__(self, source: Source) -> None:
+        self._source = source
         self._open: dict[str, SearchRows] = {}
         self._last: tuple[str, Any] | None = None
 
@@ -128,38 +178,47 @@ class Encoded:
         """
         name = key_of(pictures.name, features.slug, number)
         if name not in self._open:
-            X, X_test = self._matrices(pictures, features, number)
+            X, X_test = self._matrices(pictures, features)
             self._open = dict(list(self._open.items())[1 - MOST_OPEN :])
             self._open[name] = SearchRows(pictures, features, number, X, X_test)
         return self._open[name]
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return what was made last under a name, or make it: rows that are wanted several times in turn."""
+        """Return what was made last under a name, or make it: rows that are used several times in turn."""
         if self._last is None or self._last[0] != name:
             self._last = name, make()
         return self._last[1]
 
-    def _matrices(self, pictures: Pictures, features: FeatureSet, number: int) -> tuple[Any, Any]:
+    def _matrices(self, pictures: Pictures, features: FeatureSet) -> tuple[Any, Any]:
         for opened in self._open.values():
             if opened.pictures is pictures and opened.features == features:
                 return opened.X, opened.X_test
         parts = [pictures.development, pictures.test]
-        made = features.quick() if self._quick else features
-        encoded = encoded_rows(
-            parts, pictures.words, self._cache, made.encoder, made.params, self._seed, self._n_jobs,
-            self._before_work, self._progress,
-        )  # fmt: skip
-        for part, rows in zip(parts, encoded, strict=True):
-            if rows.X.shape[0] != len(part):
-                raise DataError(
-                    f"{features.label} ({features.encoder}) has rows for {rows.X.shape[0]:,} of {len(part):,} pictures "
-                    f"of {pictures.name}. Give an encoder that encodes all of them, and pictures that can be read."
-                )
+        made = features.quick() if self._source.quick else features
+        encoded = self._source.encode(parts, pictures.words, made.encoder, made.params)
+        check_encoded(encoded, parts, f"{features.label} ({features.encoder})", "pictures", f" of {pictures.name}")
         return encoded[0].X, encoded[1].X
+
+
+def validation_avgp(model: Annotator, X: Matrix, queries: Queries) -> float:
+    """Return the mean average precision of a model over weighed queries and the pictures judged for them."""
+    return float(
+        np.nanmean(measure_queries(rank_queries(all_scores(model, X), queries.words, queries.relevant))["AvgP"])
+    )
+
+
+def learned_settings(model: Any) -> dict[str, float]:
+    """Return the settings that a model chose for itself as it was fitted; a number for each tag as their median."""
+    found = {name: getattr(model, f"{name}_", None) for name in LEARNED}
+    found["epochs"] = getattr(model, "n_epochs_", None)
+    return {name: float(np.median(value)) for name, value in found.items() if value is not None}
+
+
+def all_scores(model: Annotator, X: Matrix) -> NDArray[np.float32]:
+    """Return the scores of all words for pictures, shape (n_pictures, n_words)."""
+    return np.concatenate([block for _, block in model.score_blocks(X)])
 
 
 def blocks_of(rows: SearchRows) -> float:
     """Return the mean number of features of a development picture that are not zero."""
-    X: Any = rows.X
-    stored = int(X.nnz) if sp.issparse(X) else int(np.count_nonzero(X))
-    return stored / max(1, int(X.shape[0]))
+    return mean_nonzeros(rows.X)

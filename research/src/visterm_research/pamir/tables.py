@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from visterm.data.tag_queries import Queries
-from visterm_research.comparison.arms import Settings
 from visterm_research.comparison.claims import least_claim, percent
 from visterm_research.comparison.feature_sets import FeatureSet
-from visterm_research.comparison.record import Record
-from visterm_research.pamir.arms import CMRM, CMTT, PAMIR, PLSA, SVM
-from visterm_research.pamir.costs import frozen, index_time, retrieval_time
-from visterm_research.pamir.rows import blocks_of
-from visterm_research.pamir.run import Choice, SearchRun
-from visterm_research.papers import pamir as paper
+from visterm_research.comparison.methods import Settings
+from visterm_research.comparison.records import Record
+from visterm_research.comparison.trials import Trials
+from visterm_research.pamir.methods import PAMIR, PLSA, SVM
+from visterm_research.pamir.rows import SearchRows, blocks_of
+from visterm_research.pamir.search_run import SearchChoice, SearchRun
+from visterm_research.papers import read_paper
+
+paper = read_paper("pamir")
+SMALL = paper.SMALL
+
+QUERIES_TIMED = 500
+ROUNDS = 5
 
 PARTS = ("training", "validation", "test")
 NONE = "–"
@@ -43,11 +51,11 @@ def statistics_part(run: SearchRun, number: str, theirs: str) -> None:
     run.comparison.document.table(f"Table {number}: {run.name}", header, rows)
     kinds = pictures.kinds
     counts = ", ".join(
-        f"{int(kinds[kind].sum()):,} {kind}" + (f" ({paper.KIND_COUNTS[kind]:,})" if theirs == paper.SMALL else "")
+        f"{int(kinds[kind].sum()):,} {kind}" + (f" ({paper.KIND_COUNTS[kind]:,})" if theirs == SMALL else "")
         for kind in paper.KIND_COUNTS
     )
     run.comparison.document.text(
-        f"Test queries by kind{' (in brackets: in the paper)' if theirs == paper.SMALL else ''}: {counts}."
+        f"Test queries by kind{' (in brackets: in the paper)' if theirs == SMALL else ''}: {counts}."
     )
 
 
@@ -107,7 +115,7 @@ def settings_part(runs: Sequence[tuple[SearchRun, str]]) -> None:
     rows = []
     for run, theirs in runs:
         for choice in run.choices.values():
-            label = choice.arm.label
+            label = choice.method.label
             rows.append(
                 [
                     label,
@@ -115,7 +123,7 @@ def settings_part(runs: Sequence[tuple[SearchRun, str]]) -> None:
                     choice.features.label,
                     f"{run.rows(choice.features).X.shape[1]:,}",
                     shown_settings(choice),
-                    f"{len(choice.by_features)} × {len(choice.by_settings)}",
+                    f"{len(choice.by_features)} × {len(choice.tried)}",
                     _avgp(choice.record),
                     NONE if choice.record["seconds"] is None else f"{choice.record['seconds']:.1f}",
                 ]
@@ -136,20 +144,20 @@ def costs_part(run: SearchRun, theirs: str) -> None:
         return
     features = run.choices[PAMIR.label].features
     rows, seconds = [], {}
-    for arm in (CMRM, CMTT, PLSA, SVM, PAMIR):
-        choice = run.choices.get(arm.label)
+    for label in paper.METHODS:
+        choice = run.choices.get(label)
         if choice is None:
             continue
-        settings = frozen(arm.model, choice.settings, choice.record)
+        settings = frozen(choice.method.model, choice.settings, choice.record)
         record = run.comparison.while_time(
-            f"Table VII on {run.name}, {arm.label}",
-            lambda: _index_time(run, features, arm.model, settings),  # noqa: B023
+            f"Table VII on {run.name}, {label}",
+            partial(_index_time, run, features, choice.method.model, settings),
         )
         if record is not None:
-            seconds[arm.label] = record["fit"] + record["map"]
+            seconds[label] = record["fit"] + record["map"]
             cells = [f"{record[part]:.2f}" for part in ("fit", "map")]
-            paper_seconds = f"{paper.TABLE_7[theirs][arm.label]:,}"
-            rows.append([arm.label, *cells, f"{seconds[arm.label]:.2f}", paper_seconds])
+            paper_seconds = f"{paper.TABLE_7[theirs][label]:,}"
+            rows.append([label, *cells, f"{seconds[label]:.2f}", paper_seconds])
     document = run.comparison.document
     header = ("method", "training (s)", "mapping (s)", "together (s)", f"{theirs}, paper (s)")
     document.table(f"Table VII on {run.name}: indexing", header, rows)
@@ -159,7 +167,7 @@ def costs_part(run: SearchRun, theirs: str) -> None:
         "each method chose for itself given to it. The paper's machine: an AMD Athlon64 of 2.4 GHz, 2008."
     )
     found = run.comparison.while_time(
-        f"Table VIII on {run.name}", lambda: retrieval_time(run.trials, run.rows(features))
+        f"Table VIII on {run.name}", lambda: retrieval_time(run.comparison.trials, run.rows(features))
     )
     if found is not None:
         row = [run.name, f"{1000 * found['seconds']:.3f}"]
@@ -171,12 +179,12 @@ def costs_part(run: SearchRun, theirs: str) -> None:
     _time_claims(run, theirs, seconds)
 
 
-def shown_settings(choice: Choice) -> str:
+def shown_settings(choice: SearchChoice) -> str:
     """Write the settings of a choice, and what the model chose for itself."""
     set_to = [
         f"{name}={value}"
         for name, value in choice.settings.items()
-        if name not in choice.arm.fixed and value is not None
+        if name not in choice.method.fixed and value is not None
     ]
     learned = [
         f"{name} {value:.3g}" for name, value in choice.record["learned"].items() if choice.settings.get(name) is None
@@ -205,7 +213,7 @@ def _time_claims(run: SearchRun, theirs: str, seconds: Mapping[str, float]) -> N
 
 
 def _index_time(run: SearchRun, features: FeatureSet, model: str, settings: Settings) -> Record:
-    return index_time(run.trials, run.rows(features), model, settings)
+    return index_time(run.comparison.trials, run.rows(features), model, settings)
 
 
 def _pairs(run: SearchRun) -> int:
@@ -234,3 +242,54 @@ def _avgp(record: Record | None) -> str:
     if record is None:
         return NONE
     return "diverged" if record["avgp"] is None else percent(record["avgp"])
+
+
+def frozen(model: str, settings: Settings, record: Record) -> Settings:
+    """Return the settings of one run: what the model chose itself is fixed, and nothing stops early.
+
+    As in the paper's Table VII, which times single runs. A C for each word is replaced by their median.
+    """
+    learned = record["learned"]
+    once = dict(settings)
+    if model == "pamir":
+        return {**once, "epochs": max(1, int(learned["epochs"])), "valid_share": 0.0}
+    for name in ("alpha", "beta", "C"):
+        if name in learned:
+            once[name] = learned[name]
+    return once
+
+
+def index_time(trials: Trials, rows: SearchRows, model: str, settings: Settings) -> Record:
+    """Time training and the mapping of the test pictures to scores of words, on one thread, once; or look it up."""
+
+    def work() -> Record:
+        made = trials.make(model, settings, n_jobs=1)
+        began = time.perf_counter()
+        made.fit(rows.train.X, rows.train.Y)
+        fitted = time.perf_counter()
+        for _ in made.score_blocks(rows.X_test):
+            pass
+        return {"fit": fitted - began, "map": time.perf_counter() - fitted}
+
+    of = [rows.fingerprint, rows.test_fingerprint, model, settings]
+    return trials.once(f"{rows.name}/index-time", of, work, {"model": model, **settings})
+
+
+def retrieval_time(trials: Trials, rows: SearchRows) -> Record:
+    """Time matching a query with the mapped test pictures and ranking them: the median, in seconds; or look it up."""
+    words = rows.test_queries.words[:QUERIES_TIMED]
+    n_images = rows.X_test.shape[0]
+
+    def work() -> Record:
+        S: Any = np.random.default_rng(trials.seed).random((n_images, words.shape[1]), np.float32)
+        taken = []
+        for _ in range(ROUNDS):
+            began = time.perf_counter()
+            for query in range(words.shape[0]):
+                part = slice(words.indptr[query], words.indptr[query + 1])
+                np.argsort(-(S[:, words.indices[part]] @ words.data[part]), kind="stable")
+            taken.append((time.perf_counter() - began) / words.shape[0])
+        return {"seconds": float(np.median(taken))}
+
+    of = [rows.test_fingerprint, ROUNDS]
+    return trials.once(f"{rows.name}/retrieval-time", of, work, {"pictures": n_images})

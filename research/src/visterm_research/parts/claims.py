@@ -7,23 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from visterm.metrics.significance import paired_bootstrap
-from visterm_research.comparison.claims import RESAMPLES, Claim, percent
-from visterm_research.comparison.pair_measures import chance_measures
-from visterm_research.papers import objects_and_parts as paper
-from visterm_research.papers.objects_and_parts import (
-    ANNOTATION,
-    LABELLING,
-    SHARED_I,
-    SHARED_IW,
-    SVM,
-    TRIPLET,
-    UNSHARED_I,
-    UNSHARED_IW,
-)
-from visterm_research.parts.arms import OFFSETS
-from visterm_research.parts.run import OWN_PARTS, QUADRUPLETS, PartsRun
-from visterm_research.parts.trials import KNOWN
+from visterm_research.comparison.claims import Claim, order_claim, percent
+from visterm_research.papers import read_paper
+from visterm_research.parts import methods
+from visterm_research.parts.methods import OFFSETS
+from visterm_research.parts.parts_run import OWN_PARTS, QUADRUPLETS, PartsRun
+from visterm_research.parts.ranks import ANNOTATION, KNOWN, LABELLING, TRIPLET, chance_measures
+
+paper = read_paper("objects_and_parts")
+
+SHARED_IW, UNSHARED_IW, SHARED_I, UNSHARED_I, SVM = (method.label for method in methods.PAPER_METHODS)
 
 PLACES = {"p@1": 0, "p@10": 1, "MAP": 2}
 """In the paper's rows."""
@@ -106,33 +99,25 @@ def _judged(
     where: str,
     times: float,
 ) -> Claim | None:
+    """Judge an order over relations; None where there are fewer than two."""
     if values[0].size < 2:
         return None
     shown = "{:.4f}".format if of.endswith("MAP") else percent
-    difference = paired_bootstrap(values[0], times * values[1], n_resamples=RESAMPLES)
-    verdict = "yes" if difference.low > 0 else "no" if difference.high < 0 else "too close to call"
-    here = [float(array.mean()) for array in values]
-    ratio = f"{here[0] / here[1]:.2f} times; " if times != 1 and here[1] else ""
-    less = "the difference" if times == 1 else f"the first less {times:g} times the second"
-    detail = (
-        f"{ratio}95 % interval of {less} {shown(difference.low)} to {shown(difference.high)}, "
-        f"of {difference.n} relations"
-    )
-    relation = "better than" if times == 1 else f"at least {times:g} times as good as"
-    known = [figure for figure in figures if figure is not None]
-    theirs = (shown(known[0]), shown(known[1])) if len(known) == 2 else ("", "")
-    return Claim(
-        first, second, of, where, run.name, theirs, (shown(here[0]), shown(here[1])), verdict, detail, relation
+    above, below = figures
+    theirs = ("", "") if above is None or below is None else (shown(above), shown(below))
+    return order_claim(
+        first, second, of, values, where=where, problem=run.name, paper=theirs, times=times, units="relations",
+        shown=shown,
     )  # fmt: skip
 
 
 def _theirs(label: str, task: str, metric: str, where: str) -> float | None:
-    place = PLACES[metric]
+    """Return the paper's figure; None where it has none."""
     if where == "Table 5":
-        return paper.TABLE_5[OFFSETS.get(label, label)][place]
-    table = {"Table 3": paper.TABLE_3, "Table 4": paper.TABLE_4}.get(where)
-    figures = None if table is None else table[label].get(task)
-    return None if figures is None else figures[place]
+        figures = paper.TABLE_5[OFFSETS.get(label, label)]
+    else:
+        figures = {"Table 3": paper.TABLE_3, "Table 4": paper.TABLE_4}.get(where, {}).get(label, {}).get(task)
+    return None if figures is None else float(figures[PLACES[metric]])
 
 
 def _of(sets: Sequence[str], task: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import DataError
-from visterm.core.progress import SILENT, Progress
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.part_of import part_pairs
 from visterm.data.quadruplets import QuadrupletBlock
 from visterm.demo.drawn.crops import DrawnCrops, draw_crops, read_drawn_crops
 from visterm.demo.drawn.things import PART_OF
-from visterm_research.comparison.encoded_rows import encoded_rows
 from visterm_research.comparison.feature_sets import FeatureSet
-from visterm_research.comparison.image_problems import VALID
+from visterm_research.comparison.image_problems import VALID, read_corel
 from visterm_research.comparison.problem import Rows
+from visterm_research.comparison.sources import Source, check_encoded
 
 Ints = NDArray[np.int64]
 
@@ -67,18 +65,8 @@ class Labelled:
         return self.train, self.valid, self.test
 
 
-def drawn_images(
-    cache: Path,
-    n_scenes: int,
-    features: FeatureSet,
-    *,
-    learned: float = 1.0,
-    seed: int,
-    n_jobs: int | None,
-    before_work: Callable[[], None],
-    progress: Progress = SILENT,
-) -> tuple[Labelled, Ints]:
-    """Draw crops of objects and parts (or take those that were drawn there), and give their true relations, too.
+def drawn_images(source: Source, n_scenes: int, features: FeatureSet, *, learned: float = 1.0) -> tuple[Labelled, Ints]:
+    """Draw crops of objects and parts (or take those that were drawn there), and return their true relations, too.
 
     Only tags that are in a relation and have images in every split are kept, with their images.
 
@@ -87,8 +75,8 @@ def drawn_images(
     learned : float
         Share of the training scenes whose crops are learned from.
     """
-    crops = _crops(cache / f"crops-{n_scenes}-{seed}", n_scenes, seed, n_jobs, before_work, progress)
-    left = _unlearned(crops, learned, seed)
+    crops = read_drawn_crops(source.drawn("crops", draw_crops, n_scenes))
+    left = _unlearned(crops, learned, source.seed)
     known = [crop for crop in crops.crops if crop.file_name not in left]
     seen = [{crop.tag for crop in known if crop.split == split} for split in ("train", "valid", "test")]
     everywhere = set.intersection(*seen)
@@ -98,7 +86,7 @@ def drawn_images(
     wanted = [bool(set(tags) & set(vocabulary.tags)) for tags in corpus.tags]
     corpus = corpus.subset([row for row, name in enumerate(corpus.names) if wanted[row] and name not in left])
     parts = [corpus.select(split) for split in ("train", "valid", "test")]
-    rows = _encoded(parts, vocabulary, cache, features, seed, n_jobs, before_work, progress)
+    rows = _encoded(source, parts, vocabulary, features)
     place = {name: row for row, name in enumerate(parts[2].names)}
     shown = [
         (place[pair.object_image], vocabulary.get(pair.object), place[pair.part_image], vocabulary.get(pair.part))
@@ -113,34 +101,16 @@ def drawn_images(
     return labelled, part_pairs(relations, vocabulary)
 
 
-def corel_images(
-    folder: Path,
-    cache: Path,
-    features: FeatureSet,
-    *,
-    seed: int,
-    n_jobs: int | None,
-    before_work: Callable[[], None],
-    progress: Progress = SILENT,
-) -> Labelled:
+def corel_images(source: Source, folder: Path, features: FeatureSet) -> Labelled:
     """Read Corel5k: a tenth of the training photos is for validation, as in the other comparisons."""
-    corpus = Corpus.read(folder / "images", folder / "labels.tsv")
-    train, valid = corpus.select("train").holdout(VALID, seed)
+    corpus = read_corel(folder)
+    train, valid = corpus.select("train").holdout(VALID, source.seed)
     parts = [train, valid, corpus.select("test")]
     vocabulary = Vocabulary.from_lists(train.tags)
-    rows = _encoded(parts, vocabulary, cache, features, seed, n_jobs, before_work, progress)
+    rows = _encoded(source, parts, vocabulary, features)
     what = f"{len(corpus):,} photos with several tags each; features: {features.settings}"
     name = f"corel5k-{features.slug}"
     return Labelled(name, what, vocabulary.tags, rows[0], rows[1], rows[2], parts[2].images)
-
-
-def _crops(
-    folder: Path, n_scenes: int, seed: int, n_jobs: int | None, before_work: Callable[[], None], progress: Progress
-) -> DrawnCrops:
-    if folder.exists():
-        return read_drawn_crops(folder)
-    before_work()
-    return draw_crops(folder, n_scenes=n_scenes, seed=seed, n_jobs=n_jobs, progress=progress)
 
 
 def _unlearned(crops: DrawnCrops, learned: float, seed: int) -> set[str]:
@@ -151,23 +121,8 @@ def _unlearned(crops: DrawnCrops, learned: float, seed: int) -> set[str]:
     return {crop.file_name for crop in crops.crops if crop.file_name.partition("_")[0] in chosen}
 
 
-def _encoded(
-    parts: Sequence[Corpus],
-    vocabulary: Vocabulary,
-    cache: Path,
-    features: FeatureSet,
-    seed: int,
-    n_jobs: int | None,
-    before_work: Callable[[], None],
-    progress: Progress,
-) -> list[Rows]:
-    rows = encoded_rows(
-        parts, vocabulary, cache, features.encoder, features.params, seed, n_jobs, before_work, progress
-    )
-    for part, encoded in zip(parts, rows, strict=True):
-        if encoded.X.shape[0] != len(part):
-            raise DataError(
-                f"{features.label} ({features.encoder}) has rows for {encoded.X.shape[0]:,} of {len(part):,} images. "
-                "Give an encoder that encodes all of them, and images that can be read."
-            )
+def _encoded(source: Source, parts: Sequence[Corpus], vocabulary: Vocabulary, features: FeatureSet) -> list[Rows]:
+    """Encode all images of some parts."""
+    rows = source.encode(parts, vocabulary, features.encoder, features.params)
+    check_encoded(rows, parts, f"{features.label} ({features.encoder})", "images")
     return rows

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from visterm.data.images import read_image
 from visterm.tagging.plot import figure_class
-from visterm_research.pamir.pictures import RIGHT, WRONG
-from visterm_research.papers.objects_and_parts import UNSHARED_IW
-from visterm_research.parts.run import PartsRun
-from visterm_research.parts.shown import SHOWN_IMAGES, shown_wholes
-from visterm_research.parts.trials import Judged
+from visterm_research.comparison.figures import framed, save
+from visterm_research.comparison.trials import Judged
+from visterm_research.parts.methods import UNSHARED_IW
+from visterm_research.parts.parts_run import PartsRun
+from visterm_research.parts.problem import SHOWN_IMAGES
 
 SIDE = 160
 """Longer side of a picture in the figure, in pixels."""
@@ -19,19 +18,19 @@ SIDE = 160
 
 def pictures_part(run: PartsRun) -> None:
     """Draw a sheet for each of some wholes, by the unshared model as in the paper."""
-    judged = run.judged.get(UNSHARED_IW)
+    judged = run.judged.get(UNSHARED_IW.label)
     if judged is None:
         return
     document, tags = run.comparison.document, run.problem.data.tags
-    for tag in shown_wholes(run.problem):
+    for tag in run.problem.shown_wholes:
         name = f"figures/figure-4-{run.name}-{tags[tag].replace(' ', '-')}.png"
         draw_sheet(run, judged, tag, run.comparison.out / name)
-        parts = ", ".join(judged.parts[tags[tag]])
+        parts = ", ".join(judged.record["parts"][tags[tag]])
         document.picture(
             name,
             f"Figure 4 on {run.name}: the best test images for '{tags[tag]}' by f_I; below the line those of its parts "
-            f"by f_L: {parts} ({UNSHARED_IW}; green frames: the image has the tag of the row; in brackets beside a "
-            "part: whether that relation was learned from, was left out, or is none).",
+            f"by f_L: {parts} ({UNSHARED_IW.label}; green frames: the image has the tag of the row; in brackets beside "
+            "a part: whether that relation was learned from, was left out, or is none).",
         )
 
 
@@ -39,7 +38,7 @@ def draw_sheet(run: PartsRun, judged: Judged, tag: int, path: Path) -> None:
     """Draw one label and its parts, a row each."""
     data = run.problem.data
     whole = data.tags[tag]
-    rows = [whole, *judged.parts[whole]]
+    rows = [whole, *judged.record["parts"][whole]]
     figure = figure_class()(figsize=(1.25 * SHOWN_IMAGES + 1.6, 1.3 * len(rows) + 0.2), dpi=100)
     grid = figure.add_gridspec(
         len(rows), SHOWN_IMAGES, left=0.2, right=0.99, top=0.97, bottom=0.03, hspace=0.22, wspace=0.08
@@ -48,10 +47,9 @@ def draw_sheet(run: PartsRun, judged: Judged, tag: int, path: Path) -> None:
     for number, shown in enumerate(rows):
         column = data.tags.index(shown)
         bearers = set(bearing.indices[slice(*bearing.indptr[column : column + 2])].tolist())
-        for place, row in enumerate(judged.images[shown]):
+        for place, row in enumerate(judged.record["images"][shown]):
             axes = figure.add_subplot(grid[number, place])
-            axes.imshow(read_image(data.images[row], max_side=SIDE))
-            _framed(axes, right=row in bearers)
+            framed(axes, data.images[row], right=row in bearers, side=SIDE)
             if place == 0:
                 kind = "" if shown == whole else f"\n({_kind(run, column, tag)})"
                 axes.set_ylabel(f"{shown}{kind}", rotation=0, ha="right", va="center", fontsize=9, labelpad=6)
@@ -60,15 +58,7 @@ def draw_sheet(run: PartsRun, judged: Judged, tag: int, path: Path) -> None:
         between = (boxes[0].y0 + boxes[1].y1) / 2
         line: Any = figure.add_artist(_line([0.01, 0.99], [between, between]))
         line.set_linestyle("--")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Software": "visterm"})
-
-
-def _framed(axes: Any, *, right: bool) -> None:
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.spines[:].set_color(RIGHT if right else WRONG)
-    axes.spines[:].set_linewidth(3 if right else 1)
+    save(figure, path)
 
 
 def _line(x: list[float], y: list[float]) -> Any:

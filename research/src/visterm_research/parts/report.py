@@ -1,17 +1,16 @@
-"""The order of the tables of the objects-and-parts comparison, and what stands before and after them."""
+"""One problem of the objects-and-parts comparison: methods run, tables and pictures written, orders judged."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
-from visterm_research.comparison.claims import RESAMPLES
-from visterm_research.comparison.markdown import Document
-from visterm_research.comparison.run import Comparison, Outcome
-from visterm_research.comparison.sections import claims_part, introduction, unfinished_part
-from visterm_research.papers import objects_and_parts as paper
+from visterm_research.comparison.run import Comparison, Options
+from visterm_research.papers import read_paper
 from visterm_research.parts.claims import parts_claims
+from visterm_research.parts.images import Labelled
+from visterm_research.parts.parts_run import OWN_PARTS, QUADRUPLETS, PartsRun
 from visterm_research.parts.pictures import pictures_part
-from visterm_research.parts.run import OWN_PARTS, QUADRUPLETS, PartsRun
+from visterm_research.parts.problem import PartsProblem, related
 from visterm_research.parts.tables import (
     known_part,
     nearest_part,
@@ -21,13 +20,27 @@ from visterm_research.parts.tables import (
     tasks_part,
 )
 
-LHI = "LHI"
+paper = read_paper("objects_and_parts")
 
-JUDGED = (
-    ". A figure is the mean over relations of the mean over each one's examples, and intervals are of "
-    f"{RESAMPLES:,} resamples of the relations, for quadruplets of one relation share images and labels."
-)
+LHI = "LHI"
 """The paper's second data, which are not at hand."""
+
+VALID_QUADRUPLETS, QUICK_VALID = 2000, 200
+TEST_QUADRUPLETS, QUICK_TEST = 5000, 300
+
+
+def quick_related(options: Options, data: Labelled, pairs: Any, share: float, judged: Any = None) -> PartsProblem:
+    """Leave out a share of the relations, and draw quadruplets; few of them in quick runs."""
+    n_valid, n_test = (QUICK_VALID, QUICK_TEST) if options.quick else (VALID_QUADRUPLETS, TEST_QUADRUPLETS)
+    return related(data, pairs, share=share, n_valid=n_valid, n_test=n_test, seed=options.seed, judged=judged)
+
+
+def run_parts(comparison: Comparison, problem: PartsProblem) -> PartsRun:
+    """Choose and judge all methods, and write the part of the report."""
+    run = PartsRun(problem, comparison)
+    run.run(comparison.methods)
+    report(run)
+    return run
 
 
 def report(run: PartsRun) -> None:
@@ -49,32 +62,3 @@ def report(run: PartsRun) -> None:
     ours_part(run)
     pictures_part(run)
     parts_claims(run)
-
-
-def finish(comparison: Comparison, runs: Sequence[PartsRun], *, quick: bool, left_out: Sequence[str]) -> Outcome:
-    """Put what it is and the claims before the tables, what is missing behind, and write all."""
-    body, document = comparison.document, Document("Objects and their parts, labelled again")
-    comparison.document = document
-    introduction(document, paper.PARTS_PAPER, quick=quick, left_out=left_out)
-    document.text(
-        "Images carry tags; which tag is part of which is known for some tags only. No image says whose part it shows: "
-        "quadruplets are any image of the whole with any image of the part. Settings of each method are those of the "
-        "least mean rank of part-object labelling over validation quadruplets of learned relations, by the method's "
-        "own score: with words (IW) or by images alone (I). They are chosen in stages (learning rates, α, γ, "
-        "dimensions), each beginning with the best of the one before; the SVM by the mean rank of an image's label. "
-        "The test rows are ranked once, by what was chosen. p@10 is at most 10 %, as in the paper; MAP is the mean "
-        "reciprocal rank. "
-        "An image with several tags is right for the quadruplet's tag alone."
-    )
-    claims_part(comparison, JUDGED)
-    document.parts.extend(body.parts)
-    document.tables.extend(body.tables)
-    unfinished_part(comparison)
-    return comparison.write(
-        {
-            "quick": quick,
-            "left_out": list(left_out),
-            "problems": {run.name: run.described() for run in runs},
-            "tested": {run.name: run.summaries() for run in runs},
-        }
-    )

@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from visterm.core.digests import key_of
 from visterm.metrics.significance import paired_bootstrap
 from visterm_research.comparison.claims import RESAMPLES, percent
-from visterm_research.comparison.pair_measures import chance_measures
-from visterm_research.papers import objects_and_parts as paper
-from visterm_research.parts.arms import MORE_ARMS, OFFSETS
-from visterm_research.parts.data import KEPT, LEFT_OUT
-from visterm_research.parts.run import METRICS, OWN_PARTS, QUADRUPLETS, PartsRun
-from visterm_research.parts.tasks import TASKS
-from visterm_research.parts.trials import KNOWN
+from visterm_research.comparison.records import Record
+from visterm_research.comparison.trials import FORMAT, Choice, Trials
+from visterm_research.papers import read_paper
+from visterm_research.parts import methods
+from visterm_research.parts.methods import MORE_METHODS, OFFSETS, SHARED_I, SHARED_IW, UNSHARED_I, UNSHARED_IW
+from visterm_research.parts.parts_run import METRICS, OWN_PARTS, QUADRUPLETS, PartsRun
+from visterm_research.parts.problem import KEPT, LEFT_OUT, PartsProblem
+from visterm_research.parts.ranks import (
+    KNOWN,
+    LABELLING,
+    TASKS,
+    TRIPLET,
+    all_scores,
+    chance_measures,
+    measure_answers,
+    pair_terms,
+    task_ranks,
+)
+
+paper = read_paper("objects_and_parts")
 
 NONE = "–"
 CHANCE = "chance"
+
+SHARES = (0.1, 0.25, 0.5)
+"""Of the relations; the paper leaves out 10 of 781."""
 
 
 def statistics_part(run: PartsRun) -> None:
@@ -40,13 +60,14 @@ def settings_part(run: PartsRun) -> None:
     """Say which settings were chosen, by what."""
     rows = []
     for label, choice in run.choices.items():
-        start, settings = choice.arm.start, choice.settings
-        varied = {name for stage in choice.arm.stages for change in stage for name in change}
-        shown = ", ".join(f"{name}={settings.get(name, start.get(name))}" for name in sorted(varied)) or NONE
+        start, settings = choice.method.fixed, choice.settings
+        shown = (
+            ", ".join(f"{name}={settings.get(name, start.get(name))}" for name in sorted(choice.method.varied)) or NONE
+        )
         record = choice.record
         epoch = NONE if record["epoch"] is None else str(record["epoch"])
-        found = f"{record['mean_rank'][choice.arm.by]:,.1f}"
-        rows.append([label, choice.arm.by, f"{len(choice.tried)}", shown, found, epoch, f"{record['seconds']:.1f}"])
+        found = f"{record['mean_rank'][choice.by]:,.1f}"
+        rows.append([label, choice.by, f"{len(choice.tried)}", shown, found, epoch, f"{record['seconds']:.1f}"])
     header = ("method", "scored by", "settings tried", "chosen", "mean rank", "best epoch", "seconds of its fit")
     run.comparison.document.table(f"Settings chosen on validation rows of {run.name}", header, rows)
 
@@ -92,7 +113,7 @@ def known_part(run: PartsRun) -> None:
     """Table 5: candidates are the relations alone; those learned from have an offset where words do not count."""
     own = any(name in run.problem.tests for name in OWN_PARTS)
     sets = OWN_PARTS if own else QUADRUPLETS
-    labels = [label for label in run.judged if run.has(label, sets) and run.choices[label].arm.pairs]
+    labels = [label for label in run.judged if run.has(label, sets) and run.choices[label].by != methods.ANNOTATION]
     if not labels:
         return
     parts = [sets, sets[:1], sets[1:]]
@@ -119,11 +140,12 @@ def known_part(run: PartsRun) -> None:
 
 def nearest_part(run: PartsRun) -> None:
     """Table 6: the labels of the largest f_L beside some labels, by shared and by unshared vectors."""
-    shared, unshared = (run.judged.get(label) for label in (paper.SHARED_IW, paper.UNSHARED_IW))
+    shared, unshared = (run.judged.get(method.label) for method in (SHARED_IW, UNSHARED_IW))
     if shared is None or unshared is None:
         return
     rows = [
-        [tag, run.name, ", ".join(nearest), ", ".join(unshared.nearest[tag])] for tag, nearest in shared.nearest.items()
+        [tag, run.name, ", ".join(nearest), ", ".join(unshared.record["nearest"][tag])]
+        for tag, nearest in shared.record["nearest"].items()
     ]
     rows += [[tag, "paper", *map(", ".join, both)] for tag, both in paper.TABLE_6.items()]
     run.comparison.document.table(
@@ -134,13 +156,11 @@ def nearest_part(run: PartsRun) -> None:
 def ours_part(run: PartsRun) -> None:
     """Say what our own methods change beside the paper's of the same vectors, and beside images alone."""
     lines = []
-    for arm in MORE_ARMS:
-        words, images = (
-            (paper.SHARED_IW, paper.SHARED_I) if arm.start["shared"] else (paper.UNSHARED_IW, paper.UNSHARED_I)
-        )
+    for method in MORE_METHODS:
+        words, images = (SHARED_IW, SHARED_I) if method.fixed["shared"] else (UNSHARED_IW, UNSHARED_I)
         for name, sets in (("learned", QUADRUPLETS[:1]), ("left-out", QUADRUPLETS[1:])):
-            lines += [_compared(run, arm.label, words, sets, task, "MAP", name) for task in TASKS[1:]]
-            lines.append(_compared(run, arm.label, images, sets, TASKS[2], "p@1", name))
+            lines += [_compared(run, method.label, words.label, sets, task, "MAP", name) for task in TASKS[1:]]
+            lines.append(_compared(run, method.label, images.label, sets, TASKS[2], "p@1", name))
     run.comparison.document.items([line for line in lines if line])
 
 
@@ -162,10 +182,10 @@ def _compared(run: PartsRun, first: str, second: str, sets: Sequence[str], task:
 
 
 def _cells(run: PartsRun, label: str, sets: Sequence[str]) -> list[str]:
-    arm = run.choices[label].arm
+    by = run.choices[label].by
     cells: list[str] = []
     for task in TASKS:
-        left = (task == TASKS[0] and arm.words) or (task == TASKS[1] and not arm.pairs)
+        left = (task == TASKS[0] and by == methods.WORDS) or (task == TASKS[1] and by == methods.ANNOTATION)
         cells += [NONE] * len(METRICS) if left else _measured(run, label, sets, task)
     return cells
 
@@ -185,3 +205,74 @@ def _paper_cells(figures: tuple[float, float, float] | None) -> list[str]:
     if figures is None:
         return [NONE] * len(METRICS)
     return [percent(figures[0]), percent(figures[1]), f"{figures[2]:.4f}", NONE]
+
+
+def shares_part(run: PartsRun, make: Callable[[float], PartsProblem]) -> None:
+    """Write the table; nothing is chosen anew, so the test rows of the left-out relations judge one fit a line.
+
+    Parameters
+    ----------
+    make : callable
+        Gives the problem where a share of the relations is left out.
+    """
+    rows = []
+    for label, choice in run.choices.items():
+        if choice.by != methods.WORDS:
+            continue
+        for share in SHARES:
+            problem = make(share)
+            if LEFT_OUT not in problem.tests:
+                continue
+            found: Record | None = run.comparison.while_time(
+                f"{label} with a share of {share:g} left out, {run.name}",
+                partial(left_out_again, run.comparison.trials, problem, choice),
+            )
+            if found is not None:
+                cells = [percent(found[f"{by}, {task}, p@1"]) for task in (TRIPLET, LABELLING) for by in ("I", "IW")]
+                ranks = [f"{found[f'{by}, {LABELLING}, mean rank']:,.1f}" for by in ("I", "IW")]
+                n = f"{len(problem.relations.left_out)}"
+                rows.append([label, f"{share:g}", n, *cells, *ranks, found["place"]])
+    scored = [f"({by})" for by in ("I", "IW")]
+    header = (
+        *("model", "share left out", "relations"),
+        *(f"{task}, p@1 {by}" for task in (TRIPLET, LABELLING) for by in scored),
+        *(f"{LABELLING}, mean rank {by}" for by in scored),
+        "place by f_L",
+    )
+    document = run.comparison.document
+    document.table(f"Left-out relations of {run.name}, by how many were left out: test quadruplets", header, rows)
+    document.text(
+        "(I) and (IW) are scores of one and the same fit here, with the settings that the method was given above. "
+        "Place: where f_L puts the left-out part among the parts that the whole was not learned to have, 0 first, 1 "
+        "last; 0.5 is chance."
+    )
+
+
+def left_out_again(trials: Trials, problem: PartsProblem, choice: Choice) -> Record:
+    """Judge one fit on the left-out relations, with words and without, unless that is on record."""
+
+    def work(model: Any) -> Record:
+        found: Record = {"place": f"{place_of_left_out(problem, model):.2f}"}
+        S, examples = all_scores(model, problem.data.test.X), problem.tests[LEFT_OUT]
+        for by, words in (("I", False), ("IW", True)):
+            for task, ranks in task_ranks(S, pair_terms(model, S.shape[1], words), examples, trials.n_jobs).items():
+                measures = measure_answers(ranks)
+                found |= {f"{by}, {task}, {name}": float(values.mean()) for name, values in measures.items()}
+        return found
+
+    key = trials.key(problem, choice.method.model, choice.settings)
+    return trials.derive(problem, choice, key_of(FORMAT, key, problem.test_fingerprint, "left out again"), work)
+
+
+def place_of_left_out(problem: PartsProblem, model: Any) -> float:
+    """Return the mean place of left-out parts by f_L, 0 to 1, among parts that their whole was not learned to have."""
+    parts = np.unique(problem.every[:, 0])
+    kept = problem.relations.kept
+    places = []
+    for part, whole in problem.relations.left_out:
+        scores: NDArray[np.float32] = model.relation_scores([whole])[0]
+        others = np.setdiff1d(parts, [part, whole, *kept[kept[:, 1] == whole, 0]])
+        if others.size:
+            above = (scores[others] > scores[part]) + 0.5 * (scores[others] == scores[part])
+            places.append(float(above.mean()))
+    return float(np.mean(places)) if places else float("nan")

@@ -13,26 +13,24 @@ from numpy.typing import NDArray
 
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.demo.drawn import read_drawn_library
-from visterm_research.comparison.arms import Arm
 from visterm_research.comparison.claims import percent
+from visterm_research.comparison.methods import Method
 from visterm_research.comparison.problem import Problem, Rows
-from visterm_research.papers import ugc as paper
-from visterm_research.papers.ugc import (
+from visterm_research.papers import read_paper
+from visterm_research.ugc.measures import K, harmonic
+from visterm_research.ugc.methods import (
     FAST0TAG,
     FIXED,
     FULL,
-    GENOME_ESP,
-    IA_ESP,
     PROPOSED,
     SAMPLED_FAST0TAG,
     SAMPLED_FIXED,
-    YFCC_ESP,
 )
-from visterm_research.ugc.measures import K, harmonic
 from visterm_research.ugc.problems import SENTENCES, TagProblem, together
-from visterm_research.ugc.run import TagRun, chosen_settings
-from visterm_research.ugc.trials import once
+from visterm_research.ugc.tag_run import TagRun, chosen_settings
 from visterm_research.zero_shot.across_corpora import across_corpora
+
+paper = read_paper("ugc")
 
 METHODS = (FAST0TAG, FIXED, FULL, SAMPLED_FAST0TAG, SAMPLED_FIXED, PROPOSED)
 
@@ -67,7 +65,7 @@ class Journey:
         return f"{self.run.name}→{self.target.name}"
 
 
-def across_part(runs: Sequence[TagRun], arms: dict[str, Arm], *, same_features: bool) -> None:
+def across_part(runs: Sequence[TagRun], methods: dict[str, Method], *, same_features: bool) -> None:
     """Learn on one collection and test on another, with the settings chosen for five tags an image on the first.
 
     Drawn scenes are learned from with people's tags and tested against the true ones. Photos and scenes are crossed
@@ -76,7 +74,7 @@ def across_part(runs: Sequence[TagRun], arms: dict[str, Arm], *, same_features: 
     Parameters
     ----------
     runs : sequence of TagRun
-    arms : dict of str to Arm
+    methods : dict of str to Method
         By label, those that are run.
     same_features : bool
         Whether photos of two collections are encoded alike: by a network, and not by a codebook of their own.
@@ -102,9 +100,9 @@ def across_part(runs: Sequence[TagRun], arms: dict[str, Arm], *, same_features: 
     for journey in journeys:
         rows += _of_people(journey)
         for label in METHODS:
-            if label in arms:
-                rows += _rows(journey, arms[label])
-    theirs = (IA_ESP, GENOME_ESP, YFCC_ESP)
+            if label in methods:
+                rows += _rows(journey, methods[label])
+    theirs = ("IA→ESP", "VG→ESP", "YFCC→ESP")
     rows += [
         [f"{part} (paper)", label, "–", "–", *(f"{100 * value:g} %" for value in five)]
         for part in theirs
@@ -114,18 +112,20 @@ def across_part(runs: Sequence[TagRun], arms: dict[str, Arm], *, same_features: 
     document.table(f"Table 2: across collections, {K} tags an image, image by image", header, rows)
 
 
-def _rows(journey: Journey, arm: Arm) -> list[list[str]]:
+def _rows(journey: Journey, method: Method) -> list[list[str]]:
     run = journey.run
-    settings = chosen_settings(run, arm)
-    of = [run.problem.fingerprint, journey.target.test_fingerprint, arm.model, settings, NEAR]
+    settings = chosen_settings(run, method)
+    of = [run.problem.fingerprint, journey.target.test_fingerprint, method.model, settings, NEAR]
     found: dict[str, dict[str, float]] | None = run.comparison.while_time(
-        f"Table 2, {arm.label} on {journey.name}",
-        partial(once, run.trials, f"{run.name}/across", of, partial(_work, journey, arm, settings)),
+        f"Table 2, {method.label} on {journey.name}",
+        lambda: run.comparison.trials.once(f"{run.name}/across", of, partial(_work, journey, method, settings), of)[
+            "result"
+        ],
     )
     return [
         [
             journey.name,
-            arm.label,
+            method.label,
             way,
             f"{measures['tags']:.0f} of {len(journey.target.tags):,}",
             *(percent(measures[name]) for name in (f"p@{K}", f"r@{K}", "f1")),
@@ -148,18 +148,19 @@ def _of_people(journey: Journey) -> list[list[str]]:
     return [[journey.name, OF_PEOPLE, "name", "–", *figures]]
 
 
-def _work(journey: Journey, arm: Arm, settings: dict[str, Any]) -> dict[str, dict[str, float]]:
-    trials = journey.run.trials
-    return across_corpora(
+def _work(journey: Journey, method: Method, settings: dict[str, Any]) -> dict[str, Any]:
+    trials = journey.run.comparison.trials
+    found = across_corpora(
         journey.run.problem.rows,
         journey.target,
-        arm.model,
+        method.model,
         settings,
         journey.vectors,
         least_cosine=NEAR,
         seed=trials.seed,
         n_jobs=trials.n_jobs,
     )
+    return {"result": found}
 
 
 def journeys_of(runs: Sequence[TagRun], *, same_features: bool) -> list[Journey]:

@@ -9,11 +9,11 @@ from typing import Any
 
 from visterm.data.images import read_image
 from visterm.tagging.plot import figure_class
-from visterm_research.pamir.pictures import RIGHT, WRONG
-from visterm_research.papers import ugc as paper
+from visterm_research.comparison.figures import framed, save
 from visterm_research.ugc.measures import BY_TAG
+from visterm_research.ugc.methods import LABELS, PROPOSED
 from visterm_research.ugc.problems import OUTSIDE_SEARCHED, TagProblem
-from visterm_research.ugc.run import TagRun
+from visterm_research.ugc.tag_run import TagRun
 
 SIDE = 200
 """Longer side of a picture in the figures, in pixels."""
@@ -29,11 +29,11 @@ def pictures_part(run: TagRun) -> None:
     if not run.problem.rows.test_images:
         return
     document, folder = run.comparison.document, run.comparison.out
-    judged = run.judged.get((paper.PROPOSED, BY_TAG))
-    if judged is not None and judged.found.size:
+    judged = run.judged.get((PROPOSED, BY_TAG))
+    if judged is not None and judged.values["found"].size:
         name = f"figures/figure-3-{run.name}-searches.png"
         terms = _terms(run.problem)
-        draw_searches(run.problem, terms, judged.found, folder / name)
+        draw_searches(run.problem, terms, judged.values["found"], folder / name)
         outside = [term for term, tag in terms if tag is None]
         words = f"; no image has {', '.join(map(repr, outside))} as a tag" if outside else ""
         document.picture(
@@ -41,7 +41,7 @@ def pictures_part(run: TagRun) -> None:
             f"Figure 3 on {run.name}: the best test images of searches by the proposed method, with the tags that "
             f"people gave (green frames: the searched tag is among them{words}).",
         )
-    wanted = [label for label in paper.METHODS if run.has(label, BY_TAG)]
+    wanted = [label for label in LABELS if run.has(label, BY_TAG)]
     if wanted:
         name = f"figures/figure-3-{run.name}-tags.png"
         draw_tags(run, wanted, folder / name)
@@ -68,18 +68,18 @@ def draw_searches(problem: TagProblem, terms: Sequence[tuple[str, int | None]], 
         for place, row in enumerate(images):
             axes = figure.add_subplot(n_rows, len(terms), place * len(terms) + column + 1)
             given = tags_of(problem, row)
-            axes.imshow(read_image(problem.rows.test_images[row], max_side=SIDE))
-            _framed(axes, right=tag is not None and problem.rows.tags[tag] in given)
+            right = tag is not None and problem.rows.tags[tag] in given
+            framed(axes, problem.rows.test_images[row], right=right, side=SIDE)
             axes.set_xlabel(textwrap.fill(", ".join(given), LINE + 4), fontsize=7)
             if place == 0:
                 axes.set_title(term if tag is not None else f"{term}\n(no tag)", fontsize=10)
-    _save(figure, path)
+    save(figure, path)
 
 
 def draw_tags(run: TagRun, labels: Sequence[str], path: Path) -> None:
     """Draw a row for each of a few test images: the image, then what people and each method gave it."""
     problem = run.problem
-    outside = run.judged.get((paper.PROPOSED, BY_TAG)) if problem.words.outside else None
+    outside = run.judged.get((PROPOSED, BY_TAG)) if problem.words.outside else None
     columns = ["people", *labels, *([] if outside is None else [NO_TAGS])]
     n_rows = len(problem.shown)
     figure = figure_class()(figsize=(2.0 + 1.35 * len(columns), 1.55 * n_rows + 0.4), dpi=90)
@@ -100,12 +100,12 @@ def draw_tags(run: TagRun, labels: Sequence[str], path: Path) -> None:
             if place == 0:
                 lines = given
             elif label == NO_TAGS and outside is not None:
-                lines = [problem.words.outside[word] for word in outside.outside[number]]
+                lines = [problem.words.outside[word] for word in outside.values["outside"][number]]
             else:
-                names = [problem.rows.tags[tag] for tag in run.judged[label, BY_TAG].ids[row]]
+                names = [problem.rows.tags[tag] for tag in run.judged[label, BY_TAG].values["ids"][row]]
                 lines = [f"{name} ✓" if name in given else name for name in names]
             text.text(0, 0.95, "\n".join(lines[:8]), fontsize=7, va="top", transform=text.transAxes)
-    _save(figure, path)
+    save(figure, path)
 
 
 def tags_of(problem: TagProblem, row: int) -> list[str]:
@@ -118,15 +118,3 @@ def tags_of(problem: TagProblem, row: int) -> list[str]:
 def _terms(problem: TagProblem) -> list[tuple[str, int | None]]:
     tags: list[tuple[str, int | None]] = [(problem.rows.tags[tag], tag) for tag in problem.searched_tags]
     return tags + [(word, None) for word in problem.words.outside[:OUTSIDE_SEARCHED]]
-
-
-def _framed(axes: Any, *, right: bool) -> None:
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.spines[:].set_color(RIGHT if right else WRONG)
-    axes.spines[:].set_linewidth(3 if right else 1)
-
-
-def _save(figure: Any, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Software": "visterm"})

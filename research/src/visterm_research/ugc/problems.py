@@ -7,27 +7,36 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.digests import digest_of
+from visterm.core.digests import digest_of, key_of
+from visterm.core.progress import Progress
 from visterm.core.vocabulary import tag_key
+from visterm.models.abilities import PlacesWords
 from visterm_research.comparison.image_problems import (
+    SCENES,
     corel_problem,
     delicious_problem,
     dictionary_problem,
     scene_problem,
 )
+from visterm_research.comparison.methods import Method, Settings
 from visterm_research.comparison.problem import Problem
-from visterm_research.comparison.sources import COREL, DELICIOUS, Source, folders_of, kind_of
+from visterm_research.comparison.records import Record
+from visterm_research.comparison.run import Comparison
+from visterm_research.comparison.sources import COREL, DELICIOUS, Source, known_folders
+from visterm_research.comparison.trials import Choice, Trials, fit_rows
+from visterm_research.ugc.measures import KINDS, K, five_metrics, five_of
 from visterm_research.zero_shot.vectors import DIM, prepared, tag_list_vectors, with_common
 
+VISTERMS = "visterms"
 SENTENCES, LEARNED = "sentences", "learned"
 
-QUICK_DIM = 12
+QUICK_SCENES, QUICK_DIM = 120, 12
 
 OUTSIDE = (
     "husky", "automobile", "skyscraper", "meadow", "kitten", "ocean liner", "sunrise", "harvest", "glacier", "feline",
@@ -91,6 +100,9 @@ class TagProblem:
     words: Words
     library: Path | None = None
 
+    measure: ClassVar[str] = "metrics"
+    criteria: ClassVar[Sequence[str]] = KINDS
+
     @property
     def name(self) -> str:
         """Short, as it names folders."""
@@ -115,62 +127,78 @@ class TagProblem:
         found: list[int] = tagged[:: max(1, tagged.size // SHOWN_IMAGES)][:SHOWN_IMAGES].tolist()
         return found
 
+    def about(self, method: Method, settings: Settings) -> Record:
+        """Return what stands in a record for people."""
+        return {"method": method.label, "model": method.model, "settings": settings}
 
-def tag_problems(
-    source: Source, data: Sequence[Path], before_work: Callable[[], None]
-) -> Iterator[tuple[str, Callable[[], TagProblem]]]:
-    """Yield the names of the problems, and what makes each: those of the folders, drawn scenes, a drawn dictionary.
+    def shared(self) -> dict[str, Any]:
+        """Return the word vectors, for models that take some."""
+        return {"word_vectors": self.words.tags}
 
-    Parameters
-    ----------
-    before_work : callable
-        Called before anything is drawn or encoded that was not before; what it raises ends the work.
+    def fit(self, model: Any, progress: Progress) -> tuple[Any, Record]:
+        """Fit a model; networks are stopped by the validation rows."""
+        return fit_rows(model, self.rows.train, self.rows.valid, progress)
 
-    Raises
-    ------
-    DataError
-        If a folder holds neither Corel5k nor Delicious.
-    """
-    for folder in folders_of(data, (COREL, DELICIOUS)):
-        kind = kind_of(folder)
-        yield str(kind), partial(_corel if kind == COREL else _delicious, source, folder, before_work)
-    yield "scenes", partial(_scenes, source, before_work)
+    def validate(self, model: Any, fit: Record, trials: Trials) -> Record:
+        """Measure five tags an image on the validation rows."""
+        return {"metrics": five_metrics(model, self.rows.valid.X, self.rows.valid.Y), **fit}
+
+    def score(self, measured: Any, criterion: str) -> float:
+        """Return F1, averaged in one of the two ways."""
+        return five_of(measured, criterion).f1
+
+    def test_key(self, trials: Trials, choice: Choice) -> str:
+        """Name a judgement by its fit, the test rows and what is shown of them."""
+        key = trials.key(self, choice.method.model, choice.settings)
+        return key_of(key, self.rows.test_fingerprint, self.searched_tags, self.shown, self.words.outside)
+
+    def judge(self, model: Any, choice: Choice, trials: Trials) -> tuple[Record, dict[str, Any]]:
+        """Measure five tags an image on the test rows.
+
+        The arrays are ``ids``, the five tags of each image; ``found``, the best test images of what Figure 3 searches
+        for: tags, then words that are none; and ``outside``, the best words that are no tags for each image that is
+        shown, no columns where none has a vector. Models that place no words find nothing.
+        """
+        test, words = self.rows.test, self.words
+        found, outside = np.empty((0, 0), np.int64), np.empty((len(self.shown), 0), np.int64)
+        if isinstance(model, PlacesWords):
+            placing: Any = model
+            U = placing.image_rows(test.X)
+            rows = placing.tag_rows_[self.searched_tags]
+            none = np.empty((0, rows.shape[1]), np.float32)
+            placed = placing.tag_rows_from(words.outside_rows) if words.outside else none
+            rows = np.concatenate([rows, placed[:OUTSIDE_SEARCHED]])
+            found = np.argsort(-(rows @ U.T), axis=1, kind="stable")[:, :SHOWN_IMAGES]
+            outside = np.argsort(-(U[self.shown] @ placed.T), axis=1, kind="stable")[:, :K]
+        arrays = {"ids": model.annotate(test.X, K).ids, "found": found, "outside": outside}
+        metrics = five_metrics(model, test.X, test.Y)
+        return {"method": choice.method.label, "settings": choice.settings, "metrics": metrics}, arrays
+
+
+def tag_problems(comparison: Comparison) -> Iterator[tuple[str, Callable[[], TagProblem]]]:
+    """Yield the names of the problems, and what makes each: those of the folders, drawn scenes, a drawn dictionary."""
+    source, encoder = Source.of(comparison), comparison.options.encoder or VISTERMS
+    for kind, folder in known_folders(comparison.options.data, (COREL, DELICIOUS)):
+        yield kind, partial(_corel if kind == COREL else _delicious, source, folder, encoder)
+    yield "scenes", partial(_scenes, source, encoder)
     yield "dictionary", partial(_dictionary, source)
 
 
-def _corel(source: Source, folder: Path, before_work: Callable[[], None]) -> TagProblem:
-    rows = corel_problem(
-        folder,
-        source.cache,
-        encoder=source.encoder,
-        seed=source.seed,
-        n_jobs=source.n_jobs,
-        wordnet=None,
-        before_work=before_work,
-        progress=source.progress,
-    )
+def _corel(source: Source, folder: Path, encoder: str) -> TagProblem:
+    rows = corel_problem(source, folder, encoder)
     return TagProblem(rows, words_of(rows, source))
 
 
-def _delicious(source: Source, folder: Path, before_work: Callable[[], None]) -> TagProblem:
-    before_work()
+def _delicious(source: Source, folder: Path, _encoder: str) -> TagProblem:
+    source.before_work()
     rows = delicious_problem(folder, seed=source.seed)
     return TagProblem(rows, words_of(rows, source))
 
 
-def _scenes(source: Source, before_work: Callable[[], None]) -> TagProblem:
-    n_scenes = 120 if source.quick else 3000
+def _scenes(source: Source, encoder: str) -> TagProblem:
+    n_scenes = QUICK_SCENES if source.quick else SCENES
     params = {"colours": 16, "codebook": 150, "sample_blocks": 3000} if source.quick else {}
-    rows = scene_problem(
-        source.cache,
-        n_scenes,
-        encoder="visterms" if source.quick else source.encoder,
-        params=params,
-        seed=source.seed,
-        n_jobs=source.n_jobs,
-        before_work=before_work,
-        progress=source.progress,
-    )
+    rows = scene_problem(source, n_scenes, VISTERMS if source.quick else encoder, params)
     return TagProblem(rows, words_of(rows, source), source.cache / f"scenes-{n_scenes}-{source.seed}")
 
 

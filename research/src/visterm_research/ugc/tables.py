@@ -1,15 +1,36 @@
-"""Table 3 of the sampled tagging paper and its two tables without a number: five tags an image, beside the paper's."""
+"""Table 3 of the sampled tagging paper and its two tables without a number, beside the paper's, and their orders."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from visterm_research.comparison.claims import percent
-from visterm_research.papers import ugc as paper
-from visterm_research.papers.ugc import COCO, DENSECAP, ESP, GENOME, IA, Five
+from visterm_research.comparison.claims import Claim, percent, verdict_of
+from visterm_research.comparison.run import shown_choice
+from visterm_research.papers import read_paper
 from visterm_research.ugc.measures import BY_IMAGE, BY_TAG, K, interval_of
-from visterm_research.ugc.run import TagRun
+from visterm_research.ugc.methods import (
+    AVERAGE,
+    COCO,
+    CORRELATED,
+    DENSECAP,
+    ESP,
+    FAST0TAG,
+    FASTTAG,
+    FIXED,
+    FULL,
+    GENOME,
+    IA,
+    LABELS,
+    LEAST_SQUARES,
+    PROPOSED,
+    SAMPLED_FAST0TAG,
+    SAMPLED_FIXED,
+    TAGPROP,
+)
+from visterm_research.ugc.tag_run import TagRun
+
+paper = read_paper("ugc")
 
 NONE = "–"
 
@@ -23,6 +44,49 @@ AVERAGED = (
     "each. F1 is that of the two means, as in the paper. A tag that is never given has precision 0; N+ counts tags "
     "that are right at least once. Intervals are of resampled test images."
 )
+
+PLACES = {"precision": 0, "recall": 1, "F1": 2}
+
+ROOM = 0.01
+"""What sampling may cost: the goal is F1 within one point of the full cross-entropy's, or better."""
+
+WITHIN = "at most 1 point below"
+
+
+class Order(NamedTuple):
+    """What the paper has above what, by which of its tables."""
+
+    first: str
+    second: str
+    of: str
+    data: str
+
+
+ORDERS = (
+    Order(FULL, FAST0TAG, "F1", IA),
+    Order(FULL, FAST0TAG, "F1", COCO),
+    Order(PROPOSED, SAMPLED_FAST0TAG, "F1", IA),
+    Order(PROPOSED, SAMPLED_FAST0TAG, "F1", COCO),
+    Order(PROPOSED, SAMPLED_FIXED, "F1", COCO),
+    Order(FULL, FIXED, "F1", COCO),
+    Order(PROPOSED, FULL, "recall", IA),
+    Order(PROPOSED, FULL, "recall", COCO),
+    Order(SAMPLED_FIXED, FIXED, "recall", IA),
+    Order(SAMPLED_FIXED, FIXED, "recall", COCO),
+    Order(SAMPLED_FAST0TAG, FAST0TAG, "recall", IA),
+    Order(SAMPLED_FAST0TAG, FAST0TAG, "recall", COCO),
+    Order(PROPOSED, AVERAGE, "F1", IA),
+    Order(PROPOSED, AVERAGE, "F1", COCO),
+    Order(PROPOSED, CORRELATED, "F1", COCO),
+    Order(PROPOSED, LEAST_SQUARES, "F1", IA),
+    Order(PROPOSED, FASTTAG, "F1", IA),
+    Order(TAGPROP, PROPOSED, "F1", IA),
+    Order(TAGPROP, FASTTAG, "F1", IA),
+)
+"""All that the text says of these tables (section 4: optimised cross-entropy above Fast0Tag, sampling lifts recall),
+and what their figures show of the proposed method beside the others."""
+
+KIND_OF = {IA: BY_TAG, COCO: BY_IMAGE}
 
 
 def data_part(run: TagRun) -> None:
@@ -40,7 +104,7 @@ def data_part(run: TagRun) -> None:
 def five_tags_part(run: TagRun, kind: str) -> None:
     """Write precision, recall and F1 of all methods, averaged in one way, beside the paper's."""
     beside = BESIDE[kind]
-    labels = [*paper.METHODS, *([DENSECAP] if kind == BY_IMAGE else [])]
+    labels = [*LABELS, *([DENSECAP] if kind == BY_IMAGE else [])]
     rows = []
     for label in labels:
         theirs = [_figures(paper.TABLES[data].get(label)) for data in beside]
@@ -65,12 +129,9 @@ def _ours(run: TagRun, label: str, kind: str) -> list[str] | None:
     return [*map(percent, five), f"{percent(low)} to {percent(high)}", more]
 
 
-def _figures(five: Five | None) -> list[str]:
-    return [NONE] * 3 if five is None else [_short(value) for value in five]
-
-
-def _short(share: float) -> str:
-    return f"{100 * share:g} %"
+def _figures(five: Sequence[float] | None) -> list[str]:
+    """Write the paper's precision, recall and F1."""
+    return [NONE] * 3 if five is None else [f"{100 * value:g} %" for value in five]
 
 
 def settings_part(runs: Sequence[TagRun]) -> None:
@@ -79,12 +140,12 @@ def settings_part(runs: Sequence[TagRun]) -> None:
     for run in runs:
         for (label, kind), choice in run.choices.items():
             diverged = sum(record["metrics"] is None for _, record in choice.tried)
-            chosen = {name: choice.settings[name] for name in choice.arm.grid}
-            shown = ", ".join(f"{name}={value}" for name, value in chosen.items()) or NONE
             epoch = choice.record["epoch"]
             tried = f"{len(choice.tried)}" + (f" ({diverged} diverged)" if diverged else "")
             seconds = f"{choice.record['seconds']:.1f}"
-            rows.append([run.name, label, kind, tried, shown, NONE if epoch is None else str(epoch), seconds])
+            rows.append(
+                [run.name, label, kind, tried, shown_choice(choice), NONE if epoch is None else str(epoch), seconds]
+            )
     if not rows:
         return
     document = runs[0].comparison.document
@@ -102,20 +163,20 @@ def settings_part(runs: Sequence[TagRun]) -> None:
 def examples_part(run: TagRun) -> None:
     """Write the tags that each method gives a few test images, and the words that are no tags."""
     rows = run.problem.rows
-    wanted = [label for label in paper.METHODS if run.has(label, BY_TAG)]
+    wanted = [label for label in LABELS if run.has(label, BY_TAG)]
     if not wanted:
         return
-    outside = run.judged.get((paper.PROPOSED, BY_TAG))
+    outside = run.judged.get((PROPOSED, BY_TAG))
     cells = []
     for number, image in enumerate(run.problem.shown):
         right = _tags_of(rows.test.Y, image)
         name = rows.test_names[image] if rows.test_names else f"test image {image}"
         line = [name, ", ".join(rows.tags[tag] for tag in right)]
         for label in wanted:
-            given = run.judged[label, BY_TAG].ids[image]
+            given = run.judged[label, BY_TAG].values["ids"][image]
             line.append(", ".join(f"**{rows.tags[tag]}**" if tag in right else rows.tags[tag] for tag in given))
         if run.problem.words.outside and outside is not None:
-            line.append(", ".join(run.problem.words.outside[word] for word in outside.outside[number]))
+            line.append(", ".join(run.problem.words.outside[word] for word in outside.values["outside"][number]))
         cells.append(line)
     header = ["image", "tags that people gave", *wanted]
     header += ["words that are no tags"] if len(cells[0]) > len(header) else []
@@ -126,3 +187,55 @@ def _tags_of(Y: Any, image: int) -> list[int]:
     part = slice(Y.indptr[image], Y.indptr[image + 1])
     found: list[int] = Y.indices[part][Y.data[part] > 0].tolist()
     return found
+
+
+def five_claims(run: TagRun) -> None:
+    """Judge the orders on one problem, and whether sampling costs no more than a point."""
+    for order in ORDERS:
+        kind = KIND_OF[order.data]
+        if run.has(order.first, kind) and run.has(order.second, kind):
+            run.comparison.claims.append(_judged(run, order, kind))
+    for data, kind in KIND_OF.items():
+        if run.has(PROPOSED, kind) and run.has(FULL, kind):
+            run.comparison.claims.append(_judged(run, Order(PROPOSED, FULL, "F1", data), kind, ROOM))
+
+
+def goal_part(run: TagRun) -> None:
+    """Say plainly how far the sampled method's F1 is from the full one's, with the same budget."""
+    found = []
+    for kind in (BY_TAG, BY_IMAGE):
+        if not (run.has(PROPOSED, kind) and run.has(FULL, kind)):
+            continue
+        sampled, full = (run.five(label, kind).f1 for label in (PROPOSED, FULL))
+        low, high = _interval(run, PROPOSED, FULL, "F1", kind)
+        met = "met" if sampled >= full - ROOM else "not met"
+        found.append(
+            f"{kind}: sampled {percent(sampled)}, full {percent(full)}, a difference of "
+            f"{100 * (sampled - full):+.2f} points (95 % interval {100 * low:+.2f} to {100 * high:+.2f}): goal {met}"
+        )
+    if found:
+        run.comparison.document.text(
+            f"**F1@{K} of the sampled method against the full cross-entropy, same budget; the goal is within 1 point "
+            "or better.**"
+        )
+        run.comparison.document.items(found)
+
+
+def _judged(run: TagRun, order: Order, kind: str, room: float = 0.0) -> Claim:
+    low, high = (bound + room for bound in _interval(run, order.first, order.second, order.of, kind))
+    place = PLACES[order.of]
+    here = [percent(run.five(label, kind)[place]) for label in (order.first, order.second)]
+    table = paper.TABLES[order.data]
+    theirs = [f"{100 * table[label][place]:g} %" for label in (order.first, order.second)]
+    detail = f"95 % interval of the difference {percent(low - room)} to {percent(high - room)}"
+    relation = WITHIN if room else "better than"
+    return Claim(
+        order.first, order.second, f"{order.of} {kind}", paper.PLACES[order.data], run.name, (theirs[0], theirs[1]),
+        (here[0], here[1]), verdict_of(low, high), detail, relation,
+    )  # fmt: skip
+
+
+def _interval(run: TagRun, first: str, second: str, of: str, kind: str) -> tuple[float, float]:
+    place = PLACES[of]
+    differences = run.resampled(first, kind)[:, place] - run.resampled(second, kind)[:, place]
+    return interval_of(differences, run.five(first, kind)[place] - run.five(second, kind)[place])

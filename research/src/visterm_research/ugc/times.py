@@ -5,14 +5,48 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from visterm.core.errors import TooLargeError
 from visterm_research.comparison.claims import least_claim
-from visterm_research.comparison.record import Record
+from visterm_research.comparison.records import Record
 from visterm_research.comparison.run import Comparison
 from visterm_research.comparison.trials import Trials
-from visterm_research.ugc.times_data import QUICK_SHAPES, SHAPES, Shape, drawn_features, drawn_tags
+
+TAGS_AN_IMAGE = 5
+"""Of drawn images: P of the paper, and about what people give a photo."""
+
+
+class Shape(NamedTuple):
+    """One size of the table.
+
+    Attributes
+    ----------
+    name : str
+        The paper's data of this size.
+    n_tags : int
+    n_images : int
+        Of an epoch that is told; fewer are timed.
+    """
+
+    name: str
+    n_tags: int
+    n_images: int
+
+
+SHAPES = (
+    Shape("IAPR TC-12", 291, 17_665),
+    Shape("NUS-WIDE", 925, 102_709),
+    Shape("Visual Genome", 13_980, 100_000),
+    Shape("YFCC100M", 432_213, 100_000),
+)
+"""The paper says how many images the first two have; for the others an epoch of 100,000 is told."""
+
+QUICK_SHAPES = (Shape("IAPR TC-12", 29, 1766), Shape("YFCC100M", 2000, 1000))
 
 FULL, SAMPLED = "full", "sampled"
 
@@ -75,33 +109,30 @@ NETWORKS = (
 QUICK_NETWORKS = (Network("16", (16,), (128, 512)),)
 
 
-def times_part(comparison: Comparison, trials: Trials, *, quick: bool) -> None:
+def times_part(comparison: Comparison) -> None:
     """Table 1: time epochs on drawn data of the paper's shapes, and write the table, its notes and claims.
 
     Parameters
     ----------
     comparison : Comparison
-        Its document and claims grow; what there is no time for is noted.
-    trials : Trials
-        Its record, seed, threads and clock are used.
-    quick : bool
-        Small shapes: it says that everything runs.
+        Its document and claims grow; what there is no time for is noted. In quick runs shapes are small.
     """
-    shapes = QUICK_SHAPES if quick else SHAPES
-    for network in QUICK_NETWORKS if quick else NETWORKS:
+    shapes = QUICK_SHAPES if comparison.quick else SHAPES
+    epochs = QUICK_EPOCHS if comparison.quick else EPOCHS
+    for network in QUICK_NETWORKS if comparison.quick else NETWORKS:
         found: dict[tuple[int, str, str], Record] = {}
         for shape in shapes:
             for row in ROWS:
                 for form, (model, settings) in ((FULL, row.full), (SAMPLED, row.sampled)):
                     record = comparison.while_time(
                         f"Table 1, {form} {row.label} with {shape.n_tags:,} tags and hidden layers {network.name}",
-                        partial(epoch_time, trials, shape, network, model, settings, QUICK_EPOCHS if quick else EPOCHS),
+                        partial(epoch_time, comparison.trials, shape, network, model, settings, epochs),
                     )
                     if record is not None:
                         found[shape.n_tags, row.label, form] = record
         _table(comparison, network, shapes, found)
         _notes(comparison, network, shapes, found)
-        if network is (QUICK_NETWORKS if quick else NETWORKS)[0]:
+        if network is (QUICK_NETWORKS if comparison.quick else NETWORKS)[0]:
             _claims(comparison, shapes, found)
 
 
@@ -236,3 +267,27 @@ def _cell(record: Record | None) -> str:
 
 def _ratio(full: float | None, sampled: float | None) -> str:
     return "–" if not full or not sampled else f"{full / sampled:.2g}"
+
+
+def drawn_tags(n_images: int, n_tags: int, *, seed: int = 0) -> sp.csr_array:
+    """Draw five tags an image, the tag of rank r in proportion to 1/r (Zipf), and each tag once if there is room.
+
+    Returns
+    -------
+    csr_array of float32, shape (n_images, n_tags)
+        Values are 1; an image that drew a tag twice has fewer than five.
+    """
+    rng = np.random.default_rng(seed)
+    n = n_images * TAGS_AN_IMAGE
+    tags = np.minimum(np.exp(rng.random(n) * np.log(n_tags + 1)).astype(np.int64), n_tags) - 1
+    once = min(n_tags, n // 2)
+    tags[rng.choice(n, once, replace=False)] = rng.permutation(n_tags)[:once]
+    rows = np.repeat(np.arange(n_images), TAGS_AN_IMAGE)
+    Y = sp.csr_array(sp.coo_array((np.ones(n, np.float32), (rows, tags)), shape=(n_images, n_tags)))
+    Y.data[:] = 1
+    return Y
+
+
+def drawn_features(n_images: int, width: int, *, seed: int = 0) -> NDArray[np.float32]:
+    """Draw features: normal, as many as an encoder gives."""
+    return np.random.default_rng(seed).standard_normal((n_images, width), np.float32)

@@ -11,10 +11,10 @@ import numpy as np
 
 from visterm_research.comparison.claims import least_claim
 from visterm_research.comparison.figures import Line, draw_lines
-from visterm_research.comparison.record import Record
+from visterm_research.comparison.records import Record
 from visterm_research.comparison.run import Comparison
 from visterm_research.comparison.trials import Trials
-from visterm_research.ugc.times_data import drawn_tags
+from visterm_research.ugc.times import drawn_tags
 
 CROSS_ENTROPY, RELATED, RANKS = "cross-entropy, α = 0", "cross-entropy, α = 0.01", "sampled Fast0Tag"
 SERIES = (CROSS_ENTROPY, RELATED, RANKS)
@@ -54,16 +54,13 @@ GRID = Grid((4, 8, 16, 32, 64, 128), ((5, 10), (5, 100), (50, 10), (50, 100)), 1
 QUICK_GRID = Grid((2, 4, 8), ((2, 8),), 300, 16, 16, 2)
 
 
-def costs_part(comparison: Comparison, trials: Trials, *, quick: bool) -> None:
-    """Section 2.2: time the output layer alone over a grid of P and N, and write a table, a figure and claims.
-
-    Parameters are those of `times_part`.
-    """
-    grid = QUICK_GRID if quick else GRID
+def costs_part(comparison: Comparison) -> None:
+    """Section 2.2: time the output layer alone over a grid of P and N, and write a table, a figure and claims."""
+    grid = QUICK_GRID if comparison.quick else GRID
     found: dict[tuple[int, int], Record] = {}
     for p, n in grid.pairs:
         record = comparison.while_time(
-            f"Costs of a step with P = {p} and N = {n}", partial(step_times, trials, grid, p, n)
+            f"Costs of a step with P = {p} and N = {n}", partial(step_times, comparison.trials, grid, p, n)
         )
         if record is not None:
             found[p, n] = record

@@ -8,7 +8,7 @@ from typing import Any
 
 from visterm_research.comparison.figures import Line, draw_lines
 from visterm_research.comparison.problem import Problem, Rows
-from visterm_research.comparison.record import Record
+from visterm_research.comparison.records import Record
 from visterm_research.comparison.run import Comparison
 from visterm_research.comparison.trials import Trials
 from visterm_research.ugc.measures import BY_IMAGE, BY_TAG, K, five_metrics, five_of
@@ -30,7 +30,7 @@ PAPER = (
 )
 
 
-def draws_part(comparison: Comparison, trials: Trials, problem: Problem, *, quick: bool) -> None:
+def draws_part(comparison: Comparison, problem: Problem) -> None:
     """Figure 2: train with several P, then several N, and with all tags; judge validation rows after each epoch.
 
     Test rows are not used.
@@ -39,22 +39,22 @@ def draws_part(comparison: Comparison, trials: Trials, problem: Problem, *, quic
     ----------
     problem : Problem
         Training rows are learned from, validation rows judged.
-    comparison, trials, quick
+    comparison : Comparison
         As in `times_part`.
     """
-    positives, negatives = (POSITIVES[:2], NEGATIVES[:2]) if quick else (POSITIVES, NEGATIVES)
+    positives, negatives = (POSITIVES[:2], NEGATIVES[:2]) if comparison.quick else (POSITIVES, NEGATIVES)
     panels = {
         f"N = {N}": [(f"P = {p}", TAGGER, {"positives": p, "negatives": N}) for p in positives],
         f"P = {P}": [(f"N = {n}", TAGGER, {"positives": P, "negatives": n}) for n in negatives],
     }
-    settings = QUICK_SETTINGS if quick else SETTINGS
+    settings = QUICK_SETTINGS if comparison.quick else SETTINGS
     found: dict[str, dict[str, Record]] = {}
     for title, lines in panels.items():
         found[title] = {}
         for label, model, change in [*lines, (EVERY_TAG, FULL, {})]:
             record = comparison.while_time(
                 f"Figure 2 on {problem.name}: {title}, {label}",
-                partial(curve, trials, problem, model, {**settings, **change}),
+                partial(curve, comparison.trials, problem, model, {**settings, **change}),
             )
             if record is not None:
                 found[title][label] = record

@@ -1,23 +1,41 @@
-"""Tables 1, 2, 4, 5 and 6 of the WSABIE paper, each with our rows and the paper's."""
+"""Tables 1, 2 and 4 to 7 of the WSABIE paper, each with our rows and the paper's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
-from visterm_research.comparison.arms import DIMS, EXACT_KNN, WSABIE
-from visterm_research.comparison.claims import least_claim, metric_claim, percent, shown_metric
-from visterm_research.comparison.costs import formula
+from visterm_research.comparison.claims import least_claim, percent, shown_metric
+from visterm_research.comparison.methods import EXACT_KNN, WSABIE, Method, Settings
 from visterm_research.comparison.problem import Problem
 from visterm_research.comparison.run import Comparison
-from visterm_research.comparison.trials import Tested
-from visterm_research.papers import wsabie as paper
+from visterm_research.comparison.trials import Judged
+from visterm_research.papers import read_paper
+
+paper = read_paper("wsabie")
+
+DIMS = (100, 200, 300, 500)
+"""WSABIE's Table 4: sizes of the embedding, with the other settings as they were chosen at 100."""
+
+ENSEMBLES = ((100, 200), (100, 300), (100, 200, 300))
+"""WSABIE's Table 7: which of those are combined."""
+
+ENSEMBLE = Method("ensembles", "ensemble")
+"""What combines them; its members are filled in once WSABIE's settings are chosen."""
+
+SINGLE = 300
+"""The size that the paper compares ensembles with."""
 
 METRICS = ("p@1", "p@10", "psib@10", "map")
-BASELINES = ("PAMIR-IA", "One-vs-Rest", "Approx. k-NN")
-ABOVE = (("PAMIR-IA", "One-vs-Rest"), ("One-vs-Rest", "Approx. k-NN"))
+ABOVE = (
+    ("WSABIE", "PAMIR-IA"),
+    ("WSABIE", "One-vs-Rest"),
+    ("WSABIE", "Approx. k-NN"),
+    ("PAMIR-IA", "One-vs-Rest"),
+    ("One-vs-Rest", "Approx. k-NN"),
+)
 LOSSES = (
     ("WSABIE", "embedding, AUC"),
     ("linear, WARP", "PAMIR-IA"),
@@ -33,7 +51,9 @@ def data_part(comparison: Comparison, problem: Problem) -> None:
         "test images": f"{problem.test.Y.shape[0]:,}",
         "validation images": f"{problem.valid.Y.shape[0]:,}",
         "tags": f"{len(problem.tags):,}",
-        "median siblings a tag": "–" if problem.siblings is None else f"{_median_siblings(problem.siblings):.0f}",
+        "median siblings a tag": "–"
+        if problem.siblings is None
+        else f"{np.median(np.diff(problem.siblings.indptr) - 1):.0f}",
     }
     rows = [[name, here[name], *(f"{value:,}" for value in values)] for name, values in paper.TABLE_1.items()]
     rows.append(["features", f"{problem.train.X.shape[1]:,}", "10,000", "10,000"])
@@ -50,35 +70,22 @@ def results_part(comparison: Comparison, problem: Problem) -> None:
     exact = {data: {"p@1": value} for data, value in paper.EXACT_NEIGHBOURS.items()}
     rows = _beside(tested, {**paper.TABLE_2, EXACT_KNN.label: exact}, problem, metrics)
     comparison.document.table(f"Table 2 on {problem.name}: the test images", header, rows)
-    values = comparison.values(problem)
-    pairs = [*(("WSABIE", other) for other in BASELINES), *ABOVE]
-    for first, second in pairs:
+    for first, second in ABOVE:
         for metric in ("p@1", "map", "psib@10"):
-            if first in values and second in values and metric in metrics:
-                above, below = (paper.TABLE_2[name]["ImageNet"][metric] for name in (first, second))
-                where = ("Table 2, ImageNet", above, below)
-                comparison.claims.append(
-                    metric_claim(first, second, metric, paper=where, problem=problem.name, values=values)
-                )
-    if "k-NN" in values and "WSABIE" in values:
-        where = (
-            "section 6.4, ImageNet",
-            paper.EXACT_NEIGHBOURS["ImageNet"],
-            paper.TABLE_2["WSABIE"]["ImageNet"]["p@1"],
-        )
-        comparison.claims.append(
-            metric_claim("k-NN", "WSABIE", "p@1", paper=where, problem=problem.name, values=values)
-        )
+            theirs = paper.TABLE_2[first]["ImageNet"][metric], paper.TABLE_2[second]["ImageNet"][metric]
+            comparison.judge_order(problem, first, second, metric, where="Table 2, ImageNet", paper=theirs)
+    theirs = paper.EXACT_NEIGHBOURS["ImageNet"], paper.TABLE_2["WSABIE"]["ImageNet"]["p@1"]
+    comparison.judge_order(problem, "k-NN", "WSABIE", "p@1", where="section 6.4, ImageNet", paper=theirs)
 
 
-def sizes_part(comparison: Comparison, problem: Problem, *, quick: bool) -> None:
+def sizes_part(comparison: Comparison, problem: Problem) -> None:
     """Table 4: sizes of the embedding, the other settings as they were chosen."""
-    found = sized(comparison, problem, sizes(quick))
+    found = sized(comparison, problem, sizes(comparison.quick))
     if not found:
         return
     metrics = _metrics(problem)
     rows = []
-    for size, theirs in zip(sizes(quick), paper.TABLE_4, strict=True):
+    for size, theirs in zip(sizes(comparison.quick), paper.TABLE_4, strict=True):
         if size in found:
             rows.append([str(size), problem.name, *(percent(found[size].metrics[name]) for name in metrics)])
         rows.append([str(theirs), "ImageNet (paper)", *(percent(paper.TABLE_4[theirs][name]) for name in metrics)])
@@ -97,16 +104,16 @@ def sizes(quick: bool) -> tuple[int, ...]:
     return tuple(size // 10 for size in DIMS) if quick else DIMS
 
 
-def sized(comparison: Comparison, problem: Problem, wanted: Sequence[int]) -> dict[int, Tested]:
+def sized(comparison: Comparison, problem: Problem, wanted: Sequence[int]) -> dict[int, Judged]:
     """Test WSABIE of several sizes with the settings that were chosen for it; sizes without time are left out."""
     base = comparison.tested[problem.name].get(WSABIE.label)
     if base is None:
         return {}
     found = {}
     for size in wanted:
-        settings = {**base.chosen.settings, "dim": size}
-        arm = base.chosen.arm.with_fixed(f"{WSABIE.label}-{size}", **settings)
-        tested = comparison.try_test(problem, arm)
+        settings = {**base.choice.settings, "dim": size}
+        method = base.choice.method.with_fixed(f"{WSABIE.label}-{size}", **settings)
+        tested = comparison.try_test(problem, method)
         if tested is not None:
             found[size] = tested
     return found
@@ -120,21 +127,16 @@ def loss_part(comparison: Comparison, problem: Problem) -> None:
     rows = _beside(tested, paper.TABLE_5, problem, metrics)
     header = ("model and loss", "data", *map(shown_metric, metrics))
     comparison.document.table(f"Table 5 on {problem.name}: losses (PAMIR-IA is linear, AUC)", header, rows)
-    values = comparison.values(problem)
     for first, second in LOSSES:
-        if first in values and second in values:
-            above, below = (paper.TABLE_5[name]["ImageNet"]["p@1"] for name in (first, second))
-            where = ("Table 5, ImageNet", above, below)
-            comparison.claims.append(
-                metric_claim(first, second, "p@1", paper=where, problem=problem.name, values=values)
-            )
+        theirs = paper.TABLE_5[first]["ImageNet"]["p@1"], paper.TABLE_5[second]["ImageNet"]["p@1"]
+        comparison.judge_order(problem, first, second, "p@1", where="Table 5, ImageNet", paper=theirs)
 
 
 def cost_part(comparison: Comparison, problem: Problem) -> None:
     """Table 6: seconds and bytes at test time as measured, and the formula."""
     rows = []
     for label, tested in comparison.tested[problem.name].items():
-        counted = formula(tested.chosen.arm.model, problem, tested.chosen.settings)
+        counted = formula(tested.choice.method.model, problem, tested.choice.settings)
         theirs = paper.TABLE_6.get(label, {}).get("ImageNet", ("–", "–"))
         rows.append(
             [
@@ -142,10 +144,10 @@ def cost_part(comparison: Comparison, problem: Problem) -> None:
                 counted.time if counted else "–",
                 counted.space if counted else "–",
                 f"{counted.operations:,.0f}" if counted else "–",
-                f"{1e3 * tested.cost['batch']:.3f}",
-                f"{1e3 * tested.cost['alone']:.3f}",
+                f"{1e3 * tested.record['cost']['batch']:.3f}",
+                f"{1e3 * tested.record['cost']['alone']:.3f}",
                 f"{4e-6 * counted.numbers:,.2f}" if counted else "–",
-                f"{1e-6 * tested.cost['bytes']:,.2f}",
+                f"{1e-6 * tested.record['cost']['bytes']:,.2f}",
                 *theirs,
             ]
         )
@@ -166,18 +168,14 @@ def cost_part(comparison: Comparison, problem: Problem) -> None:
         "Features that are extracted already, the best 10 tags of each image. d₀: features of an image that are not "
         "zero; by the formula a number takes 4 bytes (sparse rows also store where each number belongs)."
     )
-    _cost_claims(comparison, problem)
-
-
-def _cost_claims(comparison: Comparison, problem: Problem) -> None:
-    tested = comparison.tested[problem.name]
-    if WSABIE.label not in tested:
+    found = comparison.tested[problem.name]
+    if WSABIE.label not in found:
         return
-    ours = tested[WSABIE.label].cost
+    ours = found[WSABIE.label].record["cost"]
     for other in ("PAMIR-IA", "One-vs-Rest", "k-NN"):
-        if other not in tested:
+        if other not in found:
             continue
-        theirs = tested[other].cost
+        theirs = found[other].record["cost"]
         for column, key, unit, of, scale in (
             (0, "batch", "ms an image", "time at test", 1e3),
             (1, "bytes", "MB", "memory", 1e-6),
@@ -197,16 +195,12 @@ def _cost_claims(comparison: Comparison, problem: Problem) -> None:
             )
 
 
-def _median_siblings(siblings: sp.csr_array) -> float:
-    return float(np.median(np.diff(siblings.indptr) - 1))
-
-
 def _metrics(problem: Problem) -> tuple[str, ...]:
     return METRICS if problem.siblings is not None else tuple(name for name in METRICS if name != "psib@10")
 
 
 def _beside(
-    tested: Mapping[str, Tested],
+    tested: Mapping[str, Judged],
     theirs: Mapping[str, Mapping[str, Mapping[str, float]]],
     problem: Problem,
     metrics: Sequence[str],
@@ -220,3 +214,71 @@ def _beside(
             cells = [percent(figures[name]) if name in figures else "–" for name in metrics]
             rows.append([label, f"{data} (paper)", *cells])
     return rows
+
+
+def ensembles_part(comparison: Comparison, problem: Problem) -> None:
+    """Test the ensembles with the settings that were chosen for WSABIE, beside its best single size."""
+    base = comparison.tested[problem.name].get(WSABIE.label)
+    here = dict(zip(DIMS, sizes(comparison.quick), strict=True))
+    single = sized(comparison, problem, [here[SINGLE]])
+    if base is None or not single:
+        return
+    found: dict[tuple[int, ...], Judged] = {(SINGLE,): single[here[SINGLE]]}
+    for combined in ENSEMBLES:
+        method = ensemble_of([here[size] for size in combined], base.choice.settings)
+        tested = comparison.try_test(problem, method)
+        if tested is not None:
+            found[combined] = tested
+    metrics = [name for name in METRICS if name != "psib@10" or problem.siblings is not None]
+    rows = []
+    for members, tested in found.items():
+        rows.append(
+            [_named([here[size] for size in members]), problem.name, *(percent(tested.metrics[m]) for m in metrics)]
+        )
+        theirs = paper.TABLE_7[members]
+        rows.append([_named(members), "ImageNet (paper)", *(percent(theirs[name]) for name in metrics)])
+    header = ("ensemble", "data", *map(shown_metric, metrics))
+    comparison.document.table(f"Table 7 on {problem.name}: ensembles of WSABIE", header, rows)
+    names = {members: _named([here[size] for size in members]) for members in found}
+    by_name = {names[members]: tested for members, tested in found.items()}
+    for first, second in (((100, 200), (SINGLE,)), ((100, 200, 300), (100, 200))):
+        if first in found and second in found:
+            theirs = paper.TABLE_7[first]["map"], paper.TABLE_7[second]["map"]
+            comparison.judge_order(
+                problem, names[first], names[second], "map", where="Table 7, ImageNet", paper=theirs, tested=by_name
+            )
+
+
+def ensemble_of(dims: list[int], settings: Settings) -> Method:
+    """Return the method that combines WSABIE of several sizes."""
+    members = [[WSABIE.model, {**settings, "dim": dim}] for dim in dims]
+    return ENSEMBLE.with_fixed(_named(dims), members=members)
+
+
+def _named(dims: tuple[int, ...] | list[int]) -> str:
+    return " + ".join(f"WSABIE-{dim}" for dim in dims)
+
+
+class Formula(NamedTuple):
+    """A line of WSABIE's Table 6: what is said of time and space, and how many numbers that is here."""
+
+    time: str
+    space: str
+    operations: float
+    numbers: float
+
+
+def formula(model: str, problem: Problem, settings: dict[str, Any]) -> Formula | None:
+    """Return the paper's formula for a model, counted for a problem; None for models that the table does not have."""
+    n, d = problem.train.X.shape
+    given, n_tags, dim = problem.nonzeros, len(problem.tags), settings.get("dim", 0)
+    if model == "knn":
+        return Formula("O(n · d₀)", "O(n · d₀)", n * given, n * given)
+    if model == "rp_knn":
+        levels = settings["levels"]
+        return Formula("O((p + n/2ᵖ) · d₀)", "O(n · d)", (levels + n / 2**levels) * given, n * given)
+    if model in ("one_vs_rest", "pamir_ia", "warp_linear", "ridge"):
+        return Formula("O(Y · d₀)", "O(Y · d)", n_tags * given, n_tags * d)
+    if dim:
+        return Formula("O((Y + d₀) · D)", "O((Y + d) · D)", (n_tags + given) * dim, (n_tags + d) * dim)
+    return None

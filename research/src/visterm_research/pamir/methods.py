@@ -1,0 +1,130 @@
+"""What the PAMIR comparison runs: methods, the settings that are tried, and the visterms that they choose from.
+
+Features are chosen first, with the settings that a method starts with; then its settings, on these features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from visterm_research.comparison.feature_sets import PAPER_PARAMS, FeatureSet
+from visterm_research.comparison.methods import Method, Settings
+
+CMRM = Method(
+    "CMRM",
+    "cmrm",
+    fixed={"alpha": 0.1},
+    start={"length": 10.0, "beta": 0.1},
+    grids=({"length": (5.0, 7.0, 14.0, 20.0), "beta": (0.1, 0.3, 0.6)}, {"length": (10.0,), "beta": (0.3, 0.6)}),
+)
+"""Its alpha changes no sum of probabilities of words by which pictures are ranked."""
+
+CMTT = Method(
+    "CMTT",
+    "cmtt",
+    start={"rank": 200, "normalize": "visterms"},
+    grids=(
+        {"rank": (100, 200, 400), "normalize": ("visterms", "tags")},
+        {"rank": (200,), "normalize": ("visterms", "tags"), "idf": (True,)},
+    ),
+)
+PLSA = Method(
+    "PLSA", "plsa", start={"aspects": 400}, grids=({"aspects": (200, 600)}, {"aspects": (400,), "fold_epochs": (10,)})
+)
+SVM = Method("SVM", "svm", start={"C": 1.0}, grids=({"C": (None,)},))
+SVM_ON_DENSE = replace(SVM, grids=({"C": (0.1, 10.0)},))
+"""One C for all words: features without zeros take ten times as long."""
+
+PAMIR = Method(
+    "PAMIR",
+    "pamir",
+    fixed={"max_words": None},
+    start={"aggressiveness": 0.1},
+    grids=({"aggressiveness": (0.01, 0.03, 0.3, 1.0)},),
+)
+
+PAPER_METHODS = (CMRM, CMTT, PLSA, SVM, PAMIR)
+"""The methods of the paper, in its order."""
+
+MORE_METHODS = (
+    Method("MBRM", "mbrm"),
+    Method("ridge", "ridge", start={}, grids=({"alpha": (0.03, 0.3, 3.0)},)),
+    Method("ridge over a Gaussian kernel", "kernel_ridge"),
+    Method("k-NN", "knn"),
+    Method("WSABIE", "wsabie", start={}, grids=({"learning_rate": (0.005,)},)),
+    Method("JEC", "jec", start={}, grids=({"n_neighbors": (20,)},)),
+    Method("TagProp", "tagprop"),
+    Method("2PKNN", "two_pass_knn"),
+    Method("FastTag", "fasttag"),
+)
+"""Methods beyond the paper, on the features that PAMIR chose."""
+
+AUTO = Method("auto", "auto")
+"""Blends models by how they name tags: beside the others in annotation only."""
+
+NAMING: dict[str, Settings] = {
+    CMRM.label: {"alpha": None},
+    SVM.label: {"normalise": False, "C": 1.0},
+    PAMIR.label: {"aggressiveness": 0.1},
+}
+"""Settings of a fit that is to name tags of pictures, and not to rank pictures; not chosen then."""
+
+QUICK = {"epochs": 8, "patience": 3, "aspects": 20, "rank": 20}
+"""In place of what takes long, in quick runs."""
+
+
+def naming(method: Method) -> list[Settings]:
+    """List the settings to try where tags are named."""
+    tried: list[Settings] = []
+    for one in method.settings():
+        settings = {**one, **NAMING.get(method.label, {})}
+        if settings not in tried:
+            tried.append(settings)
+    return tried
+
+
+LONG_SIDE = 192
+"""Pixels of Corel5k's pictures here; the paper's have 384, so its blocks are twice ours."""
+
+SIDES = (16, 24, 32, 48, 64, 96, 128)
+"""Half of the paper's (Table III): the same shares of a picture."""
+
+CODEBOOK = 10_000
+ONE, THREE = (1.0,), (0.5, 1.0, 2.0)
+SMALL: dict[str, Any] = {"colours": 12, "sample_blocks": 2000}
+
+
+def blocks(side: int, codebook: int = CODEBOOK, *, scales: tuple[float, ...] = ONE, paper: bool = False) -> FeatureSet:
+    """Return visterms of blocks with a side in pixels.
+
+    Parameters
+    ----------
+    scales : tuple of float
+        Blocks are also cut at these multiples of `side`, with a share of the codebook each.
+    paper : bool
+        Blocks described and words weighed as in the paper, or with our defaults. Blocks overlap by half either way.
+    """
+    params: dict[str, Any] = {"block": side / LONG_SIDE, "scales": scales, "codebook": codebook}
+    sides = "+".join(f"{side * scale:g}" for scale in scales)
+    label = f"{sides} px, {codebook:,}{' (as in the paper)' if paper else ''}"
+    slug = f"{'paper-' if paper else ''}{sides}-{codebook}"
+    if paper:
+        params |= PAPER_PARAMS
+    return FeatureSet(label, slug, "visterms", params, small={**params, **SMALL, "codebook": min(codebook, 120)})
+
+
+BY_BLOCK = tuple(blocks(side) for side in SIDES)
+"""Table III with our weights."""
+
+PAPER_BY_BLOCK = tuple(blocks(side, paper=True) for side in SIDES)
+"""Table III as in the paper."""
+
+BY_CODEBOOK = (blocks(24, 20_000), blocks(32, 3000), blocks(64, 2000))
+SEVERAL_SCALES = tuple(blocks(side, scales=THREE) for side in (24, 32, 48))
+
+TRIED = (*BY_BLOCK, *BY_CODEBOOK, *SEVERAL_SCALES)
+"""What every model chooses from."""
+
+QUICK_TRIED = (blocks(32), blocks(64, 2000))
+QUICK_PAPER = (blocks(32, paper=True),)

@@ -1,0 +1,244 @@
+"""`visterm reproduce vse-ens`: Tables 1 to 4 and Figure 1 of the VSE-ens paper, beside the paper's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from visterm_research.comparison.claims import Claim, least_claim, shown_metric
+from visterm_research.comparison.figures import Line, draw_lines
+from visterm_research.comparison.methods import PRIOR, Method
+from visterm_research.comparison.problem import Problem
+from visterm_research.comparison.records import Record
+from visterm_research.comparison.run import Comparison, Options, Study
+from visterm_research.comparison.sources import DELICIOUS, NUSWIDE, known_folders
+from visterm_research.papers import read_paper
+from visterm_research.vse_ens.problems import number_problems
+
+paper = read_paper("vse_ens")
+
+BY_NUMBER = {"dim": 100, "epochs": 100, "patience": 5, "row_length": 1.0, "init_scale": 0.01, "max_norm": 10.0}
+"""The VSE-ens paper's: 100 dimensions, start values N(0, 0.01), L2 and no limit of norms."""
+
+BY_NUMBER_STEPS = {"learning_rate": (0.01, 0.03, 0.1, 0.003), "l2": (0.01, 0.03)}
+"""Within the range in which the paper tunes the models that it compares with, 0.001 to 0.1."""
+
+VSE_WARP = Method("WARP", "wsabie", BY_NUMBER, [BY_NUMBER_STEPS])
+VSE_ENS = Method(
+    "VSE-ens",
+    "vse_ens",
+    {**BY_NUMBER, "l2": 0.01},
+    [{"learning_rate": (0.01, 0.03), "rank_scale": (0.1, 0.01, 1.0, 0.001)}],
+)
+OPT_AUC = Method("Opt-AUC", "opt_auc", BY_NUMBER, [BY_NUMBER_STEPS])
+
+METRICS = ("p@5", "r@5", "p@10", "r@10", "map", "auc")
+PAIRS = ((VSE_ENS.label, VSE_WARP.label), (VSE_WARP.label, OPT_AUC.label))
+REFERENCE = "NUS-WIDE"
+"""Of the paper's three data sets the one whose figures stand in the claims."""
+
+NEAR = 0.99
+"""A model has converged, for the time of training, once it has this share of its own best validation MAP."""
+
+
+def run(comparison: Comparison) -> dict[str, Any]:
+    """Run the comparison on images that are known only by their number.
+
+    One tag of each image with two or more is held out, and the tags that a model was told of an image are left out of
+    its ranking. Pairs of a large dictionary are always drawn besides NUS-WIDE and Delicious.
+    """
+    for problem in number_problems(comparison.options):
+        comparison.begin(problem)
+        data_part(comparison, problem)
+        results_part(comparison, problem)
+        complexity_part(comparison, problem)
+        time_part(comparison, problem)
+        draws_part(comparison, problem)
+        comparison.trials.forget(problem.name)
+    comparison.settings_part()
+    return {}
+
+
+def check(options: Options, _methods: Sequence[Method]) -> None:
+    """Refuse folders that hold neither NUS-WIDE nor Delicious."""
+    known_folders(options.data, (NUSWIDE, DELICIOUS))
+
+
+STUDY = Study(
+    paper.PAPER, "The VSE-ens comparison, run again", (VSE_ENS, VSE_WARP, OPT_AUC, PRIOR), run, check
+)  # fmt: skip
+"""Tables 2 to 4 and Figure 1 of the VSE-ens paper."""
+
+
+def data_part(comparison: Comparison, problem: Problem) -> None:
+    """Table 1: how large the data are."""
+    here = {
+        "images": problem.train.Y.shape[0],
+        "tags": len(problem.tags),
+        "training pairs": int((problem.train.Y > 0).sum()),
+        "test pairs": int((problem.test.Y > 0).sum()),
+    }
+    rows = [[name, f"{here[name]:,}", *(f"{value:,}" for value in values)] for name, values in paper.TABLE_1.items()]
+    header = ["", problem.name, *(f"{name} (paper)" for name in paper.DATA)]
+    comparison.document.table(f"Table 1 on {problem.name}: the data", header, rows)
+
+
+def results_part(comparison: Comparison, problem: Problem) -> None:
+    """Table 2: ranking the held-out tags."""
+    tested = comparison.tested[problem.name]
+    rows: list[list[str]] = []
+    for label in dict.fromkeys([*paper.TABLE_2, *tested]):
+        if label in tested:
+            rows.append([label, problem.name, *(f"{tested[label].metrics[name]:.4f}" for name in METRICS)])
+        for data, theirs in paper.TABLE_2.get(label, {}).items():
+            rows.append([label, f"{data} (paper)", *(f"{theirs[name]:.4f}" for name in METRICS)])
+    if VSE_ENS.label in tested and VSE_WARP.label in tested:
+        ours, warp = tested[VSE_ENS.label].metrics, tested[VSE_WARP.label].metrics
+        gains = [f"{100 * (ours[name] / warp[name] - 1):+.2f} %" if warp[name] else "–" for name in METRICS]
+        rows.append(["VSE-ens over WARP", problem.name, *gains])
+    for data in paper.DATA:
+        ours, warp = (paper.TABLE_2[label][data] for label in PAIRS[0])
+        rows.append(
+            ["VSE-ens over WARP", f"{data} (paper)", *(f"{100 * (ours[m] / warp[m] - 1):+.2f} %" for m in METRICS)]
+        )
+    header = ("method", "data", *map(shown_metric, METRICS))
+    comparison.document.table(f"Table 2 on {problem.name}: the held-out tags", header, rows)
+    for first, second in PAIRS:
+        for metric in ("r@5", "map", "auc"):
+            theirs = paper.TABLE_2[first][REFERENCE][metric], paper.TABLE_2[second][REFERENCE][metric]
+            comparison.judge_order(problem, first, second, metric, where=f"Table 2, {REFERENCE}", paper=theirs)
+
+
+def complexity_part(comparison: Comparison, problem: Problem) -> None:
+    """Table 3: the paper's complexity of a step, and the draws and microseconds of a pair as measured."""
+    tested = comparison.tested[problem.name]
+    n_pairs = int((problem.train.Y > 0).sum())
+    rows = []
+    for label in dict.fromkeys([*paper.TABLE_3, *tested]):
+        curve = [] if label not in tested else _drawn(tested[label].choice.record["curve"])
+        if not curve:
+            if label in paper.TABLE_3:
+                rows.append([label, paper.TABLE_3[label], "–", "–", "–", "–"])
+            continue
+        draws = sum(point["draws"] for point in curve) / len(curve)
+        steps = sum(point["violated"] for point in curve) / len(curve)
+        rows.append(
+            [
+                label,
+                paper.TABLE_3.get(label, "–"),
+                f"{draws:.2f}",
+                f"{steps:.1%}",
+                f"{draws / steps:.2f}" if steps else "–",
+                f"{1e6 * curve[-1]['seconds'] / (len(curve) * n_pairs):.2f}",
+            ]
+        )
+    header = (
+        "method",
+        "complexity (paper)",
+        "draws a pair",
+        "pairs that make a step",
+        "draws a step",
+        "microseconds a pair",
+    )
+    comparison.document.table(f"Table 3 on {problem.name}: what a step takes", header, rows)
+    comparison.document.text(
+        "Means over the epochs of the chosen setting. k is the size of the embedding, T the mean number of draws."
+    )
+
+
+def time_part(comparison: Comparison, problem: Problem) -> None:
+    """Table 4: the time of training until a model has converged."""
+    rows, times = [], {}
+    tested = comparison.tested[problem.name]
+    for label in dict.fromkeys([*paper.TABLE_4, *tested]):
+        point = converged(tested[label].choice.record["curve"]) if label in tested else None
+        if point is not None:
+            times[label] = point["seconds"]
+            record = tested[label].choice.record
+            rows.append([label, problem.name, f"{point['seconds']:.2f} s", str(point["epoch"]), f"{record['map']:.4f}"])
+        for data, hours in paper.TABLE_4.get(label, {}).items():
+            rows.append([label, f"{data} (paper)", f"{hours:g} h", "–", "–"])
+    header = ("method", "data", "time of training", "epochs", "best validation MAP")
+    comparison.document.table(f"Table 4 on {problem.name}: training until converged", header, rows)
+    comparison.document.text(
+        f"Time to {NEAR:.0%} of a method's own best validation MAP, with its chosen setting; measuring is not counted."
+    )
+    for other in (VSE_WARP.label, OPT_AUC.label):
+        if VSE_ENS.label in times and other in times:
+            written = tuple(f"{paper.TABLE_4[label][REFERENCE]:g} h" for label in (VSE_ENS.label, other))
+            comparison.claims.append(
+                least_claim(
+                    VSE_ENS.label,
+                    other,
+                    "time of training",
+                    where=f"Table 4, {REFERENCE}",
+                    paper=(written[0], written[1]),
+                    problem=problem.name,
+                    here=(times[VSE_ENS.label], times[other]),
+                    unit="s",
+                )
+            )
+
+
+def draws_part(comparison: Comparison, problem: Problem) -> None:
+    """Figure 1: draws until a violator is found, epoch by epoch; and how good the models are meanwhile."""
+    curves = {label: _drawn(tested.choice.record["curve"]) for label, tested in comparison.tested[problem.name].items()}
+    curves = {label: curve for label, curve in curves.items() if curve}
+    if not curves:
+        return
+    draws: dict[str, Line] = {
+        label: ([p["epoch"] for p in curve], [p["draws"] for p in curve]) for label, curve in curves.items()
+    }
+    name = f"figures/draws-{problem.name}.png"
+    draw_lines(comparison.out / name, [(problem.name, draws)], x="epoch", y="draws a pair (mean)")
+    theirs = ", ".join(f"{count:,} on {data}" for data, (count, _) in paper.FIGURE_1.items())
+    comparison.document.picture(
+        name, f"Figure 1 on {problem.name}: negatives drawn for a pair. The paper's WARP levels off at about {theirs}."
+    )
+    gains: dict[str, Line] = {
+        label: (
+            [p["seconds"] for p in curve if p["map"] is not None],
+            [p["map"] for p in curve if p["map"] is not None],
+        )
+        for label, curve in curves.items()
+    }
+    name = f"figures/training-{problem.name}.png"
+    draw_lines(
+        comparison.out / name,
+        [(problem.name, gains)],
+        x="seconds of training",
+        y="MAP over the validation images",
+        log_x=True,
+    )
+    comparison.document.picture(name, f"After how much training, on {problem.name} (chosen settings).")
+    if VSE_WARP.label in curves:
+        comparison.claims.append(_more_draws(problem, curves[VSE_WARP.label]))
+
+
+def converged(curve: list[Record]) -> Record | None:
+    """Return the first point of a training that has `NEAR` of its best validation MAP; None where none was measured."""
+    measured = [point for point in curve if point["map"] is not None]
+    if not measured:
+        return None
+    best = max(point["map"] for point in measured)
+    return next(point for point in measured if point["map"] >= NEAR * best)
+
+
+def _more_draws(problem: Problem, curve: list[Record]) -> Claim:
+    first, last = curve[0]["draws"], curve[-1]["draws"]
+    verdict = "yes" if last > 1.1 * first else "no" if last < first / 1.1 else "too close to call"
+    return Claim(
+        f"WARP's draws after {len(curve)} epochs",
+        "after the first one",
+        "number (the search takes longer as training goes on)",
+        "Figure 1, NUS-WIDE",
+        problem.name,
+        (f"about {paper.FIGURE_1['NUS-WIDE'][0]:,}", "few"),
+        (f"{last:.2f}", f"{first:.2f}"),
+        verdict,
+        relation="higher than",
+    )
+
+
+def _drawn(curve: list[Record]) -> list[Record]:
+    return [point for point in curve if point["draws"] is not None]
