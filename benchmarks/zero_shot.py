@@ -157,7 +157,9 @@ def main() -> None:
             for measure in measures
         }
         if chosen.scenes:
-            result["across corpora"] = crossed(problem, scene_problem(source, chosen.scenes, *encoder), chosen.on, FIXED)
+            result["across corpora"] = crossed(
+                problem, scene_problem(source, chosen.scenes, *encoder), chosen.on, FIXED
+            )
     write(result, chosen.json)
 
 

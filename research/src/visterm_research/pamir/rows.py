@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.query_weights import log_probabilities, part_signs
 from visterm.core.digests import digest_of, key_of
 from visterm.core.progress import Progress
-from visterm.core.query_weights import inverse_frequencies, weigh_words
+from visterm.core.query_weights import inverse_frequencies, log_probabilities, part_signs, weigh_words
 from visterm.core.types import Matrix
 from visterm.data.tag_queries import Queries
 from visterm.metrics.queries import measure_queries, rank_queries
