@@ -6,6 +6,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
 KERNEL_TESTS := $(wildcard tests/test_*kernel.py tests/test_*kernels.py)
 
+# Commands that tests start, and Ray's workers, find visterm compiled; two workers on two cores need no more threads.
+TESTING := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+
 .PHONY: help demo test test-kernels test-slow lint format docs constraints clean
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -14,7 +17,7 @@ demo: $(VENV)/.base  ## Draw a photo library, learn its tags, tag and search it,
 	$(BIN)/visterm demo -o demo
 
 test: $(VENV)/.dev  ## Run the whole test suite (about 11 minutes on 2 cores)
-	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not slow" --durations 10
+	$(TESTING) $(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not slow" --durations 10
 
 test-kernels: $(VENV)/.dev  ## Run the kernels' tests with bounds checked, and again without compiling
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-checked $(PYTEST) -q $(KERNEL_TESTS)

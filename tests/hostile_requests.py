@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -19,8 +20,8 @@ API = "/api/v1"
 OF_API = (about, annotate, duplicates, feedback, images, jobs, tags, searches)
 OTHERS = (label_studio, login, files, library, picture, review, search, tag_pages)
 ROUTES = [
-    (method, API * (part in OF_API) + route.path, [each.alias for each in route.dependant.query_params],
-     [each.alias for each in route.dependant.body_params])
+    (method, API * (part in OF_API) + route.path, tuple(each.alias for each in route.dependant.query_params),
+     tuple(each.alias for each in route.dependant.body_params))
     for part in (*OF_API, *OTHERS) for route in part.router.routes for method in sorted(route.methods)
 ]  # fmt: skip
 """Every method and address of the service, with the names of its settings and of the fields of its form."""
@@ -79,7 +80,8 @@ LIKELY = {
 """Values of fields that are accepted."""
 
 
-def pairs_of(names: list[str]) -> st.SearchStrategy[list[tuple[str, str]]]:
+@cache
+def pairs_of(names: tuple[str, ...]) -> st.SearchStrategy[list[tuple[str, str]]]:
     """Fill in the fields of an address or a form, and others that it does not know."""
     ids = st.integers(0, 25).map(str)
     known = [st.tuples(st.just(name), st.sampled_from(LIKELY[name]) if name in LIKELY else ids) for name in names]
