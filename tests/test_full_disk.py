@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
+from importlib.util import find_spec
 
 import pytest
 
@@ -14,6 +16,9 @@ from command_line import run_command
 from small_disks import small_disk
 from tiny_catalogues import ENCODER, draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
+from visterm.core.errors import OutOfSpaceError
+from visterm.core.jsonlines import write_skipped
+from visterm.core.types import Skipped
 
 SIZE = 6 * 2**20
 QUICK_ENCODER = "--encoder visterms " + " ".join(
@@ -24,11 +29,13 @@ QUICK = f"--set dim=4 --set epochs=5 --jobs 1 {QUICK_ENCODER}"
 COMMANDS = {
     "fit": "fit {photos} --tags {tags} -o {disk}/new --model wsabie {quick}",
     "fit over a run": "fit {photos} --tags {tags} -o {disk}/run --model wsabie {quick}",
+    "fit with aliases": "fit {photos} --tags {tags} --aliases {aliases} -o {disk}/new --model wsabie {quick}",
     "fit by queries": "fit {photos} --queries {queries} -o {disk}/new --model pamir --set epochs=2 --jobs 1 {encoder}",
     "fit a catalogue": "fit --catalogue {disk}/catalogue --full --jobs 1",
     "tune": "tune {photos} --tags {tags} -o {disk}/new --model wsabie --grid learning_rate=0.1,0.01 {quick}",
     "encode": "encode {photos} -o {disk}/new --shard-size 8 --jobs 1 --run {run}",
     "annotate": "annotate {run} {photos} -o {disk}/new --jobs 1",
+    "annotate, listing what is skipped": "annotate {run} {broken} --json --skipped {disk}/new.jsonl --jobs 1",
     "index": "index {run} {photos} -o {disk}/new --jobs 1",
     "index again": "index {run} {more} -o {disk}/catalogue --jobs 1",
     "union": "union {catalogue} {disk}/catalogue -o {disk}/new",
@@ -36,6 +43,8 @@ COMMANDS = {
     "explain": "explain {run} {photos}/001.png green -o {disk}/new.png",
     "info": "info {run} --plot {disk}/old.png",
     "suggestions": "tags {run} {photos} --tags {tags} --suggest --out {disk}/old.csv",
+    "add words": "tags {disk}/worded --add {words} --json",
+    "relations": "relations {parts} -k 0 --out {disk}/old.csv",
     "export to xmp": "export {catalogue} --to xmp -k 2",
     "export to txt": "export {catalogue} --to txt -k 2",
     "export to embed": "export {catalogue} --to embed -k 2",
@@ -49,9 +58,20 @@ STAYS = (
     "index",
     "index again",
     "fit a catalogue",
+    "demo",
+    "reproduce",
     *(f"export to {t}" for t in ("xmp", "txt", "embed")),
 )
 """What was done before the disk was full is whole and stays: the same command goes on from there."""
+
+EXIT = {"annotate, listing what is skipped": 3}
+"""Exit codes with space for all, where it is not 0."""
+
+LONG = {
+    "demo": "demo -o {disk}/new --scenes 100 --jobs 1",
+    "reproduce": "reproduce parts --quick -o {disk}/new --jobs 1",
+}
+"""Commands that take too long to be run on to their end here."""
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +101,24 @@ def places(disk, tmp_path_factory):
     clicks = "".join(f"{tag},{name}\n" for name, given in tags.items() for tag in given)
     (large / "clicks.csv").write_text(f"query,image\n{clicks}", encoding="utf-8")
     found |= {"queries": large / "clicks.csv", "encoder": QUICK_ENCODER}
+    draw_photos(large / "broken", 2, seed=2)
+    (large / "broken" / "000.png").write_bytes(b"no picture")
+    (large / "aliases.csv").write_text("alias,tag\nrosy,red\n", encoding="utf-8")
+    (large / "part_of.csv").write_text("red,warm\ngreen,cool\n", encoding="utf-8")
+    found |= {name: large / name for name in ("broken", "parts")} | {"aliases": large / "aliases.csv"}
+    fit = f"fit {kept / 'photos'} --tags {found['tags']} --set epochs=1 --valid 0 --jobs 1 {QUICK_ENCODER}"
+    parts = f"--model objects_and_parts --set dim=4 --part-of {large / 'part_of.csv'} -o {large / 'parts'}"
+    done = run_command(f"{fit} {parts}".split())
+    assert done.returncode == 0, done.stderr
+    if find_spec("torch"):
+        names = ("red", "green", "blue", "grey", "warm", "cool", "rosy")
+        vectors = "".join(f"{word} {number} 1 {number % 3}\n" for number, word in enumerate(names))
+        (large / "vectors.txt").write_text(vectors, encoding="utf-8")
+        (large / "words.txt").write_text("rosy\n", encoding="utf-8")
+        words = f"--model average_word_vector --set hidden=[4] --word-vectors {large / 'vectors.txt'}"
+        done = run_command(f"{fit} {words} -o {kept / 'worded'}".split())
+        assert done.returncode == 0, done.stderr
+        found["words"] = large / "words.txt"
     made = Catalogue.create(large / "catalogue", Tagger.load(run, n_jobs=1))
     made.index(found["photos"], tags=found["tags"])
     made.stored.close()
@@ -92,14 +130,32 @@ def command(name, places):
     return run_command(COMMANDS[name].format(**places).split(), places["kept"].parent)
 
 
+def check_refused(done):
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 2, done
+    assert last.startswith("visterm: "), done.stderr
+    assert "disk" in last, last
+    assert "full" in last or "space" in last, last
+
+
+def check_nothing_is_half(listed):
+    assert not [path for path in listed if ".tmp" in str(path) or "_exiftool_" in str(path)]
+    for path in listed:
+        if path.suffix == ".json":
+            json.loads(listed[path])
+
+
 def check(name, disk, places, share):
     """Run a command twice: with space for a share of what it takes, and then with space for all."""
     if name == "export to embed" and shutil.which("exiftool") is None:
         pytest.skip("exiftool is not installed")
+    if name == "add words":
+        pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+    code = EXIT.get(name, 0)
     disk.restore(places["kept"])
     start, before = disk.used(), disk.listed()
     whole = command(name, places)
-    assert whole.returncode == 0, whole.stderr
+    assert whole.returncode == code, whole.stderr
     changed = sum(len(content) for path, content in disk.listed().items() if before.get(path) != content)
     needed = max(disk.used() - start, changed)
     shutil.rmtree(places["catalogue"])
@@ -108,19 +164,15 @@ def check(name, disk, places, share):
     disk.leave(int(share * needed))
     full = command(name, places)
     try:
-        last = full.stderr.splitlines()[-1]
-        assert full.returncode == 2, full
-        assert last.startswith("visterm: "), full.stderr
-        assert "disk" in last, last
-        assert "full" in last or "space" in last, last
+        check_refused(full)
         after = disk.listed()
-        assert not [path for path in after if ".tmp" in str(path) or "_exiftool_" in str(path)]
+        check_nothing_is_half(after)
         if name not in STAYS:
             assert after == before
     finally:
         disk.free()
     again = command(name, places)
-    assert again.returncode == 0, again.stderr
+    assert again.returncode == code, again.stderr
     if (disk.folder / "catalogue").is_dir():
         opened = Catalogue.load(disk.folder / "catalogue", n_jobs=1)
         assert opened.stored.database.check() == []
@@ -144,6 +196,39 @@ def test_a_command_ends_clean_where_the_disk_fills_up_midway(name, disk, places)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_ends_clean_wherever_the_disk_fills_up(name, share, disk, places):
     check(name, disk, places, share)
+
+
+@pytest.mark.parametrize("room", [0, 200_000])
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_command_ends_clean_soon_after_it_began(name, room, disk, places):
+    if name == "reproduce":
+        pytest.importorskip("visterm_research", reason="visterm-research is not installed")
+    disk.restore(places["kept"])
+    before = disk.listed()
+    disk.leave(room)
+    try:
+        check_refused(run_command(LONG[name].format(**places).split(), places["kept"].parent))
+        after = disk.listed()
+    finally:
+        disk.free()
+    check_nothing_is_half(after)
+    if name not in STAYS:
+        assert after == before
+
+
+def test_a_list_of_skipped_images_that_the_disk_does_not_take_leaves_the_earlier_one(disk, places):
+    disk.restore(places["kept"])
+    listed = disk.folder / "skipped.jsonl"
+    write_skipped(listed, [Skipped("a.png", "not an image")])
+    before = listed.read_bytes()
+    disk.leave(0)
+    try:
+        with pytest.raises(OutOfSpaceError):
+            write_skipped(listed, [Skipped("b.png", "not an image")] * 100)
+        assert listed.read_bytes() == before
+        assert [path.name for path in disk.folder.iterdir() if "skipped" in path.name] == ["skipped.jsonl"]
+    finally:
+        disk.free()
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")

@@ -30,7 +30,7 @@ CASES, MANY_CASES = 8, 400
 
 MADE_UP, MANY_MADE_UP = 1600, 1600
 SEEDS = range(1, 51)
-"""26 · 2 · 400 + 50 · 1,600 = 100,800 requests are sent by the slow tests, and 26 · 2 · 8 + 1,600 = 2,016 by the others."""
+"""26 · 2 · 400 + 50 · 1,600 = 100,800 requests are sent by the slow tests, 26 · 2 · 8 + 1,600 = 2,016 by the others."""
 
 HELD = (
     "not_a_server_error",

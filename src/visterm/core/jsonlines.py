@@ -10,6 +10,7 @@ from typing import Any
 
 from visterm.core.files import open_text
 from visterm.core.types import Skipped
+from visterm.core.writing import whole_file
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -25,8 +26,12 @@ def json_text(value: Any, *, indent: int | None = None, sort_keys: bool = False,
 
 
 def write_skipped(path: Path, skipped: Iterable[Skipped]) -> None:
-    """Write one JSON object a line for each image that could not be read."""
-    path.write_bytes(skipped_bytes(skipped))
+    """Write one JSON object a line for each image that could not be read; a list that does not fit the disk stays."""
+    if path.exists() and not path.is_file():  # a pipe, or /dev/null
+        path.write_bytes(skipped_bytes(skipped))
+        return
+    with whole_file(path) as temporary:
+        temporary.write_bytes(skipped_bytes(skipped))
 
 
 def skipped_bytes(skipped: Iterable[Skipped]) -> bytes:

@@ -16,6 +16,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, Tag
 from visterm.core.vocabulary import Vocabulary
+from visterm.core.writing import whole_file
 from visterm.data.corpus import Corpus
 from visterm.data.images import ImageLike
 from visterm.demo.drawn import GROUPS, NOUNS, DrawnLibrary, Query, draw_library
@@ -100,7 +101,8 @@ def run_demo(
     folder = Path(out)
     check_target(folder, KIND)
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / MANIFEST, {"kind": KIND, "format": FORMAT, "n_scenes": n_scenes, "seed": seed, "sha256": {}})
+    with whole_file(folder / MANIFEST) as temporary:  # half of it, and the next demo would not take the folder
+        write_json(temporary, {"kind": KIND, "format": FORMAT, "n_scenes": n_scenes, "seed": seed, "sha256": {}})
     library = draw_library(folder / "library", n_scenes=n_scenes, seed=seed, n_jobs=n_jobs, progress=progress)
     corpus = Corpus.read(library.images, library.tags_file)
     tagger = Tagger(model="wsabie", seed=seed, n_jobs=n_jobs)
