@@ -23,8 +23,7 @@ import torch
 from harness.runs import machine, options, parse, ratios, say, spread, write
 
 from visterm.models.deep.cross_entropy_tagger import CrossEntropyTagger
-from visterm.models.deep.full_objectives import FullObjective
-from visterm.models.deep.sampled_objectives import SampledObjective
+from visterm.models.deep.objectives import FullObjective, SampledObjective
 from visterm.models.deep.sampled_tagger import SampledTagger
 from visterm.models.deep.tag_draws import TagDraws
 from visterm.models.deep.word_table import WordTable

@@ -14,8 +14,7 @@ from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
 from visterm.models.abilities import FitsTogether
 from visterm.models.deep.data_parallel import ALONE, part_of
-from visterm.models.deep.network import DeepNetwork
-from visterm.models.deep.shared_norm import shared_norm
+from visterm.models.deep.network import DeepNetwork, shared_norm
 from visterm.models.deep.word_table import WordTable
 
 SMALL = {"hidden": [20, 12], "epochs": 4, "batch_size": 40, "learning_rate": 0.005, "device": "cpu", "n_jobs": 1}

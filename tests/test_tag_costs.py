@@ -9,8 +9,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
 from reference import tag_costs as reference
-from visterm.models.deep import tag_costs
-from visterm.models.deep.drawn_products import DrawnProducts
+from visterm.models.deep import objectives
+from visterm.models.deep.objectives import DrawnProducts
 
 N_IMAGES, P, N, N_TAGS, DIM = 4, 3, 5, 7, 6
 
@@ -58,13 +58,13 @@ def by_ours(numbers, name, takes, params):
     learning = {key: tensors[key].requires_grad_() for key in ("f", "v_p", "v_n", "V") if key in takes}
     if takes == FULL:
         pairs = [torch.from_numpy(places) for places in np.nonzero(numbers["given"])]
-        return getattr(tag_costs, name)(tensors["f"], tensors["V"], *pairs, **params), learning
+        return getattr(objectives, name)(tensors["f"], tensors["V"], *pairs, **params), learning
     f = tensors.get("f", torch.zeros((N_IMAGES, DIM), dtype=torch.float64))
     rows = torch.cat([tensors["v_p"], tensors["v_n"]], dim=1)
     scores, products = DrawnProducts.apply(f, rows, P)
     drawn = scores if takes == SAMPLED else products
     masks = [tensors[key] for key in takes[-2:]]
-    return getattr(tag_costs, name)(drawn[..., :P], drawn[..., P:], *masks, **params), learning
+    return getattr(objectives, name)(drawn[..., :P], drawn[..., P:], *masks, **params), learning
 
 
 @costs
@@ -94,7 +94,7 @@ def test_a_gradient_is_that_of_the_sum_by_finite_differences(numbers, name, take
 
 def test_the_squared_distance_is_half_the_mean_over_images():
     f = torch.tensor([[1.0, 2.0], [0.0, 0.0]], requires_grad=True)
-    cost = tag_costs.squared_distance(f, torch.tensor([[0.0, 0.0], [0.0, 3.0]]))
+    cost = objectives.squared_distance(f, torch.tensor([[0.0, 0.0], [0.0, 3.0]]))
     assert cost.item() == (1 + 4 + 9) / 2 / 2
     cost.backward()
     assert f.grad.tolist() == [[0.5, 1.0], [0.0, -1.5]]
@@ -102,8 +102,8 @@ def test_the_squared_distance_is_half_the_mean_over_images():
 
 def test_very_unlikely_tags_cost_what_they_cost_and_are_not_infinite():
     score, one = torch.tensor([[-1000.0]]), torch.ones((1, 1))
-    assert tag_costs.sampled_cross_entropy(score, -score, one, one).item() == 2000
-    assert tag_costs.sampled_rank_cost(score, -score, one, one).item() == 2000
+    assert objectives.sampled_cross_entropy(score, -score, one, one).item() == 2000
+    assert objectives.sampled_rank_cost(score, -score, one, one).item() == 2000
 
 
 def test_the_products_of_drawn_rows_and_all_their_gradients_together_are_those_of_torch():

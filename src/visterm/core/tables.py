@@ -83,14 +83,14 @@ MODELS = Registry(
         ),
         Entry(
             "average_word_vector",
-            "visterm.models.deep.average_word_vector:AverageWordVector",
+            "visterm.models.deep.averaged_word_vectors:AverageWordVector",
             "deep network taught the mean vector of an image's tags",
             SAMPLED_TAGGING,
             extra="torch",
         ),
         Entry(
             "correlated_word_vectors",
-            "visterm.models.deep.correlated_word_vectors:CorrelatedWordVectors",
+            "visterm.models.deep.averaged_word_vectors:CorrelatedWordVectors",
             "the same mean, of tags that go together most",
             SAMPLED_TAGGING,
             extra="torch",

@@ -84,28 +84,32 @@ def draw_adaptive(pairs, first, last, positives, U, W, lists, draws):
     ----------
     Guo, Zhai, Yuan, Liu, Wang 2018, section "Process of Sampling".
     """
+    examples, images, tags, _, violators, trials, gaps, _ = pairs
+    tags_start, positive_tags = positives
+    order, sigmas, scale = lists
+    _, max_trials, seed, epoch = draws
     n_tags = W.shape[0]
     for p in range(first, last):
-        begin, end = positives.start[pairs.images[p]], positives.start[pairs.images[p] + 1]
+        begin, end = tags_start[images[p]], tags_start[images[p] + 1]
         candidates = n_tags - (end - begin)
-        pairs.violators[p] = -1
-        pairs.trials[p] = 0
+        violators[p] = -1
+        trials[p] = 0
         if candidates == 0:
             continue
         u = U[p]
-        stream = stream_of(draws.seed, draws.epoch, pairs.examples[p])
+        stream = stream_of(seed, epoch, examples[p])
         drawn = -1
         n = 0
-        while n < draws.max_trials and drawn < 0:
-            r = draw_rank(draw_unit(stream, 2 * n), lists.scale, n_tags)
-            f = draw_dimension(draw_unit(stream, 2 * n + 1), u, lists.sigmas)
-            tag = lists.order[f, r] if u[f] > 0 else lists.order[f, n_tags - 1 - r]
-            if not contains(positives.tags, begin, end, tag):
+        while n < max_trials and drawn < 0:
+            r = draw_rank(draw_unit(stream, 2 * n), scale, n_tags)
+            f = draw_dimension(draw_unit(stream, 2 * n + 1), u, sigmas)
+            tag = order[f, r] if u[f] > 0 else order[f, n_tags - 1 - r]
+            if not contains(positive_tags, begin, end, tag):
                 drawn = tag
             n += 1
         if drawn < 0:
-            drawn = nth_absent(positives.tags, begin, end, draw_below(stream, 2 * n, candidates))
+            drawn = nth_absent(positive_tags, begin, end, draw_below(stream, 2 * n, candidates))
             n += 1
-        pairs.violators[p] = drawn
-        pairs.trials[p] = n
-        pairs.gaps[p] = dot(u, W[pairs.tags[p]]) - dot(u, W[drawn])
+        violators[p] = drawn
+        trials[p] = n
+        gaps[p] = dot(u, W[tags[p]]) - dot(u, W[drawn])

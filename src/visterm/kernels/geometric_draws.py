@@ -23,30 +23,33 @@ def draw_geometric(pairs, first, last, positives, scores, draws):
 
     `scores` are U · Wᵀ, float32, shape (last - first, n_tags); those of the tags that an image has are overwritten.
     """
+    examples, images, tags, _, violators, trials, gaps, _ = pairs
+    tags_start, positive_tags = positives
+    margin, max_trials, seed, epoch = draws
     n_tags = scores.shape[1]
     for p in range(first, last):
         row = scores[p - first]
-        begin, end = positives.start[pairs.images[p]], positives.start[pairs.images[p] + 1]
+        begin, end = tags_start[images[p]], tags_start[images[p] + 1]
         candidates = n_tags - (end - begin)
-        true_score = row[pairs.tags[p]]
-        least = true_score - np.float32(draws.margin)
+        true_score = row[tags[p]]
+        least = true_score - np.float32(margin)
         for q in range(begin, end):
-            row[positives.tags[q]] = -np.inf
-        pairs.violators[p] = -1
-        pairs.trials[p] = min(candidates, draws.max_trials)
+            row[positive_tags[q]] = -np.inf
+        violators[p] = -1
+        trials[p] = min(candidates, max_trials)
         count = 0
         for start in range(0, n_tags, CHUNK):
             count += _count_above(row[start : start + CHUNK], least)
         if count == 0:
             continue
-        stream = stream_of(draws.seed, draws.epoch, pairs.examples[p])
+        stream = stream_of(seed, epoch, examples[p])
         n = 1
         if count < candidates:
             n += int(math.log1p(-draw_unit(stream, 0)) / math.log1p(-count / candidates))
-        if n <= pairs.trials[p]:
-            pairs.trials[p] = n
-            pairs.violators[p] = _nth_above(row, least, draw_below(stream, 1, count))
-            pairs.gaps[p] = true_score - row[pairs.violators[p]]
+        if n <= trials[p]:
+            trials[p] = n
+            violators[p] = _nth_above(row, least, draw_below(stream, 1, count))
+            gaps[p] = true_score - row[violators[p]]
 
 
 @njit(cache=True, nogil=True)

@@ -34,18 +34,20 @@ def weigh_all(pairs, first, last, positives, rank_weights, scores):
     ----------
     Weston, Bengio, Usunier 2010, Eqs. 6 and 7.
     """
+    _, images, tags, _, violators, trials, _, _ = pairs
+    tags_start, positive_tags = positives
     n_tags = scores.shape[1]
     total = 0.0
     n_trials = n_steps = 0
     for p in range(first, last):
-        begin, end = positives.start[pairs.images[p]], positives.start[pairs.images[p] + 1]
+        begin, end = tags_start[images[p]], tags_start[images[p] + 1]
         row = scores[p]
-        true_score = row[pairs.tags[p]]
+        true_score = row[tags[p]]
         rank = 0
         excess = 0.0
         q = begin
         for t in range(n_tags):
-            if q < end and positives.tags[q] == t:
+            if q < end and positive_tags[q] == t:
                 q += 1
                 row[t] = 0.0
                 continue
@@ -56,17 +58,17 @@ def weigh_all(pairs, first, last, positives, rank_weights, scores):
                 row[t] = -1.0
             else:
                 row[t] = 0.0
-        pairs.trials[p] = n_tags - (end - begin)
-        n_trials += pairs.trials[p]
-        pairs.violators[p] = -1
+        trials[p] = n_tags - (end - begin)
+        n_trials += trials[p]
+        violators[p] = -1
         if rank == 0:
             continue
         n_steps += 1
-        pairs.violators[p] = rank
+        violators[p] = rank
         weight = rank_weights[rank]
         share = weight / np.float32(rank)
         total += share * excess
         for t in range(n_tags):
             row[t] *= share
-        row[pairs.tags[p]] = weight
+        row[tags[p]] = weight
     return total, n_trials, n_steps

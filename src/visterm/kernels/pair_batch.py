@@ -1,4 +1,8 @@
-"""What the kernels of training on pairs work on: a block of pairs, the tags that images have, draws and losses."""
+"""What the kernels of training on pairs work on: a block of pairs, the tags that images have, draws and losses.
+
+In hot loops pass them as plain tuples, ``tuple(pairs)``: Numba finds the type of one in a microsecond, and that of a
+NamedTuple of eight arrays in ten.
+"""
 
 from __future__ import annotations
 

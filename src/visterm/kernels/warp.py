@@ -28,42 +28,46 @@ def draw_violators(pairs, first, last, positives, rows, W, pool, draws):
 
     Fills in `violators`, `trials` and `gaps`; `W` is (n_tags, width), and `rows` are `Rows` of that width.
     """
-    n_tags, m = W.shape[0], pool.tags.shape[0]
+    examples, images, tags, rows_at, violators, trials, gaps, _ = pairs
+    tags_start, positive_tags = positives
+    margin, max_trials, seed, epoch = draws
+    pool_tags, pool_scores = pool
+    n_tags, m = W.shape[0], pool_tags.shape[0]
     for p in range(first, last):
-        begin, end = positives.start[pairs.images[p]], positives.start[pairs.images[p] + 1]
+        begin, end = tags_start[images[p]], tags_start[images[p] + 1]
         candidates = n_tags - (end - begin)
-        limit = min(candidates, draws.max_trials)
-        y, at = pairs.tags[p], pairs.at[p]
+        limit = min(candidates, max_trials)
+        y, at = tags[p], rows_at[p]
         u = rows.vals[rows.start[at] : rows.start[at + 1]]
         whole = u.shape[0] == W.shape[1]
         true_score = dot(u, W[y]) if whole else row_dot(rows, at, W[y])
-        least = true_score - np.float32(draws.margin)
-        stream = stream_of(draws.seed, draws.epoch, pairs.examples[p])
+        least = true_score - np.float32(margin)
+        stream = stream_of(seed, epoch, examples[p])
         violator = np.int64(-1)
         n = 0
         if m > 0:
-            place = draw_below(stream, draws.max_trials, m)
+            place = draw_below(stream, max_trials, m)
             for _ in range(m):
                 if n == limit:
                     break
-                drawn = pool.tags[place]
-                score = pool.scores[p, place]
-                if not contains(positives.tags, begin, end, drawn):
+                drawn = pool_tags[place]
+                score = pool_scores[p, place]
+                if not contains(positive_tags, begin, end, drawn):
                     n += 1
                     if score > least:
                         violator = drawn
-                        pairs.gaps[p] = true_score - score
+                        gaps[p] = true_score - score
                         break
                 place = place + 1 if place + 1 < m else 0
         while n < limit and violator < 0:
-            drawn = nth_absent(positives.tags, begin, end, draw_below(stream, n, candidates))
+            drawn = nth_absent(positive_tags, begin, end, draw_below(stream, n, candidates))
             score = dot(u, W[drawn]) if whole else row_dot(rows, at, W[drawn])
             n += 1
             if score > least:
                 violator = drawn
-                pairs.gaps[p] = true_score - score
-        pairs.violators[p] = violator
-        pairs.trials[p] = n
+                gaps[p] = true_score - score
+        violators[p] = violator
+        trials[p] = n
 
 
 @njit(cache=True, nogil=True)
@@ -88,27 +92,30 @@ def weigh_pairs(pairs, first, last, positives, rank_loss, rate, W, steps):
 
     Returns the sum of the costs, of the draws, and how many pairs have a gain.
     """
+    _, images, tags, _, violators, trials, gaps, gains = pairs
+    tags_start, _ = positives
+    loss, rank_weights, most_trials = rank_loss
     total = 0.0
     n_trials = n_steps = 0
     for p in range(first, last):
-        n_trials += pairs.trials[p]
+        n_trials += trials[p]
         gain = np.float32(0.0)
-        if pairs.violators[p] >= 0:
-            image = pairs.images[p]
-            candidates = W.shape[0] - (positives.start[image + 1] - positives.start[image])
-            weight = rank_loss.weights[(rank_loss.most_trials or candidates) // max(1, pairs.trials[p])]
-            value, slope = loss_and_slope(rank_loss.loss, np.float64(pairs.gaps[p]))
+        if violators[p] >= 0:
+            image = images[p]
+            candidates = W.shape[0] - (tags_start[image + 1] - tags_start[image])
+            weight = rank_weights[(most_trials or candidates) // max(1, trials[p])]
+            value, slope = loss_and_slope(loss, np.float64(gaps[p]))
             total += weight * value
             gain = weight * np.float32(slope)
-        pairs.gains[p] = gain
+        gains[p] = gain
         if gain == 0.0:
-            pairs.violators[p] = -1
+            violators[p] = -1
             for c in range(steps.shape[1]):
                 steps[p, c] = 0.0
             continue
         n_steps += 1
         factor = np.float32(rate) * gain
-        better, worse = W[pairs.tags[p]], W[pairs.violators[p]]
+        better, worse = W[tags[p]], W[violators[p]]
         for c in range(steps.shape[1]):
             steps[p, c] = factor * (better[c] - worse[c])
     return total, n_trials, n_steps
@@ -122,27 +129,28 @@ def add_tag_steps(pairs, rows, rule, squares, first, last, W):
     plus the mean squares of its gradients so far, this block's included; they are empty for SGD. With L2 the row first
     shrinks once for each step. Threads with ranges of tags that do not meet change different rows.
     """
+    _, _, tags, rows_at, violators, _, _, gains = pairs
     adaptive = squares.shape[0] > 0
     width = W.shape[1]
     if adaptive or rule.keep < 1.0:
-        for p in range(pairs.tags.shape[0]):
-            if pairs.violators[p] < 0:
+        for p in range(tags.shape[0]):
+            if violators[p] < 0:
                 continue
-            square = pairs.gains[p] * pairs.gains[p] * row_square(rows, pairs.at[p]) / np.float32(width)
-            for y in (pairs.tags[p], pairs.violators[p]):
+            square = gains[p] * gains[p] * row_square(rows, rows_at[p]) / np.float32(width)
+            for y in (tags[p], violators[p]):
                 if first <= y < last:
                     if adaptive:
                         squares[y] += square
                     if rule.keep < 1.0:
                         scale_row(W[y], rule.keep)
     moved = np.zeros(last - first, np.uint8)
-    for p in range(pairs.tags.shape[0]):
-        if pairs.violators[p] < 0:
+    for p in range(tags.shape[0]):
+        if violators[p] < 0:
             continue
-        at = pairs.at[p]
-        factor = np.float32(rule.rate) * pairs.gains[p]
+        at = rows_at[p]
+        factor = np.float32(rule.rate) * gains[p]
         u = rows.vals[rows.start[at] : rows.start[at + 1]]
-        for y, sign in ((pairs.tags[p], np.float32(1.0)), (pairs.violators[p], np.float32(-1.0))):
+        for y, sign in ((tags[p], np.float32(1.0)), (violators[p], np.float32(-1.0))):
             if y < first or y >= last:
                 continue
             moved[y - first] = 1

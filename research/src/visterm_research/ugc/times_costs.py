@@ -120,7 +120,7 @@ def growth(found: Mapping[tuple[int, int], Record], sizes: Sequence[int], kind: 
 def _layer_steps(grid: Grid, p: int, n: int) -> dict[str, Callable[[], None]]:
     import torch
 
-    from visterm.models.deep.sampled_objectives import SampledObjective
+    from visterm.models.deep.objectives import SampledObjective
     from visterm.models.deep.tag_draws import TagDraws
     from visterm.models.deep.word_table import WordTable
 
@@ -147,7 +147,7 @@ def _layer_steps(grid: Grid, p: int, n: int) -> dict[str, Callable[[], None]]:
 def _cost_steps(grid: Grid, p: int, n: int) -> dict[str, Callable[[], None]]:
     import torch
 
-    from visterm.models.deep.tag_costs import related_tags, sampled_cross_entropy, sampled_rank_cost
+    from visterm.models.deep.objectives import related_tags, sampled_cross_entropy, sampled_rank_cost
 
     s_p, s_n = (torch.zeros(grid.batch, size).requires_grad_() for size in (p, n))
     has, counts = torch.ones(grid.batch, p), torch.ones(grid.batch, n)

@@ -6,13 +6,13 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.checks import check_count, check_number, check_size
@@ -20,18 +20,14 @@ from visterm.core.errors import DataError, MissingExtraError, ShapeError, UserEr
 from visterm.core.learned import Array, Kind, Number, Whole
 from visterm.core.packing import json_params
 from visterm.core.progress import SILENT, Progress
-from visterm.core.types import Matrix, RandomState
-from visterm.models.base import Annotator
+from visterm.core.types import Matrix
 from visterm.models.deep.checkpoint import TrainingCheckpoint, matrix_fingerprint
 from visterm.models.deep.data_parallel import ALONE, DataParallel
-from visterm.models.deep.dense_layers import Layer, through_layers
 from visterm.models.deep.moved_words import move_words
 from visterm.models.deep.start_vectors import check_vectors, start_vectors
-from visterm.models.epochs import HISTORY, rate_factor
+from visterm.models.epochs import EpochAnnotator, EpochSettings, Floats, Validation
 from visterm.models.ranking.embedding_ranking import mean_length
-from visterm.models.stopping import HeldOutFit, OnEpoch
-
-Floats = NDArray[np.float32]
+from visterm.models.stopping import OnEpoch
 
 HIDDEN = (4096, 8192, 2048)
 """Hidden layers of the paper (section 2)."""
@@ -41,6 +37,9 @@ PENALTY = 1.0
 
 MAX_LAYERS = 1000
 
+BLOCK_ROWS = 1024
+"""Images that go through the layers together, so that the hidden numbers of all of them are never held."""
+
 MAX_TRAINED_BYTES = 2**34
 """Weights and vectors with their gradients and what the optimisers keep."""
 
@@ -48,7 +47,43 @@ NOT_OF_THE_TRAINING = ("checkpoint", "checkpoint_batches", "device", "n_jobs", "
 """Settings that a checkpoint may be gone on with whatever they are, or that are compared in another way."""
 
 
-class DeepTagger(Annotator):
+class Layer(NamedTuple):
+    """One layer.
+
+    Attributes
+    ----------
+    weights : ndarray of float32, shape (n_inputs, n_outputs)
+    offsets : ndarray of float32, shape (n_outputs,)
+    """
+
+    weights: Floats
+    offsets: Floats
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DeepSettings(EpochSettings):
+    """The settings of all deep taggers; `DeepTagger` describes them."""
+
+    hidden: Sequence[int] = HIDDEN
+    dim: int | None = None
+    word_vectors: Any = None
+    dropout: float = 0.5
+    batch_norm: bool = False
+    epochs: int = 40
+    batch_size: int = 256
+    learning_rate: float = 0.0003
+    tag_learning_rate: float = 0.1
+    l2: float = 0.0
+    max_gradient: float = 10.0
+    schedule: str = "cosine"
+    patience: int = 5
+    half: bool = False
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_batches: int = 1000
+    device: str = "auto"
+
+
+class DeepTagger(DeepSettings, EpochAnnotator):
     """Scores a tag by ``h(x) · v_t``: a network's output for the image, and the vector of a word.
 
     The network is trained by Adam and the vectors by row-wise Adagrad, both for the cost of a model; a new model writes
@@ -128,14 +163,10 @@ class DeepTagger(Annotator):
     Ni et al.: Sampled image tagging and retrieval methods on user generated content; sections 2 and 3.
     """
 
-    tag_rows_: Floats
     n_layers_: int
     scale_: float
     vector_scale_: float | None
     word_vectors_: Floats
-    n_epochs_: int
-    n_held_out_: int
-    history_: list[dict[str, Any]]
 
     learned: ClassVar[dict[str, Kind]] = {
         "tag_rows_": Array("float32", ("n_tags_", "dim")),
@@ -145,9 +176,7 @@ class DeepTagger(Annotator):
         "scale_": Number(above=0),
         "vector_scale_": Number(above=0, or_none=True),
         "word_vectors_": Array("float32", ("n_tags_", "dim"), required=False),
-        "n_epochs_": Whole(),
         "n_held_out_": Whole(),
-        "history_": HISTORY,
     }
 
     test_params: ClassVar[dict[str, Any]] = {
@@ -162,53 +191,7 @@ class DeepTagger(Annotator):
     start_params: ClassVar[tuple[str, ...]] = ("word_vectors",)
     """Settings that only a fit needs: they are not saved."""
 
-    _held_out: HeldOutFit | None = None
     _together: DataParallel = ALONE
-
-    def __init__(
-        self,
-        *,
-        hidden: Sequence[int] = HIDDEN,
-        dim: int | None = None,
-        word_vectors: Any = None,
-        dropout: float = 0.5,
-        batch_norm: bool = False,
-        epochs: int = 40,
-        batch_size: int = 256,
-        learning_rate: float = 0.0003,
-        tag_learning_rate: float = 0.1,
-        l2: float = 0.0,
-        max_gradient: float = 10.0,
-        schedule: str = "cosine",
-        patience: int = 5,
-        valid_share: float = 0.1,
-        half: bool = False,
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_batches: int = 1000,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.hidden = hidden
-        self.dim = dim
-        self.word_vectors = word_vectors
-        self.dropout = dropout
-        self.batch_norm = batch_norm
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.tag_learning_rate = tag_learning_rate
-        self.l2 = l2
-        self.max_gradient = max_gradient
-        self.schedule = schedule
-        self.patience = patience
-        self.valid_share = valid_share
-        self.half = half
-        self.checkpoint = checkpoint
-        self.checkpoint_batches = checkpoint_batches
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
 
     def fit_together(
         self,
@@ -284,15 +267,6 @@ class DeepTagger(Annotator):
         new_tags = self.tag_rows_[placed]
         return move_words(words * factor, old_tags, new_tags, about_means=True, penalty=PENALTY, random_state=0)
 
-    def take_held_out(self) -> HeldOutFit | None:
-        """Return how the last `fit` scored the images that it held out, before it learned from all; and forget it.
-
-        None where it held out none, or was asked before.
-        """
-        taken = self._held_out
-        self._held_out = None
-        return taken
-
     # -- what a model writes ------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -337,7 +311,7 @@ class DeepTagger(Annotator):
         X: Matrix,
         Y: sp.csr_array,
         rng: np.random.Generator,
-        valid: tuple[Matrix, sp.csr_array] | None,
+        valid: Validation | None,
         monitor: Progress,
         on_epoch: OnEpoch | None,
     ) -> None:
@@ -353,14 +327,14 @@ class DeepTagger(Annotator):
         check_size(n_bytes, MAX_TRAINED_BYTES, what, "Take smaller layers (hidden, dim).")
         if hasattr(self, "word_vectors_"):  # of an earlier fit
             del self.word_vectors_
-        from visterm.models.deep.course import DeepCourse  # torch
+        from visterm.models.deep.course import DeepFit  # torch
 
         self._held_out = None
         self.scale_ = math.sqrt(X.shape[1]) / (mean_length(X) or 1.0)
         kept = TrainingCheckpoint(self.checkpoint, self._what_is_trained(X, Y, valid) if self.checkpoint else {})
         seed = int(rng.integers(2**63))
-        course = DeepCourse(self, X, Y, seed=seed, checkpoint=kept, together=self._together, monitor=monitor)
-        course.run(valid, on_epoch)
+        fit = DeepFit(self, X, Y, seed, kept, self._together, monitor, on_epoch)
+        fit.run(valid)
         if self.word_vectors is not None and self._words_move():  # a memory map is not read again as epochs are checked
             self.word_vectors_ = np.asarray(self.word_vectors, np.float32)
 
@@ -368,12 +342,13 @@ class DeepTagger(Annotator):
         rows, self.vector_scale_ = start_vectors(self.word_vectors, n_tags, self.dim, rng)
         return rows
 
-    def _publish(self, layers: list[Layer], rows: Floats) -> None:
-        self.n_layers_ = len(layers)
-        for place, layer in enumerate(layers):
-            setattr(self, f"weights_{place}_", layer.weights)
-            setattr(self, f"offsets_{place}_", layer.offsets)
-        self.tag_rows_ = rows
+    def _publish(self, *weights: Floats) -> None:
+        """Set the weights and offsets of each layer in turn, then the rows of the tags."""
+        *layers, self.tag_rows_ = weights
+        self.n_layers_ = len(layers) // 2
+        for place in range(self.n_layers_):
+            setattr(self, f"weights_{place}_", layers[2 * place])
+            setattr(self, f"offsets_{place}_", layers[2 * place + 1])
 
     def _work(self, n_features: int, n_tags: int) -> int:
         """Count the multiplications of a batch's way through the network and beside the vectors."""
@@ -387,7 +362,7 @@ class DeepTagger(Annotator):
             return int(np.shape(self.word_vectors)[1])
         return self.dim or 300
 
-    def _what_is_trained(self, X: Matrix, Y: sp.csr_array, valid: tuple[Matrix, sp.csr_array] | None) -> dict[str, Any]:
+    def _what_is_trained(self, X: Matrix, Y: sp.csr_array, valid: Validation | None) -> dict[str, Any]:
         """Return what a checkpoint must agree in."""
         params = {key: value for key, value in json_params(self).items() if key not in NOT_OF_THE_TRAINING}
         matrices = {"X": X, "Y": Y}
@@ -416,8 +391,7 @@ class DeepTagger(Annotator):
             check_number(getattr(self, name), name, above=0)
         check_number(self.l2, "l2", least=0)
         check_number(self.dropout, "dropout", least=0, below=1)
-        check_number(self.valid_share, "valid_share", least=0, below=1)
-        rate_factor(self.schedule, 1, self.epochs)
+        super()._check_settings()
 
     def check_settings(self) -> None:
         """Refuse settings that cannot be used here, before any long work; `fit` asks too."""
@@ -431,3 +405,23 @@ class DeepTagger(Annotator):
             from visterm.encoders.torch_network import torch_device
 
             torch_device(self.device)
+
+
+def through_layers(X: Matrix, scale: float, layers: list[Layer]) -> Floats:
+    """Return what comes out of the last layer, with ReLU between layers, shape (n_images, n_outputs).
+
+    Parameters
+    ----------
+    X : array or CSR of float32, shape (n_images, n_features)
+    scale : float
+        Factor of the features.
+    layers : list of Layer
+    """
+    out: Floats = np.empty((X.shape[0], len(layers[-1].offsets)), np.float32)
+    for start in range(0, X.shape[0], BLOCK_ROWS):
+        rows = slice(start, start + BLOCK_ROWS)
+        hidden = np.asarray(X[rows] @ layers[0].weights, np.float32) * np.float32(scale) + layers[0].offsets
+        for layer in layers[1:]:
+            hidden = np.maximum(hidden, 0, out=hidden) @ layer.weights + layer.offsets
+        out[rows] = hidden
+    return out

@@ -1,11 +1,10 @@
-"""The course of a deep tagger's fit: epochs until the validation MAP stops rising, then on all images; checkpoints."""
+"""One fit of a deep tagger: epochs until the validation MAP stops rising, then on all images; checkpoints."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,32 +16,46 @@ from visterm.core.progress import Progress
 from visterm.core.threads import resolve_jobs
 from visterm.core.types import Matrix
 from visterm.encoders.torch_network import torch_device
-from visterm.metrics.ranking import average_precisions
+from visterm.models.deep.base import DeepTagger
 from visterm.models.deep.checkpoint import Arrays, Kept, TrainingCheckpoint
 from visterm.models.deep.data_parallel import ALONE, DataParallel, part_of
-from visterm.models.deep.dense_layers import Layer
 from visterm.models.deep.network import DeepNetwork
-from visterm.models.deep.training import DeepTraining, Steps, torch_settings
+from visterm.models.deep.training import DeepTraining, torch_settings
 from visterm.models.deep.word_table import WordTable
-from visterm.models.epochs import rate_factor
-from visterm.models.stopping import BestWeights, HeldOutFit, OnEpoch, hold_out, says_stop
+from visterm.models.epochs import Course, Measure, Validation, Weights
+from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
 HOLDING_OUT, FIRST, SECOND = 0, 1, 2
 """What random draws of the fit are keyed by, beside its seed."""
 
-Validation = tuple[Matrix, sp.csr_array]
+
+class EpochLoss(NamedTuple):
+    """What an epoch did: the mean loss of its batches."""
+
+    loss: float
 
 
-class Place(NamedTuple):
-    """How far a training is: batches of an epoch that are done, the sum of their losses, and the epochs before."""
+class DeepCourse(Course):
+    """How far a training is.
 
-    epoch: int
-    batch: int
-    total: float
-    history: list[dict[str, Any]]
+    Attributes
+    ----------
+    batch : int
+        Batches of the epoch that are done.
+    total : float
+        The sum of their losses.
+    """
+
+    batch: int = 0
+    total: float = 0.0
+
+    def end_epoch(self) -> None:
+        """Go on to the first batch of the next epoch."""
+        super().end_epoch()
+        self.batch, self.total = 0, 0.0
 
 
-class DeepCourse:
+class DeepFit:
     """One fit of a deep tagger.
 
     Parameters
@@ -57,6 +70,7 @@ class DeepCourse:
     together : DataParallel
         The processes that train; the first alone writes checkpoints, which all can read.
     monitor : Progress
+    on_epoch : callable or None
 
     Raises
     ------
@@ -66,26 +80,25 @@ class DeepCourse:
 
     def __init__(
         self,
-        model: Any,
+        model: DeepTagger,
         X: Matrix,
         Y: sp.csr_array,
-        *,
         seed: int,
         checkpoint: TrainingCheckpoint,
         together: DataParallel,
         monitor: Progress,
+        on_epoch: OnEpoch | None,
     ) -> None:
-        self._model, self._X, self._Y, self._monitor = model, X, Y, monitor
+        self._model, self._X, self._Y, self._monitor, self._on_epoch = model, X, Y, monitor, on_epoch
         self._checkpoint, self._kept, self._together = checkpoint, checkpoint.read(), together
         _check_agreed(self._kept, together)
         self._seed = self._kept.numbers["seed"] if self._kept else together.agreed(seed)
         self._device = torch_device(model.device)
         self._first: Kept = Kept({}, {})
-        self._on_epoch: OnEpoch | None = None
 
-    def run(self, valid: Validation | None, on_epoch: OnEpoch | None = None) -> None:
+    def run(self, valid: Validation | None) -> None:
         """Train, by validation rows where there are any or enough images to hold some out, and leave no checkpoint."""
-        model, self._on_epoch = self._model, on_epoch
+        model = self._model
         every = np.arange(self._X.shape[0])
         if valid is None:
             rng = np.random.default_rng([self._seed, HOLDING_OUT])
@@ -121,49 +134,42 @@ class DeepCourse:
         n_jobs, work = resolve_jobs(model.n_jobs), model._work(self._X.shape[1], self._Y.shape[1])
         with torch_settings(n_jobs, work, half=model.half):
             training = self._training(phase, images)
-            best, place = self._enter(phase, training)
-            measure = _measure(model, judged, self._together)
+            course = self._enter(phase, training)
+
+            def run_epoch(rate: float) -> EpochLoss:
+                def after(batch: int, total: float) -> None:
+                    course.batch, course.total = batch, total
+                    done = (course.epoch - 1) * training.n_batches + batch
+                    if model.checkpoint is not None and done % model.checkpoint_batches == 0:
+                        self._keep(phase, training, course)
+
+                first, total = course.batch, course.total
+                return EpochLoss(training.run_epoch(course.epoch, rate, first=first, total=total, after=after))
+
+            def publish() -> Weights:
+                layers = [array for layer in training.network.layers() for array in layer]
+                model._publish(*layers, training.table.rows)
+                model._refuse_non_finite()
+                return (*layers, training.table.rows)
+
+            measure = self._measure(judged)
             self._monitor.start("train", epochs)
-            self._monitor.advance(len(place.history))
-            model.history_ = list(place.history)
+            self._monitor.advance(len(course.history))
             try:
-                while len(model.history_) < epochs and not (best.epoch and best.exhausted):
-                    self._run_epoch(phase, training, best, place, measure)
-                    if says_stop(self._on_epoch, model.history_[-1]):
-                        break
-                    place = Place(place.epoch + 1, 0, 0.0, model.history_)
+                model._run_epochs(
+                    course, epochs, run_epoch, publish, measure, monitor=self._monitor, on_epoch=self._on_epoch
+                )
             finally:
                 self._monitor.finish()
-        model.n_epochs_ = best.epoch or len(model.history_)
-        if best.weights:
-            *layers, rows = best.weights
-            pairs = zip(layers[::2], layers[1::2], strict=True)
-            model._publish([Layer(weights, offsets) for weights, offsets in pairs], rows)
-        else:
-            model._publish(training.network.layers(), training.table.rows)
 
-    def _run_epoch(self, phase: int, training: DeepTraining, best: BestWeights, place: Place, measure: Any) -> None:
-        model = self._model
-        start = time.perf_counter()
-
-        def after(batch: int, total: float) -> None:
-            done = (place.epoch - 1) * training.n_batches + batch
-            if model.checkpoint is not None and done % model.checkpoint_batches == 0:
-                self._keep(phase, training, best, place._replace(batch=batch, total=total))
-
-        rate = rate_factor(model.schedule, place.epoch, model.epochs)
-        loss = training.run_epoch(place.epoch, rate, first=place.batch, total=place.total, after=after)
-        layers = training.network.layers()
-        model._publish(layers, training.table.rows)
-        model._refuse_non_finite()
-        found = None if measure is None else measure()
-        seconds = time.perf_counter() - start
-        model.history_.append({"epoch": place.epoch, "loss": loss, "map": found, "seconds": seconds})
-        if found is None:
-            self._monitor.advance(1, f"loss {loss:.3f}")
-            return
-        best.offer(found, *(array for layer in layers for array in layer), training.table.rows)
-        self._monitor.advance(1, f"MAP {found:.3f}, best {best.value:.3f} after {best.epoch}")
+    def _measure(self, judged: Validation | None) -> Measure | None:
+        """Return what measures MAP on validation images, each process on its part of those with tags."""
+        n = 0 if judged is None else int(np.count_nonzero(np.diff(sp.csr_array(judged[1] > 0).indptr)))
+        together = ALONE if n < self._together.size else self._together  # every process needs an image
+        mine = part_of(n, together.rank, together.size).rows
+        return self._model._measure_map(
+            judged, lambda rows: rows[mine], lambda found: together.gathered(torch.from_numpy(found), n).numpy()
+        )
 
     def _training(self, phase: int, images: NDArray[np.int64]) -> DeepTraining:
         model = self._model
@@ -177,66 +183,44 @@ class DeepCourse:
             rng=rng,
             together=self._together,
         )
-        steps = Steps(
-            batch_size=model.batch_size,
-            learning_rate=model.learning_rate,
-            tag_learning_rate=model.tag_learning_rate,
-            l2=model.l2,
-            max_gradient=model.max_gradient,
-            half=model.half,
-        )
         table = WordTable(rows, moving=model._words_move(), device=self._device)
         with_tags = images[np.diff(self._Y.indptr)[images] > 0]
-        objective = model._objective(self._Y)
-        key = [self._seed, phase]
-        where: Any = {"device": self._device, "together": self._together}
-        return DeepTraining(network, table, objective, self._X, with_tags, steps, seed=key, **where)
+        return DeepTraining(
+            network, table, model._objective(self._Y), self._X, with_tags, model,
+            seed=[self._seed, phase], device=self._device, together=self._together,
+        )  # fmt: skip
 
-    def _enter(self, phase: int, training: DeepTraining) -> tuple[BestWeights, Place]:
+    def _enter(self, phase: int, training: DeepTraining) -> DeepCourse:
         """Begin, or go on where the checkpoint is."""
-        best = BestWeights(self._model.patience)
-        kept = self._kept
+        course, kept = DeepCourse(self._model.patience), self._kept
         if kept is None or kept.numbers["phase"] != phase:
-            return best, Place(1, 0, 0.0, [])
+            return course
         training.restore(kept.arrays)
         numbers = kept.numbers
         weights = [np.array(kept.arrays[f"best.{place}"]) for place in range(numbers["best"]["arrays"])]
-        best.resume(numbers["best"]["epoch"], numbers["best"]["value"], len(numbers["history"]), weights)
-        return best, Place(numbers["epoch"], numbers["batch"], numbers["total"], numbers["history"])
+        course.best.resume(numbers["best"]["epoch"], numbers["best"]["value"], len(numbers["history"]), weights)
+        course.epoch, course.batch, course.total = numbers["epoch"], numbers["batch"], numbers["total"]
+        course.history = list(numbers["history"])
+        return course
 
-    def _keep(self, phase: int, training: DeepTraining, best: BestWeights, place: Place) -> None:
+    def _keep(self, phase: int, training: DeepTraining, course: DeepCourse) -> None:
+        """Write a checkpoint, if this process is the first."""
         if self._together.rank > 0:
             return
+        best = course.best
         numbers = {
             "seed": self._seed,
             "phase": phase,
-            **place._asdict(),
+            "epoch": course.epoch,
+            "batch": course.batch,
+            "total": course.total,
+            "history": course.history,
             "best": {"epoch": best.epoch, "value": best.value if best.epoch else 0.0, "arrays": len(best.weights)},
             "first": self._first.numbers,
         }
         arrays: Arrays = training.state() | self._first.arrays
         arrays |= {f"best.{number}": array for number, array in enumerate(best.weights)}
         self._checkpoint.write(numbers, arrays)
-
-
-def _measure(model: Any, judged: Validation | None, together: DataParallel) -> Any:
-    """Return what measures the published weights on validation images, each process on its part; None without tags."""
-    if judged is None:
-        return None
-    X, Y = judged
-    rows = np.flatnonzero(np.diff(sp.csr_array(Y > 0).indptr))
-    if rows.size == 0:
-        return None
-    if rows.size < together.size:  # all measure them: every process needs a row
-        together = ALONE
-    mine = rows[part_of(rows.size, together.rank, together.size).rows]
-    X, Y = X[mine], Y[mine]
-
-    def measure() -> float:
-        found = torch.from_numpy(average_precisions(model.score_blocks(X), Y))
-        return float(np.nanmean(together.gathered(found, rows.size).numpy()))
-
-    return measure
 
 
 def _check_agreed(kept: Kept | None, together: DataParallel) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import scipy.sparse as sp
 
 from visterm.core.checks import check_size
-from visterm.core.types import RandomState
-from visterm.models.deep.base import HIDDEN, DeepTagger
+from visterm.models.deep.base import DeepTagger
 
 MAX_STEP_BYTES = 2**33
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CrossEntropyTagger(DeepTagger):
     """A network into the words' space and the words' vectors, learned together by the cross-entropy over all tags.
 
@@ -35,57 +34,10 @@ class CrossEntropyTagger(DeepTagger):
     Ni et al.: Sampled image tagging and retrieval methods on user generated content; section 2.2 and tables 1 to 3.
     """
 
-    def __init__(
-        self,
-        *,
-        fixed_vectors: bool = False,
-        hidden: Sequence[int] = HIDDEN,
-        dim: int | None = None,
-        word_vectors: Any = None,
-        dropout: float = 0.5,
-        batch_norm: bool = False,
-        epochs: int = 40,
-        batch_size: int = 256,
-        learning_rate: float = 0.0003,
-        tag_learning_rate: float = 0.1,
-        l2: float = 0.0,
-        max_gradient: float = 10.0,
-        schedule: str = "cosine",
-        patience: int = 5,
-        valid_share: float = 0.1,
-        half: bool = False,
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_batches: int = 1000,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        super().__init__(
-            hidden=hidden,
-            dim=dim,
-            word_vectors=word_vectors,
-            dropout=dropout,
-            batch_norm=batch_norm,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            tag_learning_rate=tag_learning_rate,
-            l2=l2,
-            max_gradient=max_gradient,
-            schedule=schedule,
-            patience=patience,
-            valid_share=valid_share,
-            half=half,
-            checkpoint=checkpoint,
-            checkpoint_batches=checkpoint_batches,
-            device=device,
-            n_jobs=n_jobs,
-            random_state=random_state,
-        )
-        self.fixed_vectors = fixed_vectors
+    fixed_vectors: bool = False
 
     def _objective(self, Y: sp.csr_array) -> Any:
-        from visterm.models.deep.full_objectives import FullObjective  # torch
+        from visterm.models.deep.objectives import FullObjective  # torch
 
         n_bytes = 4 * Y.shape[1] * (3 * self.batch_size + 3 * self._dim())
         advice = "Use sampled_tagger, or a smaller batch_size."

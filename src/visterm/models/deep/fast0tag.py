@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import scipy.sparse as sp
 
 from visterm.core.checks import check_size
-from visterm.core.types import RandomState
-from visterm.models.deep.base import HIDDEN, DeepTagger
-from visterm.models.deep.tag_draws import TagDraws, check_draws, check_step_size
+from visterm.models.deep.base import DeepTagger
+from visterm.models.deep.tag_draws import check_draws, draws_for
 
 MAX_STEP_BYTES = 2**33
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Fast0Tag(DeepTagger):
     """A network into the words' space that ranks each tag of an image before each that it has not.
 
@@ -43,88 +42,24 @@ class Fast0Tag(DeepTagger):
     Ni et al.: Sampled image tagging and retrieval methods on user generated content; equation 5.
     """
 
-    def __init__(
-        self,
-        *,
-        all_pairs: bool = True,
-        fixed_vectors: bool = True,
-        positives: int = 5,
-        negatives: int = 10,
-        power: float = 1.0,
-        background: str = "exact",
-        subset_size: int = 10_000,
-        hidden: Sequence[int] = HIDDEN,
-        dim: int | None = None,
-        word_vectors: Any = None,
-        dropout: float = 0.5,
-        batch_norm: bool = False,
-        epochs: int = 40,
-        batch_size: int = 256,
-        learning_rate: float = 0.0003,
-        tag_learning_rate: float = 0.1,
-        l2: float = 0.0,
-        max_gradient: float = 10.0,
-        schedule: str = "cosine",
-        patience: int = 5,
-        valid_share: float = 0.1,
-        half: bool = False,
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_batches: int = 1000,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        super().__init__(
-            hidden=hidden,
-            dim=dim,
-            word_vectors=word_vectors,
-            dropout=dropout,
-            batch_norm=batch_norm,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            tag_learning_rate=tag_learning_rate,
-            l2=l2,
-            max_gradient=max_gradient,
-            schedule=schedule,
-            patience=patience,
-            valid_share=valid_share,
-            half=half,
-            checkpoint=checkpoint,
-            checkpoint_batches=checkpoint_batches,
-            device=device,
-            n_jobs=n_jobs,
-            random_state=random_state,
-        )
-        self.all_pairs = all_pairs
-        self.fixed_vectors = fixed_vectors
-        self.positives = positives
-        self.negatives = negatives
-        self.power = power
-        self.background = background
-        self.subset_size = subset_size
+    all_pairs: bool = True
+    fixed_vectors: bool = True
+    positives: int = 5
+    negatives: int = 10
+    power: float = 1.0
+    background: str = "exact"
+    subset_size: int = 10_000
 
     def _objective(self, Y: sp.csr_array) -> Any:
-        if self.all_pairs:
-            from visterm.models.deep.full_objectives import FullObjective  # torch
+        from visterm.models.deep.objectives import FullObjective, SampledObjective  # torch
 
+        if self.all_pairs:
             a_row = -(-Y.nnz // max(Y.shape[0], 1)) + 1
             n_bytes = 4 * Y.shape[1] * (3 * a_row * self.batch_size + 3 * self._dim())
             advice = "Take all_pairs=False, or a smaller batch_size."
             check_size(n_bytes, MAX_STEP_BYTES, f"A step of {self.batch_size} images and {Y.shape[1]} tags", advice)
             return FullObjective(Y, rank=True)
-        from visterm.models.deep.sampled_objectives import SampledObjective  # torch
-
-        check_step_size(self, Y.shape[0], self._dim())
-        draws = TagDraws(
-            Y,
-            positives=self.positives,
-            negatives=self.negatives,
-            power=self.power,
-            background=self.background,
-            subset_size=self.subset_size,
-        )
-        return SampledObjective(draws, rank=True)
+        return SampledObjective(draws_for(self, Y, self._dim()), rank=True)
 
     def _words_move(self) -> bool:
         return not self.fixed_vectors

@@ -11,9 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from visterm.models.deep.base import Layer
 from visterm.models.deep.data_parallel import ALONE, DataParallel, Part, part_of
-from visterm.models.deep.dense_layers import Layer
-from visterm.models.deep.shared_norm import shared_norm
 
 
 class DeepNetwork(nn.Module):  # type: ignore[misc]
@@ -91,6 +90,31 @@ class DeepNetwork(nn.Module):  # type: ignore[misc]
                 W, b = W * factor, (b - _array(norm.running_mean)) * factor + _array(norm.bias)
             found.append(Layer(W, b))
         return found
+
+
+def shared_norm(norm: nn.BatchNorm1d, x: Tensor, n: int, together: DataParallel) -> Tensor:
+    """Bring numbers to mean 0 and deviation 1 over the whole batch, as `norm` does where one process has it all.
+
+    (Torch's own way for several processes, `SyncBatchNorm`, is for GPUs alone.)
+
+    Parameters
+    ----------
+    norm : BatchNorm1d
+        In training its running means move, in every process alike.
+    x : Tensor, shape (n_part, width)
+    n : int
+        Images of the whole batch.
+    together : DataParallel
+    """
+    if together.size == 1 or not norm.training:
+        return norm(x)
+    mean = together.total(x.sum(0)) / n
+    variance = together.total((x - mean).square().sum(0)) / n
+    with torch.no_grad():
+        norm.num_batches_tracked += 1
+        norm.running_mean.lerp_(mean, norm.momentum)
+        norm.running_var.lerp_(variance * (n / (n - 1)), norm.momentum)  # as torch keeps it: unbiased
+    return (x - mean) * torch.rsqrt(variance + norm.eps) * norm.weight + norm.bias
 
 
 def _array(tensor: Tensor) -> NDArray[np.float32]:

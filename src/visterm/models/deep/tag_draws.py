@@ -84,9 +84,9 @@ class TagDraws:
 
     def draw(self, images: Ints, rng: np.random.Generator) -> Draws:
         """Draw for these images, in this order."""
-        positives, has = _own_tags(self._given, images, self._P, rng)
+        positives, has = _draw_stored(self._given, images, self._P, rng)
         if self._background == "adjacent":
-            negatives, there = _own_tags(self._given, np.roll(images, -1), self._N, rng)
+            negatives, there = _draw_stored(self._given, np.roll(images, -1), self._N, rng)
         else:
             chances = rng.random((images.size, self._N))
             there = np.ones(chances.shape, np.bool_)
@@ -96,17 +96,17 @@ class TagDraws:
                 negatives = self._from_distribution(chances)
         if self._denied.nnz:
             half = (self._N + 1) // 2
-            denied, are = _own_tags(self._denied, images, half, rng)
+            denied, are = _draw_stored(self._denied, images, half, rng)
             negatives[:, :half] = np.where(are, denied, negatives[:, :half])
             there[:, :half] |= are
         return Draws(positives, has, negatives, there & ~_has_tags(self._given, images, negatives))
 
     def _from_distribution(self, chances: NDArray[np.float64]) -> Ints:
         total = self._cumulated[-1]
-        asked = chances.ravel() * total
-        order = np.argsort(asked)  # places that are looked for in order are found in a third of the time
-        found: Ints = np.empty(asked.size, np.int64)
-        found[order] = np.searchsorted(self._cumulated, asked[order], side="right")
+        wanted = chances.ravel() * total
+        order = np.argsort(wanted)  # places that are looked for in order are found in a third of the time
+        found: Ints = np.empty(wanted.size, np.int64)
+        found[order] = np.searchsorted(self._cumulated, wanted[order], side="right")
         last: int = int(np.searchsorted(self._cumulated, total))
         return np.minimum(found, last).reshape(chances.shape)  # a chance next to 1 may be rounded up to the total
 
@@ -121,24 +121,26 @@ def check_draws(model: Any) -> None:
         raise UserError(f"background is {background!r}; expected one of: {', '.join(BACKGROUNDS)}.")
 
 
-def check_step_size(model: Any, n_images: int, dim: int) -> None:
-    """Refuse draws whose vectors and products, with their gradients, would not fit in memory.
+def draws_for(model: Any, Y: sp.csr_array, dim: int) -> TagDraws:
+    """Return the draws that a model's settings ask for, if their vectors and products fit in memory with gradients.
 
     Raises
     ------
     TooLargeError
-        If so.
+        If they do not.
     """
     n = model.positives + model.negatives
-    n_images = min(model.batch_size, n_images)
+    n_images = min(model.batch_size, Y.shape[0])
     n_bytes = 4 * n_images * (4 * n * dim + n * n + 4 * model.positives * n)
     what = f"A step of {n_images:,} images with {n:,} drawn tags each"
     check_size(n_bytes, MAX_STEP_BYTES, what, "Take fewer positives or negatives, or a smaller batch_size.")
+    names = ("positives", "negatives", "power", "background", "subset_size")
+    return TagDraws(Y, **{name: getattr(model, name) for name in names})
 
 
-def _own_tags(own: sp.csr_array, images: Ints, n: int, rng: np.random.Generator) -> tuple[Ints, Flags]:
+def _draw_stored(stored: sp.csr_array, images: Ints, n: int, rng: np.random.Generator) -> tuple[Ints, Flags]:
     """Draw n stored columns of each row, without replacement where there are as many; say which rows have any."""
-    starts, lengths = own.indptr[images].astype(np.int64), np.diff(own.indptr)[images].astype(np.int64)
+    starts, lengths = stored.indptr[images].astype(np.int64), np.diff(stored.indptr)[images].astype(np.int64)
     chances = rng.random((images.size, n))
     places = (chances * lengths[:, None]).astype(np.int64)
     many = np.flatnonzero(lengths >= n)
@@ -149,20 +151,20 @@ def _own_tags(own: sp.csr_array, images: Ints, n: int, rng: np.random.Generator)
         order = np.lexsort((rng.random(owner.size), owner))
         places[many] = order[firsts[:, None] + np.arange(n)] - firsts[:, None]
     there = np.broadcast_to(lengths[:, None] > 0, places.shape).copy()
-    if own.nnz == 0:
+    if stored.nnz == 0:
         return np.zeros(places.shape, np.int64), there
-    stored = np.where(there, starts[:, None] + places, 0)
-    return own.indices[stored].astype(np.int64), there
+    at = np.where(there, starts[:, None] + places, 0)
+    return stored.indices[at].astype(np.int64), there
 
 
-def _has_tags(own: sp.csr_array, images: Ints, tags: Ints) -> Flags:
+def _has_tags(given: sp.csr_array, images: Ints, tags: Ints) -> Flags:
     """Say of drawn tags (n_images, N) whether their image has them."""
-    rows = own[images]
-    n_tags = np.int64(own.shape[1])
+    rows = given[images]
+    n_tags = np.int64(given.shape[1])
     keys = np.repeat(np.arange(images.size), np.diff(rows.indptr)) * n_tags + rows.indices
-    asked = np.arange(images.size)[:, None] * n_tags + tags
+    drawn = np.arange(images.size)[:, None] * n_tags + tags
     if keys.size == 0:
         return np.zeros(tags.shape, np.bool_)
-    places = np.minimum(np.searchsorted(keys, asked), keys.size - 1)
-    found: Flags = keys[places] == asked
+    places = np.minimum(np.searchsorted(keys, drawn), keys.size - 1)
+    found: Flags = keys[places] == drawn
     return found

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import RLock
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,8 +14,10 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
 from visterm.core.types import Matrix
-from visterm.models.deep.data_parallel import ALONE, DataParallel, Part, part_of
+from visterm.models.deep.base import DeepSettings
+from visterm.models.deep.data_parallel import ALONE, DataParallel, part_of
 from visterm.models.deep.network import DeepNetwork
+from visterm.models.deep.objectives import Objective
 from visterm.models.deep.word_table import WordTable
 
 Ints = NDArray[np.int64]
@@ -26,48 +27,6 @@ WORK_A_THREAD = 2**25
 """Multiplications a batch from which on a further thread is used: below, calling it takes longer than it helps."""
 
 _TURN = RLock()
-
-
-class Objective(Protocol):
-    """What a batch is trained for."""
-
-    def start_epoch(self, rng: np.random.Generator) -> None:
-        """Draw what is drawn once an epoch."""
-
-    def loss(
-        self, f: torch.Tensor, images: Ints, table: WordTable, rng: np.random.Generator, part: Part | None = None
-    ) -> torch.Tensor:
-        """Return the mean cost of the images of a batch: vectors (n, dim), beside rows that it takes from the table.
-
-        With a part, `images` are the whole batch, for which all is drawn, and `f` and the cost are of the part.
-        """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Steps:
-    """How a training moves its weights.
-
-    Attributes
-    ----------
-    batch_size : int
-    learning_rate : float
-        Of the network, by Adam.
-    tag_learning_rate : float
-        Of the table, by row-wise Adagrad.
-    l2 : float
-        Factor of half the network's squared weights.
-    max_gradient : float
-        Longest gradient of a batch, of network and drawn rows together; a longer one is scaled down.
-    half : bool
-        Whether the network computes in bfloat16; weights, sums and costs stay float32.
-    """
-
-    batch_size: int
-    learning_rate: float
-    tag_learning_rate: float
-    l2: float
-    max_gradient: float
-    half: bool
 
 
 class DeepTraining:
@@ -81,7 +40,8 @@ class DeepTraining:
     X : array or CSR of float32, shape (n_images, n_features)
     images : ndarray of int64
         Rows of `X` to learn from.
-    steps : Steps
+    settings : DeepSettings
+        Of the batches and of how the weights move.
     seed : list of int
     device : torch.device
         Of the network.
@@ -101,24 +61,24 @@ class DeepTraining:
         objective: Objective,
         X: Matrix,
         images: Ints,
-        steps: Steps,
+        settings: DeepSettings,
         *,
         seed: list[int],
         device: torch.device,
         together: DataParallel = ALONE,
     ) -> None:
         self.network, self.table = network.to(device).train(), table
-        self._objective, self._X, self._images, self._steps = objective, X, images, steps
+        self._objective, self._X, self._images, self._settings = objective, X, images, settings
         self._seed, self._device = seed, device
         self._adam = torch.optim.Adam(
-            self.network.parameters(), lr=steps.learning_rate, weight_decay=steps.l2, fused=True
+            self.network.parameters(), lr=settings.learning_rate, weight_decay=settings.l2, fused=True
         )
         self._drops = torch.Generator(device)
-        self.n_batches = -(-images.size // steps.batch_size)
+        self.n_batches = -(-images.size // settings.batch_size)
         self._together, self._forward = together, together.averaging(self.network)
         if self.n_batches and images.size // self.n_batches < together.size:
             raise UserError(
-                f"A batch has {images.size // self.n_batches} images (batch_size {steps.batch_size}), too few for "
+                f"A batch has {images.size // self.n_batches} images (batch_size {settings.batch_size}), too few for "
                 f"{together.size} workers to take a part each. Take a larger batch_size, or fewer workers."
             )
 
@@ -143,7 +103,7 @@ class DeepTraining:
         order = rng.permutation(self._images)
         self._objective.start_epoch(rng)
         for group in self._adam.param_groups:
-            group["lr"] = self._steps.learning_rate * rate
+            group["lr"] = self._settings.learning_rate * rate
         batches = np.array_split(order, self.n_batches) if self.n_batches else []
         for number in range(first, len(batches)):
             total += self._step(batches[number], np.random.default_rng([*self._seed, epoch, number]), rate)
@@ -179,21 +139,18 @@ class DeepTraining:
         rows: Any = self._X[images[part.rows]]
         x = torch.from_numpy(np.asarray(rows.toarray() if sp.issparse(rows) else rows, np.float32)).to(self._device)
         self._drops.manual_seed(int(rng.integers(2**63)))
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._steps.half):
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._settings.half):
             f = self._forward(x, self._drops, part)
-        loss = self._share(self._objective.loss(f, images, self.table, rng, part), part)
+        loss = self._objective.loss(f, images, self.table, rng, part)
+        loss = loss * (len(part) * self._together.size / part.n)  # the mean over the processes is that of the batch
         self._adam.zero_grad()
         loss.backward()
         self.table.meet(self._together, part.n)
         moved = [*self.network.parameters(), *self.table.lent()]
-        torch.nn.utils.clip_grad_norm_(moved, self._steps.max_gradient)
+        torch.nn.utils.clip_grad_norm_(moved, self._settings.max_gradient)
         self._adam.step()
-        self.table.step(self._steps.tag_learning_rate * rate)
+        self.table.step(self._settings.tag_learning_rate * rate)
         return float(self._together.total(loss.detach())) / self._together.size
-
-    def _share(self, cost: torch.Tensor, part: Part) -> torch.Tensor:
-        """Weigh the mean cost of a part so that the mean over the processes is that of the batch."""
-        return cost * (len(part) * self._together.size / part.n)
 
 
 @contextmanager

@@ -89,12 +89,13 @@ class UniformDraws:
     def draw(self, pairs: PairBatch, first: int, last: int) -> None:
         """Draw for the pairs first .. last-1, a part of their block."""
         by_pool, by_table = self.ways
+        block, positives, draws = tuple(pairs), tuple(self._positives), tuple(self._draws)
         if by_table:
             size = max(TABLE_ROWS, TABLE_FLOATS // len(self._W))
             for start in range(first, last, size):
                 stop = min(start + size, last)
                 scores = np.matmul(self._side.U[start:stop], self._W.T, out=self._table(stop - start))
-                draw_geometric(pairs, start, stop, self._positives, scores, self._draws)
+                draw_geometric(block, start, stop, positives, scores, draws)
             return
         pool = self._no_pool
         if by_pool:
@@ -102,7 +103,7 @@ class UniformDraws:
             key = int(pairs.examples[first]) + self._positives.tags.size
             draw_many(self._seed, self._draws.epoch, key, len(self._W), pool.tags)
             np.matmul(self._side.U[first:last], self._W[pool.tags].T, out=pool.scores[first:last])
-        draw_violators(pairs, first, last, self._positives, self._side.rows, self._W, pool, self._draws)
+        draw_violators(block, first, last, positives, self._side.rows, self._W, tuple(pool), draws)
 
     def _table(self, n: int) -> Floats:
         """Return room for the scores of all tags for n pairs: the same again to the same thread."""
@@ -150,7 +151,8 @@ class AdaptiveDraws:
 
     def draw(self, pairs: PairBatch, first: int, last: int) -> None:
         """Draw for the pairs first .. last-1."""
-        draw_adaptive(pairs, first, last, self._positives, self._side.U, self._W, self._lists, self._draws)
+        block, positives, lists = tuple(pairs), tuple(self._positives), tuple(self._lists)
+        draw_adaptive(block, first, last, positives, self._side.U, self._W, lists, tuple(self._draws))
 
 
 def negatives_for(

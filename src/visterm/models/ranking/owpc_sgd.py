@@ -31,7 +31,7 @@ class ExactRankTraining(PairTraining):
         scores, steps = self._scores[first:last], self._side.steps[first:last]
         np.matmul(self._side.U[first:last], self._W.T, out=scores)
         found: tuple[float, int, int]
-        found = weigh_all(pairs, first, last, self._positives, self._rank_loss.weights, self._scores)
+        found = weigh_all(tuple(pairs), first, last, tuple(self._positives), self._rank_loss.weights, self._scores)
         if steps.shape[1]:
             np.matmul(scores, self._W[:, : steps.shape[1]], out=steps)
             steps *= np.float32(self._side.rate)

@@ -140,15 +140,16 @@ class PairTraining:
     def _find_steps(self, pairs: PairBatch, first: int, last: int) -> tuple[float, int, int]:
         """Draw the other tags of some pairs, and weigh their steps by the ranks that the draws tell."""
         self._negatives.draw(pairs, first, last)
+        positives, rank_loss = tuple(self._positives), tuple(self._rank_loss)
         found: tuple[float, int, int] = weigh_pairs(
-            pairs, first, last, self._positives, self._rank_loss, self._side.rate, self._W, self._side.steps
+            tuple(pairs), first, last, positives, rank_loss, self._side.rate, self._W, self._side.steps
         )
         return found
 
     def _move_tags(self, share: int, pairs: PairBatch) -> None:
         """Move one share of the tags."""
         first, last = self._tag_bounds[share : share + 2]
-        add_tag_steps(pairs, self._side.rows, self._rule, self._squares, first, last, self._W)
+        add_tag_steps(tuple(pairs), self._side.rows, self._rule, self._squares, first, last, self._W)
 
     def carried(self) -> dict[str, NDArray[Any]]:
         """Return what training on other rows goes on with: sums of squares, and how the last draws were made."""

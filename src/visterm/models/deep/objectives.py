@@ -1,0 +1,258 @@
+"""What a batch of a deep tagger is trained for: costs of drawn tags, of all tags, or of one target an image."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid, softplus
+
+from visterm.models.deep.data_parallel import Part
+from visterm.models.deep.tag_draws import Draws, Ints, TagDraws
+from visterm.models.deep.word_table import WordTable
+
+
+class Objective(ABC):
+    """What a batch is trained for."""
+
+    def start_epoch(self, rng: np.random.Generator) -> None:  # noqa: B027
+        """Draw what is drawn once an epoch: nothing, unless an objective says otherwise."""
+
+    @abstractmethod
+    def loss(
+        self, f: Tensor, images: Ints, table: WordTable, rng: np.random.Generator, part: Part | None = None
+    ) -> Tensor:
+        """Return the mean cost of the images of a batch: vectors (n, dim), beside rows that it takes from the table.
+
+        With a part, `images` are the whole batch, for which all is drawn, and `f` and the cost are of the part.
+        """
+
+
+class SampledObjective(Objective):
+    """A cost of the tags drawn for each image.
+
+    Parameters
+    ----------
+    draws : TagDraws
+    rank : bool
+        Equation (5) over drawn pairs, in place of (1).
+    alpha : float
+        Weight of the last two sums of (1); of no effect with `rank`, or where words do not move.
+    printed : bool
+        Those sums as printed, see `related_tags`.
+    """
+
+    def __init__(self, draws: TagDraws, *, rank: bool = False, alpha: float = 0.0, printed: bool = False) -> None:
+        self._draws, self._rank, self._alpha, self._printed = draws, rank, alpha, printed
+
+    def start_epoch(self, rng: np.random.Generator) -> None:
+        """Draw the epoch's subset, if there is one."""
+        self._draws.start_epoch(rng)
+
+    def loss(
+        self, f: Tensor, images: Ints, table: WordTable, rng: np.random.Generator, part: Part | None = None
+    ) -> Tensor:
+        """Draw tags for the batch, take the rows of the part's alone, and give its cost."""
+        drawn = self._draws.draw(images, rng)
+        n_positives = drawn.positives.shape[1]
+        rows = table.take(np.hstack([drawn.positives, drawn.negatives]), part)
+        rows = rows.view(len(f), -1, f.shape[1])
+        if part is not None:
+            drawn = drawn.of(part.rows)
+        has, counts = (torch.from_numpy(flags.astype(np.float32)).to(f.device) for flags in (drawn.has, drawn.counts))
+        cost = sampled_rank_cost if self._rank else sampled_cross_entropy
+        if self._rank or not table.moving or not (self._alpha or self._printed):
+            scores = drawn_scores(f, rows)
+            return cost(scores[:, :n_positives], scores[:, n_positives:], has, counts)
+        scores, products = DrawnProducts.apply(f, rows, n_positives)
+        pairs, apart = (torch.from_numpy(flags).to(f.device) for flags in _pairs(drawn))
+        alike, unlike = products[:, :, :n_positives], products[:, :, n_positives:]
+        related = related_tags(alike, unlike, pairs, apart, alpha=self._alpha, printed=self._printed)
+        return cost(scores[:, :n_positives], scores[:, n_positives:], has, counts) + related
+
+
+class FullObjective(Objective):
+    """A cost of all tags for each image: time and memory grow with the dictionary.
+
+    Parameters
+    ----------
+    Y : csr_array, shape (n_images, n_tags)
+        Above 0: given. What is denied counts as what is not known: as not given.
+    rank : bool
+        Equation (5) over all pairs, in place of the cross-entropy.
+    """
+
+    def __init__(self, Y: sp.csr_array, *, rank: bool = False) -> None:
+        self._given = sp.csr_array(Y > 0)
+        self._cost = full_rank_cost if rank else full_cross_entropy
+
+    def loss(
+        self, f: Tensor, images: Ints, table: WordTable, rng: np.random.Generator, part: Part | None = None
+    ) -> Tensor:
+        """Take all rows, and give the cost of a batch or its part."""
+        images = images if part is None else images[part.rows]
+        given = self._given[images]
+        owners = np.repeat(np.arange(images.size), np.diff(given.indptr))
+        pairs = (torch.from_numpy(array.astype(np.int64)).to(f.device) for array in (owners, given.indices))
+        return self._cost(f, table.take_all(), *pairs)
+
+
+class TargetObjective(Objective):
+    """The squared distance from the sum of an image's word vectors, by given weights; the words do not move.
+
+    Parameters
+    ----------
+    weights : csr_array of float32, shape (n_images, n_tags)
+    """
+
+    def __init__(self, weights: sp.csr_array) -> None:
+        self._weights = weights
+
+    def loss(
+        self, f: Tensor, images: Ints, table: WordTable, rng: np.random.Generator, part: Part | None = None
+    ) -> Tensor:
+        """Make the targets of a batch or its part, and give the cost."""
+        images = images if part is None else images[part.rows]
+        weights = self._weights[images]
+        tags, places = np.unique(weights.indices, return_inverse=True)
+        few = sp.csr_array((weights.data, places, weights.indptr), shape=(images.size, tags.size))
+        targets = np.asarray(few @ table.rows[tags], np.float32)
+        return squared_distance(f, torch.from_numpy(targets).to(f.device))
+
+
+class DrawnProducts(torch.autograd.Function):  # type: ignore[misc]
+    """Scores of drawn words, and the products of the first P of them with all.
+
+    The same as ``rows @ f`` and ``rows[:, :P] @ rows.mT``; torch's own gradient of these copies the rows a dozen times,
+    which takes three times as long as the products.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, f: Tensor, rows: Tensor, n_positives: int) -> tuple[Tensor, Tensor]:
+        """Return scores (n_images, n_drawn) and products (n_images, P, n_drawn).
+
+        Parameters
+        ----------
+        ctx : object
+            Torch's.
+        f : Tensor, shape (n_images, dim)
+        rows : Tensor, shape (n_images, n_drawn, dim)
+        n_positives : int
+            P.
+        """
+        ctx.save_for_backward(f, rows)
+        ctx.n_positives = n_positives
+        return drawn_scores(f, rows), torch.bmm(rows[:, :n_positives], rows.mT)
+
+    @staticmethod
+    def backward(ctx: Any, of_scores: Tensor, of_products: Tensor) -> tuple[Tensor, Tensor, None]:
+        """Return the gradients of f and the rows."""
+        f, rows = ctx.saved_tensors
+        of_f = torch.bmm(of_scores[:, None], rows)[:, 0]
+        n_images, n_drawn, _ = rows.shape
+        of_pairs = rows.new_zeros(n_images, n_drawn, n_drawn)  # a word's gradient, in terms of the other words
+        of_pairs[:, : ctx.n_positives] = of_products
+        of_pairs[:, :, : ctx.n_positives] += of_products.mT
+        of_rows = torch.bmm(of_pairs, rows)
+        of_rows.baddbmm_(of_scores[:, :, None], f[:, None])
+        return of_f, of_rows, None
+
+
+def drawn_scores(f: Tensor, rows: Tensor) -> Tensor:
+    """Return the scores of each image's own drawn words, shape (n_images, n_drawn)."""
+    return torch.bmm(f[:, None], rows.mT)[:, 0]
+
+
+def _pairs(drawn: Draws) -> tuple[np.ndarray, np.ndarray]:
+    """Say which pairs of draws are of two tags that the image has, and which of one that it has and one not."""
+    p, has = drawn.positives, drawn.has
+    two = (p[:, :, None] != p[:, None, :]) & has[:, :, None]
+    return two.astype(np.float32), (has[:, :, None] & drawn.counts[:, None, :]).astype(np.float32)
+
+
+def sampled_cross_entropy(s_p: Tensor, s_n: Tensor, has: Tensor, counts: Tensor) -> Tensor:
+    """Return ``- Σ_p log σ(f · v_p) - Σ_n log σ(- f · v_n)``, the first two sums of (1), as the mean over images.
+
+    Parameters
+    ----------
+    s_p, s_n : Tensor, shape (n_images, P) and (n_images, N)
+        Scores ``f · v`` of drawn tags.
+    has, counts : Tensor of float, shape (n_images, P) and (n_images, N)
+        1 for draws that count, 0 for others.
+    """
+    return ((softplus(-s_p) * has).sum() + (softplus(s_n) * counts).sum()) / len(s_p)
+
+
+def related_tags(alike: Tensor, unlike: Tensor, pairs: Tensor, apart: Tensor, *, alpha: float, printed: bool) -> Tensor:
+    """Return the last two sums of (1), negative, as the mean over images.
+
+    ``- α (Σ_{p,p'} log σ(v_p · v_p') + Σ_{p,n} log σ(- v_p · v_n))``, or as printed, with neither the logarithms
+    nor α before the second: ``- α Σ σ(v_p · v_p') - Σ σ(- v_p · v_n)``.
+
+    Parameters
+    ----------
+    alike, unlike : Tensor, shape (n_images, P, P) and (n_images, P, N)
+        Products ``v_p · v_p'`` and ``v_p · v_n`` of drawn tags.
+    pairs : Tensor of float, shape (n_images, P, P)
+        1 where two draws are two tags; both orders count.
+    apart : Tensor of float, shape (n_images, P, N)
+        1 for pairs that count.
+    alpha : float
+    printed : bool
+    """
+    if printed:
+        gained = alpha * (alike.sigmoid() * pairs).sum() + ((-unlike).sigmoid() * apart).sum()
+    else:
+        gained = alpha * ((logsigmoid(alike) * pairs).sum() + (logsigmoid(-unlike) * apart).sum())
+    return -gained / len(alike)
+
+
+def full_cross_entropy(f: Tensor, V: Tensor, images: Tensor, tags: Tensor) -> Tensor:
+    """Return the cross-entropy over all tags, as the mean over images: ``Σ_t log(1 + exp(f · v_t)) - Σ_p f · v_p``.
+
+    That is (1) with all tags of an image as positives and all others as negatives.
+
+    Parameters
+    ----------
+    f : Tensor, shape (n_images, dim)
+    V : Tensor, shape (n_tags, dim)
+    images, tags : Tensor of int64, shape (n_given,)
+        The given tags, as pairs.
+    """
+    S = f @ V.T
+    return (softplus(S).sum() - S[images, tags].sum()) / len(f)
+
+
+def sampled_rank_cost(s_p: Tensor, s_n: Tensor, has: Tensor, counts: Tensor) -> Tensor:
+    """Return ``- β Σ_p Σ_n log σ(f · (v_p - v_n))``, equation (5) over drawn tags; β is one over the number of pairs.
+
+    Parameters are those of `sampled_cross_entropy`.
+    """
+    pairs = has[:, :, None] * counts[:, None, :]
+    n_pairs = pairs.sum((1, 2)).clamp(min=1)
+    costs = softplus(s_n[:, None, :] - s_p[:, :, None])
+    return ((costs * pairs).sum((1, 2)) / n_pairs).mean()
+
+
+def full_rank_cost(f: Tensor, V: Tensor, images: Tensor, tags: Tensor) -> Tensor:
+    """Return ``- β Σ_p Σ_n log σ(f · (v_p - v_n))``, equation (5) over all pairs of a tag that is given and one not.
+
+    Parameters are those of `full_cross_entropy`.
+    """
+    S = f @ V.T
+    absent = torch.ones_like(S)
+    absent[images, tags] = 0
+    n_absent = absent.sum(1)
+    n_pairs = (S.shape[1] - n_absent) * n_absent
+    above = S[images, tags][:, None] - S[images]
+    costs = (softplus(-above) * absent[images]).sum(1)
+    return (costs / n_pairs[images].clamp(min=1)).sum() / len(f)
+
+
+def squared_distance(f: Tensor, targets: Tensor) -> Tensor:
+    """Return ``½ |f - target|²``, as the mean over images."""
+    return 0.5 * (f - targets).square().sum() / len(f)
