@@ -21,8 +21,8 @@ from visterm.data.planted import plant_corpus
 from visterm.models.abilities import HoldsOut, PlacesWords
 from visterm.models.deep import base as deep_tagger
 from visterm.models.deep.averaged_word_vectors import AverageWordVector, correlation_weights, share_rows
-from visterm.models.deep.base import through_layers
 from visterm.models.deep.cross_entropy_tagger import CrossEntropyTagger
+from visterm.models.deep.dense_layers import through_layers
 from visterm.models.deep.fast0tag import Fast0Tag
 from visterm.models.deep.network import DeepNetwork
 from visterm.models.deep.objectives import SampledObjective

@@ -84,7 +84,7 @@ class Course:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class EpochSettings:
-    """The settings of all models that learn in epochs; `EmbeddingRanker` and `DeepTagger` describe them.
+    """The settings of all models that learn in epochs; `EmbeddingRanker` and `DeepSettings` describe them.
 
     Settings are fields of dataclasses, so that a model writes down only its own and those that differ: scikit-learn
     finds all of them in the signature of the constructor that is made. A setting that a model does not have is a

@@ -26,9 +26,9 @@ class AverageWordVector(DeepTagger):
     Parameters
     ----------
     hidden, dim, word_vectors, dropout, batch_norm, epochs, batch_size, learning_rate, l2
-        As in `DeepTagger`.
+        As in `DeepSettings`.
     max_gradient, schedule, patience, valid_share, half, checkpoint, checkpoint_batches, device, n_jobs, random_state
-        As in `DeepTagger`.
+        As in `DeepSettings`.
 
     References
     ----------
@@ -63,9 +63,9 @@ class CorrelatedWordVectors(AverageWordVector):
     Parameters
     ----------
     hidden, dim, word_vectors, dropout, batch_norm, epochs, batch_size, learning_rate, l2
-        As in `DeepTagger`.
+        As in `DeepSettings`.
     max_gradient, schedule, patience, valid_share, half, checkpoint, checkpoint_batches, device, n_jobs, random_state
-        As in `DeepTagger`.
+        As in `DeepSettings`.
 
     References
     ----------

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,22 +20,18 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix
 from visterm.models.deep.checkpoint import TrainingCheckpoint, matrix_fingerprint
 from visterm.models.deep.data_parallel import ALONE, DataParallel
+from visterm.models.deep.dense_layers import Layer, through_layers
 from visterm.models.deep.moved_words import move_words
+from visterm.models.deep.settings import DeepSettings
 from visterm.models.deep.start_vectors import check_vectors, start_vectors
-from visterm.models.epochs import EpochAnnotator, EpochSettings, Floats, Validation
+from visterm.models.epochs import EpochAnnotator, Floats, Validation
 from visterm.models.ranking.embedding_ranking import mean_length
 from visterm.models.stopping import OnEpoch
-
-HIDDEN = (4096, 8192, 2048)
-"""Hidden layers of the paper (section 2)."""
 
 PENALTY = 1.0
 """Of words that follow the tags (`move_words`)."""
 
 MAX_LAYERS = 1000
-
-BLOCK_ROWS = 1024
-"""Images that go through the layers together, so that the hidden numbers of all of them are never held."""
 
 MAX_TRAINED_BYTES = 2**34
 """Weights and vectors with their gradients and what the optimisers keep."""
@@ -47,97 +40,13 @@ NOT_OF_THE_TRAINING = ("checkpoint", "checkpoint_batches", "device", "n_jobs", "
 """Settings that a checkpoint may be gone on with whatever they are, or that are compared in another way."""
 
 
-class Layer(NamedTuple):
-    """One layer.
-
-    Attributes
-    ----------
-    weights : ndarray of float32, shape (n_inputs, n_outputs)
-    offsets : ndarray of float32, shape (n_outputs,)
-    """
-
-    weights: Floats
-    offsets: Floats
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class DeepSettings(EpochSettings):
-    """The settings of all deep taggers; `DeepTagger` describes them."""
-
-    hidden: Sequence[int] = HIDDEN
-    dim: int | None = None
-    word_vectors: Any = None
-    dropout: float = 0.5
-    batch_norm: bool = False
-    epochs: int = 40
-    batch_size: int = 256
-    learning_rate: float = 0.0003
-    tag_learning_rate: float = 0.1
-    l2: float = 0.0
-    max_gradient: float = 10.0
-    schedule: str = "cosine"
-    patience: int = 5
-    half: bool = False
-    checkpoint: str | os.PathLike[str] | None = None
-    checkpoint_batches: int = 1000
-    device: str = "auto"
-
-
 class DeepTagger(DeepSettings, EpochAnnotator):
     """Scores a tag by ``h(x) · v_t``: a network's output for the image, and the vector of a word.
 
     The network is trained by Adam and the vectors by row-wise Adagrad, both for the cost of a model; a new model writes
     `_objective`. Training needs the extra ``torch``; a trained model scores by NumPy alone.
 
-    Parameters
-    ----------
-    hidden : sequence of int
-        Sizes of the layers between the features and the words' space. Smaller ones train faster.
-    dim : int, optional
-        Size of the words' space. None: that of `word_vectors`, and without any 300.
-    word_vectors : array-like, shape (n_tags, dim), optional
-        Vectors that the tags start with (a memory map will do); a row of zeros is a tag that has none, and starts at
-        random, as all do without. They are taken times one factor that brings them to length 1 (in the mean square).
-        They are not saved as a setting: what was made of them is.
-    dropout : float
-        Chance of a hidden number to be left out in a step of training. More helps where there are few images.
-    batch_norm : bool
-        Whether hidden numbers are brought to mean 0 and deviation 1 over each batch.
-    epochs : int
-        At most so many rounds over all images with tags.
-    batch_size : int
-        Images a step.
-    learning_rate : float
-        Size of the network's steps.
-    tag_learning_rate : float
-        Size of the steps of the vectors.
-    l2 : float
-        Factor of half the network's squared weights in the cost.
-    max_gradient : float
-        A gradient longer than this, of the network and the drawn vectors together, is scaled down to it.
-    schedule : str
-        How the learning rates change over the epochs: "constant", "inverse" or "cosine".
-    patience : int
-        Stop after so many epochs without a better MAP over the validation images. The best weights are kept.
-    valid_share : float
-        Where `fit` is given no validation rows: the share of the images that is held out to find the best number of
-        epochs; then all images are trained on for so many. With 0, or so few images that less than 50 would be held
-        out, all `epochs` are run.
-    half : bool
-        Mixed precision: the network computes in bfloat16, weights and costs stay float32. Faster on a GPU, slower on a
-        processor.
-    checkpoint : path-like, optional
-        A folder to keep the state of the training in. A `fit` of the same data and settings goes on from there, to the
-        same bytes on the processor; when it ends, the folder is removed.
-    checkpoint_batches : int
-        Batches from one checkpoint to the next.
-    device : str
-        Of the network: "auto" (a GPU if there is one), "cpu", "cuda". The vectors stay in the processor's memory.
-    n_jobs : int, optional
-        Threads; None or -1 for all cores. The same bytes for the same number; for small networks, which use one
-        thread, for any.
-    random_state : int, RandomState, Generator or None
-        Start values, order of the images, draws, and held-out images.
+    Its settings are described in `DeepSettings`.
 
     Attributes
     ----------
@@ -405,23 +314,3 @@ class DeepTagger(DeepSettings, EpochAnnotator):
             from visterm.encoders.torch_network import torch_device
 
             torch_device(self.device)
-
-
-def through_layers(X: Matrix, scale: float, layers: list[Layer]) -> Floats:
-    """Return what comes out of the last layer, with ReLU between layers, shape (n_images, n_outputs).
-
-    Parameters
-    ----------
-    X : array or CSR of float32, shape (n_images, n_features)
-    scale : float
-        Factor of the features.
-    layers : list of Layer
-    """
-    out: Floats = np.empty((X.shape[0], len(layers[-1].offsets)), np.float32)
-    for start in range(0, X.shape[0], BLOCK_ROWS):
-        rows = slice(start, start + BLOCK_ROWS)
-        hidden = np.asarray(X[rows] @ layers[0].weights, np.float32) * np.float32(scale) + layers[0].offsets
-        for layer in layers[1:]:
-            hidden = np.maximum(hidden, 0, out=hidden) @ layer.weights + layer.offsets
-        out[rows] = hidden
-    return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,6 @@ from visterm.core.progress import Progress
 from visterm.core.threads import resolve_jobs
 from visterm.core.types import Matrix
 from visterm.encoders.torch_network import torch_device
-from visterm.models.deep.base import DeepTagger
 from visterm.models.deep.checkpoint import Arrays, Kept, TrainingCheckpoint
 from visterm.models.deep.data_parallel import ALONE, DataParallel, part_of
 from visterm.models.deep.network import DeepNetwork
@@ -80,7 +79,7 @@ class DeepFit:
 
     def __init__(
         self,
-        model: DeepTagger,
+        model: Any,
         X: Matrix,
         Y: sp.csr_array,
         seed: int,
@@ -167,9 +166,10 @@ class DeepFit:
         n = 0 if judged is None else int(np.count_nonzero(np.diff(sp.csr_array(judged[1] > 0).indptr)))
         together = ALONE if n < self._together.size else self._together  # every process needs an image
         mine = part_of(n, together.rank, together.size).rows
-        return self._model._measure_map(
+        measure: Measure | None = self._model._measure_map(
             judged, lambda rows: rows[mine], lambda found: together.gathered(torch.from_numpy(found), n).numpy()
         )
+        return measure
 
     def _training(self, phase: int, images: NDArray[np.int64]) -> DeepTraining:
         model = self._model

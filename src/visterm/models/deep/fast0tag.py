@@ -32,9 +32,9 @@ class Fast0Tag(DeepTagger):
     positives, negatives, power, background, subset_size
         As in `SampledTagger`; of no effect with `all_pairs`.
     hidden, dim, word_vectors, dropout, batch_norm, epochs, batch_size, learning_rate, tag_learning_rate, l2
-        As in `DeepTagger`.
+        As in `DeepSettings`.
     max_gradient, schedule, patience, valid_share, half, checkpoint, checkpoint_batches, device, n_jobs, random_state
-        As in `DeepTagger`.
+        As in `DeepSettings`.
 
     References
     ----------

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from visterm.models.deep.base import Layer
 from visterm.models.deep.data_parallel import ALONE, DataParallel, Part, part_of
+from visterm.models.deep.dense_layers import Layer
 
 
 class DeepNetwork(nn.Module):  # type: ignore[misc]

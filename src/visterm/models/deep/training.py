@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
 from visterm.core.types import Matrix
-from visterm.models.deep.base import DeepSettings
 from visterm.models.deep.data_parallel import ALONE, DataParallel, part_of
 from visterm.models.deep.network import DeepNetwork
 from visterm.models.deep.objectives import Objective
+from visterm.models.deep.settings import DeepSettings
 from visterm.models.deep.word_table import WordTable
 
 Ints = NDArray[np.int64]
