@@ -199,3 +199,14 @@ def test_whoever_sets_what_had_no_effect_reads_why_and_what_to_do():
     with pytest.raises(UserError, match=r"'vse_ens' has no parameter 'max_trials' any more: .* Leave it out\."):
         MODELS.create("vse_ens", max_trials=7)
     assert MODELS.create("wsabie", max_trials=7).max_trials == 7
+    for name in ("average_word_vector", "correlated_word_vectors"):
+        with pytest.raises(UserError, match=r"no parameter 'tag_learning_rate' any more: no vector moves"):
+            MODELS.create(name, tag_learning_rate=0.2)
+
+
+def test_settings_that_models_share_can_be_set_in_each_but_where_a_model_has_none():
+    assert MODELS.create("vse_ens", patience=3, l2=0.5).get_params()["patience"] == 3
+    assert MODELS.create("vse_ens").l2 == 0.01  # the paper's, where others have 0
+    assert "bias" not in MODELS.create("vse_ens").get_params()
+    with pytest.raises(UserError, match="Unknown parameter of model 'vse_ens' 'bias'"):
+        MODELS.create("vse_ens", bias=1.0)
