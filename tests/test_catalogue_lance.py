@@ -178,9 +178,13 @@ def test_many_small_additions_are_put_together(made, rows, queries, monkeypatch)
 def test_an_index_of_the_table_finds_the_best_and_later_rows_and_none_that_are_gone(made, rows, queries):
     made.add(records(N), rows)
     assert made.index_is_due()
-    assert made.build_index(queries[:10])
+    assert made.build_index(queries)
     assert not made.index_is_due()
-    gone = np.unique(made.search(queries, 3).ids)
+    before = made.search(queries, 10).ids
+    truth = best(queries, rows)
+    shares = [np.isin(t, f).mean() for t, f in zip(truth, before, strict=True)]
+    assert np.mean(shares) >= row_index.RECALL  # on the queries that it was measured on, however it was trained
+    gone = np.unique(before[:, :3])
     made.mark(gone.tolist(), "gone")
     late = made.add(records(1), 50 * queries[:1])
     opened = StoredCatalogue.open(made.folder)
@@ -189,13 +193,13 @@ def test_an_index_of_the_table_finds_the_best_and_later_rows_and_none_that_are_g
     found = opened.search(queries, 10)
     assert not np.isin(found.ids, gone).any()
     assert found.ids[0, 0] == late[0]
-    here = np.setdiff1d(np.arange(N + 1), gone)
-    truth = here[best(queries, np.concatenate([rows, 50 * queries[:1]])[here])]
-    assert np.mean([np.isin(t, f).mean() for t, f in zip(truth, found.ids, strict=True)]) >= 0.95
+    for was, now in zip(before, found.ids, strict=True):  # three are gone and one is new, so the others stay
+        assert np.isin(np.setdiff1d(was, gone), now).all()
 
 
 @pytest.mark.usefixtures("_always")
-def test_tidying_brings_the_index_up_to_date(made, rows, queries):
+def test_tidying_brings_the_index_up_to_date(made, rows, queries, monkeypatch):
+    monkeypatch.setattr(lance_rows, "growing", lambda most: ())  # all lists are looked into: nothing is left to luck
     made.add(records(1000), rows[:1000])
     made.build_index(queries[:5])
     for start in range(1000, 1100, 10):
@@ -204,7 +208,7 @@ def test_tidying_brings_the_index_up_to_date(made, rows, queries):
     assert made.database.value("SELECT n_rows FROM indexes") == 1100
     assert "since then" not in made.how_it_searches()
     found = StoredCatalogue.open(made.folder).search(queries, 10).ids
-    assert np.mean([np.isin(t, f).mean() for t, f in zip(best(queries, rows[:1100]), found, strict=True)]) >= 0.95
+    np.testing.assert_array_equal(found, best(queries, rows[:1100]))
 
 
 def test_a_copy_keeps_its_rows_in_files(made, rows, queries, tmp_path):
