@@ -16,6 +16,24 @@ from visterm.data.wordnet import find_wordnet, read_database
 from visterm.demo.drawn import DrawnLibrary, draw_library
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Send all tests of a file to one worker, and all files that use a Ray engine to the same one: it starts once."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    @cache
+    def scope_of(file: str) -> str:
+        return "ray" if "ray_engine" in (config.rootpath / file).read_text(encoding="utf-8") else file
+
+    class ByEngine(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope_of(super()._split_scope(nodeid))
+
+    return ByEngine(config, log)
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of data and networks beside the repository; tests that want it are marked `shared`."""
