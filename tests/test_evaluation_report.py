@@ -16,12 +16,11 @@ from visterm import Tagger
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.data.corpus import Corpus
 from visterm.evaluation.evaluate import evaluate_tagger, evaluate_taggers
-from visterm.evaluation.html_report import Report
+from visterm.evaluation.evaluate_run import write_report
+from visterm.evaluation.html_report import SMALL_THUMBNAIL, Report
 from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.evaluation.report.annotation import N_PICTURES, annotation_page
 from visterm.evaluation.report.charts import Series, bar_chart, line_chart
-from visterm.evaluation.report.folder import write_report
-from visterm.evaluation.report.pictures import THUMBNAIL
 from visterm.evaluation.report.queries import N_FOUND, N_ROWS, best_and_worst, query_page
 from visterm.evaluation.report.results import (
     PAGE_METRICS,
@@ -216,8 +215,8 @@ def test_images_by_number_have_no_pictures_and_the_page_says_so(tmp_path):
 
 
 def test_the_page_stays_below_3_mb_even_with_pictures_of_noise():
-    noise = np.random.default_rng(0).integers(0, 256, (THUMBNAIL, THUMBNAIL, 3), dtype=np.uint8)
-    assert max(N_ROWS * N_FOUND, 2 * N_PICTURES) * len(data_uri(noise, THUMBNAIL)) < 2.8e6
+    noise = np.random.default_rng(0).integers(0, 256, (SMALL_THUMBNAIL, SMALL_THUMBNAIL, 3), dtype=np.uint8)
+    assert max(N_ROWS * N_FOUND, 2 * N_PICTURES) * len(data_uri(noise, SMALL_THUMBNAIL)) < 2.8e6
 
 
 def test_the_page_of_queries_has_kinds_curves_and_what_was_found(taggers, held_out):

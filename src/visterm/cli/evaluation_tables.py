@@ -62,7 +62,7 @@ def show_bands(bands: Sequence[dict[str, Any]]) -> None:
     bands : sequence of dict
         As `band_summary` gives them.
     """
-    from visterm.evaluation.report.bands import band_figure, band_metrics
+    from visterm.evaluation.report.tables import band_figure, band_metrics
 
     metrics = band_metrics(bands)
     several = len(bands[0]["runs"]) > 1
@@ -82,7 +82,7 @@ def show_bands(bands: Sequence[dict[str, Any]]) -> None:
 
 def show_precision(found: dict[str, Any]) -> None:
     """Print a table for each run of wanted and achieved precision, as `precision_summary` gives them."""
-    from visterm.evaluation.report.precision import HEADER, precision_cells
+    from visterm.evaluation.report.tables import HEADER, precision_cells
 
     for run in found["runs"]:
         if len(found["runs"]) > 1:

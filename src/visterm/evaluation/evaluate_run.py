@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.core.errors import NoTagsError, UserError
+from visterm.core.persist import check_target, new_folder, write_json
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow, read_query_file
 from visterm.evaluation.evaluate import DEFAULT_METRICS, SIBLING_METRIC, evaluate_taggers
+from visterm.evaluation.html_report import Report
 from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
-from visterm.evaluation.report.bands import BAND_METRICS, band_summary
-from visterm.evaluation.report.folder import check_report_target, write_report
-from visterm.evaluation.report.precision import precision_summary
 from visterm.evaluation.report.results import (
     PAGE_METRICS,
     annotation_results,
@@ -26,6 +25,7 @@ from visterm.evaluation.report.results import (
     query_results,
     query_summary,
 )
+from visterm.evaluation.report.tables import BAND_METRICS, band_summary, precision_summary
 from visterm.features.training_rows import read_corpus
 from visterm.metrics import check_metrics
 from visterm.tagging.cutoffs import cutoff_of
@@ -36,6 +36,10 @@ from visterm.tagging.tagger import Tagger
 if TYPE_CHECKING:
     from visterm.evaluation.evaluate import AnnotationEvaluation
     from visterm.evaluation.streamed import StreamedEvaluation
+
+REPORT_KIND = "report"
+PAGE, RESULTS = "index.html", "results.json"
+"""Files of a report: to look at, and to compute with."""
 
 OF_TAGS = "tags"
 """In place of a file of queries: queries are made from tags."""
@@ -124,7 +128,7 @@ class EvaluateRequest:
         if self.isa is not None and not self.isa.exists():
             raise UserError(f"There is no file or folder {self.isa} of what tags are kinds of (--isa).")
         if self.report is not None:
-            check_report_target(self.report)
+            check_target(self.report, REPORT_KIND)
 
     def columns(self) -> dict[str, str | None]:
         """Return how the tag file is written."""
@@ -214,9 +218,9 @@ def _measure_annotation(
 
     names, report = [str(run) for run in request.runs], request.report
     metrics = _metrics(request, say)
-    wanted = [*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if request.bands else ())]
+    needed = [*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if request.bands else ())]
     found = evaluate_taggers(
-        taggers, corpus, list(dict.fromkeys(wanted)), optional=() if request.metrics else metrics, isa=request.isa,
+        taggers, corpus, list(dict.fromkeys(needed)), optional=() if request.metrics else metrics, isa=request.isa,
         progress=progress,
     )  # fmt: skip
     apart: dict[str, Any] = {"bands": band_summary(found, names)} if request.bands else {}
@@ -320,3 +324,16 @@ def _warn_of_learned(names: Sequence[str], learned: Sequence[int], n_images: int
                 f"{'the run' if len(names) == 1 else name} learned from: the figures are better than those of new "
                 "photos. Hold some out before fitting: a column 'split' in the tag file, with train and test."
             )
+
+
+def write_report(path: str | os.PathLike[str], page: Report, results: dict[str, Any]) -> None:
+    """Write a page and its figures into a folder, whole or not at all; an earlier report there is replaced.
+
+    Raises
+    ------
+    StorageError
+        If something that is no report lies at `path`.
+    """
+    with new_folder(path, REPORT_KIND) as folder:
+        page.write(folder / PAGE)
+        write_json(folder / RESULTS, results)

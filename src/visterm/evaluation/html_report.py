@@ -12,10 +12,12 @@ from typing import NamedTuple
 from visterm.core.types import Tag
 from visterm.core.wording import printable
 from visterm.core.writing import write_whole
+from visterm.data.corpus import Corpus
 from visterm.data.images import ImageLike
 from visterm.tagging.picture import data_uri
 
-THUMBNAIL = 192
+THUMBNAIL, SMALL_THUMBNAIL = 192, 160
+"""Pixels of the longer side; a small one is a JPEG of some 6 kB, so that a page of many stays small."""
 
 STYLE = files("visterm.evaluation").joinpath("report.css").read_text(encoding="utf-8")
 
@@ -75,6 +77,12 @@ class Report:
     def note(self, text: str) -> None:
         """Add a paragraph."""
         self.parts.append(f"<p class=lead>{escape(text)}</p>")
+
+    def note_on_pictures(self, corpus: Corpus) -> None:
+        """Say why pictures are missing, where images are known by name only."""
+        pairs = zip(corpus.images, corpus.names, strict=True)
+        if all(isinstance(image, str) and image == name for image, name in pairs):
+            self.note("These images are known by name or number only, so there are no pictures of them to show.")
 
     def legend(self, right: str, wrong: str) -> None:
         """Say what the two colours of tags mean."""

@@ -62,7 +62,7 @@ class JudgedTags:
     TagFileError
         If the table cannot be understood, none of its rows is of an image, or an image is in two splits.
     UnknownNameError
-        If no image is of the split that is asked for.
+        If no image is of the requested split.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class JudgedTags:
         self._splits: Counter[str] = Counter()
         unread: list[tuple[int, Skipped]] = []
         self.remarks: list[str] = []
-        wanted = None if split is None else split_name(split)
-        self._read(stream_table(as_path(table), **columns), wanted, unread)
-        self._bit = NO_SPLIT if wanted is None and not self._splits else MEASURED
-        if wanted is None and self._splits:
+        requested = None if split is None else split_name(split)
+        self._read(stream_table(as_path(table), **columns), requested, unread)
+        self._bit = NO_SPLIT if requested is None and not self._splits else MEASURED
+        if requested is None and self._splits:
             split = USUAL_SPLIT
         self.skipped = [item for bit, item in unread if bit == self._bit]
         self._pairs.sort([tag_key(tag) for tag in vocabulary])
@@ -133,7 +133,7 @@ class JudgedTags:
             found += np.bincount(self.rows_at(self.measured(number)).indices, minlength=found.size)
         return found
 
-    def _read(self, records: Iterable[TagRecord], wanted: str | None, unread: list[tuple[int, Skipped]]) -> None:
+    def _read(self, records: Iterable[TagRecord], requested: str | None, unread: list[tuple[int, Skipped]]) -> None:
         """Go through the table once: bits of images, pairs, and images that could not be read."""
         n_missing, n_found, example = 0, 0, ""
         vocabulary = self._vocabulary
@@ -146,7 +146,7 @@ class JudgedTags:
         for batch in batches_of(records):
             self._splits.update(row.split for row in batch if row.split is not None)
             positions = self._index.find([row.image for row in batch])
-            bits = np.array([self._bit_of(row.split, wanted) for row in batch], np.uint8)
+            bits = np.array([self._bit_of(row.split, requested) for row in batch], np.uint8)
             there = positions >= 0
             np.bitwise_or.at(self._bits, positions[there], bits[there])
             self._pairs.add(
@@ -168,7 +168,7 @@ class JudgedTags:
         self.remarks += check_met(self._shards, n_found, n_missing, example)
 
     @staticmethod
-    def _bit_of(split: str | None, wanted: str | None) -> int:
-        if wanted == "all" or (split is not None and split == (wanted or USUAL_SPLIT)):
+    def _bit_of(split: str | None, requested: str | None) -> int:
+        if requested == "all" or (split is not None and split == (requested or USUAL_SPLIT)):
             return MEASURED
         return NO_SPLIT if split is None else OTHER

@@ -194,7 +194,7 @@ def evaluate_queries(
     DataError
         If there are no images, or no queries with a relevant image.
     UserError
-        If the product is asked for, and the scores of a model are no probabilities; or confidences, and a run has no
+        If the product is requested, and the scores of a model are no probabilities; or confidences, and a run has no
         calibration.
     """
     ways = [_way(combine, tagger) for tagger in taggers]
@@ -202,10 +202,10 @@ def evaluate_queries(
         raise DataError("There are no images to measure on. Check --split and the tag file.")
     rows, read, skipped = encode_for_all(taggers, corpus, progress)
     if queries is None:
-        asked = queries_from_tags(taggers, read.tags, max_words, min_count)
+        requested = queries_from_tags(taggers, read.tags, max_words, min_count)
     else:
-        asked = queries_from_file(taggers, read.names, queries)
-    if len(asked.texts) == 0:
+        requested = queries_from_file(taggers, read.names, queries)
+    if len(requested.texts) == 0:
         raise DataError(
             "There are no queries with a relevant image among those measured. "
             + (
@@ -215,31 +215,40 @@ def evaluate_queries(
                 else "Check that the query file names images as the tag file does, and words that are tags of the run."
             )
         )
-    hidden = _hidden(taggers, rows, asked.words)
+    hidden = _hidden(taggers, rows, requested.words)
     values, curves, searches = [], [], []
-    for tagger, X, words, way in zip(taggers, rows, asked.words, ways, strict=True):
+    for tagger, X, words, way in zip(taggers, rows, requested.words, ways, strict=True):
         weights = tagger.weighed(words)
         scores = partial(tagger.model.score_blocks, X)
-        ranks = rank_queries(scores, weights, asked.relevant, exclude=hidden, combine=way)
+        ranks = rank_queries(scores, weights, requested.relevant, exclude=hidden, combine=way)
         if ranks.ranks.size == 0:
             raise DataError(
                 "Nothing is left to find: the run has learned all words of the queries of every relevant image. "
                 "Measure on tags that were held out."
             )
-        values.append(measure_queries(ranks, asked.relevant))
+        values.append(measure_queries(ranks, requested.relevant))
         at_rank = [float(np.nanmean(ranks.precision(k))) for k in range(1, CURVE_RANKS + 1)]
         curves.append(Curves(np.nanmean(ranks.interpolated_precision(RECALLS), axis=0), np.array(at_rank)))
         searches.append(Searches(tagger, X, weights, hidden, way))
     seen = None
     if learned is not None and queries is None:
         known = taggers[0].vocabulary.encode(learned.tags)
-        seen = np.diff(relevant_images(asked.words[0], known).indptr) > 0
-    n_words = np.diff(asked.words[0].indptr).astype(np.int64)
-    n_relevant = np.diff(asked.relevant.indptr).astype(np.int64)
+        seen = np.diff(relevant_images(requested.words[0], known).indptr) > 0
+    n_words = np.diff(requested.words[0].indptr).astype(np.int64)
+    n_relevant = np.diff(requested.relevant.indptr).astype(np.int64)
     kinds = kinds_of_queries(n_words, n_relevant, seen)
     return QueryEvaluation(
-        asked.texts, n_relevant, kinds, values, skipped, asked.left_out, read, asked.relevant, curves, searches
-    )
+        requested.texts,
+        n_relevant,
+        kinds,
+        values,
+        skipped,
+        requested.left_out,
+        read,
+        requested.relevant,
+        curves,
+        searches,
+    )  # fmt: skip
 
 
 def learned_part(corpus: Corpus) -> Corpus | None:
@@ -263,11 +272,10 @@ def _way(combine: str, tagger: Tagger) -> Combine:
 
 
 def _hidden(taggers: Sequence[Tagger], rows: Sequence[Matrix], words: Sequence[sp.csr_array]) -> sp.csr_array | None:
-    """Say which images any tagger learned to have all the words of a query, shape (n_queries, n_images)."""
-    hidden: sp.csr_array | None = None
-    for tagger, X, own in zip(taggers, rows, words, strict=True):
-        told = tagger.known_tags(X)
-        if told is not None:
-            known = relevant_images(own, told)
-            hidden = known if hidden is None else sp.csr_array(hidden + known)
-    return hidden
+    """Return the images that any tagger learned to have all the words of a query, shape (n_queries, n_images)."""
+    learned = [
+        relevant_images(words_of_tagger, known_tags)
+        for tagger, X, words_of_tagger in zip(taggers, rows, words, strict=True)
+        if (known_tags := tagger.known_tags(X)) is not None
+    ]
+    return sum(learned[1:], start=learned[0]) if learned else None

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.errors import DataError, TagFileError
@@ -24,6 +25,8 @@ from visterm.features.streaming.shards import Shards, read_ahead
 from visterm.features.streaming.stored_chunks import check_encoder
 from visterm.metrics.in_parts import Part, PartMeasures
 from visterm.metrics.significance import Interval
+from visterm.models.base import Annotator
+from visterm.tagging.tagger import Tagger
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class StreamedEvaluation:
     skipped : list of Skipped
         Images of the table that have no row.
     remarks : list of str
-        What of tags and images did not meet, a line each.
+        Tags without an image and images without tags, a line each.
     with_siblings : int or None
         Tags that have siblings; None where no relations were given.
     undefined : dict of str to str
@@ -69,7 +72,7 @@ class StreamedEvaluation:
 
 
 def evaluate_streamed(
-    tagger: Any,
+    tagger: Tagger,
     features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     tags: str | os.PathLike[str],
     metrics: Sequence[str],
@@ -147,20 +150,23 @@ def evaluate_streamed(
                 undefined[name] = str(error)
         return StreamedEvaluation(
             values, judged.n_images, judged.n_given, judged.n_unknown, learned, judged.skipped, judged.remarks,
-            with_siblings=None if siblings is None else int((siblings.indptr[1:] - siblings.indptr[:-1] > 1).sum()),
+            with_siblings=None if siblings is None else int((np.diff(siblings.indptr) > 1).sum()),
             undefined=undefined,
         )  # fmt: skip
 
 
-def _parts(model: Any, shards: Shards, judged: JudgedTags, progress: Progress) -> Iterator[tuple[list[str], Part]]:
+def _parts(
+    model: Annotator, shards: Shards, judged: JudgedTags, progress: Progress
+) -> Iterator[tuple[list[str], Part]]:
     """Yield the images to measure on, shard by shard: their names, and their tags with what scores them."""
 
     def read(number: int) -> tuple[list[str], Matrix, sp.csr_array]:
         shards.check(number)
         positions = judged.measured(number)
         names, rows = shards.named_rows(number)
-        own = positions - shards.starts[number]
-        return [names[i] for i in own], rows if own.size == len(names) else rows[own], judged.rows_at(positions)
+        places = positions - shards.starts[number]
+        chosen = rows if places.size == len(names) else rows[places]
+        return [names[place] for place in places], chosen, judged.rows_at(positions)
 
     with closing(read_ahead(read, len(shards))) as parts:
         for number, (names, X, Y) in enumerate(parts):

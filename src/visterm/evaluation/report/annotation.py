@@ -11,13 +11,10 @@ from numpy.typing import NDArray
 from visterm.core.types import Ranking, Tag
 from visterm.core.wording import count_of
 from visterm.evaluation.evaluate import AnnotationEvaluation, is_mean
-from visterm.evaluation.html_report import Cell, Report, Shown
-from visterm.evaluation.report.bands import add_bands
+from visterm.evaluation.html_report import SMALL_THUMBNAIL, Cell, Report, Shown
 from visterm.evaluation.report.charts import Series, bar_chart, line_chart
-from visterm.evaluation.report.differences import add_differences
-from visterm.evaluation.report.pictures import THUMBNAIL, add_note_on_pictures
-from visterm.evaluation.report.precision import add_precision
 from visterm.evaluation.report.results import CURVE_KS, OF_A_TAG, TAG_K
+from visterm.evaluation.report.tables import add_bands, add_differences, add_precision, between
 from visterm.metrics import check_metrics
 
 N_PICTURES = 12
@@ -48,7 +45,7 @@ def annotation_page(found: AnnotationEvaluation, names: Sequence[str], results: 
         f"How well {' and '.join(names) if len(names) < 3 else f'{len(names)} runs'} put tags on images",
         f"Measured on {count_of(len(found.corpus), 'image')} and {count_of(len(found.vocabulary), 'tag')}, against the "
         f"tags that people gave: {_given(found)}.",
-        thumbnail=THUMBNAIL,
+        thumbnail=SMALL_THUMBNAIL,
     )
     metrics = list(results["runs"][0]["metrics"])
     report.section(
@@ -63,10 +60,12 @@ def annotation_page(found: AnnotationEvaluation, names: Sequence[str], results: 
         add_precision(report, results["wanted_precision"])
     _add_tags(report, found, names, results)
     compared = [metric for metric in metrics if is_mean(metric)]
-    told = [metric for metric in MAIN if metric in compared] or compared[: len(MAIN)]
-    add_differences(report, results, told, "images (for measures of tags and words: tags)")
-    if len(names) > 1 and len(told) < len(compared):
-        report.note(f"Of {', '.join(metric for metric in compared if metric not in told)} the same is in results.json.")
+    shown = [metric for metric in MAIN if metric in compared] or compared[: len(MAIN)]
+    add_differences(report, results, shown, "images (for measures of tags and words: tags)")
+    if len(names) > 1 and len(shown) < len(compared):
+        report.note(
+            f"Of {', '.join(metric for metric in compared if metric not in shown)} the same is in results.json."
+        )
     _add_pictures(report, found, names)
     return report
 
@@ -84,8 +83,8 @@ def _metric_row(metric: str, results: dict[str, Any]) -> list[Cell]:
     cells = []
     for figure in figures:
         mark = "best" if len(figures) > 1 and figure["mean"] == most else ""
-        note = f"{figure['low']:.3f} to {figure['high']:.3f}" if "low" in figure else ""
-        cells.append(Cell(f"{figure['mean']:.3f}" if known.name != "n_plus" else f"{figure['mean']:.0f}", note, mark))
+        shown = f"{figure['mean']:.3f}" if known.name != "n_plus" else f"{figure['mean']:.0f}"
+        cells.append(Cell(shown, between(figure), mark))
     return [Cell(metric, known.summary), *cells]
 
 
@@ -164,7 +163,7 @@ def _add_pictures(report: Report, found: AnnotationEvaluation, names: Sequence[s
         f"The images with the best tags{of}, and with the worst",
         "By the average precision of all tags, ranked for the image; shown are the first few.",
     )
-    add_note_on_pictures(report, found.corpus)
+    report.note_on_pictures(found.corpus)
     report.legend("people gave it too", "people did not")
     for heading, chosen in (("Best", best), ("Worst", worst)):
         if chosen.size:

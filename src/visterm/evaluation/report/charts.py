@@ -39,7 +39,7 @@ def line_chart(title: str, x_label: str, y_label: str, x: Sequence[Sequence[floa
         The heights of the points.
     """
     top = _legend_height(lines)
-    x_ticks = _ticks(max((max(own, default=0.0) for own in x), default=1.0))
+    x_ticks = _ticks(max((max(places, default=0.0) for places in x), default=1.0))
     y_ticks = _ticks(max((max(line.values, default=0.0) for line in lines), default=1.0))
     height = LINES_HEIGHT + top
     bottom = height - BOTTOM
@@ -66,10 +66,10 @@ def line_chart(title: str, x_label: str, y_label: str, x: Sequence[Sequence[floa
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
         parts.append(f'<polyline class="line c{number % N_COLOURS}"{_dash(number)} points="{path}"/>')
         for (a, b), place, value in zip(points, places, line.values, strict=True):
-            told = escape(f"{line.name}: {y_label} {value:.3f} at {x_label} {place:.3g}")
+            spoken = escape(f"{line.name}: {y_label} {value:.3f} at {x_label} {place:.3g}")
             parts.append(
                 f'<circle class="dot c{number % N_COLOURS}" cx="{a:.1f}" cy="{b:.1f}" r="3">'
-                f"<title>{told}</title></circle>"
+                f"<title>{spoken}</title></circle>"
             )
     parts.append(
         f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{height - 6}" text-anchor=middle>{escape(x_label)}</text>'
@@ -109,11 +109,11 @@ def bar_chart(title: str, said: str, labels: Sequence[tuple[str, str]], bars: Se
             value = series.values[row]
             if math.isnan(value):
                 continue
-            told = escape(f"{label}, {series.name}: {value:.3f}")
+            spoken = escape(f"{label}, {series.name}: {value:.3f}")
             length, place = max(1.0, full * value), y + BAR * number
             parts.append(
                 f'<rect class="bar c{number % N_COLOURS}" x="{LABELS_WIDTH}" y="{place}" width="{length:.1f}" '
-                f'height="{BAR - 2}"><title>{told}</title></rect>'
+                f'height="{BAR - 2}"><title>{spoken}</title></rect>'
                 f'<text class=soft x="{LABELS_WIDTH + length + 5:.1f}" y="{place + BAR - 2}">{value:.2f}</text>'
             )
     return _svg(title, top + len(labels) * group, parts)
@@ -135,14 +135,14 @@ def _legend(series: Sequence[Series], *, dashed: bool) -> str:
     if len(series) < 2:
         return ""
     rows = []
-    for number, own in enumerate(series):
+    for number, one in enumerate(series):
         y = LEGEND_ROW * number + 9
         sign = (
             f'<line class="line c{number % N_COLOURS}"{_dash(number)} x1="{LEFT}" x2="{LEFT + 30}" y1="{y}" y2="{y}"/>'
             if dashed
             else f'<rect class="bar c{number % N_COLOURS}" x="{LEFT}" y="{y - 5}" width="30" height="{BAR - 2}"/>'
         )
-        rows.append(f'{sign}<text x="{LEFT + 38}" y="{y + 4}">{escape(_short(own.name, LONGEST_NAME))}</text>')
+        rows.append(f'{sign}<text x="{LEFT + 38}" y="{y + 4}">{escape(_short(one.name, LONGEST_NAME))}</text>')
     return "".join(rows)
 
 

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from visterm.core.types import Ranking
 from visterm.core.wording import count_of
-from visterm.evaluation.html_report import Cell, Report, Shown
+from visterm.evaluation.html_report import SMALL_THUMBNAIL, Cell, Report, Shown
 from visterm.evaluation.query_evaluation import CURVE_RANKS, RECALLS, QueryEvaluation
 from visterm.evaluation.report.charts import Series, line_chart
-from visterm.evaluation.report.differences import add_differences
-from visterm.evaluation.report.pictures import THUMBNAIL, add_note_on_pictures
+from visterm.evaluation.report.tables import add_differences, between
 from visterm.metrics.queries import EASY_FROM
 
 N_ROWS = 20
@@ -45,7 +44,7 @@ def query_page(found: QueryEvaluation, names: Sequence[str], results: dict[str, 
         f"How well {' and '.join(names) if len(names) < 3 else f'{len(names)} runs'} find images by words",
         f"Measured by {len(found.texts):,} {'query' if len(found.texts) == 1 else 'queries'} on "
         f"{count_of(len(found.corpus), 'image')}.",
-        thumbnail=THUMBNAIL,
+        thumbnail=SMALL_THUMBNAIL,
     )
     report.section(
         "Measures by kind of query",
@@ -83,7 +82,7 @@ def _add_measures(report: Report, results: dict[str, Any], measures: Sequence[st
 
 
 def _figure(figure: dict[str, float], mark: str = "") -> Cell:
-    return Cell(f"{figure['mean']:.3f}", f"{figure['low']:.3f} to {figure['high']:.3f}", mark)
+    return Cell(f"{figure['mean']:.3f}", between(figure), mark)
 
 
 def _add_curves(report: Report, found: QueryEvaluation, names: Sequence[str]) -> None:
@@ -125,7 +124,7 @@ def _add_queries(report: Report, found: QueryEvaluation, names: Sequence[str]) -
         f"By average precision; of equals, those with more relevant images. Below each, the first {N_FOUND} images, "
         "best first; outlined and ticked are the relevant ones.",
     )
-    add_note_on_pictures(report, found.corpus)
+    report.note_on_pictures(found.corpus)
     for heading, chosen in (("Best", best), ("Worst", worst)):
         if not chosen:
             continue

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.evaluation.evaluate import AnnotationEvaluation, is_mean
 from visterm.evaluation.query_evaluation import RECALLS, QueryEvaluation
-from visterm.evaluation.report.bands import band_summary
+from visterm.evaluation.report.tables import band_summary
 from visterm.metrics.comparison import Compared
 
 CURVE_KS = range(1, 11)
@@ -19,7 +19,7 @@ TAG_K = 5
 PAGE_METRICS = (
     "map", "word_map", f"tag_p@{TAG_K}", f"tag_r@{TAG_K}", *(f"p@{k}" for k in CURVE_KS), *(f"r@{k}" for k in CURVE_KS)
 )  # fmt: skip
-"""What the page of annotation wants beside the metrics that were asked for."""
+"""What the page of annotation needs beside the requested metrics."""
 
 OF_A_TAG = {
     "average precision": "word_map",
@@ -37,7 +37,7 @@ def annotation_summary(found: AnnotationEvaluation, names: Sequence[str], metric
     names : sequence of str
         Of the runs.
     metrics : sequence of str
-        Those to tell of.
+        Those to report.
     """
     return {
         "images": len(found.corpus),
@@ -53,7 +53,7 @@ def annotation_summary(found: AnnotationEvaluation, names: Sequence[str], metric
 def annotation_results(found: AnnotationEvaluation, summary: dict[str, Any]) -> dict[str, Any]:
     """Add to a summary the bands of tags, the curves and all values of images and tags.
 
-    It wants `PAGE_METRICS` to be measured. Bands that the summary has are kept.
+    `PAGE_METRICS` must have been measured. Bands that the summary has are kept.
     """
     results = {"measured": "annotation"} | summary | {"runs": [dict(run) for run in summary["runs"]]}
     names = [run["run"] for run in summary["runs"]]
