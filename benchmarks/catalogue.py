@@ -24,8 +24,8 @@ from visterm.core.threads import resolve_jobs
 from visterm.store import segment_indexes
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.current_rows import CurrentRows
+from visterm.store.images import Record
 from visterm.store.parts import ArrayPart
-from visterm.store.records import Record
 
 WIDTH = 100
 K = 10

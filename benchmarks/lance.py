@@ -30,9 +30,9 @@ from visterm.core.executor import LocalShards
 from visterm.store import segment_indexes
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.current_rows import CurrentRows
+from visterm.store.images import Record
 from visterm.store.lance_rows import LancePart
-from visterm.store.records import Record
-from visterm.store.searched_union import ShardedRows
+from visterm.store.searched import ShardedRows
 
 SHARDS = 5
 SHARES = (0.01, 0.001)

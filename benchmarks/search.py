@@ -32,8 +32,8 @@ from visterm.models.pamir.pamir import Pamir
 from visterm.models.ranking.wsabie import Wsabie
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.current_rows import CurrentRows
+from visterm.store.images import Record
 from visterm.store.parts import ArrayPart
-from visterm.store.records import Record
 from visterm.tagging.tagger import Tagger
 
 QUERY = "snow tree"

@@ -32,7 +32,7 @@ from harness.runs import machine, options, parse, say, write
 
 from visterm.demo.drawn import draw_library
 from visterm.library.catalogue import Catalogue
-from visterm.store.records import Record, read_records
+from visterm.store.images import Record, read_records
 from visterm.store.tags import Prediction
 from visterm.tagging.tagger import Tagger
 

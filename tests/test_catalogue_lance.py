@@ -15,7 +15,7 @@ from tiny_catalogue import save_catalogue
 from visterm.core.errors import CorruptFileError, DataError, StorageError
 from visterm.store import lance_rows, lance_table, row_index, segment_indexes
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.records import Record
+from visterm.store.images import Record
 
 pytest.importorskip("lancedb", reason="the extra lance is not installed")
 
@@ -123,7 +123,7 @@ def test_rows_of_a_transaction_that_never_ended_are_dropped_by_the_next_one_that
     script = f"""
 import os
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.records import Record
+from visterm.store.images import Record
 catalogue = StoredCatalogue.open({str(made.folder)!r})
 with catalogue.transaction():
     catalogue.add([Record("lost", None, 1, 2, 3, "0")] * 5, [[7.0, 7.0]] * 5)

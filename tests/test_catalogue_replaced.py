@@ -13,7 +13,7 @@ import pytest
 from visterm.core.errors import ReplacedError
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.database import Database
-from visterm.store.records import Record
+from visterm.store.images import Record
 
 ROWS = np.array([[1, 0], [0, 1]], np.float32)
 

@@ -17,7 +17,7 @@ from visterm.cli.commands import app
 from visterm.core.errors import DataError, UserError
 from visterm.store.catalogue import Origin
 from visterm.store.filters import Filter
-from visterm.store.records import Record
+from visterm.store.images import Record
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from visterm.core.persist import new_folder
 from visterm.core.types import Skipped
 from visterm.store import database
 from visterm.store.catalogue import DATABASE, Origin, StoredCatalogue
-from visterm.store.records import Record, read_records
+from visterm.store.images import Record, read_records
 from visterm.store.segments import SegmentFolder
 
 ORIGIN = Origin("/runs/one", "f00d")

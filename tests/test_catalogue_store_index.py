@@ -11,7 +11,7 @@ import pytest
 from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError
 from visterm.store import row_index, segment_indexes
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.records import Record
+from visterm.store.images import Record
 from visterm.store.row_index import RowIndex, Settings, build_index
 
 pytest.importorskip("faiss")

@@ -11,14 +11,14 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.records import Record
+from visterm.store.images import Record
 
 WRITES = """
 import sys
 import numpy as np
 import scipy.sparse as sp
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.records import Record
+from visterm.store.images import Record
 
 catalogue, kind = StoredCatalogue.open(sys.argv[1]), sys.argv[2]
 if kind == "lance":
@@ -97,7 +97,7 @@ def test_rows_written_by_a_transaction_that_never_ended_are_not_there_and_are_wr
     script = f"""
 import os
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.records import Record
+from visterm.store.images import Record
 catalogue = StoredCatalogue.open({str(made.folder)!r})
 with catalogue.transaction():
     catalogue.add([Record("lost", None, 1, 2, 3, "0")] * 5, [[7.0, 7.0]] * 5)

@@ -16,8 +16,7 @@ from visterm.core.errors import StorageError, UserError
 from visterm.core.types import Skipped
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.filters import Filter
-from visterm.store.images import FileState
-from visterm.store.records import Record
+from visterm.store.images import FileState, Record
 from visterm.store.runs import FeaturePlace
 from visterm.store.tags import GivenTag, Prediction
 
@@ -184,7 +183,7 @@ def test_jobs_say_how_far_they_are_and_stop_when_asked(catalogue):
     assert jobs.get(second).ended
     assert not jobs.cancel(second)
     assert jobs.cancel(first)
-    assert jobs.asked_to_stop(first)
+    assert jobs.is_cancelled(first)
     jobs.finish(first)
     assert jobs.get(first).state == "cancelled"
     third = jobs.start("fit")

@@ -18,7 +18,7 @@ from visterm.core.object_stores import only_named_stores
 from visterm.data.perceptual_hash import FLAT, near_pairs, perceptual_hash
 from visterm.library.duplicates import find_duplicates
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.records import read_records
+from visterm.store.images import read_records
 
 
 def picture(seed: int, side: int = 96) -> Image.Image:

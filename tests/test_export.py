@@ -24,8 +24,7 @@ from visterm.data.text_notes import NOTES
 from visterm.data.xmp.keywords import Keywords, read_keywords
 from visterm.data.xmp.writing import SIDECAR
 from visterm.library.catalogue import Catalogue
-from visterm.library.export.changes import Change
-from visterm.library.export.items import ExportItem, Parents, Predicted
+from visterm.library.export.items import Change, ExportItem, Parents, Predicted
 from visterm.library.export.tables import table_of
 from visterm.library.export.writing import export_tags, make_target, undo_tags
 from visterm.tagging.relations import WordRelations

@@ -13,7 +13,7 @@ from PIL import Image
 
 from visterm.data.sidecars import sweep_temporaries
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.records import Record
+from visterm.store.images import Record
 
 PHOTOS = 4
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from visterm.core.errors import CorruptFileError
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.records import Record
+from visterm.store.images import Record
 
 DENSE = np.random.default_rng(3).random((12, 4)).astype(np.float32)
 SPARSE = sp.csr_array(np.where(DENSE > 0.5, DENSE, 0))

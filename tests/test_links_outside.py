@@ -9,8 +9,7 @@ from visterm import Catalogue, Tagger
 from visterm.core.types import Skipped
 from visterm.library.export.items import ExportItem, Predicted
 from visterm.library.export.writing import export_tags, make_target, undo_tags
-from visterm.library.indexed_folders import stays_inside
-from visterm.library.photos import LEADS_OUT
+from visterm.library.photos import LEADS_OUT, stays_inside
 
 SEA = (Predicted("sea", 0.9),)
 

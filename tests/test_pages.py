@@ -20,8 +20,8 @@ from visterm.core.errors import UserError
 from visterm.library.dictionary import merge_tags
 from visterm.library.search_shares import search_shares
 from visterm.tagging.tag_map import PlacedTag
-from visterm.web.pages.map_drawing import LETTER, ROOMS, draw_map
 from visterm.web.pages.render import render
+from visterm.web.pages.tags import LETTER, ROOMS, draw_map
 
 PAGES = ["/", "/?q=sky", "/?like=1", "/?tag=sky&unreviewed=1", "/image/0", "/review", "/tags", "/tags?order=precision",
          "/tag?name=sky", "/tags/map", "/tags/alike", "/library", "/related?q=sky", "/image/99999"]  # fmt: skip

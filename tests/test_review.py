@@ -7,7 +7,7 @@ import pytest
 
 from visterm.library.review import review_queue
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.records import Record
+from visterm.store.images import Record
 from visterm.store.tags import Prediction
 
 

@@ -15,7 +15,7 @@ from visterm.data.feature_shards import read_shard, shard_bytes
 from visterm.library.info import check
 from visterm.store import row_sums
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.records import Record
+from visterm.store.images import Record
 
 ORIGIN = Origin("", "f00d")
 DENSE = np.random.default_rng(3).random((40, 4)).astype(np.float32)

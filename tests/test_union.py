@@ -19,7 +19,7 @@ from visterm.library.union import CatalogueUnion
 from visterm.store.current_rows import CurrentRows
 from visterm.store.filters import Filter
 from visterm.store.parts import ArrayPart
-from visterm.store.searched_union import ShardedRows
+from visterm.store.searched import ShardedRows
 
 N = 28
 CUTS = (0, 11, 11, N)

@@ -23,7 +23,7 @@ from visterm.web.app import create_app
 from visterm.web.batching import Batcher
 from visterm.web.errors import Refused
 from visterm.web.metrics import Metrics, figure
-from visterm.web.paging import cursor_at, place_of
+from visterm.web.query import cursor_at, place_of
 from visterm.web.security import Access, is_loopback, local_address
 from visterm.web.service import VERSION, Bounds
 from visterm.web.work import Work

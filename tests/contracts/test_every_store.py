@@ -10,8 +10,8 @@ from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.executor import LocalShards
 from visterm.store import lance_rows, lance_table, parts, row_index, segment_indexes
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.records import Record
-from visterm.store.searched_union import ShardedRows
+from visterm.store.images import Record
+from visterm.store.searched import ShardedRows
 
 ORIGIN = Origin("/runs/one", "f00d")
 

@@ -17,8 +17,7 @@ from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
     from visterm.core.types import Skipped
-    from visterm.library.export.changes import Change
-    from visterm.library.export.items import ExportItem
+    from visterm.library.export.items import Change, ExportItem
 
 NAMED = 3
 """Skipped photos that are named on the terminal; all of them are listed in a file."""

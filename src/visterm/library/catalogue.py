@@ -19,8 +19,7 @@ from visterm.library.feedback import ImageView, TagCount
 from visterm.library.index import SKIPPED, Indexed, Indexing
 from visterm.library.learn import Learned, learn
 from visterm.library.photos import check_has_photos, photos_of
-from visterm.library.predictions import annotate_images
-from visterm.library.rows import Filled
+from visterm.library.rows import Filled, annotate_images
 from visterm.library.runs import adopt
 from visterm.library.search import Searchable
 from visterm.store.catalogue import RUNS, Origin, StoredCatalogue
@@ -94,8 +93,8 @@ class Catalogue(Searchable):
     def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Self:
         """Open a catalogue; its rows stay on disk, memory-mapped.
 
-        Several processes may search one, and give feedback, while one of them indexes or learns: a second one that
-        wants to is told who is at it.
+        Several processes may search one, and give feedback, while one of them indexes or learns; a second one that
+        tries to do so gets an error that names the first.
 
         Raises
         ------
@@ -171,7 +170,7 @@ class Catalogue(Searchable):
             A job of the catalogue (`Jobs.start`) to go on with, which may be cancelled between two chunks; None: a new
             one.
         progress : Progress
-            Told of each image.
+            Shows each image.
 
         Raises
         ------
@@ -300,7 +299,7 @@ class Catalogue(Searchable):
         job_id : int, optional
             A job of the catalogue to go on with; None: a new one.
         progress : Progress
-            Told of each step.
+            Shows each step.
 
         Raises
         ------

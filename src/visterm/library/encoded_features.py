@@ -54,7 +54,7 @@ class CatalogueFeatures:
         return shard
 
     def note(self, image_ids: Sequence[int], shard: str | None) -> None:
-        """Say that a shard has the rows of these images, in their order."""
+        """Note that a shard has the rows of these images, in their order."""
         if shard is not None:
             places = [FeaturePlace(image_id, shard, row) for row, image_id in enumerate(image_ids)]
             self._stored.runs.set_features(self.fingerprint, places)

@@ -36,7 +36,7 @@ class RelatedTag(NamedTuple):
     known : bool
         Whether a relation says so, and not only the model.
     score : float or None
-        How much the model believes it (f_L of the paper); None where it was not asked.
+        How much the model believes it (f_L of the paper); None where the model has none.
     parent : str
         Of siblings: what both are a kind of.
     """
@@ -103,7 +103,7 @@ def expand(
     Raises
     ------
     UserError
-        If the run knows nothing of the kind, or no word is wanted.
+        If the run knows nothing of the kind, or all words have a ``-``.
     """
     related = related_tags(tagger, words, how)[: n_groups or None]
     groups = [Group(item, best_images(item.tag)) for item in related]
@@ -132,7 +132,7 @@ def related_tags(tagger: Tagger, words: str | Sequence[str], how: str) -> list[R
     Raises
     ------
     UserError
-        If the run knows nothing of the kind, or no word is wanted.
+        If the run knows nothing of the kind, or all words have a ``-``.
     """
     if how not in EXPANSIONS:
         raise UserError(f"A search is expanded by {how!r}; expected one of {', '.join(EXPANSIONS)}.")
@@ -140,11 +140,11 @@ def related_tags(tagger: Tagger, words: str | Sequence[str], how: str) -> list[R
     wanted = query.weights.indices[query.weights.data > 0]
     if not len(wanted) and query.outside is not None:
         raise UserError(
-            f"Relations are between tags, and no wanted word of the search is one ({', '.join(query.outside.words)}). "
-            "Leave --expand out, or add a tag."
+            "Relations are between tags, and no word of the search without a '-' is one "
+            f"({', '.join(query.outside.words)}). Leave --expand out, or add a tag."
         )
     if not len(wanted):
-        raise UserError("All words of the search have a '-', so there is none to expand. Add one that is wanted.")
+        raise UserError("All words of the search have a '-', so there is none to expand. Add one without a '-'.")
     found = _parts(tagger, wanted) if how == PARTS else _siblings(tagger, wanted)
     first: dict[str, RelatedTag] = {}
     for item in found:

@@ -51,7 +51,7 @@ class Indexed:
     rows : int
         Images that had no row of the run yet and were given one, from stored features where these are of its encoder.
     cancelled : bool
-        Whether it was asked to stop (`Jobs.cancel`); what is counted is committed.
+        Whether it was cancelled (`Jobs.cancel`); what is counted is committed.
     """
 
     new: int = 0

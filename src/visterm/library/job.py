@@ -1,4 +1,4 @@
-"""Long work at a catalogue as one of its jobs: how far it is, whether it shall stop, how it ended."""
+"""Long work at a catalogue as one of its jobs: how far it is, whether to stop, how it ended."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Self
 from visterm.core.progress import PassedOn, Progress
 from visterm.store.catalogue import StoredCatalogue
 
-ASKED_EVERY = 0.5
-"""Seconds between two looks whether a fit shall stop."""
+CHECKED_EVERY = 0.5
+"""Seconds between two checks whether a fit was cancelled."""
 
 
 class JobCancelledError(Exception):
-    """Ends work that was asked to stop; caught by whoever began it."""
+    """Ends work that was cancelled; caught by whoever began it."""
 
 
 class CatalogueJob:
@@ -55,20 +55,20 @@ class CatalogueJob:
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was asked to stop."""
-        return self._stored.jobs.asked_to_stop(self.id)
+        """Whether it was cancelled."""
+        return self._stored.jobs.is_cancelled(self.id)
 
     def advance(self, done: int, total: int, message: str | None = None) -> None:
-        """Say how far it is."""
+        """Write down how far it is."""
         self._stored.jobs.progress(self.id, done, total, message)
 
     def watched(self, progress: Progress) -> Progress:
-        """Return progress that ends the work which reports to it, by `JobCancelledError`, once it is asked to stop."""
+        """Return progress that ends the work which reports to it, by `JobCancelledError`, once it is cancelled."""
         return _Watched(self, progress)
 
 
 class _Watched(PassedOn):
-    """Passes all on, and looks now and then whether to stop."""
+    """Passes everything on, and checks now and then whether to stop."""
 
     def __init__(self, job: CatalogueJob, progress: Progress) -> None:
         super().__init__(progress)
@@ -77,7 +77,7 @@ class _Watched(PassedOn):
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         super().advance(steps, note)
-        if time.monotonic() - self._looked >= ASKED_EVERY:
+        if time.monotonic() - self._looked >= CHECKED_EVERY:
             self._looked = time.monotonic()
             if self._job.cancelled:
                 raise JobCancelledError

@@ -68,7 +68,7 @@ class Learned:
     compared : int
         How many these are.
     cancelled : bool
-        Whether it was asked to stop; then nothing has changed.
+        Whether it was cancelled; then nothing has changed.
     """
 
     run: str
@@ -139,7 +139,7 @@ def learn(
 
 
 def in_words(learned: Learned) -> str:
-    """Say in a line what was learned and what it changed."""
+    """Return a line that says what was learned and what it changed."""
     if learned.cancelled:
         return "Stopped; nothing has changed."
     how = "learned anew" if learned.full else "tags moved, rows of images as they were"
@@ -271,7 +271,7 @@ def _make_current(
 
 
 def _refuse_to_forget(tagger: Tagger, train: Part) -> None:
-    """Refuse to put what is learned from a few images in place of what was learned from many, unless asked to."""
+    """Refuse to put what is learned from a few images in place of what was learned from many, unless `full` says so."""
     n_before = int(tagger.facts.get("images", 0))
     if train.n_tagged >= ENOUGH * n_before:
         return

@@ -1,4 +1,4 @@
-"""The images that are to be indexed, with their names and tags, and what gives their rows."""
+"""The photos of a catalogue: those to be indexed, with what gives their rows, and the folders that they came from."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ from visterm.data.corpus import Corpus
 from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_corpus, as_images, source_of_rows
 from visterm.library.files import full_paths, is_inside
+from visterm.store.catalogue import StoredCatalogue
 
 LEADS_OUT = "a link that leads out of the folder; --follow-links takes it"
+
+EVENTS = 1000
+"""Entries of the history that are looked at, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +127,30 @@ def _refuse_if_all_gone(photos: Sequence[Any]) -> None:
             f"{photos[0]}), and a catalogue keeps the places of its photos. If they have moved, tell the features: "
             "`visterm encode NEW_FOLDER -o FEATURES` takes over the rows of all photos that are the same there."
         )
+
+
+def indexed_folders(stored: StoredCatalogue) -> list[str]:
+    """Return the folders that were indexed; where none is known, the topmost that hold images."""
+    told = [event.details.get("folder") for event in stored.history.latest(EVENTS) if event.what == "index"]
+    folders = sorted({folder for folder in told if folder})
+    if not folders:
+        found = stored.database.rows(
+            "SELECT DISTINCT folder FROM images WHERE state = 'here' AND path IS NOT NULL ORDER BY folder"
+        )
+        folders = [folder for (folder,) in found]
+    return [folder for folder in folders if not any(_inside(folder, other) for other in folders)]
+
+
+def stays_inside(stored: StoredCatalogue, path: str) -> bool:
+    """Return whether a file of the catalogue is no link, or a link that stays inside the indexed folders.
+
+    Paths are kept with links followed, so that one that is a link now was put there since.
+    """
+    if is_remote(path):
+        return True
+    real = os.path.realpath(path)
+    return real == path or any(_inside(real, os.path.realpath(folder)) for folder in indexed_folders(stored))
+
+
+def _inside(folder: str, other: str) -> bool:
+    return folder != other and folder.startswith(other.rstrip("/") + "/")

@@ -63,17 +63,17 @@ def review_queue(stored: StoredCatalogue, k: int = 20, *, skip: Collection[tuple
 
     The worth of an answer is its entropy, in bits (uncertainty sampling: Lewis, Gale 1994), and how far the confidences
     of the current run and of the one before are apart (query by committee: Seung, Opper, Sompolinsky 1992), over the
-    square root of one more than the images that have the tag already. Each image is asked about once, and a tag that
+    square root of one more than the images that have the tag already. Each image appears once, and a tag that
     was chosen counts as an image more, so that the questions are of many images and tags.
 
     Parameters
     ----------
     stored : StoredCatalogue
-        With stored predictions. What was given, accepted or rejected is not asked again.
+        With stored predictions. What was given, accepted or rejected is left out.
     k : int
         Questions.
     skip : collection of (int, str)
-        Images and tags not to be asked about now.
+        Images and tags to leave out.
     """
     found = _unanswered(stored)
     asked = [(i, tag, p, before) for i, tag, p, before in found if (i, tag) not in skip]
@@ -137,7 +137,7 @@ def _worth(confidences: list[float | None], before: list[float | None]) -> NDArr
 
 
 def _why(confidence: float | None, before: float | None, n_images: int) -> list[str]:
-    """Say what makes a question worth asking."""
+    """Return what makes a question worth asking, in words."""
     told = ["the run has no confidences" if confidence is None else f"{confidence:.0%} sure"]
     if confidence is not None and before is not None and abs(confidence - before) >= DISAGREE:
         told.append(f"the run before was {before:.0%} sure")

@@ -1,4 +1,4 @@
-"""Rows of a run for a catalogue's images: encoded or made from stored features, committed with what belongs to them."""
+"""Rows of a run for a catalogue's images, and their best tags: made of features or photos, committed together."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from visterm.core.checks import finite_rows
+from visterm.core.checks import check_k, finite_rows
 from visterm.core.progress import Progress, Steps
 from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
-from visterm.core.vocabulary import clean_tag
+from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.data.contents import file_state, file_states, reading_threads, taken_of
 from visterm.features.shard_work import CHANGED
 from visterm.library.encoded_features import CatalogueFeatures
@@ -21,15 +21,16 @@ from visterm.library.feedback import all_spelled
 from visterm.library.files import full_paths
 from visterm.library.job import CatalogueJob
 from visterm.library.photos import Listed
-from visterm.library.predictions import predictions_of
-from visterm.store.images import ImageRecord
-from visterm.store.records import Record, read_records
+from visterm.store.images import ImageRecord, Record, read_records
+from visterm.store.tags import Prediction
 
 if TYPE_CHECKING:
     from visterm.store.catalogue import StoredCatalogue
     from visterm.tagging.tagger import Tagger
 
 OTHER_CONTENT = "changed since its features were made"
+
+N_KEPT = 10
 
 
 class Filled(NamedTuple):
@@ -68,7 +69,7 @@ class RowWriter:
         changed : mapping of int to int
             Ids of the images that are there already and have another content now.
         steps : Steps
-            Told of each image.
+            Shows each image.
         """
         items = [photos.items[place] for place in places]
         paths = full_paths(items)
@@ -128,7 +129,7 @@ class RowWriter:
         return Filled(n_rows, n_encoded)
 
     def encode_missing(self, image_ids: Sequence[int], chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
-        """Encode the images that have no features yet, and keep these: what learning wants before it begins."""
+        """Encode the images that have no features yet, and keep these: what learning needs before it begins."""
         others = sorted(set(image_ids) - set(self.features.in_order(image_ids)))
         if not others:
             return
@@ -259,3 +260,55 @@ def _taken(record: Record | Skipped) -> str | None:
 def _in_full(item: Skipped) -> Skipped:
     """Name a file in full, so that it is the same one wherever the next command is given."""
     return Skipped(os.path.realpath(item.image), item.reason) if os.path.lexists(item.image) else item
+
+
+def predictions_of(
+    tagger: Tagger, X: Matrix, image_ids: Sequence[int], rejected: Mapping[int, Sequence[str]], k: int = N_KEPT
+) -> dict[int, list[Prediction]]:
+    """Return the best few tags of images, by id, best first; none that a person rejected there.
+
+    Parameters
+    ----------
+    tagger : Tagger
+    X : array or CSR, shape (n_images, n_features)
+    image_ids : sequence of int
+        Of the rows.
+    rejected : mapping of int to list of str
+        Tags that do not come back, by id; for images without such, nothing.
+    k : int
+        How many; 0 means all.
+    """
+    if len(image_ids) == 0:
+        return {}
+    most = max((len(rejected.get(image_id, ())) for image_id in image_ids), default=0)
+    places, scores = tagger.model.annotate(X, k + most if k else 0)
+    sure = None if tagger.calibration is None else tagger.calibration.confidences(scores, places)
+    tags = tagger.vocabulary.tags
+    found: dict[int, list[Prediction]] = {}
+    for row, image_id in enumerate(image_ids):
+        left_out = set(map(tag_key, rejected.get(image_id, ())))
+        found[image_id] = [
+            Prediction(tags[tag], float(scores[row, i]), None if sure is None else float(sure[row, i]))
+            for i, tag in enumerate(np.asarray(places[row]).tolist())
+            if not left_out or tag_key(tags[tag]) not in left_out
+        ][: k or None]
+    return found
+
+
+def annotate_images(
+    tagger: Tagger, stored: StoredCatalogue, image_ids: Sequence[int], k: int
+) -> dict[int, list[Prediction]]:
+    """Tag images of a catalogue, by their features where it has them, else by their files; see `Catalogue.annotate`."""
+    check_k(k, 0)
+    rejected = stored.tags.rejected(image_ids)
+    there, X = CatalogueFeatures(stored, tagger.encoder.fingerprint).rows(image_ids)
+    found = predictions_of(tagger, X, there, rejected, k)
+    others = [
+        (image.id, image.path)
+        for image in stored.images.get_many(image_ids)
+        if image.id not in found and image.path is not None
+    ]
+    if others:
+        rows, kept, _ = tagger.encoder.encode([path for _, path in others])
+        found |= predictions_of(tagger, rows, [others[i][0] for i in kept], rejected, k)
+    return {image_id: found[image_id] for image_id in image_ids if image_id in found}

@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from visterm.tagging.tagger import Tagger
 
 HELD_OUT = 10
-"""One image of so many is held out."""
+"""One image in this many is held out."""
 
 MOST_SCORES = 2**26
 """Scores that are looked at to compare two runs: where there are very many tags, fewer images are."""
+
+BY_CONTENT = "held out by content"
+"""The fact of a run that all it learned from is remembered by content."""
 
 
 @dataclass(frozen=True)
@@ -128,10 +131,6 @@ def not_learned(tagger: Tagger, images: Sequence[ImageRecord]) -> NDArray[np.int
         ],
         np.int64,
     )
-
-
-BY_CONTENT = "held out by content"
-"""The fact of a run that all it learned from is remembered by content."""
 
 
 def mean_average_precision(tagger: Tagger, part: Part, tags: Sequence[str]) -> float | None:

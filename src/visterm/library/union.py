@@ -13,7 +13,7 @@ from visterm.core.executor import LOCAL, Executor, Shards, for_parts
 from visterm.core.persist import new_folder, open_folder, read_json, write_json
 from visterm.library.search import Searchable
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.searched_union import SearchedUnion
+from visterm.store.searched import SearchedUnion
 from visterm.tagging.tagger import Tagger
 
 UNION = "union"
@@ -32,7 +32,7 @@ class CatalogueUnion(Searchable):
     catalogues : sequence of path-like
         At least one, none twice.
     executor : Executor
-        Opens the catalogues. With one of several machines they are asked at the same time, and must lie where all
+        Opens the catalogues. With one of several machines they are searched at the same time, and must lie where all
         machines find them; a single catalogue is opened here all the same.
     n_jobs : int, optional
         Threads of the tagger.

@@ -24,11 +24,10 @@ import numpy as np
 from visterm.core.errors import CorruptFileError, DataError, EncoderMismatchError, ShapeError, StorageError
 from visterm.core.persist import check_target, new_folder, open_folder
 from visterm.store.database import Database
-from visterm.store.images import Images, SkippedFiles
+from visterm.store.images import Images, Record, SkippedFiles
 from visterm.store.jobs import History, Jobs
 from visterm.store.lance_segment import LancePlace, lance_uri
 from visterm.store.lock import WriterLock
-from visterm.store.records import Record
 from visterm.store.rows import as_rows
 from visterm.store.runs import Runs
 from visterm.store.searched import SearchedCatalogue
@@ -268,7 +267,7 @@ class StoredCatalogue(SearchedCatalogue):
             self._rows.append(self._rows_of(run_id), numbers, U)
 
     def mark(self, ids: Iterable[int], state: str) -> None:
-        """Say that images are "here" or "gone"; those that are gone are not found any more, but keep their rows."""
+        """Mark images as "here" or "gone"; those that are gone are not found any more, but keep their rows."""
         with self.database.transaction():
             self.images.mark(ids, state)
             self._rows.have_changed()
@@ -317,8 +316,8 @@ class StoredCatalogue(SearchedCatalogue):
         Parameters
         ----------
         queries : array-like of float32, shape (n_queries, width), optional
-            Query rows such as will be asked: on the first 100 it is measured whether it pays, and how many of the best
-            are found. None: some of the rows.
+            Query rows like those of real searches: on the first 100 it is measured whether an index pays, and how many
+            of the best it finds. None: some of the rows.
 
         Returns
         -------
@@ -338,7 +337,7 @@ class StoredCatalogue(SearchedCatalogue):
             return build_indexes(self._rows, queries)
 
     def how_it_searches(self) -> str:
-        """Say how searches go: exactly, or through an index, with what was measured of it."""
+        """Return how searches go: exactly, or through an index, with what was measured of it."""
         return how_it_searches(self.database)
 
     def keep_in_lance(self, uri: str = "") -> None:
@@ -367,7 +366,7 @@ class StoredCatalogue(SearchedCatalogue):
         return place is None if uri is None else place is not None and LancePlace.at(uri).uri == place.uri
 
     def where_rows_are(self) -> str:
-        """Say where the rows lie: in files, or in Lance tables at a place."""
+        """Return where the rows lie: in files, or in Lance tables at a place."""
         place = self._rows.lance
         return "files" if place is None or self.folder is None else f"Lance tables at {place.uri_of(self.folder)}"
 

@@ -92,30 +92,30 @@ class CurrentRows:
         """Return the products of images (None: of all, in order) with query rows, shape (n_images, n_queries)."""
         Q = as_queries(q, self.width)
         queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
-        wanted, back = (self.ids, None) if ids is None else np.unique(np.asarray(ids, np.int64), return_inverse=True)
-        found = np.empty((len(wanted), len(queries)), np.float32)
-        for part, places, at in self._placed(wanted):
+        requested, back = (self.ids, None) if ids is None else np.unique(np.asarray(ids, np.int64), return_inverse=True)
+        found = np.empty((len(requested), len(queries)), np.float32)
+        for part, places, at in self._placed(requested):
             found[at] = part.products(queries, places)
         return found if back is None else found[back]
 
     def rows(self, ids: Any) -> Matrix:
         """Return the rows of images, in the order of their ids."""
-        wanted, back = np.unique(np.asarray(ids, np.int64).ravel(), return_inverse=True)
-        placed = self._placed(wanted)
+        requested, back = np.unique(np.asarray(ids, np.int64).ravel(), return_inverse=True)
+        placed = self._placed(requested)
         if not placed:
             return np.empty((0, self.width or 0), np.float32)
         stack = stack_rows([part.take(places) for part, places, _ in placed])
         order = np.argsort(np.concatenate([at for _, _, at in placed]))
         return stack[order[back]]
 
-    def _placed(self, wanted: NDArray[np.int64]) -> list[tuple[Part, NDArray[np.int64], NDArray[np.int64]]]:
-        """Return, part by part, the places of images there, and which of those wanted they are."""
+    def _placed(self, requested: NDArray[np.int64]) -> list[tuple[Part, NDArray[np.int64], NDArray[np.int64]]]:
+        """Return, part by part, the places of images there, and which of those requested they are."""
         placed = []
         for part in self.parts:
-            places = part.places(wanted)
-            placed.append((part, places, np.searchsorted(wanted, part.ids[places])))
-        if sum(len(at) for _, _, at in placed) < len(wanted):
-            missing = np.setdiff1d(wanted, self.ids)
+            places = part.places(requested)
+            placed.append((part, places, np.searchsorted(requested, part.ids[places])))
+        if sum(len(at) for _, _, at in placed) < len(requested):
+            missing = np.setdiff1d(requested, self.ids)
             raise DataError(f"The image {missing[0]} has no row of the current run ({len(missing)} have none).")
         return placed
 

@@ -311,7 +311,7 @@ class Database:
 
 
 class Table:
-    """One or some tables of a catalogue, and what is asked of them.
+    """One or some tables of a catalogue, with their statements.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import UserError
 from visterm.core.remote import in_full
 from visterm.store.database import Database, as_text
-from visterm.store.records import file_type_of
+from visterm.store.images import file_type_of
 
 LARGEST = 2**63 - 1
 """The largest whole number that SQLite holds."""
@@ -53,7 +53,7 @@ class Filter:
     Raises
     ------
     UserError
-        If a date, a folder or a size is none: nothing would pass, and nobody would be told why.
+        If a date, a folder or a size is none: nothing would pass, and nobody would know why.
     """
 
     tags: tuple[str, ...] = ()

@@ -62,7 +62,7 @@ class Job:
 
 
 class Jobs(Table):
-    """The table of jobs. Who works at one asks `asked_to_stop` now and then."""
+    """The table of jobs. Whoever works at one checks `is_cancelled` now and then."""
 
     @cached_property
     def _place(self) -> str:
@@ -81,18 +81,18 @@ class Jobs(Table):
         return job_id
 
     def run(self, job_id: int) -> None:
-        """Say that a waiting job has begun."""
+        """Note that a waiting job has begun."""
         self._database.write("UPDATE jobs SET state = 'running' WHERE id = ? AND state = 'waiting'", (job_id,))
 
     def progress(self, job_id: int, done: int, total: int | None = None, message: str | None = None) -> None:
-        """Say how far a job is; what is None stays as it was."""
+        """Note how far a job is; what is None stays as it was."""
         self._database.write(
             "UPDATE jobs SET done = ?, total = coalesce(?, total), message = coalesce(?, message) WHERE id = ?",
             (done, total, message, job_id),
         )
 
     def finish(self, job_id: int, *, error: str | None = None, message: str | None = None) -> None:
-        """Say that a job has ended: failed if there is an error, cancelled if that was asked for, else done."""
+        """Note that a job has ended: failed if there is an error, cancelled if someone asked for that, else done."""
         self._database.write(
             "UPDATE jobs SET state = CASE WHEN ? IS NOT NULL THEN 'failed' WHEN state = 'cancelling' THEN 'cancelled' "
             "ELSE 'done' END, error = ?, message = coalesce(?, message), finished = ? "
@@ -110,8 +110,8 @@ class Jobs(Table):
         )
         return changed > 0
 
-    def asked_to_stop(self, job_id: int) -> bool:
-        """Return whether a job was asked to stop."""
+    def is_cancelled(self, job_id: int) -> bool:
+        """Return whether a job was cancelled."""
         state = self._database.value("SELECT state FROM jobs WHERE id = ?", (job_id,))
         return state in ("cancelling", "cancelled")
 

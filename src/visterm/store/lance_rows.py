@@ -32,16 +32,16 @@ KEPT_BYTES = 2**28
 """Rows up to this size are read once and kept."""
 
 READ_BYTES = 2**24
-"""Asked for at a time: of a question for all rows LanceDB reads gigabytes ahead of what was taken."""
+"""Read at a time: for a query of all rows LanceDB reads gigabytes ahead of what was taken."""
 
 SPARE = 16
-"""Rows named beyond those wanted: equal ones, and ones that are hidden."""
+"""Rows named in addition: equal ones, and ones that are hidden."""
 
 ROUNDS = 10
 """Of k-means."""
 
 GATHERED = 16
-"""Of so many rows one or more are wanted: all are read, in order, which is quicker than asking for each."""
+"""If one row in this many is needed, or more, all are read in order: quicker than reading each alone."""
 
 
 class LanceRows:
@@ -199,7 +199,7 @@ class LancePart(Part):
 
 
 class LanceIndex:
-    """An index and how it is asked; see `Candidates`.
+    """An index and its settings; see `Candidates`.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ class LanceIndex:
     n_rows : int, optional
         Rows covered, from the first on; None: as many as when it was measured.
     spare : int
-        Hidden rows: so many more are named.
+        Hidden rows: this many more are named.
     """
 
     def __init__(self, rows: LanceRows, settings: Settings, n_rows: int | None = None, spare: int = 0) -> None:
@@ -229,7 +229,7 @@ class LanceIndex:
 def index_that_pays(
     table: LanceTable, version: int, n_rows: int, width: int, queries: NDArray[np.float32]
 ) -> tuple[int, Settings]:
-    """Make an index of a table's rows, and find out how it has to be asked; one that does not pay is dropped again.
+    """Make an index of a table's rows, and measure its settings; one that does not pay is dropped again.
 
     Returns
     -------
@@ -270,7 +270,7 @@ def _measured(rows: LanceRows, queries: NDArray[np.float32], n_lists: int) -> Se
 
 
 def _timed(part: LancePart, queries: NDArray[np.float32], k: int) -> tuple[float, Ranking]:
-    """Ask query by query, and give the median of the seconds; one query three times."""
+    """Search query by query; return the median of the seconds. A single query is searched three times."""
     seconds, found = [], []
     for q in queries[:, None, :] if len(queries) > 1 else [queries] * 3:
         start = time.perf_counter()

@@ -204,7 +204,7 @@ def _connected(uri: str) -> Any:
 
 @contextmanager
 def _translated(what: str) -> Iterator[None]:
-    """Say what failed, and the first line of why."""
+    """Turn errors of LanceDB into ours, with the first line of the reason."""
     try:
         yield
     except (ValueError, OSError, RuntimeError) as error:

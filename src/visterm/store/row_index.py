@@ -30,13 +30,13 @@ from visterm.core.writing import whole_file
 
 K = 10
 RECALL = 0.99
-"""Of the K best, wanted on the queries it is measured on; the goal is 0.98 on others."""
+"""Share of the K best to be found on the queries that it is measured on; the goal is 0.98 on others."""
 
 PAYS = 3.0
 """How many times faster than exact search it has to be, to be worth its space."""
 
 MOST = 100
-"""Results up to which it is asked; more are found exactly."""
+"""Results up to which it is used; more are found exactly."""
 
 LISTS = 4
 """Of rows, times the square root of their number."""
@@ -53,7 +53,7 @@ ALL_BELOW = 1000
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How an index is asked, and what came of it.
+    """Settings of an index, and what was measured.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Settings:
 
 
 class RowIndex:
-    """An index and how it is asked; see `Candidates` in `parts`.
+    """An index and its settings; see `Candidates` in `parts`.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ class RowIndex:
         return cls(index, settings)
 
     def named(self, q: NDArray[np.float32], probed: int, fetched: int) -> NDArray[np.int64]:
-        """Return the places, ascending, of so many rows out of so many lists."""
+        """Return the places, ascending, of the best `fetched` rows of `probed` lists."""
         faiss = _faiss()
         parameters = faiss.SearchParametersPreTransform(index_params=faiss.SearchParametersIVF(nprobe=probed))
         with _one_thread(faiss):
@@ -160,7 +160,7 @@ class RowIndex:
 
 
 class LazyIndex:
-    """An index on disk that is read when it is first asked; without faiss every search is exact.
+    """An index on disk that is read when it is first used; without faiss every search is exact.
 
     Parameters
     ----------
@@ -187,13 +187,13 @@ class LazyIndex:
 
 
 def build_index(U: NDArray[np.float32], queries: NDArray[np.float32]) -> RowIndex:
-    """Make an index of rows, and find out on queries how it has to be asked.
+    """Make an index of rows, and measure its settings on queries.
 
     Parameters
     ----------
     U : ndarray of float32, shape (n_rows, width)
     queries : ndarray of float32, shape (n_queries, width)
-        Such as will be asked: the more the better, up to a hundred.
+        Like those of real searches: the more the better, up to a hundred.
 
     Returns
     -------
@@ -271,7 +271,7 @@ def _measured(index: Any, U: NDArray[np.float32], queries: NDArray[np.float32], 
     for fetched in FETCHED:
         tried = None
         for probed in growing(n_lists // 2):
-            tried = _asked(index, U, queries, best, Settings(len(U), n_lists, probed, fetched, 0.0, 0.0, exact))
+            tried = _tested(index, U, queries, best, Settings(len(U), n_lists, probed, fetched, 0.0, 0.0, exact))
             if tried.recall >= RECALL:
                 break
         if tried is None or (chosen is not None and chosen.recall >= RECALL and tried.seconds >= chosen.seconds):
@@ -281,15 +281,15 @@ def _measured(index: Any, U: NDArray[np.float32], queries: NDArray[np.float32], 
     return chosen or Settings(len(U), n_lists, n_lists, len(U), 1.0, exact, exact)
 
 
-def _asked(
+def _tested(
     index: Any, U: NDArray[np.float32], queries: NDArray[np.float32], best: NDArray[np.int64], settings: Settings
 ) -> Settings:
-    """Ask an index and score what it names, and say what was found and how long it took."""
-    asked = RowIndex(index, settings)
+    """Search by an index with these settings; return them with the recall and the time of a query."""
+    candidate = RowIndex(index, settings)
     found, seconds = [], []
     for q, these in zip(queries[:, None, :], best, strict=True):
         start = time.perf_counter()
-        named = asked.named(q, settings.probed, settings.fetched)
+        named = candidate.named(q, settings.probed, settings.fetched)
         top_k_products(q, U, K, 1, among=named)
         seconds.append(time.perf_counter() - start)
         found.append(np.isin(these, named).mean())

@@ -87,7 +87,7 @@ class Runs(Table):
         return self._select("ORDER BY id")
 
     def set_current(self, run_id: int) -> None:
-        """Say which run searches: use `StoredCatalogue.use_run`, which tells searches too.
+        """Set the run that searches: use `StoredCatalogue.use_run`, which tells searches too.
 
         Raises
         ------
@@ -100,7 +100,7 @@ class Runs(Table):
                 raise StorageError(f"The catalogue has no run {run_id}.")
 
     def set_features(self, encoder_fingerprint: str, places: Iterable[FeaturePlace]) -> None:
-        """Say where the feature rows of images lie, in place of where they lay before."""
+        """Note where the feature rows of images lie, in place of where they lay before."""
         self._database.write_many(
             "INSERT INTO features (encoder_fingerprint, image_id, shard, row) VALUES (?, ?, ?, ?) "
             "ON CONFLICT DO UPDATE SET shard = excluded.shard, row = excluded.row",

@@ -84,7 +84,7 @@ def build_indexes(rows: StoredRows, queries: Any) -> bool:
 
 
 def how_it_searches(database: Database) -> str:
-    """Say how searches of the current run go: exactly, or through an index, with what was measured of it."""
+    """Return how searches of the current run go: exactly, or through an index, with what was measured of it."""
     found = database.row(
         "SELECT facts, segments.n_rows - indexes.n_rows, file FROM indexes "
         f"JOIN segments ON segments.id = segment_id WHERE {OF_THE_CURRENT_RUN} ORDER BY indexes.n_rows DESC LIMIT 1"
@@ -108,7 +108,7 @@ def _large_segments(database: Database) -> list[StoredSegment]:
 
 
 def _measured(settings: Settings) -> str:
-    """Say what was measured of an index."""
+    """Return what was measured of an index, in words."""
     return (
         f"{settings.recall:.1%} of the ten best in {1e3 * settings.seconds:.2f} ms, "
         f"exactly in {1e3 * settings.exact_seconds:.2f} ms"

@@ -87,7 +87,7 @@ class Segment(ABC):
         Raises
         ------
         CorruptFileError
-            If there are not so many.
+            If there are fewer.
         """
 
     def where(self, name: str) -> str:

@@ -152,7 +152,7 @@ class StoredRows:
                 raise
 
     def compact(self, least: float) -> bool:
-        """Write segments anew without their dead rows, where these are at least that share; say whether any was."""
+        """Write segments anew without their dead rows, where these are at least that share; return whether any was."""
         replaced = []
         with self.database.transaction():
             for segment in self.segments():
@@ -217,7 +217,7 @@ class StoredRows:
         return segment._replace(table_version=files.table_version)
 
     def _commit(self, segment_id: int, n_rows: int, files: Segment) -> None:
-        """Say how many rows of a segment count, and in which version of its table."""
+        """Note how many rows of a segment count, and in which version of its table."""
         self.database.write(
             "UPDATE segments SET n_rows = ?, table_version = ? WHERE id = ?", (n_rows, files.table_version, segment_id)
         )

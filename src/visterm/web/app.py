@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 import visterm
-from visterm.web.api import about, annotate, duplicates, feedback, images, jobs, search, tags
+from visterm.web.api import about, images, jobs, search, tags
 from visterm.web.body_limit import BodyLimit
 from visterm.web.errors import handle_errors
 from visterm.web.label_studio import router as label_studio
@@ -73,10 +73,8 @@ def create_app(
     )
     app.state.service = service
     handle_errors(app)
-    for router in (about.router, search.router, annotate.router, images.router, tags.router):
-        app.include_router(router, prefix=PREFIX)
-    for router in (feedback.router, duplicates.router, jobs.router):
-        app.include_router(router, prefix=PREFIX)
+    for part in (about, search, images, tags, jobs):
+        app.include_router(part.router, prefix=PREFIX)
     app.include_router(label_studio)
     app.include_router(login)
     for page in (search_page, picture, review, tags_page, library, files):

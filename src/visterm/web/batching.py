@@ -1,16 +1,26 @@
-"""Micro-batches: what comes in while the model is busy is shown to it together, next."""
+"""Micro-batches: what comes in while the model is busy is shown to it together, next; so pictures are tagged."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import ImageError
+from visterm.core.types import Tag
+from visterm.tagging.annotating import Annotated
+from visterm.tagging.tagger import Tagger
 from visterm.web.work import Work
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+BATCH = 16
+"""Pictures that are encoded together at most: what waits behind them waits for all."""
 
 
 class Batcher(Generic[T, R]):
@@ -65,3 +75,40 @@ class Batcher(Generic[T, R]):
                     future.set_exception(result)
                 else:
                     future.set_result(result)
+
+
+class HowMany(NamedTuple):
+    """How many tags a picture is given; as `Tagger.annotate` takes it."""
+
+    precision: float | None = None
+    best_f1: bool = False
+    min_confidence: float | None = None
+
+
+class Wanted(NamedTuple):
+    """A picture and how many tags it gets; `k` None: all above the cut-off, or five."""
+
+    pixels: NDArray[np.uint8]
+    k: int | None
+    how: HowMany
+
+
+def annotate_together(tagger: Callable[[], Tagger], batch: Sequence[Wanted]) -> list[list[Tag] | Exception]:
+    """Return the tags of each picture, or the error that it met; those of like wishes are encoded together."""
+    groups: defaultdict[tuple[HowMany, bool], list[int]] = defaultdict(list)
+    for place, wanted in enumerate(batch):
+        groups[wanted.how, wanted.k is None].append(place)
+    found: list[list[Tag] | Exception] = [ImageError("image", "it was left out")] * len(batch)
+    for (how, _), places in groups.items():
+        pictures: Any = [batch[place].pixels for place in places]
+        counts = [batch[place].k for place in places]
+        most = None if counts[0] is None else max(k or 0 for k in counts)
+        try:
+            answers = list(tagger().annotate_each(pictures, most, **how._asdict()))
+        except Exception as error:  # whatever it is, it is the answer to these requests, and not to the others
+            for place in places:
+                found[place] = error
+            continue
+        for place, k, answer in zip(places, counts, answers, strict=True):
+            found[place] = answer.tags[:k] if isinstance(answer, Annotated) else ImageError(answer.image, answer.reason)
+    return found

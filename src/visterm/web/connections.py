@@ -27,7 +27,7 @@ _FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 
 
 
 class Connections:
-    """All connections that are open: so many that files can still be opened, and half as many of one client.
+    """All open connections: few enough that files can still be opened, and half as many of one client.
 
     Where there is no room, the connection that has waited longest for a request makes way; where all are at work, the
     new one is refused. A client that opens connections and sends nothing so takes room from itself alone.
@@ -70,7 +70,7 @@ class Connections:
 
 
 class Connection(asyncio.Protocol):
-    """One connection: what the server's own protocol is told, with an eye on the clock.
+    """One connection: the server's own protocol, with an eye on the clock.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from io import BytesIO
 from typing import IO
 
 REQUEST = struct.Struct(">cIQ")
-"""What is wanted, the longest side (0: as it is), and the bytes that follow."""
+"""The kind of request, the longest side (0: as it is), and the bytes that follow."""
 
 ANSWER = struct.Struct(">cIIQ")
 """How it went, height, width, and the bytes that follow."""
@@ -39,7 +39,7 @@ def limit(memory_bytes: int) -> None:
 
 
 def answer(kind: bytes, side: int, content: bytes) -> tuple[bytes, int, int, bytes]:
-    """Do what one request wants: give how it went, height, width and bytes."""
+    """Answer one request: return how it went, height, width and bytes."""
     import os
 
     from PIL import Image
@@ -66,7 +66,7 @@ def answer(kind: bytes, side: int, content: bytes) -> tuple[bytes, int, int, byt
 
 
 def read_exactly(stream: IO[bytes], n_bytes: int) -> bytes | None:
-    """Read so many bytes; None where the stream ends before."""
+    """Read that many bytes; None where the stream ends before."""
     content = stream.read(n_bytes)
     return content if len(content) == n_bytes else None
 

@@ -23,7 +23,7 @@ NICE = 10
 """Requests come first."""
 
 CHUNK = 128
-"""Images between two commits, where it can be told to stop."""
+"""Images between two commits, where it can be stopped."""
 
 SECONDS = 0.5
 """Between two notes of how far it is."""
@@ -34,7 +34,7 @@ NOT_NOTED = 4
 
 
 class Stopped(Exception):  # noqa: N818
-    """The job was asked to stop."""
+    """The job was cancelled."""
 
 
 class NotedProgress:

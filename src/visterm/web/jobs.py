@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from visterm.core.errors import StorageError
 from visterm.library.catalogue import Catalogue
-from visterm.library.indexed_folders import indexed_folders
+from visterm.library.photos import indexed_folders
 from visterm.store.database import now
 from visterm.store.jobs import Job
 from visterm.web.errors import Refused
@@ -25,7 +25,7 @@ MOST_OPEN = 8
 """Jobs that go on or wait."""
 
 GRACE_SECONDS = 20.0
-"""What a job that was told to stop may take to do so, before its process is killed."""
+"""What a cancelled job may take to stop, before its process is killed."""
 
 
 AGAIN_SECONDS = 5.0

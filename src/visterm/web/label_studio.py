@@ -10,8 +10,9 @@ import asyncio
 import base64
 import binascii
 import re
+import xml.etree.ElementTree as ET
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request
@@ -21,11 +22,9 @@ from starlette.responses import Response
 from visterm.core.errors import DataError, ImageError
 from visterm.core.types import Tag
 from visterm.core.vocabulary import tag_key
-from visterm.web.annotating import HowMany
-from visterm.web.answers import json_answer
+from visterm.web.batching import HowMany
 from visterm.web.body_limit import MEDIUM, JsonRoute, takes, takes_pictures
-from visterm.web.errors import Refused
-from visterm.web.label_config import ChoicesWanted, read_config
+from visterm.web.errors import Refused, json_answer
 from visterm.web.schemas import errors
 from visterm.web.service import VERSION, Service, service_of
 
@@ -45,6 +44,10 @@ NOT_OURS = (
 _ID = re.compile(r"(?:visterm:)?(\d{1,18})")
 _ADDRESS = re.compile(r".*/api/v1/images/(\d{1,18})(?:/thumbnail)?")
 _DATA = re.compile(r"data:image/[\w.+-]{1,40};base64,", re.IGNORECASE)
+
+LONGEST = 2**20
+
+_DECLARES = re.compile(r"<!(DOCTYPE|ENTITY)", re.IGNORECASE)
 
 
 class Told(BaseModel):
@@ -116,7 +119,7 @@ class WebhookAnswer(BaseModel):
 @router.get("/", response_model=Up, responses=errors(), include_in_schema=False)
 @router.get("/health", response_model=Up, responses=errors())
 async def health(request: Request) -> Response:
-    """Say that it runs, and can read its catalogue."""
+    """Check that it runs and can read its catalogue."""
     await service_of(request).check_catalogue()
     return json_answer({"status": "UP", "model_class": "visterm", "version": VERSION})
 
@@ -255,3 +258,55 @@ def _chosen(annotation: dict[str, Any]) -> list[str]:
         choices = value.get("choices") if isinstance(value, dict) else None
         tags += [tag for tag in choices if isinstance(tag, str) and tag.strip()] if isinstance(choices, list) else []
     return list(dict.fromkeys(tags))
+
+
+class ChoicesWanted(NamedTuple):
+    """The first list of choices for a picture.
+
+    Attributes
+    ----------
+    from_name, to_name : str
+        Names of the list and of the picture, which a prediction repeats.
+    value : str
+        Where tasks have the picture: ``data[value]``.
+    choices : dict of str to str
+        The choices by what makes tags equal; empty: any tag.
+    single : bool
+        Whether one choice only may be made.
+    """
+
+    from_name: str = "tags"
+    to_name: str = "image"
+    value: str = "image"
+    choices: dict[str, str] = {}  # noqa: RUF012  # read only
+    single: bool = False
+
+
+def read_config(text: str | None) -> ChoicesWanted:
+    """Read a labelling configuration; none is that of tags of an image.
+
+    Raises
+    ------
+    DataError
+        If it is no XML, declares entities, or has no choices for a picture.
+    """
+    if not text:
+        return ChoicesWanted()
+    if len(text) > LONGEST or _DECLARES.search(text):
+        raise DataError("label_config is too long or declares a document type, which Label Studio's never do.")
+    try:
+        root = ET.fromstring(text)
+    except (ET.ParseError, ValueError) as error:
+        raise DataError(f"label_config is not well-formed XML: {error}.") from error
+    pictures = {image.get("name", ""): image.get("value", "").lstrip("$") for image in root.iter("Image")}
+    for found in root.iter("Choices"):
+        to_name = found.get("toName", "")
+        if to_name in pictures:
+            names = [choice.get("value", "") for choice in found.iter("Choice")]
+            single = found.get("choice", "single") != "multiple"
+            choices = {tag_key(name): name for name in names}
+            return ChoicesWanted(found.get("name", ""), to_name, pictures[to_name], choices, single)
+    raise DataError(
+        'label_config has no <Choices> for an <Image>. Label with <Image name="image" value="$image"/> and '
+        '<Choices name="tags" toName="image" choice="multiple">.'
+    )

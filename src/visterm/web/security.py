@@ -50,7 +50,7 @@ class Access:
     ----------
     token : str
         What programs send as ``Authorization: Bearer`` (or as the password of Basic, which Label Studio speaks), and
-        people type into a form once; empty: none is wanted.
+        people type into a form once; empty: no token is needed.
     hosts : frozenset of str
         Names in the ``Host`` header that are answered to: a page of another site that lets its own name point here
         (DNS rebinding) is none of them.
@@ -195,7 +195,7 @@ def local_address(address: str) -> str:
 
 
 def never_kept(headers: MutableHeaders) -> None:
-    """Say that an answer is for this person and moment only."""
+    """Forbid browsers and proxies to keep an answer."""
     headers["cache-control"] = "no-store"
 
 
@@ -207,7 +207,7 @@ def _ask(scope: Scope, headers: Headers) -> Response:
         return RedirectResponse(f"/login?{urlencode({'next': here + (f'?{query}' if query else '')})}", 303)
     return error_answer(
         401,
-        "This service wants its token: send it as 'Authorization: Bearer TOKEN', or log in at /login.",
+        "Authentication required: send the token as 'Authorization: Bearer TOKEN', or log in at /login.",
         headers={"www-authenticate": 'Bearer realm="visterm"'},
     )
 

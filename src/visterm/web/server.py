@@ -25,7 +25,7 @@ TICKS_A_SECOND = 10
 """Of uvicorn's loop beside the requests."""
 
 END_SECONDS = 5
-"""What requests may still take when the service is told to end."""
+"""What requests may still take when the service ends."""
 
 
 LOGGERS = ("asyncio", "uvicorn.error", "python_multipart.multipart")
@@ -39,7 +39,7 @@ MOST_TEXTS = 100
 def run_server(
     app: FastAPI, host: str, port: int, announce: Callable[[str], None], *, header_seconds: float = HEADER_SECONDS
 ) -> None:
-    """Serve until it is told to end; `announce` is told the address as soon as it answers there.
+    """Serve until it ends; call `announce` with the address as soon as it answers there.
 
     Parameters
     ----------

@@ -23,22 +23,20 @@ from visterm.core.types import Tag
 from visterm.data.images import largest_image
 from visterm.library.catalogue import Catalogue
 from visterm.library.feedback import ImageView
-from visterm.library.indexed_folders import stays_inside
+from visterm.library.photos import stays_inside
 from visterm.store.images import ImageRecord
 from visterm.tagging.completion import Completion, Completions
 from visterm.tagging.explain import Explanation, check_explains, explain
 from visterm.tagging.heat_map import heat_overlay
 from visterm.tagging.tag_map import PlacedTag, tag_map
 from visterm.tagging.tagger import Tagger
-from visterm.web.annotating import BATCH, HowMany, Wanted, annotate_together
-from visterm.web.batching import Batcher
+from visterm.web.batching import BATCH, Batcher, HowMany, Wanted, annotate_together
 from visterm.web.body_limit import Bodies
-from visterm.web.decoding import Decoders
+from visterm.web.decoding import Decoders, Thumbnails
 from visterm.web.errors import Refused
 from visterm.web.jobs import JobRunner
 from visterm.web.metrics import Metrics, figure
 from visterm.web.security import Access
-from visterm.web.thumbnails import Thumbnails
 from visterm.web.work import Work
 
 LOG = logging.getLogger("visterm.web")
@@ -251,7 +249,7 @@ class Service:
         return await self._annotating.ask(Wanted(await self.pixels(picture), k, how))
 
     async def explain(self, image_id: int, tag: str) -> Explanation:
-        """Say what each place of an image gave to a tag's score.
+        """Return what each place of an image gave to a tag's score.
 
         Raises
         ------
@@ -315,7 +313,7 @@ class Service:
             raise StorageError(f"The disk of {self.path} did not answer within {CHECK_SECONDS:g} s.") from error
 
     def about(self) -> dict[str, Any]:
-        """Say what is served, as it stands in JSON."""
+        """Return what is served, as it stands in JSON."""
         stored, tagger = self.catalogue.stored, self.catalogue.tagger
         return {
             "version": VERSION,

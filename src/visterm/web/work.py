@@ -1,4 +1,4 @@
-"""Bounded work in a few threads: past the bound a request is told to come back later, instead of waiting in a queue."""
+"""Bounded work in a few threads: past the bound a request is refused for now, instead of waiting in a queue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 RETRY_SECONDS = 1
-"""What a client that is refused is told to wait: the queues empty in less."""
+"""What a refused client should wait: the queues empty in less."""
 
 
 def busy(why: str) -> Refused:

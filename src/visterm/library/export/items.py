@@ -1,11 +1,11 @@
-"""What there is to write of each image: the tags that people gave, and those that a run predicts."""
+"""What there is to write of each image: the tags that people gave and that a run predicts; and what that changes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from visterm.core.vocabulary import tag_key
 from visterm.data.xmp.keywords import GIVEN, PREDICTED, Mark
@@ -48,6 +48,67 @@ class ExportItem:
         for tag, confidence in self.predicted:
             found.setdefault(tag_key(tag), Mark(tag, PREDICTED, confidence, run, parents.path(tag)))
         return [mark for key, mark in found.items() if key not in set(map(tag_key, self.rejected))]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The changes of one file.
+
+    Attributes
+    ----------
+    image : str
+    target : str
+        The file that is written.
+    added : tuple of Mark
+        Tags that are put in.
+    removed : tuple of str
+        Tags of visterm that are taken back.
+    left_out : tuple of str
+        Tags that are not written: a person has taken them out of the file since visterm wrote them, or the file cannot
+        hold them.
+    found : tuple of str
+        All tags that the file says are visterm's, after the changes.
+    """
+
+    image: str
+    target: str
+    added: tuple[Mark, ...] = ()
+    removed: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    found: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def is_one(self) -> bool:
+        """Whether anything is changed or left out."""
+        return bool(self.added or self.removed or self.left_out)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the change as it stands in JSON."""
+        added = [
+            {"tag": mark.tag, "source": mark.source}
+            | ({} if mark.confidence is None else {"confidence": round(mark.confidence, 4)})
+            | ({} if mark.path is None else {"path": mark.path})
+            for mark in self.added
+        ]
+        return {
+            "image": self.image, "target": self.target, "added": added, "removed": list(self.removed),
+            "left_out": list(self.left_out),
+        }  # fmt: skip
+
+
+class Target(Protocol):
+    """A place where the tags of an image are written, such as its XMP file."""
+
+    name: str
+
+    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change | None:
+        """Write the tags of an image; None where nothing is changed and nothing of visterm is found."""
+
+    def undo(self, image: Path, *, dry_run: bool) -> Change | None:
+        """Take back what visterm wrote; None where it wrote nothing."""
+
+    def close(self) -> None:
+        """Let go of what is open."""
 
 
 class Parents:

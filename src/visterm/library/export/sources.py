@@ -2,25 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from visterm.core.errors import UserError
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.errors import DataError, UserError
 from visterm.core.persist import folder_kind
-from visterm.core.progress import SILENT, Progress
+from visterm.core.progress import SILENT, Progress, Steps
+from visterm.core.remote import as_path, is_remote
 from visterm.core.types import Skipped
+from visterm.core.vocabulary import Vocabulary
 from visterm.data.image_folders import find_images, no_images
+from visterm.data.sidecars import Sidecars
 from visterm.library.catalogue import Catalogue
-from visterm.library.export.items import ExportItem
-from visterm.library.export.of_catalogue import CatalogueNotes, files_of_catalogue, items_of_catalogue
-from visterm.library.export.of_run import items_of_run
+from visterm.library.export.items import ExportItem, Predicted
 from visterm.library.export.writing import WrittenNotes
-from visterm.tagging.tagger import Tagger
+from visterm.models.confidence.calibration import Calibration
+from visterm.store.catalogue import StoredCatalogue
+from visterm.tagging.cutoffs import cutoff_of
+from visterm.tagging.tagger import CHUNK, Tagger
+
+MIN_CONFIDENCE = 0.5
+"""Predictions below this are not written, unless another number or a precision is given."""
+
+MOST_SCORES = 2**22
+"""Held at a time."""
+
+GONE = "no such file"
 
 
 class Limits(NamedTuple):
-    """Which predictions are written; see `items_of_run`."""
+    """Which predictions are written.
+
+    Attributes
+    ----------
+    k : int
+        At most this many an image, the surest; 0: all that are sure enough.
+    min_confidence : float or None
+        Predictions below it are left out; 0.5 where neither this nor a precision is given.
+    precision : float or None
+        Share of the predictions that are expected to be right, see `cutoff_of`.
+    """
 
     k: int = 0
     min_confidence: float | None = None
@@ -33,56 +60,13 @@ class Source(Protocol):
     tagger: Tagger
 
     def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:
-        """Return what there is to write of each image."""
+        """Yield what there is to write of each image; errors are those of `cutoff_of`."""
 
     def images(self) -> list[Path]:
         """List the image files."""
 
     def notes(self, target: str) -> WrittenNotes | None:
         """Return what remembers which tags are in files; None where the files themselves do."""
-
-
-class RunSource:
-    """A run, and the images that it is asked about."""
-
-    def __init__(self, run: Path, images: Path, n_jobs: int | None) -> None:
-        self.tagger = Tagger.load(run, n_jobs=n_jobs)
-        if self.tagger.encoder.by_number:
-            raise UserError(f"The run {run} knows images by number only, so there are no photos to write tags to.")
-        self._images, self._folder = find_images(images), images if images.is_dir() else images.parent
-        if not self._images:
-            raise UserError(no_images(images))
-
-    def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:
-        """Return the keywords of each image, and what the run predicts."""
-        return items_of_run(self.tagger, self._images, folder=self._folder, progress=progress, **limits._asdict())
-
-    def images(self) -> list[Path]:
-        """List the image files."""
-        return self._images
-
-    def notes(self, target: str) -> None:
-        """Return None: the files themselves say what was written."""
-
-
-class CatalogueSource:
-    """A catalogue with the tags given, accepted, rejected and predicted of its images."""
-
-    def __init__(self, catalogue: Path, n_jobs: int | None) -> None:
-        opened = Catalogue.load(catalogue, n_jobs=n_jobs)
-        self.tagger, self._stored = opened.tagger, opened.stored
-
-    def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:
-        """Return the tags of each image that is here."""
-        return items_of_catalogue(self.tagger, self._stored, progress=progress, **limits._asdict())
-
-    def images(self) -> list[Path]:
-        """List the files of the images that are here."""
-        return files_of_catalogue(self._stored)
-
-    def notes(self, target: str) -> CatalogueNotes:
-        """Return what keeps in the catalogue which tags are written where."""
-        return CatalogueNotes(self._stored, target, self.tagger.vocabulary)
 
 
 def open_source(source: Path, images: Path | None, n_jobs: int | None = None) -> Source:
@@ -105,3 +89,187 @@ def open_source(source: Path, images: Path | None, n_jobs: int | None = None) ->
     if images is not None:
         raise UserError(f"IMAGES is {images}, and goes with a run; a catalogue has its own photos. Leave it out.")
     return CatalogueSource(source, n_jobs)
+
+
+class RunSource:
+    """A run and a folder of photos: the keywords that they have, and the tags that it predicts.
+
+    Parameters
+    ----------
+    run : Path
+    images : Path
+        A folder of photos, or one photo; names in tables are paths inside the folder.
+    n_jobs : int or None
+        Threads.
+    """
+
+    def __init__(self, run: Path, images: Path, n_jobs: int | None) -> None:
+        self.tagger = Tagger.load(run, n_jobs=n_jobs)
+        if self.tagger.encoder.by_number:
+            raise UserError(f"The run {run} knows images by number only, so there are no photos to write tags to.")
+        self._images, self._folder = find_images(images), images if images.is_dir() else images.parent
+        if not self._images:
+            raise UserError(no_images(images))
+
+    def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:
+        """Yield the keywords of each image, and what the run predicts."""
+        tagger, images = self.tagger, self._images
+        least = _least_confidences(tagger.calibration, limits)
+        sidecars = Sidecars()
+        progress.start("export", len(images))
+        try:
+            for start in range(0, len(images), CHUNK):
+                chunk = images[start : start + CHUNK]
+                X, kept, skipped = tagger.encoder.encode(chunk, progress=Steps(progress))
+                yield from skipped
+                if len(kept) == 0:
+                    continue
+                for place, scores in zip(kept, _scores(tagger, tagger.model.image_rows(X)), strict=True):
+                    image = chunk[place]
+                    try:
+                        given = tuple(sidecars.keywords(image).of_people)
+                    except DataError as error:
+                        yield Skipped(str(image), f"not written: {error}")
+                        continue
+                    predicted = _predictions(tagger, scores, limits.k, least)
+                    yield ExportItem(image, given, predicted, name=image.relative_to(self._folder).as_posix())
+        finally:
+            progress.finish()
+
+    def images(self) -> list[Path]:
+        """List the image files."""
+        return self._images
+
+    def notes(self, target: str) -> None:
+        """Return None: the files themselves say what was written."""
+
+
+class CatalogueSource:
+    """A catalogue: tags given, accepted and rejected, and predictions from the rows that it keeps.
+
+    Parameters
+    ----------
+    catalogue : Path
+    n_jobs : int or None
+        Threads.
+    """
+
+    def __init__(self, catalogue: Path, n_jobs: int | None) -> None:
+        opened = Catalogue.load(catalogue, n_jobs=n_jobs)
+        self.tagger, self._stored = opened.tagger, opened.stored
+
+    def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:
+        """Yield the tags of each image that is here; no image is decoded."""
+        tagger, stored = self.tagger, self._stored
+        least = _least_confidences(tagger.calibration, limits)
+        held, rejected = stored.tags.held(), stored.tags.rejected()
+        ids = stored.searchable()
+        progress.start("export", len(ids))
+        try:
+            for start in range(0, len(ids), CHUNK):
+                some = ids[start : start + CHUNK]
+                images = stored.images.get_many(some.tolist())
+                for image, scores in zip(images, _scores(tagger, stored.rows(some)), strict=True):
+                    progress.advance()
+                    if image.path is None or not (is_remote(image.path) or Path(image.path).is_file()):
+                        yield Skipped(image.name, GONE)
+                        continue
+                    yield ExportItem(
+                        as_path(image.path),
+                        tuple(held.get(image.id, ())),
+                        _predictions(tagger, scores, limits.k, least),
+                        tuple(rejected.get(image.id, ())),
+                        name=image.path,
+                    )
+        finally:
+            progress.finish()
+
+    def images(self) -> list[Path]:
+        """List the files of the images that are here; objects have none."""
+        return sorted(Path(path) for path in self._stored.images.files() if not is_remote(path))
+
+    def notes(self, target: str) -> CatalogueNotes:
+        """Return what keeps in the catalogue which tags are written where."""
+        return CatalogueNotes(self._stored, target, self.tagger.vocabulary)
+
+
+class CatalogueNotes:
+    """Keeps in a catalogue which tags are in the files of its images: what the files say is what counts.
+
+    So notes that a killed export could not keep are kept by the next one, and those that a killed undo left go.
+
+    Parameters
+    ----------
+    stored : StoredCatalogue
+    target : str
+        Where tags are written: "xmp", "embed" or "txt".
+    vocabulary : Vocabulary
+        Of the run. Tags that neither it nor the catalogue knows were not written by this catalogue, and are not kept.
+    """
+
+    def __init__(self, stored: StoredCatalogue, target: str, vocabulary: Vocabulary) -> None:
+        self._stored, self._target, self._vocabulary = stored, target, vocabulary
+        self._ids = {path: image.id for path, image in stored.images.files().items()}
+        self._noted: defaultdict[int, set[str]] = defaultdict(set)
+        for written in stored.tags.written(target):
+            self._noted[written.image_id].add(written.tag)
+        self._added: list[tuple[int, str]] = []
+        self._removed: list[tuple[int, str]] = []
+
+    def put(self, image: str, found: Sequence[str]) -> None:
+        """Note what was found in the files of an image, in place of what was noted before."""
+        image_id = self._ids.get(image)
+        if image_id is None:
+            return
+        noted = self._noted.pop(image_id, set())
+        self._added += [(image_id, tag) for tag in sorted(set(found) - noted)]
+        self._removed += [(image_id, tag) for tag in sorted(noted - set(found))]
+        if len(self._added) + len(self._removed) >= CHUNK:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the notes down."""
+        tags = self._stored.tags
+        new = {tag for _, tag in self._added}
+        known = new.intersection(self._vocabulary.tags) | tags.ids(new).keys()
+        if kept := [(image_id, tag) for image_id, tag in self._added if tag in known]:
+            tags.note_written(self._target, kept)
+        if self._removed:
+            tags.forget_written(self._target, self._removed)
+        self._added.clear()
+        self._removed.clear()
+
+
+def _least_confidences(calibration: Calibration | None, limits: Limits) -> NDArray[np.float64] | None:
+    """Return the confidence of each tag below which predictions are left out; None where only `k` counts."""
+    min_confidence = limits.min_confidence
+    if min_confidence is None and limits.precision is None:
+        if calibration is None and limits.k > 0:
+            return None
+        min_confidence = MIN_CONFIDENCE
+    cutoff = cutoff_of(calibration, precision=limits.precision, min_confidence=min_confidence)
+    return None if cutoff is None else cutoff.least
+
+
+def _scores(tagger: Tagger, U: Any) -> Iterator[NDArray[np.float32]]:
+    """Yield, image by image, the scores of all tags by which confidences go, from image rows."""
+    n_tags = len(tagger.vocabulary)
+    columns = tagger.model.query_rows(sp.eye_array(n_tags, format="csr", dtype=np.float32)).T
+    step = max(1, MOST_SCORES // max(n_tags, 1))
+    for start in range(0, U.shape[0], step):
+        scores: Any = U[start : start + step] @ columns
+        yield from np.asarray(scores.toarray() if sp.issparse(scores) else scores, np.float32)
+
+
+def _predictions(
+    tagger: Tagger, scores: NDArray[np.float32], k: int, least: NDArray[np.float64] | None
+) -> tuple[Predicted, ...]:
+    """Choose the tags of one image: the surest, or where nothing is known of that, those of the best scores."""
+    calibration = tagger.calibration
+    if calibration is None or least is None:
+        best = np.lexsort((np.arange(len(scores)), -scores))[:k]
+        return tuple(Predicted(tagger.vocabulary.tags[tag]) for tag in best)
+    chances = calibration.confidences(scores)
+    best = np.lexsort((np.arange(len(chances)), -chances))
+    best = best[(chances >= least)[best]][: k or None]
+    return tuple(Predicted(tagger.vocabulary.tags[tag], float(chances[tag])) for tag in best)

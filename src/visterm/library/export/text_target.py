@@ -13,8 +13,7 @@ from visterm.data.tag_formats.texts import MOST_TEXT, SUFFIX, sidecar
 from visterm.data.text_files import read_text
 from visterm.data.text_notes import TextNote, TextNotes
 from visterm.data.xmp.keywords import GIVEN, Mark
-from visterm.library.export.changes import Change
-from visterm.library.export.items import ExportItem
+from visterm.library.export.items import Change, ExportItem
 
 _PARTING = frozenset(";,\n\r")
 

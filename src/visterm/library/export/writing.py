@@ -1,4 +1,4 @@
-"""Writing the tags of many images, and taking them back: what cannot be written is told of, and stops nothing."""
+"""Writing the tags of many images, and taking them back: what cannot be written is reported, and stops nothing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import is_remote
 from visterm.core.types import Skipped
 from visterm.data.sidecars import sweep_temporaries
-from visterm.library.export.changes import Change, Target
-from visterm.library.export.embedded_target import EmbeddedTarget
-from visterm.library.export.items import ExportItem, Parents
-from visterm.library.export.sidecar_target import SidecarTarget
+from visterm.library.export.items import Change, ExportItem, Parents, Target
 from visterm.library.export.text_target import TextTarget
+from visterm.library.export.xmp_targets import EmbeddedTarget, SidecarTarget
 
 XMP, EMBED, TXT = SidecarTarget.name, EmbeddedTarget.name, TextTarget.name
 TARGETS = (XMP, EMBED, TXT)
@@ -86,7 +84,7 @@ def export_tags(
     dry_run : bool
         Change nothing, and say what would be changed.
     progress : Progress
-        Told of each image.
+        Shows each image.
     notes : WrittenNotes, optional
         Kept of what the files hold, those that are not changed too; not in a dry run.
 

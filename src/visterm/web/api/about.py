@@ -12,8 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from visterm.core.errors import StorageError
-from visterm.web.answers import json_answer
-from visterm.web.errors import error_answer
+from visterm.web.errors import error_answer, json_answer
 from visterm.web.metrics import CONTENT_TYPE
 from visterm.web.schemas import AboutAnswer, HealthAnswer, errors
 from visterm.web.service import VERSION, service_of
@@ -23,7 +22,7 @@ router = APIRouter(tags=["service"])
 
 @router.get("/health", response_model=HealthAnswer, responses=errors())
 async def health(request: Request) -> Response:
-    """Say that the service runs and can read its catalogue, else 503 and why; this address never needs a token."""
+    """Check that the service can read its catalogue, else answer 503; this address never needs a token."""
     service = service_of(request)
     try:
         await service.check_catalogue()
@@ -37,7 +36,7 @@ async def health(request: Request) -> Response:
 
 @router.get("/about", response_model=AboutAnswer, responses=errors())
 async def about(request: Request) -> Response:
-    """Say what is served: how many images and tags, and the run."""
+    """Return what is served: how many images and tags, and the run."""
     service = service_of(request)
     return json_answer(await service.searching.run(service.about), headers={"cache-control": "no-store"})
 

@@ -8,10 +8,9 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from visterm.store.jobs import Job
-from visterm.web.answers import json_answer
 from visterm.web.body_limit import JsonRoute
-from visterm.web.errors import Refused
-from visterm.web.paging import cursor_at, place_of
+from visterm.web.errors import Refused, json_answer
+from visterm.web.query import cursor_at, place_of
 from visterm.web.schemas import JobAnswer, JobGiven, JobsAnswer, errors
 from visterm.web.service import Service, service_of
 
@@ -48,7 +47,7 @@ async def start(request: Request, given: JobGiven) -> Response:
 
 @router.get("/jobs/{job_id}", response_model=JobAnswer, responses=errors(404))
 async def job(request: Request, job_id: JobId) -> Response:
-    """Say how far a job is."""
+    """Return how far a job is."""
     service = service_of(request)
     return _answer(service, job_id, await service.searching.run(service.catalogue.stored.jobs.get, job_id))
 

@@ -1,34 +1,38 @@
-"""Search: by words, by another image, or by what images are."""
+"""Search by words, by another image, or by what images are; and the tags of pictures that are sent."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from visterm.core.types import Hit
+from visterm.core.errors import ImageError
+from visterm.core.types import Hit, Tag
+from visterm.core.vocabulary import MOST_TAGS
 from visterm.library.search import Found
 from visterm.store.filters import Filter
-from visterm.web.answers import json_answer
+from visterm.web.batching import HowMany
 from visterm.web.body_limit import takes_pictures
-from visterm.web.errors import Refused
-from visterm.web.paging import cursor_at, place_of
-from visterm.web.query import described, read_query
-from visterm.web.schemas import SearchAnswer, TagName, errors
+from visterm.web.errors import Refused, answer_to, json_answer
+from visterm.web.query import cursor_at, described, place_of, read_query
+from visterm.web.schemas import AnnotateAnswer, SearchAnswer, TagName, errors
 from visterm.web.service import service_of
 from visterm.web.uploads import BODY, read_uploads
 
-router = APIRouter(tags=["search"])
+router = APIRouter()
 
 LARGEST = 2**63 - 1
 DEEPEST = 10_000
-"""Images that can be paged through: whoever wants more wants another search."""
+"""Images that can be paged through: nobody looks further than that."""
 
 Date = Annotated[str, Field(pattern=r"^\d{4}(-\d\d(-\d\d(T\d\d(:\d\d(:\d\d)?)?)?)?)?$", max_length=19)]
 Bytes = Annotated[int, Field(ge=0, le=LARGEST)]
 Tags = Annotated[list[TagName], Field(max_length=20)]
+
+Share = Annotated[float | None, Query(gt=0, lt=1)]
 
 
 class FilterQuery(BaseModel):
@@ -75,7 +79,13 @@ class SearchQuery(FilterQuery):
     min_confidence: float | None = Field(None, ge=0, lt=1)
 
 
-@router.get("/search", response_model=SearchAnswer, responses=errors(404, 409), openapi_extra=described(SearchQuery))
+@router.get(
+    "/search",
+    tags=["search"],
+    response_model=SearchAnswer,
+    responses=errors(404, 409),
+    openapi_extra=described(SearchQuery),
+)
 async def search(request: Request) -> Response:
     """Find images by words, or like another, among those that pass filters; without either, list those that pass."""
     service = service_of(request)
@@ -104,7 +114,13 @@ async def search(request: Request) -> Response:
 SIMILAR = {**BODY, **described(FilterQuery)}
 
 
-@router.post("/similar", response_model=SearchAnswer, responses=errors(408, 409, 413, 415), openapi_extra=SIMILAR)
+@router.post(
+    "/similar",
+    tags=["search"],
+    response_model=SearchAnswer,
+    responses=errors(408, 409, 413, 415),
+    openapi_extra=SIMILAR,
+)
 @takes_pictures
 async def similar(request: Request) -> Response:
     """Find images that are similar to a picture that is sent; it is not kept."""
@@ -145,3 +161,35 @@ def hit_as_dict(hit: Hit) -> dict[str, Any]:
     if hit.confidence is not None:
         found["confidence"] = hit.confidence
     return found
+
+
+@router.post(
+    "/annotate", tags=["annotate"], response_model=AnnotateAnswer, responses=errors(408, 413, 415), openapi_extra=BODY
+)
+@takes_pictures
+async def annotate(
+    request: Request,
+    k: Annotated[int | None, Query(ge=1, le=MOST_TAGS, description="Tags of a picture, at most.")] = None,
+    precision: Annotated[Share, Query(description="As many tags as keep this precision, as is expected.")] = None,
+    best_f1: bool = False,
+    min_confidence: Share = None,
+) -> Response:
+    """Return tags to one or more pictures: those that can be read, as long as one can."""
+    service = service_of(request)
+    uploads = await read_uploads(request, service.bounds.pictures)
+    how = HowMany(precision, best_f1, min_confidence)
+    asked = [service.annotate(upload.content, k, how) for upload in uploads]
+    found: list[list[Tag] | BaseException] = await asyncio.gather(*asked, return_exceptions=True)
+    images: list[dict[str, Any]] = []
+    skipped: list[dict[str, Any]] = []
+    for upload, tags in zip(uploads, found, strict=True):
+        if isinstance(tags, ImageError):
+            skipped.append({"image": upload.name, "reason": tags.reason})
+        elif isinstance(tags, BaseException):
+            raise tags
+        else:
+            images.append({"image": upload.name, "tags": [tag.as_dict() for tag in tags]})
+    if not images:
+        first = next(tags for tags in found if isinstance(tags, Exception))
+        return answer_to(first)
+    return json_answer({"images": images, "skipped": skipped})

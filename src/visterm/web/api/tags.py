@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from visterm.core.vocabulary import MOST_TAGS
-from visterm.web.answers import json_answer
-from visterm.web.paging import cursor_at, place_of
+from visterm.web.errors import json_answer
+from visterm.web.query import cursor_at, place_of
 from visterm.web.schemas import (
     CompletionsAnswer,
     NeighboursAnswer,

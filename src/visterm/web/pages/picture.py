@@ -30,7 +30,7 @@ SAID = {
     "give": "{} added",
     "take": "{} removed",
 }
-"""What can be said of a tag, and what is told of it then."""
+"""What a person can say of a tag, and what the page then shows."""
 
 
 class Held(NamedTuple):

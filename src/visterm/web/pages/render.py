@@ -15,8 +15,7 @@ from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
 from visterm.core.wording import count_of, printable
-from visterm.web.answers import json_answer
-from visterm.web.errors import answer_to
+from visterm.web.errors import answer_to, json_answer
 from visterm.web.pages.files import address_of
 
 PART = "x-part"
@@ -60,7 +59,7 @@ class PageRoute(APIRoute):
 
 
 def error_page(request: Request, error: Exception) -> Response:
-    """Say what an error means, with the status and the headers that the API gives it."""
+    """Return the page of an error, with the status and the headers that the API gives it."""
     answer = answer_to(error)
     told = json.loads(bytes(answer.body))["error"]["message"]
     if wants_part(request):

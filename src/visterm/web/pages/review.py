@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What is asked now."""
+    """The question that is shown."""
 
     record: ImageRecord
     tag: str
