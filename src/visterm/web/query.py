@@ -83,4 +83,4 @@ def place_of(kind: str, cursor: str | None, start: int = 0) -> int:
 def _lists(model: type[BaseModel]) -> frozenset[str]:
     """Return the settings that are lists, optional ones too."""
     types = ((name, field.annotation) for name, field in model.model_fields.items())
-    return frozenset(name for name, kind in types if list in map(get_origin, (kind, *get_args(kind))))
+    return frozenset(name for name, kind in types if any(get_origin(one) is list for one in (kind, *get_args(kind))))
