@@ -30,7 +30,7 @@ def test_images_with_an_alias_have_the_tag_and_are_counted_once(vocabulary):
     assert vocabulary.tags == ["Gull", "sea"]
     assert vocabulary.counts.tolist() == [3, 3]
     assert vocabulary.encode(LISTS).toarray().tolist() == [[1, 1], [1, 0], [1, 0], [0, 1], [0, 1]]
-    assert vocabulary.count_unknown([["SEGULL", "baot"]]) == 1
+    assert vocabulary.encode([["SEGULL", "baot"]]).nnz == 1
 
 
 def test_aliases_of_tags_that_are_not_learned_are_left_out(vocabulary):

@@ -116,3 +116,44 @@ def index_of(file, n_rows=12, **changes):
 def test_an_index_that_cannot_be_of_the_rows_is_refused(make, craft, message):
     with pytest.raises(CorruptFileError, match=message):
         StoredCatalogue.open(make(DENSE, craft)).search(np.ones(4, np.float32), 5)
+
+
+def lance_table(**changed):
+    """A table of 12 rows as LanceDB takes it, with some columns exchanged; None: without it."""
+    pa = pytest.importorskip("pyarrow")
+    columns = {
+        "row": pa.array(range(12), pa.int64()),
+        "id": pa.array(range(12), pa.int64()),
+        "vector": pa.array(DENSE.tolist(), pa.list_(pa.float32(), 4)),
+    } | {name: make(pa) for name, make in changed.items()}
+    return pa.table({name: column for name, column in columns.items() if column is not None})
+
+
+@pytest.mark.parametrize("kept_bytes", [2**28, 0], ids=["kept in memory", "read in blocks"])
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"row": lambda pa: pa.array(map(str, range(12)))}, "a column 'row' of string"),
+        ({"row": lambda pa: pa.array([*range(11), -1], pa.int64())}, "rows at the places -1 to 10"),
+        ({"row": lambda pa: pa.array([*range(11), 99], pa.int64())}, "rows at the places 0 to 99"),
+        ({"row": lambda pa: pa.array([*range(11), 3], pa.int64())}, "or some twice"),
+        ({"row": lambda pa: None}, "a column 'row' of nothing"),
+        ({"vector": lambda pa: pa.array(DENSE[:, :3].tolist(), pa.list_(pa.float32(), 3))}, "a column 'vector' of"),
+        ({"vector": lambda pa: pa.array(DENSE.tolist(), pa.list_(pa.float64(), 4))}, "a column 'vector' of"),
+        ({"vector": lambda pa: pa.array([["a"] * 4] * 12)}, "a column 'vector' of"),
+        ({"vector": lambda pa: pa.array([[np.inf] * 4] * 12, pa.list_(pa.float32(), 4))}, "undefined numbers"),
+    ],
+)
+def test_a_crafted_lance_table_is_refused_in_one_line(changed, message, kept_bytes, tmp_path, monkeypatch):
+    lancedb = pytest.importorskip("lancedb", reason="the extra lance is not installed")
+    monkeypatch.setattr("visterm.store.lance_rows.KEPT_BYTES", kept_bytes)
+    stored = StoredCatalogue.create(tmp_path / "catalogue", Origin("", "f00d"))
+    stored.keep_in_lance()
+    stored.add([Record(f"{i}.jpg", f"/photos/{i}.jpg", 10, 4, 3, "ab") for i in range(12)], DENSE)
+    (folder,) = (stored.folder / "lance").iterdir()
+    crafted = lancedb.connect(str(folder.parent)).create_table(folder.stem, lance_table(**changed), mode="overwrite")
+    stored.database.write("UPDATE segments SET table_version = ?", (crafted.version,))
+    stored.close()
+    with pytest.raises(CorruptFileError, match=message) as refused:
+        StoredCatalogue.open(stored.folder).search(np.ones(4, np.float32), 5)
+    assert "\n" not in str(refused.value)

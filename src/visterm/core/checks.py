@@ -136,7 +136,7 @@ def _some(numbers: NDArray[Any]) -> str:
 
 
 def check_tags(Y: Any, n_images: int) -> sp.csr_array:
-    """Check the tag matrix and give it as CSR of signs.
+    """Check the tag matrix and return it as CSR of signs.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def as_generator(random_state: Any) -> np.random.Generator:
 
 
 def finite_rows(rows: Any) -> NDArray[np.bool_]:
-    """Say of each row of a matrix, dense or CSR, whether all its numbers are finite."""
+    """Return for each row of a matrix, dense or CSR, whether all its numbers are finite."""
     finite: NDArray[np.bool_] = np.ones(rows.shape[0], np.bool_)
     if sp.issparse(rows):
         finite[np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))[~np.isfinite(rows.data)]] = False
@@ -273,7 +273,7 @@ def identity_rows(n_images: int) -> sp.csr_array:
 
 
 def is_identity(X: Any) -> bool:
-    """Return whether a matrix is the identity, as canonical CSR; a dense one is taken for features like any other."""
+    """Return whether a matrix is the identity, as canonical CSR; a dense one counts as features."""
     if not sp.issparse(X) or X.shape[0] != X.shape[1] or X.nnz != X.shape[0]:
         return False
     return bool((X.data == 1).all() and np.array_equal(X.indices, np.arange(X.nnz)) and _one_entry_a_row(X))

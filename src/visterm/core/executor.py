@@ -118,7 +118,7 @@ class Resources(NamedTuple):
 
 
 class Shards(Protocol):
-    """Things of one kind that are asked together, here or on other machines."""
+    """Things of one kind that answer together, here or on other machines."""
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -128,7 +128,7 @@ class Shards(Protocol):
 
 
 class LocalShards:
-    """Shards in this process, asked one after another.
+    """Shards in this process, called one after another.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class Executor(Protocol):
         """Whether other processes do the work, which takes a while to start: not worth it for a single part."""
 
     def connect(self) -> AbstractContextManager[Resources]:
-        """Hold on to the workers for as long as the block takes."""
+        """Keep the workers while the block runs."""
 
     def run(self, job: Job[P, R], parts: Sequence[P], progress: Progress) -> Iterator[R]:
         """Do all parts of a job, and yield the results in the order of the parts.

@@ -72,7 +72,7 @@ def open_text(path: str | os.PathLike[str], *, encoding: str = "utf-8", newline:
 
 
 def why_no_file(path: str | os.PathLike[str]) -> str:
-    """Say why there is no regular file, or object, at a path: "does not exist", "is a folder"."""
+    """Return why there is no regular file, or object, at a path: "does not exist", "is a folder"."""
     place = as_path(path)
     return "is a folder" if place.is_dir() else "is no regular file" if place.exists() else "does not exist"
 

@@ -63,7 +63,7 @@ class Sizes:
         self._found: dict[str, int] = {}
 
     def of(self, size: Size) -> int | None:
-        """Return the number that is meant, or None where any is right."""
+        """Return the number that is meant, or None if any is right."""
         if not isinstance(size, str):
             return size
         word, _, more = size.partition(" + ")
@@ -75,18 +75,21 @@ class Sizes:
         if len(shape) != len(expected):
             return False
         for found, size in zip(shape, expected, strict=True):
-            if isinstance(size, str) and self.of(size) is None:
+            known = self.of(size)
+            if isinstance(size, str) and known is None:
                 word, _, more = size.partition(" + ")
                 self._found[word] = found - int(more or 0)
-            elif self.of(size) not in (None, found):
+            elif known not in (None, found):
                 return False
         return True
 
     def in_words(self, expected: tuple[Size, ...]) -> str:
         """Return an expected shape for people, with the sizes that are known."""
-        named = ("any" if size is None else str(size) for size in expected)
-        known = (self.of(size) if isinstance(size, str) else None for size in expected)
-        return f"({', '.join(n if k is None else f'{n} = {k}' for n, k in zip(named, known, strict=True))})"
+        words = []
+        for size in expected:
+            known = self.of(size) if isinstance(size, str) else None
+            words.append(("any" if size is None else str(size)) + ("" if known is None else f" = {known}"))
+        return f"({', '.join(words)})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +144,7 @@ class Array(Kind):
     empty: bool = field(default=False, kw_only=True)
 
     def check(self, value: Any, sizes: Sizes) -> None:
-        """Raise `DataError` for another type, another shape, or numbers out of range."""
+        """Refuse another type, another shape, or numbers out of range."""
         self._check_form(value, isinstance(value, np.ndarray), "an array", sizes)
         self._check_numbers(value, sizes)
         if self.ascending and bool((np.diff(value) < 0).any()):
@@ -152,6 +155,7 @@ class Array(Kind):
                 raise DataError(f"is no permutation; expected each number from 0 to {rows.shape[1] - 1} once a row")
 
     def _check_form(self, value: Any, right: bool, what: str, sizes: Sizes) -> None:
+        """Refuse another type or shape; `right` says whether the class of the value is right."""
         shape = getattr(value, "shape", ())
         if not (right and value.dtype == self.dtype and sizes.fit(shape, self.shape)):
             raise DataError(f"is {_in_words(value)}; expected {what} of {self.dtype} {sizes.in_words(self.shape)}")
@@ -159,6 +163,7 @@ class Array(Kind):
             raise DataError(f"is empty, {_in_words(value)}; expected at least 1 row and column")
 
     def _check_numbers(self, numbers: Any, sizes: Sizes) -> None:
+        """Refuse numbers that are not finite, or out of the declared bounds."""
         if numbers.size == 0:
             return
         if not all_finite(numbers):
@@ -181,7 +186,7 @@ class Csr(Array):
     canonical: bool = field(default=True, kw_only=True)
 
     def check(self, value: Any, sizes: Sizes) -> None:
-        """Raise `DataError` for another type, another shape, or numbers out of range."""
+        """Refuse another type, another shape, or numbers out of range."""
         self._check_form(value, sp.issparse(value) and value.format == "csr", "a CSR matrix", sizes)
         self._check_numbers(value.data, sizes)
         again = sp.csr_array((value.data, value.indices, value.indptr), value.shape)  # which trusts no flag
@@ -194,7 +199,7 @@ class DenseOrCsr(Csr):
     """An array or a CSR matrix."""
 
     def check(self, value: Any, sizes: Sizes) -> None:
-        """Raise `DataError` for another type, another shape, or numbers out of range."""
+        """Refuse another type, another shape, or numbers out of range."""
         if sp.issparse(value):
             Csr.check(self, value, sizes)
         else:
@@ -209,7 +214,7 @@ class Whole(Kind):
     most: int | str = MOST
 
     def check(self, value: Any, sizes: Sizes) -> None:
-        """Raise `DataError` for anything else."""
+        """Refuse anything else."""
         if not _is_whole(value):
             raise DataError(f"is {_in_words(value)}; expected a whole number")
         _check_range(value, sizes, self)
@@ -225,7 +230,7 @@ class Number(Kind):
     most: float | None = None
 
     def check(self, value: Any, sizes: Sizes) -> None:
-        """Raise `DataError` for anything else."""
+        """Refuse anything else."""
         number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
         if not (number and abs(value) <= sys.float_info.max):
             raise DataError(f"is {_in_words(value)}; expected a finite number")
@@ -237,7 +242,7 @@ class Flag(Kind):
     """True or False."""
 
     def check(self, value: Any, sizes: Sizes) -> None:
-        """Raise `DataError` for anything else."""
+        """Refuse anything else."""
         if not isinstance(value, bool | np.bool_):
             raise DataError(f"is {_in_words(value)}; expected True or False")
 
@@ -249,7 +254,7 @@ class Text(Kind):
     pattern: str = ANY_TEXT
 
     def check(self, value: Any, sizes: Sizes) -> None:
-        """Raise `DataError` for anything else."""
+        """Refuse anything else."""
         if not isinstance(value, str) or re.fullmatch(self.pattern, value) is None:
             matching = "" if self.pattern == ANY_TEXT else f" of the form {self.pattern}"
             raise DataError(f"is {_in_words(value)}; expected a text{matching}")
@@ -271,7 +276,7 @@ class Listed(Kind):
     size: Size = None
 
     def check(self, value: Any, sizes: Sizes) -> None:
-        """Raise `DataError` for anything else."""
+        """Refuse anything else."""
         if not isinstance(value, list | np.ndarray) or not sizes.fit((len(value),), (self.size,)):
             raise DataError(f"is {_in_words(value)}; expected a list {sizes.in_words((self.size,))}")
         for place, entry in enumerate(value):
@@ -290,7 +295,7 @@ class Record(Kind):
     fields: Mapping[str, Kind] = field(default_factory=dict)
 
     def check(self, value: Any, sizes: Sizes) -> None:
-        """Raise `DataError` for anything else."""
+        """Refuse anything else."""
         if not isinstance(value, dict):
             raise DataError(f"is {_in_words(value)}; expected names with values")
         for name, kind in self.fields.items():
@@ -311,7 +316,7 @@ class Fitted(Kind):
     base: type = object
 
     def check(self, value: Any, sizes: Sizes) -> None:
-        """Raise `DataError` for anything else."""
+        """Refuse anything else."""
         if not isinstance(value, self.base) or not hasattr(value, "get_params"):
             raise DataError(f"is {_in_words(value)}; expected a fitted {self.base.__name__}")
         check_learned(value)
@@ -366,6 +371,7 @@ def check_learned(estimator: Any) -> None:
 
 
 def _check_named(name: str, kind: Kind, value: Any, sizes: Sizes) -> None:
+    """Refuse what a value cannot be, with its name before the message."""
     if value is None and kind.or_none:
         return
     try:
@@ -385,10 +391,12 @@ def _check_range(number: float, sizes: Sizes, kind: Any) -> None:
 
 
 def _is_whole(value: Any) -> bool:
+    """Return whether a value is a whole number; True and False are none."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _in_words(value: Any) -> str:
+    """Return a value for messages: of arrays only type and shape."""
     if isinstance(value, np.ndarray) or sp.issparse(value):
         return f"{'a CSR matrix' if sp.issparse(value) else 'an array'} of {value.dtype} {value.shape}"
     return reprlib.repr(value)

@@ -64,8 +64,8 @@ def _named_as(address: str) -> str:
 
 
 @contextmanager
-def asked(address: str, what: str) -> Iterator[tuple[Any, str]]:
-    """Yield the store of an address and the name there, to be asked for something.
+def opened_store(address: str, what: str) -> Iterator[tuple[Any, str]]:
+    """Yield the store of an address and the name there; its errors become ours.
 
     Parameters
     ----------

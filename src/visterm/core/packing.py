@@ -39,6 +39,13 @@ PARAM_TYPES: dict[str, tuple[type, ...]] = {
 """Types in constructors that JSON holds as they are; a `RandomState` is saved if it is a number."""
 
 
+SECONDS = "seconds"
+"""The key of a record that holds them."""
+
+Times: TypeAlias = dict[str, list[float | None]]
+"""By learned attribute (``members_.0.history_`` of an inner estimator): the seconds of each of its records."""
+
+
 def pack(estimator: Any, registry: Registry) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return all that an estimator is: what JSON can hold, and the arrays that it learned.
 
@@ -287,13 +294,6 @@ def _are_estimators(value: Any) -> bool:
 
 def _is_estimator(value: Any) -> bool:
     return hasattr(value, "get_params") and not isinstance(value, type)
-
-
-SECONDS = "seconds"
-"""The key of a record that holds them."""
-
-Times: TypeAlias = dict[str, list[float | None]]
-"""By learned attribute (``members_.0.history_`` of an inner estimator): the seconds of each of its records."""
 
 
 def without_times(description: dict[str, Any]) -> tuple[dict[str, Any], Times]:

@@ -72,9 +72,9 @@ def new_folder(path: str | os.PathLike[str], kind: str, *, changing: bool = Fals
     Parameters
     ----------
     path : path-like
-        Where the folder shall be.
+        Where to put the folder.
     kind : str
-        "run", "catalogue" or another: written in the manifest, and asked for by `open_folder`.
+        "run", "catalogue" or another: written in the manifest, and checked by `open_folder`.
     changing : bool
         Its files will be written to later: no checksums of them are kept.
 
@@ -147,7 +147,7 @@ def check_target(path: str | os.PathLike[str], kind: str) -> None:
 
 
 def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
-    """Find a folder that `new_folder` wrote, check its checksums, and give its path.
+    """Find a folder that `new_folder` wrote, check its checksums, and return its path.
 
     Raises
     ------
@@ -320,7 +320,7 @@ def folder_kind(path: str | os.PathLike[str]) -> str | None:
     """Return the kind of a folder that `new_folder` wrote, or None for anything else."""
     try:
         manifest = json.loads(read_regular_text(as_path(path) / MANIFEST, MOST_JSON))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         refused = storage_error(error, path)
         if refused is not None:
             raise refused from error

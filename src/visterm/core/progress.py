@@ -16,7 +16,7 @@ class Progress(Protocol):
         """Begin a task of `total` steps (None: not known)."""
 
     def advance(self, steps: int = 1, note: str = "") -> None:
-        """Say that `steps` more are done, with a short note such as the validation measure."""
+        """Report that `steps` more are done, with a short note such as the validation measure."""
 
     def finish(self) -> None:
         """End the task."""
@@ -86,7 +86,7 @@ class Steps(PassedOn):
 
 
 class Titled(PassedOn):
-    """Gives all tasks a name of its own: for the fit of one model among many.
+    """Shows all tasks under one name: for the fit of one model among many.
 
     Parameters
     ----------
@@ -137,5 +137,5 @@ class OneTask(Titled):
         """Ignore the end: how it came out is not known yet."""
 
     def came_out(self, note: str) -> None:
-        """Say how it came out; work that reported no step counts as one."""
+        """Report how it came out; work that reported no step counts as one."""
         self.advance(0 if self._steps else 1, note)

@@ -1,4 +1,4 @@
-"""What a typed search means: words, quoted phrases and ``-`` for what shall not be there."""
+"""What a typed search means: words, quoted phrases and ``-`` before what must not be there."""
 
 from __future__ import annotations
 

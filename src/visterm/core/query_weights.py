@@ -10,6 +10,15 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
 
+CONFIDENCE = "confidence"
+
+COMBINATIONS = ("sum", "product", CONFIDENCE)
+"""How words may be combined: by the weighted sum of their scores, where these are probabilities by their product, and
+where a run has a calibration by how likely an image is meant."""
+
+LEAST = 1e-9
+"""Probabilities below this count as this: no single word may keep an image from ever being shown."""
+
 
 def inverse_frequencies(counts: Any, n_captions: int) -> NDArray[np.float32]:
     """Return ``-log`` of the share of captions that have each word (PAMIR, section IV-A).
@@ -67,16 +76,6 @@ def _is_canonical(words: Any) -> bool:
     """Return whether there is nothing to check: most queries come one by one, and are made so."""
     right = isinstance(words, sp.csr_array) and words.dtype == np.float32 and words.has_canonical_format
     return bool(right and words.data.all())
-
-
-CONFIDENCE = "confidence"
-
-COMBINATIONS = ("sum", "product", CONFIDENCE)
-"""How words may be combined: by the weighted sum of their scores, where these are probabilities by their product, and
-where a run has a calibration by how likely an image is meant."""
-
-LEAST = 1e-9
-"""Probabilities below this count as this: no word alone shall decide that an image is never shown."""
 
 
 def log_probabilities(P: NDArray[Any]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""One table of names for each kind of part: imported only when asked for, and the source of every list of names."""
+"""One table of names for each kind of part: imported at first use, and the source of every list of names."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def unknown_attribute(module: str, name: str, known: Sequence[str]) -> str:
 
 
 def unknown(kind: str, name: str, known: list[str]) -> str:
-    """Say that a name is not known, and which ones are: the nearest, or all."""
+    """Return the message that a name is not known, with the nearest ones, or all."""
     return f"Unknown {kind} '{name}'. {_advice(name, known)}"
 
 

@@ -1,7 +1,7 @@
 """Paths in object stores: `s3://bucket/photos` stands where a folder of this machine may, and is read as one.
 
 A `RemotePath` has those methods of `pathlib.Path` that reading needs, and writes an object in one step: it is whole or
-not there. fsspec does the work, and is imported when an object is first asked for, never for paths of this machine.
+not there. fsspec does the work, and is imported at the first object, never for paths of this machine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
-from visterm.core.object_stores import asked
+from visterm.core.object_stores import opened_store
 
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 _ETAGS = ("ETag", "etag", "md5Hash", "md5", "content_md5")
@@ -144,36 +144,24 @@ class RemotePath(os.PathLike[str]):
 
     def exists(self) -> bool:
         """Return whether there is an object of this name, or one below it."""
-        with asked(self._address, "read") as (store, key):
-            return bool(store.exists(key))
+        return bool(self._ask("exists"))
 
     def is_file(self) -> bool:
         """Return whether there is an object of this name."""
-        with asked(self._address, "read") as (store, key):
-            return bool(store.isfile(key))
+        return bool(self._ask("isfile"))
 
     def is_dir(self) -> bool:
         """Return whether there are objects below this name."""
-        with asked(self._address, "read") as (store, key):
-            return bool(store.isdir(key))
+        return bool(self._ask("isdir"))
 
     def children(self) -> list[str]:
         """List the names right below this one, of objects and of what has objects below it; sorted."""
-        with asked(self._address, "read") as (store, key):
-            try:
-                found = store.ls(key, detail=False)
-            except FileNotFoundError:
-                return []
-        names = {each.rstrip("/").rpartition("/")[2] for each in found if each.strip("/") != key.strip("/")}
-        return sorted(names)
+        key, found = self._listed("ls", detail=False)
+        return sorted({each.rstrip("/").rpartition("/")[2] for each in found if each.strip("/") != key.strip("/")})
 
     def files(self) -> list[str]:
         """List the names of all objects below this one, as `relative_to` gives them; sorted."""
-        with asked(self._address, "read") as (store, key):
-            try:
-                found = store.find(key)
-            except FileNotFoundError:
-                return []
+        key, found = self._listed("find")
         start = len(key.rstrip("/")) + 1
         return sorted(each[start:] for each in found if len(each) > start and not each.endswith("/"))
 
@@ -182,8 +170,8 @@ class RemotePath(os.PathLike[str]):
         facts = self._facts()
         if facts is None:
             return None
-        told = next((facts[name] for name in (*_ETAGS, *_DATES) if facts.get(name)), "")
-        return f"{told} {facts.get('size')}"
+        tag = next((facts[name] for name in (*_ETAGS, *_DATES) if facts.get(name)), "")
+        return f"{tag} {facts.get('size')}"
 
     def state(self) -> tuple[int, int] | None:
         """Return the size in bytes and the time of upload in nanoseconds (0 if the store has none); None if gone."""
@@ -195,16 +183,29 @@ class RemotePath(os.PathLike[str]):
         return int(facts.get("size") or 0), int(seconds * 1e9) if isinstance(seconds, int | float) else 0
 
     def _facts(self) -> dict[str, Any] | None:
-        with asked(self._address, "read") as (store, key):
+        """Return what the store says of the object; None if there is none."""
+        try:
+            found: dict[str, Any] = self._ask("info")
+        except FileNotFoundError:
+            return None
+        return found
+
+    def _listed(self, how: str, **settings: Any) -> tuple[str, list[str]]:
+        """Return the store's name of this path, and the names that one of its methods lists there."""
+        with opened_store(self._address, "read") as (store, key):
             try:
-                found: dict[str, Any] = store.info(key)
+                return key, getattr(store, how)(key, **settings)
             except FileNotFoundError:
-                return None
-            return found
+                return key, []
+
+    def _ask(self, question: str) -> Any:
+        """Call a method of the store that takes the name of an object."""
+        with opened_store(self._address, "read") as (store, key):
+            return getattr(store, question)(key)
 
     def open(self, mode: str = "r", *, encoding: str | None = None, newline: str | None = None) -> Any:
-        """Open for reading: as text, part after part; as bytes, only those parts are fetched that are asked for."""
-        with asked(self._address, "read") as (store, key):
+        """Open for reading: as text, part after part; as bytes, fetching only the parts that are read."""
+        with opened_store(self._address, "read") as (store, key):
             if "b" in mode:
                 return store.open(key, "rb", block_size=_BLOCK, cache_type="readahead")
             file = store.open(key, "rb", block_size=_TEXT_BLOCK, cache_type="readahead")
@@ -220,8 +221,7 @@ class RemotePath(os.PathLike[str]):
         StorageError
             If the store cannot be reached, or does not allow it.
         """
-        with asked(self._address, "read") as (store, key):
-            return bytes(store.cat_file(key))
+        return bytes(self._ask("cat_file"))
 
     def read_text(self, encoding: str | None = None) -> str:
         """Fetch the object as text."""
@@ -229,12 +229,12 @@ class RemotePath(os.PathLike[str]):
 
     def write_bytes(self, content: bytes) -> None:
         """Put the object, in one step: until then, and if this fails, the old one is there."""
-        with asked(self._address, "written") as (store, key):
+        with opened_store(self._address, "written") as (store, key):
             store.pipe_file(key, content)
 
     def create(self, content: bytes) -> bool:
-        """Put the object unless there is one of this name; say whether it was put."""
-        with asked(self._address, "written") as (store, key):
+        """Put the object unless there is one of this name; return whether it was put."""
+        with opened_store(self._address, "written") as (store, key):
             try:
                 store.pipe_file(key, content, mode="create")
             except FileExistsError:
@@ -243,7 +243,7 @@ class RemotePath(os.PathLike[str]):
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the object."""
-        with asked(self._address, "written") as (store, key):
+        with opened_store(self._address, "written") as (store, key):
             try:
                 store.rm_file(key)
             except (FileNotFoundError, KeyError):

@@ -159,7 +159,7 @@ class Vocabulary:
     def encode(
         self, tag_lists: Iterable[Iterable[str]], negatives: Iterable[Iterable[str]] | None = None
     ) -> sp.csr_array:
-        """Turn tags of images into rows; tags that are not in the vocabulary are left out (`count_unknown`).
+        """Turn tags of images into rows; tags that are not in the vocabulary are left out.
 
         Parameters
         ----------
@@ -192,10 +192,6 @@ class Vocabulary:
         columns = np.array([column for row in rows for column in sorted(row)], np.int32)
         values = np.array([row[column] for row in rows for column in sorted(row)], np.float32)
         return sp.csr_array((values, columns, starts.astype(np.int32)), shape=(len(rows), len(self)))
-
-    def count_unknown(self, tag_lists: Iterable[Iterable[str]]) -> int:
-        """Count the tags, over all images, that `encode` leaves out."""
-        return sum(self.get(tag) is None for tags in _checked_lists(tag_lists) for tag in tags if clean_tag(tag))
 
     def query(self, search: str | Sequence[str]) -> Query:
         """Find the tags in a search.
@@ -252,8 +248,13 @@ class Vocabulary:
         return sp.csr_array(parts, shape=(1, len(self))), [self.tags[column] for column in sums]
 
     def unknown_words(self, words: Iterable[str]) -> str:
-        """Say of each of some words that it is no tag; and how the nearest tag is typed, where that is not plain."""
-        return " ".join(self._unknown(word) for word in dict.fromkeys(words))
+        """Return the message that some words are no tags; with how the nearest tag is typed, if it needs quotes."""
+        messages = []
+        for word in dict.fromkeys(words):
+            near = difflib.get_close_matches(word, self.tags, n=1, cutoff=0.6)
+            how = f" Type it as {quoted(near[0])}." if near and set('",;') & set(near[0]) else ""
+            messages.append(unknown("tag", word, self.tags) + how)
+        return " ".join(messages)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain lists, as they are saved with a run."""
@@ -262,11 +263,11 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> Self:
-        """Make again what `to_json` gave."""
+        """Make a vocabulary of what `to_json` returned."""
         return cls(saved["tags"], saved["counts"], saved.get("aliases"))
 
     def _add_aliases(self, aliases: Mapping[str, str]) -> dict[str, str]:
-        """Let aliases find their tags, and give them with the tags as they are shown."""
+        """Let aliases find their tags, and return them with the tags as they are shown."""
         added = {}
         for alias, tag in aliases.items():
             column = self._columns.get(tag_key(tag))
@@ -280,13 +281,8 @@ class Vocabulary:
         return added
 
     def _known(self, tags: Iterable[str]) -> list[int]:
+        """Return the columns of those tags that have one."""
         return [column for column in map(self.get, tags) if column is not None]
-
-    def _unknown(self, word: str) -> str:
-        """Say that a word is no tag; and how the nearest tag is typed, where quotes or commas in it need it."""
-        near = difflib.get_close_matches(word, self.tags, n=1, cutoff=0.6)
-        how = f" Type it as {quoted(near[0])}." if near and set('",;') & set(near[0]) else ""
-        return unknown("tag", word, self.tags) + how
 
     def _match(self, run: list[Word], found: list[tuple[int, int]], missing: list[Word]) -> None:
         """Cut a run of words into tags, the longest first, and add them to `found`, other words to `missing`."""
@@ -341,6 +337,7 @@ def tag_key(tag: str) -> str:
 
 
 def _checked_lists(tag_lists: Iterable[Iterable[str]]) -> Iterator[Iterable[str]]:
+    """Yield lists of tags, and refuse a text in place of one."""
     for tags in tag_lists:
         if isinstance(tags, str):
             raise DataError(f"The tags of an image are the text '{tags}'; expected a list of tags, such as ['{tags}'].")
@@ -348,5 +345,6 @@ def _checked_lists(tag_lists: Iterable[Iterable[str]]) -> Iterator[Iterable[str]
 
 
 def _as_word(entry: str) -> Word:
+    """Return one tag of a search; ``-`` before it asks for images without it."""
     text = clean_tag(entry)
     return Word(text[1:], -1, quoted=True) if text.startswith("-") else Word(text, 1, quoted=True)

@@ -75,8 +75,8 @@ def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
         return DiskError(f"{_disk_of(where)} is read-only. Write to another, or mount it so that it can be written.")
     if code in (errno.EMFILE, errno.ENFILE):
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        told = f"{where} cannot be opened: too" if where else "Too"
-        return DiskError(f"{told} many files are open (the limit is {most:,}). Raise the limit (ulimit -n).")
+        too = f"{where} cannot be opened: too" if where else "Too"
+        return DiskError(f"{too} many files are open (the limit is {most:,}). Raise the limit (ulimit -n).")
     if code == errno.EIO:
         return DiskError(f"{_disk_of(where)} fails (input/output error). Look at the system's log, and save your data.")
     return None
@@ -92,7 +92,7 @@ def writing(path: Place) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:  # libraries in Rust and C++ tell of a full disk by errors of their own
+    except Exception as error:  # libraries in Rust and C++ raise errors of their own for a full disk
         ours = storage_error(error, path)
         if ours is None:
             raise
@@ -229,11 +229,11 @@ def in_bytes(n: int) -> str:
 def _code_of(error: BaseException) -> int | None:
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
-    told = str(error)
-    in_rust = _IN_RUST.search(told)
+    text = str(error)
+    in_rust = _IN_RUST.search(text)
     if in_rust:
         return int(in_rust[1])
-    in_c = _IN_C.search(told)
+    in_c = _IN_C.search(text)
     return _CODES[in_c[0]] if in_c else None
 
 

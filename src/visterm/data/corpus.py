@@ -268,12 +268,12 @@ class Corpus:
         UnknownNameError
             If no image is in that split; the message lists the splits there are.
         """
-        wanted = split_name(split)
-        if wanted == "all":
+        requested = split_name(split)
+        if requested == "all":
             return self
-        chosen = [i for i, own in enumerate(self.splits) if own is not None and own == wanted]
+        chosen = [i for i, name in enumerate(self.splits) if name is not None and name == requested]
         if not chosen:
-            counts = Counter(own for own in self.splits if own is not None)
+            counts = Counter(name for name in self.splits if name is not None)
             there = ", ".join(f"'{name}' ({count_of(count, 'image')})" for name, count in sorted(counts.items()))
             raise UnknownNameError(
                 f"No image is in the split '{split}'. "

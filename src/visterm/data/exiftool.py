@@ -49,7 +49,7 @@ class ExifTool:
         Raises
         ------
         DataError
-            If the name of the file cannot be told to exiftool.
+            If the file has a name that exiftool cannot take.
         StorageError
             If exiftool cannot read the file.
         """
@@ -161,5 +161,5 @@ def _argument(image: Path) -> bytes:
     """Return a path as a line of arguments: absolute, so that none is taken for an option or a comment."""
     path = os.fsencode(os.path.abspath(image))
     if b"\n" in path or b"\r" in path:
-        raise DataError(f"The name of {str(image)!r} has a line end, which exiftool cannot be told. Rename the file.")
+        raise DataError(f"The name of {str(image)!r} has a line end, which exiftool cannot take. Rename the file.")
     return path

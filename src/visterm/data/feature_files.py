@@ -31,7 +31,7 @@ SVMLIGHT = (".svm", ".svmlight", ".libsvm", ".svm.gz", ".svmlight.gz", ".libsvm.
 SUFFIXES = (".npy", ".npz", ".parquet", *SVMLIGHT)
 NAMES = ".names.txt"
 NAME_COLUMNS = ("file_name", "image", "filename", "name")
-"""Columns of a Parquet file that names are taken from unasked, in this order."""
+"""Columns of a Parquet file that hold names unless another is named, in this order."""
 
 FEATURES_ALWAYS_FINE, FEATURES_PER_USED = 2**20, 1000
 """Sparse rows may have as many features as the first, or as the second for each feature that any row has a number of:

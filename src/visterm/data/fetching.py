@@ -12,7 +12,7 @@ from visterm.core.errors import ImageError
 from visterm.core.remote import RemotePath, as_path, is_remote
 
 READERS = 16
-"""Images asked for at the same time."""
+"""Images requested at the same time."""
 
 MOST_BYTES = 2**28
 """Bytes of a single image that is fetched because somebody looks at it."""

@@ -1,4 +1,4 @@
-"""Hold one tag of each image out, as images known only by number are evaluated."""
+"""Hold one tag of each image out: so are images evaluated that are known only by number."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def hold_one_out(Y: sp.csr_array, rng: np.random.Generator, *, at_most: int | No
     rng : Generator
         Draws the tags, and the images where there are more than `at_most`.
     at_most : int, optional
-        Hold out of so many images only.
+        Images that a tag is held out of, at most.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def hold_one_out(Y: sp.csr_array, rng: np.random.Generator, *, at_most: int | No
     chosen = given.indptr[images] + (rng.random(images.size) * counts[images]).astype(np.int64)
     tags = given.indices[chosen]
     one = np.ones(images.size, np.float32)
-    taken = sp.csr_array((one, (images, tags)), shape=Y.shape)
-    rest = as_csr(Y - taken)
+    held_out = sp.csr_array((one, (images, tags)), shape=Y.shape)
+    rest = as_csr(Y - held_out)
     held = sp.csr_array((one, tags, np.arange(images.size + 1)), shape=(images.size, Y.shape[1]))
     return HeldTags(rest, images, held, sp.csr_array(rest[images]))

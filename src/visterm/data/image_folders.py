@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import overload
@@ -74,59 +75,6 @@ def image_names(folder: str | os.PathLike[str]) -> list[str]:
     return found
 
 
-def check_image_folder(path: Path) -> None:
-    """Refuse a folder of images that is a file, or not there.
-
-    Raises
-    ------
-    DataError
-        If so.
-    """
-    if path.is_file():
-        raise DataError(f"{path} is a file; expected the folder of images.")
-    if not path.is_dir():
-        raise DataError(f"There is no image folder {path}: nothing is at {path.absolute()}.")
-
-
-def no_images(folder: str | os.PathLike[str]) -> str:
-    """Say that a folder has no images, what was looked for, and what is there instead."""
-    files = sorted(_files_below(as_path(folder)), key=lambda name: (name.startswith("."), name))
-    there = f"Its {count_of(len(files), 'file')} (such as '{files[0]}') end otherwise" if files else "It has no files"
-    return (
-        f"There are no images in the folder {os.fspath(folder)}, nor in its sub-folders. Looked for files that end in "
-        f"{', '.join(COMMON)} or as another kind of picture. {there}."
-    )
-
-
-def _files_below(folder: Path) -> list[str]:
-    remote = as_remote(folder)
-    if remote is not None:
-        return remote.files()
-    return [Path(parent, name).relative_to(folder).as_posix() for parent, _, names in os.walk(folder) for name in names]
-
-
-def _names_in(folder: Path) -> list[str]:
-    """List the images of a folder by their paths inside it, sorted."""
-    if is_remote(folder):
-        return sorted(name for name in _files_below(folder) if _is_image(name))
-    found: list[str] = []
-    for parent, folders, files in os.walk(folder, onerror=_cannot_list):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        inside = Path(parent).relative_to(folder).as_posix()
-        start = "" if inside == "." else f"{inside}/"
-        found += [f"{start}{name}" for name in files if _is_image(name)]
-    return sorted(found)
-
-
-def _is_image(name: str) -> bool:
-    """Return whether a name below an address is that of an image, and no part of it is hidden."""
-    return os.path.splitext(name)[1].lower() in SUFFIXES and not any(part[:1] == "." for part in name.split("/"))
-
-
-def _cannot_list(error: OSError) -> None:
-    raise DataError(f"The folder {error.filename} cannot be listed: {error.strerror}.") from error
-
-
 class ListedImages(Sequence[Path]):
     """Paths of images, for those who look at few of many.
 
@@ -153,3 +101,55 @@ class ListedImages(Sequence[Path]):
         if isinstance(which, slice):
             return [self._folder / name for name in self._names[which]]
         return self._folder / self._names[which]
+
+
+def check_image_folder(path: Path) -> None:
+    """Refuse a folder of images that is a file, or not there.
+
+    Raises
+    ------
+    DataError
+    """
+    if path.is_file():
+        raise DataError(f"{path} is a file; expected the folder of images.")
+    if not path.is_dir():
+        raise DataError(f"There is no image folder {path}: nothing is at {path.absolute()}.")
+
+
+def no_images(folder: str | os.PathLike[str]) -> str:
+    """Return the message that a folder has no images: what was looked for, and what is there instead."""
+    files = sorted(_files_below(as_path(folder)), key=lambda name: (name.startswith("."), name))
+    there = f"Its {count_of(len(files), 'file')} (such as '{files[0]}') end otherwise" if files else "It has no files"
+    return (
+        f"There are no images in the folder {os.fspath(folder)}, nor in its sub-folders. Looked for files that end in "
+        f"{', '.join(COMMON)} or as another kind of picture. {there}."
+    )
+
+
+def _files_below(folder: Path) -> list[str]:
+    """List all files of a folder and of those inside it, by their paths in it."""
+    remote = as_remote(folder)
+    if remote is not None:
+        return remote.files()
+    return [Path(parent, name).relative_to(folder).as_posix() for parent, _, names in os.walk(folder) for name in names]
+
+
+def _names_in(folder: Path) -> list[str]:
+    """List the images of a folder by their paths inside it, sorted; hidden ones and those of hidden folders are not."""
+
+    def cannot_list(error: OSError) -> None:
+        raise DataError(f"The folder {error.filename} cannot be listed: {error.strerror}.") from error
+
+    def is_image(name: str) -> bool:
+        return os.path.splitext(name)[1].lower() in SUFFIXES
+
+    if is_remote(folder):
+        hidden = re.compile(r"(^|/)\.")
+        return sorted(name for name in _files_below(folder) if is_image(name) and not hidden.search(name))
+    found: list[str] = []
+    for parent, folders, files in os.walk(folder, onerror=cannot_list):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        inside = Path(parent).relative_to(folder).as_posix()
+        start = "" if inside == "." else f"{inside}/"
+        found += [f"{start}{name}" for name in files if is_image(name) and not name.startswith(".")]
+    return sorted(found)

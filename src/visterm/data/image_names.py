@@ -60,8 +60,8 @@ class ImageNames:
         return found
 
     def _match_loosely(self, names: Sequence[str], keys: Sequence[str], found: list[Match | None]) -> None:
-        taken = {match.path for match in found if match is not None}
-        free = [key for key, path in self._by_path.items() if path not in taken]
+        used = {match.path for match in found if match is not None}
+        free = [key for key, path in self._by_path.items() if path not in used]
         folded = PathsByEnd(free, str.casefold)
         bare = PathsByEnd(free, lambda key: _without_ending(key.casefold()))
         for i, (name, key) in enumerate(zip(names, keys, strict=True)):

@@ -65,7 +65,7 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
     Parameters
     ----------
     image : path-like, or ndarray of uint8, shape (height, width, 3)
-        A path may be an address in an object store. An array is checked and given back, reduced if asked.
+        A path may be an address in an object store. An array is checked and returned, reduced if `max_side` says so.
     max_side : int or None
         Reduce the longest side to this many pixels; images are never enlarged.
 
@@ -121,9 +121,9 @@ def decode_images(
         As in `read_image`.
     n_jobs : int or None
         Threads; None or -1 is all cores. The results are the same for any number. With 1 there is no other thread:
-        each image is read when it is asked for.
+        each image is read when the caller takes it.
     ahead : int
-        Images read before they are asked for, at most; 3 a thread if that is more. For encoding in batches a batch: it
+        Images read before the caller takes them, at most; 3 a thread if that is more. Encoders ask for a batch, which
         is read while the one before is encoded.
 
     Yields

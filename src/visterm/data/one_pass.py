@@ -26,7 +26,7 @@ class Reservoir:
         self._items = np.empty(0, np.int64)
 
     def offer(self, keys: NDArray[np.float64], items: NDArray[np.int64]) -> None:
-        """Take note of more items, with a key each, both of shape (n,)."""
+        """Offer more items, with a key each, both of shape (n,)."""
         keys = np.concatenate([self._keys, keys])
         kept = np.argsort(keys, kind="stable")[: self._size]
         self._keys, self._items = keys[kept], np.concatenate([self._items, items])[kept]
@@ -70,9 +70,11 @@ class BoundedCounts:
         self._counts.update(words)
         while len(self._counts) > self._most:
             counts = np.fromiter(self._counts.values(), np.int64, len(self._counts))
-            taken = int(np.partition(counts, counts.size - self._most // 2 - 1)[counts.size - self._most // 2 - 1])
-            self._counts = Counter({word: count - taken for word, count in self._counts.items() if count > taken})
-            self.error += taken
+            subtracted = int(np.partition(counts, counts.size - self._most // 2 - 1)[counts.size - self._most // 2 - 1])
+            self._counts = Counter(
+                {word: count - subtracted for word, count in self._counts.items() if count > subtracted}
+            )
+            self.error += subtracted
 
     def counts(self) -> dict[str, int]:
         """Return the words that are held, with the least that each was seen."""

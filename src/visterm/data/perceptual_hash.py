@@ -41,7 +41,7 @@ def perceptual_hash(pixels: NDArray[np.uint8]) -> int:
 
 
 def near_pairs(hashes: NDArray[np.int64], distance: int) -> list[tuple[tuple[int, int], int]]:
-    """Find all pairs of hashes that differ in at most so many bits.
+    """Find all pairs of hashes that differ in at most `distance` bits.
 
     Hashes that differ in at most d bits agree in one of d + 1 pieces, so only those that agree in a piece are compared.
 

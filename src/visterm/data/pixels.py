@@ -98,6 +98,6 @@ def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:
 
 
 def _bits(image: Image.Image) -> int:
-    """Say how many bits a sample of a deep image has: 16, unless a TIFF says 12."""
+    """Return how many bits a sample of a deep image has: 16, unless a TIFF says 12."""
     bits = getattr(image, "tag_v2", {}).get(_BITS_PER_SAMPLE, (16,))
     return 12 if bits == (12,) else 16

@@ -52,7 +52,7 @@ def plant_corpus(
     ----------
     n_train, n_test, n_tags, n_features : int
     tags_an_image : int
-        At most so many tags an image; at least 1.
+        Tags of an image, at most; at least 1.
     noise : float
         Chance of a feature to be lit without cause.
     random_state : int, RandomState, Generator or None

@@ -102,7 +102,7 @@ def prune(
     max_share : float, optional
         Tags of more than this share of the images that are learned from are left out.
     per_user : int, optional
-        Of the images of one user (`Corpus.users`) with the same tags, at most so many are learned from, so that 500
+        Of the images of one user (`Corpus.users`) with the same tags, learn from at most this many, so that 500
         photos that were uploaded and tagged as one do not outweigh the rest. They are taken evenly from all of them in
         the order of their names. Images whose user is not known are all kept.
     aliases : mapping of str to str, optional

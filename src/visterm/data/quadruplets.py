@@ -231,5 +231,5 @@ def _rows(images: Any, n_images: int) -> NDArray[np.int64]:
 
 
 def _joined(lists: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Put lists one after the other; give also where each begins, and where the last ends."""
+    """Return lists one after the other, and where each begins; and where the last ends."""
     return np.concatenate(lists), np.cumsum([0, *(one.size for one in lists)])

@@ -51,7 +51,7 @@ class JudgedTexts(NamedTuple):
     relevant : csr_array of float32, shape (n_queries, n_images)
         Above 0 where the image is relevant.
     unknown : list of str
-        Images that the file names and that are not among those asked for.
+        Images that the file names and that are not among those ranked.
     """
 
     texts: list[str]

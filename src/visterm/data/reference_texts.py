@@ -44,7 +44,7 @@ class Reference(NamedTuple):
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> Self:
-        """Make again what `to_json` gave."""
+        """Make it of what `to_json` returned."""
         return cls(np.array(saved["counts"], np.int64), saved["texts"])
 
 
@@ -86,5 +86,5 @@ def count_texts(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Referen
 
 
 def _runs(words: Sequence[str], longest: int) -> set[tuple[str, ...]]:
-    """Return all runs of at most so many words."""
+    """Return all runs of at most `longest` words."""
     return {tuple(words[start : start + n]) for n in range(1, longest + 1) for start in range(len(words) - n + 1)}

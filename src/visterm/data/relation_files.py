@@ -14,6 +14,8 @@ from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.core.writing import whole_file
 from visterm.data.text_files import guarded, read_text, unguarded
 
+REASON = "reason"
+
 
 class PairFormat(NamedTuple):
     """What a file of pairs holds, for its reader and for the messages.
@@ -141,7 +143,6 @@ def _pair(cells: list[str], columns: tuple[int, int], n_columns: int, place: str
 
 
 ALIAS_FILE = PairFormat("alias file", ("alias", "tag"), "tshirt,t-shirt", relation="an alias of")
-REASON = "reason"
 
 
 class Alias(NamedTuple):

@@ -30,7 +30,7 @@ _TEMPORARY = re.compile(r"\..+\.(?:xmp|txt)\.(\d{1,9})-[0-9a-f]{8}\.tmp", re.IGN
 class Sidecars:
     """Finds the XMP files of images: ``photo.jpg.xmp`` (darktable, digiKam) and ``photo.xmp`` (Lightroom, Adobe).
 
-    Each folder is listed once, when the first of its images is asked for.
+    Each folder is listed once, at the first of its images.
     """
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ def sweep_temporaries(folder: Path) -> None:
     """
     try:
         names = os.listdir(folder)
-    except OSError:  # that it cannot be read is told of with its images
+    except OSError:  # its images say that it cannot be read
         return
     for name in names:
         found = _TEMPORARY.fullmatch(name)

@@ -93,7 +93,7 @@ def singulars(word: str) -> set[str]:
 
 
 def kind_of_slip(one: str, other: str) -> str | None:
-    """Say by which slip one word is made of another; None where it takes more than two."""
+    """Return the slip that makes one word of another; None if it takes more than two."""
     n = slips(one, other)
     if n != 1:
         return TWO_SLIPS if n == 2 else None
@@ -125,7 +125,7 @@ def _without_doubles(word: str) -> str:
 
 
 def _shortened(word: str, most: int) -> set[str]:
-    """Return a word with up to so many of its letters left out."""
+    """Return a word with up to `most` of its letters left out."""
     return {
         "".join(word[start + 1 : stop] for start, stop in pairwise((-1, *out, len(word))))
         for n in range(most + 1)

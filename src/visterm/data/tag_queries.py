@@ -104,11 +104,11 @@ def queries_of_tags(
     if max_words is not None:
         check_count(max_words, "max_words", "or None for as many as an image has")
     check_count(max_subsets, "max_subsets")
-    own = as_csr(check_tags(Y, Y.shape[0] if hasattr(Y, "shape") else len(Y)) > 0)
-    sizes = np.diff(own.indptr)
+    positive_tags = as_csr(check_tags(Y, Y.shape[0] if hasattr(Y, "shape") else len(Y)) > 0)
+    sizes = np.diff(positive_tags.indptr)
     longest = int(sizes.max(initial=0)) if max_words is None else min(int(sizes.max(initial=0)), max_words)
     found = _Subsets(longest)
-    found.add(np.unique(own.indices)[:, None])
+    found.add(np.unique(positive_tags.indices)[:, None])
     counts = [_n_subsets(size, longest, max_subsets) for size in range(int(sizes.max(initial=0)) + 1)]
     limit = _even_limit(np.array(counts, np.int64)[sizes], max_subsets)
     rng = as_generator(random_state)
@@ -116,7 +116,7 @@ def queries_of_tags(
         images = np.flatnonzero(sizes == size)
         if count == 0 or images.size == 0:
             continue
-        tags = own.indices[own.indptr[images][:, None] + np.arange(size)]
+        tags = positive_tags.indices[positive_tags.indptr[images][:, None] + np.arange(size)]
         if count <= limit:
             for width in range(2, min(size, longest) + 1):
                 chosen = np.array(list(combinations(range(size), width)))
@@ -124,12 +124,12 @@ def queries_of_tags(
         else:
             for row in tags:
                 _sample(row, longest, limit, rng, found)
-    words = found.rows(own.shape[1])
-    return Queries(words, relevant_images(words, own))
+    words = found.rows(positive_tags.shape[1])
+    return Queries(words, relevant_images(words, positive_tags))
 
 
 def relevant_images(words: Any, Y: Any) -> sp.csr_array:
-    """Say which images have all the words of each query.
+    """Find the images that have all the words of each query.
 
     Parameters
     ----------
@@ -148,10 +148,10 @@ def relevant_images(words: Any, Y: Any) -> sp.csr_array:
     ShapeError
         If the two have different numbers of tags.
     """
-    words, own = as_csr(words), as_csr(as_csr(Y) > 0)
-    if words.shape[1] != own.shape[1]:
-        raise ShapeError(f"The queries have {words.shape[1]} tags, but the images {own.shape[1]}.")
-    by_tag = sp.csr_array(own.T)
+    words, positive_tags = as_csr(words), as_csr(as_csr(Y) > 0)
+    if words.shape[1] != positive_tags.shape[1]:
+        raise ShapeError(f"The queries have {words.shape[1]} tags, but the images {positive_tags.shape[1]}.")
+    by_tag = sp.csr_array(positive_tags.T)
     by_tag.sort_indices()
     lists = by_tag.indptr.astype(np.int64), by_tag.indices, words.indptr.astype(np.int64), words.indices
     counts = np.zeros(words.shape[0], np.int64)
@@ -159,7 +159,9 @@ def relevant_images(words: Any, Y: Any) -> sp.csr_array:
     starts = np.concatenate(([0], np.cumsum(counts)))
     images = np.empty(int(starts[-1]), np.int32)
     intersect_lists(*lists, counts, starts, images)
-    return sp.csr_array((np.ones(images.size, np.float32), images, starts), shape=(words.shape[0], own.shape[0]))
+    return sp.csr_array(
+        (np.ones(images.size, np.float32), images, starts), shape=(words.shape[0], positive_tags.shape[0])
+    )
 
 
 def _lengths(rows: sp.csr_array) -> NDArray[np.int64]:

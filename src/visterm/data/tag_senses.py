@@ -83,7 +83,7 @@ class TagSenses:
         return tags
 
     def summary(self) -> str:
-        """Say in a sentence how many tags were matched in which way."""
+        """Return a sentence: how many tags were matched in which way."""
         ways = Counter(sense.how for sense in self.senses if sense.synset is not None)
         counted = ", ".join(f"{ways[how]} by {how}" for how in ("mapping", "id", "lemma") if ways[how])
         return (
@@ -93,7 +93,7 @@ class TagSenses:
 
 
 class MappedTag(NamedTuple):
-    """One line of a mapping: the offset of a tag's synset, None where the tag shall have none, and where it stands."""
+    """One line of a mapping: the offset of a tag's synset, None if the tag has none, and where it stands."""
 
     tag: str
     offset: int | None

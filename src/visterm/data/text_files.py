@@ -14,6 +14,15 @@ MOST_TEXT = GB
 """Bytes of a text that is read whole, unless its reader says otherwise."""
 
 
+LONGEST = 1000
+"""Characters of a word or phrase: more is a file of something else."""
+
+FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r")
+"""What a cell begins with that spreadsheets take for a formula (full-width letters, too), or look behind for one."""
+
+GUARD = "'"
+
+
 def read_text(path: Path, what: str = "tag file", limit: int = MOST_TEXT) -> str:
     """Read a file (`what`, in messages) as UTF-8, with or without a byte-order mark.
 
@@ -46,10 +55,6 @@ def read_text(path: Path, what: str = "tag file", limit: int = MOST_TEXT) -> str
         ) from error
 
 
-LONGEST = 1000
-"""Characters of a word or phrase: more is a file of something else."""
-
-
 def read_words(path: str | os.PathLike[str]) -> list[str]:
     """Read words, one a line; a line may be a phrase, and empty ones do not count.
 
@@ -69,12 +74,6 @@ def read_words(path: str | os.PathLike[str]) -> list[str]:
     if not found:
         raise DataError(f"The list of words {path} is empty; expected a word or a phrase on each line.")
     return found
-
-
-FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r")
-"""What a cell begins with that spreadsheets take for a formula (full-width letters, too), or look behind for one."""
-
-GUARD = "'"
 
 
 def guarded(cell: str) -> str:

@@ -80,7 +80,7 @@ class TextNotes:
                     break
                 raise DataError(
                     f"{self._path}, line {number} is damaged: it notes what visterm wrote into the texts beside it. "
-                    "Take the line out; what it told of then counts as a person's."
+                    "Take the line out; what it noted then counts as a person's."
                 ) from error
             self._keep(note)
 

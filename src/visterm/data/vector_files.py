@@ -15,6 +15,15 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 
+MOST_DIGITS = 12
+"""Of a count: more is taken for the next power of ten, as Python converts no text of thousands of digits."""
+
+LONGEST_LINE = 2**20
+"""Bytes that are read in search of a line's end: more is no text of vectors."""
+
+LONGEST_WORD = 4096
+"""Bytes of a word before its space: more means that numbers are read as words."""
+
 
 class VectorSource(Protocol):
     """A file of word vectors that is open.
@@ -42,7 +51,7 @@ class VectorSource(Protocol):
         """
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
 
 
 def refuse_non_finite(vector: NDArray[np.float32], place: str) -> NDArray[np.float32]:
@@ -56,13 +65,6 @@ def refuse_non_finite(vector: NDArray[np.float32], place: str) -> NDArray[np.flo
     if not np.isfinite(vector).all():
         raise DataError(f"{place}: the vector has infinite or undefined numbers. Take the line out, or the whole file.")
     return vector
-
-
-MOST_DIGITS = 12
-"""Of a count: more is taken for the next power of ten, as Python converts no text of thousands of digits."""
-
-LONGEST_LINE = 2**20
-"""Bytes that are read in search of a line's end: more is no text of vectors."""
 
 
 class TextLine(NamedTuple):
@@ -147,7 +149,7 @@ class TextVectors:
         self._file.close()
 
     def _parted(self, line: bytes, number: int) -> tuple[str, TextLine]:
-        """Part the word from its numbers, which are only counted: most words of a file are not wanted."""
+        """Part the word from its numbers, which are only counted: most words of a file are not requested."""
         if line.count(b" ") == self.width:
             word, _, numbers = line.partition(b" ")
         else:
@@ -201,10 +203,6 @@ def _shown(line: bytes) -> str:
     return f"'{text[:40]}{' …' if len(text) > 40 else ''}'"
 
 
-LONGEST_WORD = 4096
-"""Bytes of a word before its space: more means that numbers are read as words."""
-
-
 class BinaryVectors:
     """A memory-mapped binary of word2vec; the vectors of words that nobody asks for are stepped over.
 
@@ -252,5 +250,5 @@ class BinaryVectors:
         return refuse_non_finite(vector, f"{self.path}, byte {at:,}")
 
     def close(self) -> None:
-        """Let the memory map go."""
+        """Close the memory map."""
         self._bytes.close()

@@ -94,7 +94,7 @@ def read_word_vectors(path: str | os.PathLike[str], words: Iterable[str] | None 
     Parameters
     ----------
     path : path-like
-        GloVe's text, word2vec's text or binary, fastText's ``.vec`` (texts may be gzipped), told apart by what is in
+        GloVe's text, word2vec's text or binary, fastText's ``.vec`` (texts may be gzipped), known by what is in
         them; or a ``.safetensors`` file of a matrix whose words are in it or in a text beside it.
     words : iterable of str, optional
         Words or tags to read the vectors of; of tags of several words, those of the words too. Only their rows are

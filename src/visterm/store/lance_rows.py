@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import CorruptFileError
 from visterm.core.products import merged, top_k_products
 from visterm.core.types import Ranking
-from visterm.store.lance_table import AT_ONCE, LanceTable, arrays_of, batches
+from visterm.store.lance_table import AT_ONCE, LanceTable, arrays_of, batches, schema_of
 from visterm.store.parts import Candidates, Part
 from visterm.store.row_index import MOST, RECALL, K, Settings, growing
 
@@ -65,13 +65,15 @@ class LanceRows:
         """LanceDB's own table, checked out: opened when it is first asked for."""
         with self._opening:
             if self._opened is None:
-                self._opened = self._table.at(self._version)
-                there = self._opened.count_rows()
+                table = self._table.at(self._version)
+                columns = {field.name: field.type for field in table.schema}
+                for field in schema_of(self.width):
+                    if columns.get(field.name) != field.type:
+                        raise self._damaged(f"a column '{field.name}' of {columns.get(field.name, 'nothing')}")
+                there = table.count_rows()
                 if there < self.n_rows:
-                    raise CorruptFileError(
-                        f"The table {self._table.name} at {self._table.uri} holds {there} rows where "
-                        f"{self.n_rows} are committed. Restore it from a backup, or index again."
-                    )
+                    raise self._damaged(f"{there} rows")
+                self._opened = table
         return self._opened
 
     @property
@@ -82,9 +84,11 @@ class LanceRows:
     @cached_property
     def kept(self) -> Floats:
         """All rows, where they are few."""
-        found = np.empty((self.n_rows, self.width), np.float32)
+        found, filled = np.empty((self.n_rows, self.width), np.float32), np.zeros(self.n_rows, np.bool_)
         for places, block in self._scanned():
-            found[places] = block
+            found[places], filled[places] = block, True
+        if not filled.all():
+            raise self._damaged(f"no row at the place {np.argmin(filled)}")
         found.flags.writeable = False
         return found
 
@@ -93,12 +97,16 @@ class LanceRows:
         if self.is_small:
             return self.kept[places]
         found = np.empty((len(places), self.width), np.float32)
+        filled = np.zeros(len(places), np.bool_)
         wanted, back = np.unique(places, return_inverse=True)
         for numbers, block in self.blocks(wanted):
             inside = np.zeros(len(wanted), np.bool_)
             inside[np.searchsorted(wanted, numbers)] = True
             mine = np.flatnonzero(inside[back])
             found[mine] = block[np.searchsorted(numbers, places[mine])]
+            filled[mine] = True
+        if not filled.all():
+            raise self._damaged(f"no row at the place {places[np.argmin(filled)]}")
         return found
 
     def blocks(self, places: Places | None = None) -> Iterator[tuple[Places, Floats]]:
@@ -129,23 +137,28 @@ class LanceRows:
         for start in range(first, stop, step):
             query = self.at.search().offset(start).limit(min(step, stop - start))
             for arrays in batches(query, ["row", "vector"]):
-                yield self._in_order(arrays)
+                yield self._in_order(arrays, start, min(start + step, stop))
 
     def _gathered(self, places: Places) -> tuple[Places, Floats]:
         if len(places) == 0:
             return places, np.empty((0, self.width), np.float32)
         found = self.at.take_offsets(places.tolist()).select(["row", "vector"]).to_arrow()
-        return self._in_order(arrays_of(found, ["row", "vector"]))
+        numbers, block = self._in_order(arrays_of(found, ["row", "vector"]), 0, self.n_rows)
+        if not np.array_equal(numbers, places):
+            raise self._damaged("rows at other places than those in their column 'row'")
+        return numbers, block
 
-    def _in_order(self, arrays: dict[str, NDArray[Any]]) -> tuple[Places, Floats]:
-        """Return places and rows by place: a table promises no order, though it keeps one."""
+    def _in_order(self, arrays: dict[str, NDArray[Any]], first: int, stop: int) -> tuple[Places, Floats]:
+        """Return places and rows by place: a table promises no order within a block, though it keeps one."""
         places, block = arrays["row"], arrays["vector"]
         if places.dtype != np.int64 or block.dtype != np.float32 or block.shape != (len(places), self.width):
             raise self._damaged(f"rows of {block.dtype}, shape {block.shape}, at places of {places.dtype}")
+        if not np.isfinite(block).all():
+            raise self._damaged("rows with infinite or undefined numbers")
         if not (np.diff(places) > 0).all():
             order = np.argsort(places)
             places, block = places[order], block[order]
-        if len(places) and (places[0] < 0 or places[-1] >= self.n_rows or not (np.diff(places) > 0).all()):
+        if len(places) and (places[0] < first or places[-1] >= stop or not (np.diff(places) > 0).all()):
             raise self._damaged(f"rows at the places {places[0]} to {places[-1]}, or some twice")
         return places, block
 

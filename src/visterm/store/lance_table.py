@@ -151,6 +151,13 @@ class LanceTable:
             ) from error
 
 
+def schema_of(width: int) -> Any:
+    """Return the columns of a table of rows, for Arrow."""
+    import pyarrow as pa
+
+    return pa.schema([("row", pa.int64()), ("id", pa.int64()), ("vector", pa.list_(pa.float32(), width))])
+
+
 def table_names(uri: str) -> list[str]:
     """List the tables of a database; none where there is no database."""
     database = _connected(uri)

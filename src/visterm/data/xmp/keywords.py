@@ -25,26 +25,18 @@ SUBJECT = qname(DC, "subject")
 HIERARCHICAL = qname(LIGHTROOM, "hierarchicalSubject")
 WRITTEN = qname(VISTERM, "written")
 
-
-class Field(NamedTuple):
-    """A property that holds a list of keywords, and what parts parents from children in them."""
-
-    name: str
-    separator: str | None
-
-
-FIELDS = (
-    Field(SUBJECT, None),
-    Field(HIERARCHICAL, "|"),
-    Field(qname("http://www.digikam.org/ns/1.0/", "TagsList"), "/"),
-    Field(qname("http://ns.microsoft.com/photo/1.0", "LastKeywordXMP"), "/"),
-    Field(qname("http://ns.microsoft.com/photo/1.0/", "LastKeywordXMP"), "/"),
-    Field(qname("http://ns.iview-multimedia.com/mediapro/1.0/", "CatalogSets"), "|"),
-)
+FIELDS: dict[str, str | None] = {
+    SUBJECT: None,
+    HIERARCHICAL: "|",
+    qname("http://www.digikam.org/ns/1.0/", "TagsList"): "/",
+    qname("http://ns.microsoft.com/photo/1.0", "LastKeywordXMP"): "/",
+    qname("http://ns.microsoft.com/photo/1.0/", "LastKeywordXMP"): "/",
+    qname("http://ns.iview-multimedia.com/mediapro/1.0/", "CatalogSets"): "|",
+}
+"""The properties in which programs keep keywords, and what stands between a parent and its child in them."""
 
 BOOKKEEPING = ("_Digikam_Internal_Tags_", "darktable")
 """Roots under which programs keep notes of their own."""
-
 
 GIVEN, PREDICTED = "given", "predicted"
 """Where a tag that visterm wrote is from: people, or a run."""
@@ -81,7 +73,7 @@ class Keywords(NamedTuple):
     tags : list of str
         Of all fields, each once; of a path its last part.
     marks : list of Mark
-        Of the tags that visterm wrote; those of them that are no more among `tags` were taken out since, by a person.
+        Of the tags that visterm wrote; a person has removed those that are not among `tags` any more.
     """
 
     tags: list[str]
@@ -114,23 +106,22 @@ def read_keywords(content: bytes, where: str) -> Keywords:
 
 def keywords_of(document: Document) -> Keywords:
     """Return the keywords of a text that was read."""
-    names = [field.name for field in FIELDS]
-    found: list[list[str]] = [[] for _ in FIELDS]
+    found: dict[str, list[str]] = {name: [] for name in FIELDS}
     marks = []
     for node in descriptions(document):
-        for name, value in node.attributes.items():
-            if name in names:
-                found[names.index(name)].append(value)
+        for name, text in node.attributes.items():
+            if name in found:
+                found[name].append(text)
         for element in node.children:
-            if element.name in names:
-                found[names.index(element.name)] += values(element)
+            if element.name in found:
+                found[element.name] += values(element)
             elif element.name == WRITTEN:
                 marks += [mark for item in items(element) if (mark := mark_of(item)) is not None]
-    whole = {tag_key(tag) for tag in found[names.index(SUBJECT)]}
+    whole = {tag_key(tag) for tag in found[SUBJECT]}
     tags: dict[str, str] = {}
-    for field, texts in zip(FIELDS, found, strict=True):
+    for name, texts in found.items():
         for text in texts:
-            tag = text if tag_key(text) in whole else leaf(text, field.separator)
+            tag = text if tag_key(text) in whole else leaf(text, FIELDS[name])
             if tag:
                 tags.setdefault(tag_key(tag), clean_tag(tag))
     return Keywords([tag for key, tag in tags.items() if key], marks)

@@ -72,11 +72,6 @@ class Element:
             yield element
             waiting.extend(reversed(element.children))
 
-    def prefix_of(self, namespace: str) -> str | None:
-        """Return the prefix with its colon by which a namespace is named inside; None where there is none."""
-        found = next((prefix for prefix, uri in self.prefixes.items() if uri == namespace), None)
-        return found if not found else f"{found}:"
-
 
 class Edit(NamedTuple):
     """A piece of the text, and what stands there instead."""

@@ -1,4 +1,4 @@
-"""Tags put into an XMP text and taken back, with every other byte of it left as it is."""
+"""Writing tags into an XMP text and taking them back, with every other byte of it left as it is."""
 
 from __future__ import annotations
 
@@ -42,8 +42,13 @@ SIDECAR = f'<?xml version="1.0" encoding="UTF-8"?>\n{_EMPTY}'.encode()
 PACKET = f'<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>\n{_EMPTY}<?xpacket end="w"?>'.encode()
 """New metadata inside of an image."""
 
-_NAMES = {SUBJECT: ("dc", DC, "subject"), HIERARCHICAL: ("lr", LIGHTROOM, "hierarchicalSubject")}
-_NAMES[WRITTEN] = ("visterm", VISTERM, "written")
+_NAMES = {
+    SUBJECT: ("dc", DC, "subject"),
+    HIERARCHICAL: ("lr", LIGHTROOM, "hierarchicalSubject"),
+    WRITTEN: ("visterm", VISTERM, "written"),
+}
+"""Prefix, namespace and local name of what is written."""
+
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -120,7 +125,7 @@ def check_writable(tag: str) -> None:
 
 
 def _additions(document: Document, marks: dict[str, list[Mark]], where: str) -> list[Edit]:
-    """Say what to insert where: into the lists that are there, and else into a description of its own."""
+    """Return what to insert where: into the lists that are there, or else into a new description."""
     edits, missing = [], {}
     for name, new in marks.items():
         there = [child for node in descriptions(document) for child in node.children if child.name == name]
@@ -165,7 +170,9 @@ def _new_description(document: Document, marks: dict[str, list[Mark]], where: st
     rdf, declared = _prefix(around, "rdf", RDF)
     about = next((node.attributes.get(ABOUT, "") for node in descriptions(document)), "")
     spaces = "".join(f"\n    xmlns:{prefix}={quoteattr(uri)}" for prefix, uri, _ in (_NAMES[name] for name in marks))
-    inside = Element("", {}, around.prefixes | {"rdf": RDF} | _prefixes(marks), 0, 0, 0, 0, None)
+    inside = Element(
+        "", {}, around.prefixes | {"rdf": RDF} | {_NAMES[name][0]: _NAMES[name][1] for name in marks}, 0, 0, 0, 0, None
+    )
     lines = [f"\n  <{rdf}Description {rdf}about={quoteattr(about)}{declared}{spaces}>"]
     for name, new in marks.items():
         prefix, _, local = _NAMES[name]
@@ -176,10 +183,6 @@ def _new_description(document: Document, marks: dict[str, list[Mark]], where: st
     if rdf_node is None:
         text = f'\n <rdf:RDF xmlns:rdf="{RDF}">{text}\n </rdf:RDF>'
     return _inside(document, around, text)
-
-
-def _prefixes(names: Collection[str]) -> dict[str, str]:
-    return {prefix: uri for prefix, uri, _ in (_NAMES[name] for name in names)}
 
 
 def _inside(document: Document, element: Element, text: str) -> Edit:
@@ -213,7 +216,7 @@ def _prefix(around: Element, wanted: str, namespace: str) -> tuple[str, str]:
 
 def _removed(document: Document, keys: Collection[str], *, only_notes: bool = False) -> bytes:
     """Take entries out, and what they leave empty."""
-    separators = {} if only_notes else {field.name: field.separator for field in FIELDS}
+    separators = {} if only_notes else FIELDS
     gone: set[int] = set()
     edits = []
     for node in list(descriptions(document)):
