@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 Edges = Mapping[str, frozenset[str]]
 
-_TARGET = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+(?::\w+)?")
+_TARGET = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+(?::\w+)?|\w+:\w+")
+_ROOMS_OF_PARTS = ("models", "encoders")
+"""Rooms whose files the table of models and encoders names by their places in them: "ranking.wsabie:Wsabie"."""
 
 
 class Package(NamedTuple):
@@ -147,6 +149,7 @@ def _imported(tree: ast.AST, files: Mapping[str, Path]) -> Iterator[str]:
 def _named(tree: ast.AST, files: Mapping[str, Path]) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _TARGET.fullmatch(node.value):
-            module = node.value.partition(":")[0]
-            if module in files:
-                yield module
+            named = node.value.partition(":")[0]
+            root = next(iter(files)).partition(".")[0]
+            inside = (f"{root}.{room}.{named}" for room in _ROOMS_OF_PARTS if ":" in node.value)
+            yield from (module for module in (named, *inside) if module in files)

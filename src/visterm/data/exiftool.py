@@ -8,7 +8,6 @@ import subprocess
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 from visterm.core.errors import DataError, MissingExtraError, StorageError
@@ -38,9 +37,7 @@ class ExifTool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def read_packet(self, image: Path) -> bytes | None:

@@ -118,21 +118,25 @@ def prune(
     """
     check_pruning(max_share, per_user)
     meant = {tag_key(alias): tag_key(tag) for alias, tag in (aliases or {}).items()}
-    pruned = Pruned(corpus, [], {})
+    left = corpus
+    remarks: list[str] = []
+    facts: dict[str, int] = {}
     if stop_tags:
-        pruned = _without_stop_tags(pruned, stop_tags, meant)
+        left, remark, facts["stop tags"] = _without_stop_tags(left, stop_tags, meant)
+        remarks.append(remark)
     if per_user is not None:
-        pruned = _capped(pruned, per_user, meant)
+        left, remark, facts["images left out per user"] = _capped(left, per_user, meant)
+        remarks.append(remark)
     if max_share is not None:
-        pruned = _without_frequent(pruned, max_share, meant)
-    left = pruned.corpus
-    if pruned.remarks and not any(left.tags[i] for i in _learned(left)) and any(corpus.tags):
-        raise DataError(f"No tag is left to learn. {' '.join(pruned.remarks)}")
-    return pruned
+        left, remark, facts["too frequent tags"] = _without_frequent(left, max_share, meant)
+        remarks.append(remark)
+    if remarks and not any(left.tags[i] for i in _learned(left)) and any(corpus.tags):
+        raise DataError(f"No tag is left to learn. {' '.join(remarks)}")
+    return Pruned(left, remarks, facts)
 
 
-def _without_stop_tags(pruned: Pruned, stop_tags: Collection[str], meant: Mapping[str, str]) -> Pruned:
-    corpus = pruned.corpus
+def _without_stop_tags(corpus: Corpus, stop_tags: Collection[str], meant: Mapping[str, str]) -> tuple[Corpus, str, int]:
+    """Leave out stop tags; return what is left, a remark, and the number of tags."""
     listed = {tag_key(tag): tag for tag in stop_tags}
     learned = _learned(corpus)
     there = {tag_key(tag) for i in learned for tag in corpus.tags[i]}
@@ -149,11 +153,11 @@ def _without_stop_tags(pruned: Pruned, stop_tags: Collection[str], meant: Mappin
     unused = [tag for key, tag in listed.items() if key not in used]
     if unused:
         remark += f"; {count_of(len(unused), 'line')} (such as '{unused[0]}') of no tag of the images"
-    return Pruned(left, [*pruned.remarks, f"{remark}."], {**pruned.facts, "stop tags": len(used)})
+    return left, f"{remark}.", len(used)
 
 
-def _capped(pruned: Pruned, per_user: int, meant: Mapping[str, str]) -> Pruned:
-    corpus = pruned.corpus
+def _capped(corpus: Corpus, per_user: int, meant: Mapping[str, str]) -> tuple[Corpus, str, int]:
+    """Leave out images above the cap for each user; return what is left, a remark, and the number of images."""
     learned = _learned(corpus)
     alike: defaultdict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
     for i in learned:
@@ -171,7 +175,9 @@ def _capped(pruned: Pruned, per_user: int, meant: Mapping[str, str]) -> Pruned:
     over = {of: found for of, found in alike.items() if len(found) > per_user}
     for found in over.values():
         in_order = sorted(found, key=lambda i: corpus.names[i])
-        dropped.update(set(found) - {in_order[place] for place in _evenly(len(found), per_user)})
+        # Evenly from the first to the last; a single one is the first.
+        places = [i * (len(found) - 1) // max(1, per_user - 1) for i in range(per_user)]
+        dropped.update(set(found) - {in_order[place] for place in places})
     remark = f"Per user: {len(dropped):,} of {count_of(len(learned), 'image')} left out"
     if over:
         (user, _), most = max(over.items(), key=lambda item: (len(item[1]), item[0][0]))
@@ -184,12 +190,11 @@ def _capped(pruned: Pruned, per_user: int, meant: Mapping[str, str]) -> Pruned:
     if n_unknown:
         remark += f"; {count_of(n_unknown, 'image')} of no known user all kept"
     kept = [i for i in range(len(corpus)) if i not in dropped]
-    facts = {**pruned.facts, "images left out per user": len(dropped)}
-    return Pruned(corpus.subset(kept), [*pruned.remarks, f"{remark}."], facts)
+    return corpus.subset(kept), f"{remark}.", len(dropped)
 
 
-def _without_frequent(pruned: Pruned, max_share: float, meant: Mapping[str, str]) -> Pruned:
-    corpus = pruned.corpus
+def _without_frequent(corpus: Corpus, max_share: float, meant: Mapping[str, str]) -> tuple[Corpus, str, int]:
+    """Leave out tags that are on too many images; return what is left, a remark, and the number of tags."""
     learned = _learned(corpus)
     counts = Counter(key for i in learned for key in _keys(corpus.tags[i], meant))
     by_count = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
@@ -202,7 +207,7 @@ def _without_frequent(pruned: Pruned, max_share: float, meant: Mapping[str, str]
     )
     if shown:
         remark += f": {', '.join(shown)}{', ...' * (len(frequent) > len(shown))}"
-    return Pruned(left, [*pruned.remarks, f"{remark}."], {**pruned.facts, "too frequent tags": len(frequent)})
+    return left, f"{remark}.", len(frequent)
 
 
 def _learned(corpus: Corpus) -> list[int]:
@@ -222,8 +227,3 @@ def _without(corpus: Corpus, dropped: Collection[str]) -> Corpus:
         return [tag for tag in tags if tag_key(tag) not in dropped]
 
     return replace(corpus, tags=list(map(kept, corpus.tags)), negatives=list(map(kept, corpus.negatives)))
-
-
-def _evenly(n: int, n_kept: int) -> list[int]:
-    """Return places among n, from the first to the last."""
-    return [0] if n_kept == 1 else [i * (n - 1) // (n_kept - 1) for i in range(n_kept)]

@@ -88,9 +88,12 @@ class Quadruplets:
     ) -> None:
         if by not in WAYS:
             raise UserError(f"by is {by!r}; expected one of: {', '.join(WAYS)}.")
-        bearers = _Bearers(Y, images)
-        pairs = check_relations(relations, bearers.n_tags)
-        found = [bearers.of(part, whole) for part, whole in pairs]
+        given = as_csr(Y)
+        rows = np.arange(given.shape[0]) if images is None else _rows(images, given.shape[0])
+        by_tag = (given[rows] > 0).tocsc()
+        by_tag.sort_indices()
+        pairs = check_relations(relations, given.shape[1])
+        found = [_sides(by_tag, rows, part, whole) for part, whole in pairs]
         counts = np.array([sides.n_pairs for sides in found], np.int64)
         self.relations = pairs[counts > 0]
         self.without_images = pairs[counts == 0]
@@ -198,31 +201,18 @@ class _Sides(NamedTuple):
         return self.wholes.size * self.parts.size - self.n_shared
 
 
-class _Bearers:
-    """Which images bear a tag."""
-
-    def __init__(self, Y: Any, images: Any) -> None:
-        given = as_csr(Y)
-        self._rows = np.arange(given.shape[0]) if images is None else _rows(images, given.shape[0])
-        self._by_tag = (given[self._rows] > 0).tocsc()
-        self._by_tag.sort_indices()
-        self.n_tags: int = given.shape[1]
-
-    def of(self, part: int, whole: int) -> _Sides:
-        parts, wholes = self._of_tag(part), self._of_tag(whole)
-        both = np.intersect1d(parts, wholes, assume_unique=True)
-        if not both.size:
-            return _Sides(wholes, parts, 0)
-        others = [np.setdiff1d(side, both, assume_unique=True) for side in (wholes, parts)]
-        return _Sides(np.concatenate((both, others[0])), np.concatenate((both, others[1])), both.size)
-
-    def _of_tag(self, tag: int) -> NDArray[np.int64]:
-        span = slice(*self._by_tag.indptr[tag : tag + 2])
-        found: NDArray[np.int64] = self._rows[self._by_tag.indices[span]]
-        return found
+def _sides(by_tag: Any, rows: NDArray[np.int64], part: int, whole: int) -> _Sides:
+    """Return the images of a relation; `by_tag` is a CSC of those `rows` that may be drawn."""
+    wholes, parts = (rows[by_tag.indices[slice(*by_tag.indptr[tag : tag + 2])]] for tag in (whole, part))
+    both = np.intersect1d(parts, wholes, assume_unique=True)
+    if not both.size:
+        return _Sides(wholes, parts, 0)
+    others = [np.setdiff1d(side, both, assume_unique=True) for side in (wholes, parts)]
+    return _Sides(np.concatenate((both, others[0])), np.concatenate((both, others[1])), both.size)
 
 
 def _rows(images: Any, n_images: int) -> NDArray[np.int64]:
+    """Return rows of Y that were named, sorted and each once."""
     rows = np.unique(np.asarray(images, np.int64))
     if rows.size and (rows[0] < 0 or rows[-1] >= n_images):
         wrong = rows[0] if rows[0] < 0 else rows[-1]
