@@ -8,7 +8,7 @@ from numba import njit
 from visterm.kernels.texture import N_PATTERNS
 
 MIN_CELL = 4
-"""Cells are not cut smaller than so many pixels, so that a block has something to count."""
+"""Pixels of the smallest cell, so that a block has something to count."""
 
 
 def block_edges(length, stride):

@@ -3,7 +3,7 @@
 The nearest ``c`` to ``x`` has the largest ``x·c - |c|²/2``: one product of the points with the codebook, to which
 ``-|c|²/2`` is joined as one more coordinate. The last bits of a BLAS product depend on how many rows it has and where a
 row stands among them, so the same bytes come only from the same points in the same order: callers cut their points into
-parts by what they are (an image, so many in a row), never by the number of threads.
+parts by what they are (an image, a fixed number of rows), never by the number of threads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WORDS = 1024
 """Codebook rows a product: its 256 × 1024 scores stay in the second cache."""
 
 LANES = 64
-"""Words are looked through in so many interleaved lanes, whose maxima NumPy finds side by side in vector registers."""
+"""Interleaved lanes in which words are looked through: NumPy finds their maxima side by side in vector registers."""
 
 NEVER = np.float32(-1e30)
 """Score of the columns that fill the codebook up to whole lanes."""

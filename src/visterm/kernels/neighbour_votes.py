@@ -98,7 +98,7 @@ def vote_slopes(
 def two_pass_votes(distances, itself, members_start, members, tags_start, tags, n_neighbors, bandwidth, out):
     """Fill in each tag's share of the votes of an image's semantic neighbours.
 
-    For every tag, the `n_neighbors` nearest of the images that have it are found; the image that stands in `itself` is
+    For every tag, the `n_neighbors` nearest of the images that have it are found; the image in `itself` is
     never among them. Each image found, once however many tags it was found for, votes for all its tags with the weight
     ``exp(-bandwidth · (d - d_nearest))``.
 

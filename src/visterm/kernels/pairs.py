@@ -26,10 +26,10 @@ EXAMPLES = 8
 """Examples of a group."""
 
 FIRST_ROWS = 8, 64
-"""Rows that are looked at first: as many as there are best pairs to find, but so many at least and at most."""
+"""Rows that are looked at first, at least and at most: otherwise as many as there are best pairs to find."""
 
 COLUMNS = 64
-"""Columns of a block: one bound for so many pairs, which are then scored in vector registers."""
+"""Columns of a block: pairs that share a bound and are scored in vector registers."""
 
 _LOWEST, _HIGHEST, _SHIFT = np.int32(-(2**31)), np.int32(2**31 - 1), np.int32(31)
 
@@ -130,7 +130,7 @@ def top_pairs(A, B, terms, twins, first, last, ids, scores):
     if A.shape[1] != n or B.shape[1] != n or first < 0 or last > min(A.shape[0], B.shape[0]):
         raise IndexError("the examples are outside A and B, or these are not as wide as F")
     if k < 1 or k > (n * n if twins else n * (n - 1)):
-        raise IndexError("there are not so many pairs")
+        raise IndexError("k is below 1, or more than there are pairs")
     n_first = min(n, max(FIRST_ROWS[0], min(FIRST_ROWS[1], k)))
     bounds = np.empty((EXAMPLES, n), np.float32)
     self_scores = np.empty((EXAMPLES, n), np.float32)

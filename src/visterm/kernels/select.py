@@ -21,7 +21,7 @@ ROWS = 4096
 """Rows of V that are scored for one image before they are compared: short loops run faster than one that does both."""
 
 SHARED_ROWS = 1024
-"""The same for several images: so many rows stay in the second cache from image to image."""
+"""The same for several images: rows that stay in the second cache from image to image."""
 
 STREAMS = 4
 """Places of V that are read in turn: the processor fetches ahead for each (a fifth faster than from one place)."""

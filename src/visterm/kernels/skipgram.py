@@ -71,14 +71,14 @@ def skipgram_epoch(starts, tags, ends, words, contexts, n_contexts, n_negatives,
 
 
 @njit(cache=True, nogil=True)
-def _step(word, context, wanted, rate, step):
+def _step(word, context, label, rate, step):
     """Move a context vector, add to `step` what the word's vector is to be moved by, and give the loss."""
     score = dot(word, context)
     chance = 1.0 / (1.0 + math.exp(-score))
-    factor = np.float32(rate * (wanted - chance))
+    factor = np.float32(rate * (label - chance))
     for c in range(word.shape[0]):
         step[c] += factor * context[c]
         context[c] += factor * word[c]
-    # -log σ(s) for what is wanted, -log σ(-s) for what is not
-    away = -score if wanted > 0.5 else score
+    # -log σ(s) for a neighbour (label 1), -log σ(-s) for a drawn tag (label 0)
+    away = -score if label > 0.5 else score
     return max(away, 0.0) + math.log1p(math.exp(-abs(away)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -17,6 +19,28 @@ ALIKE = 1e-6
 """Squared distances below this share of the squared lengths are the rounding of a float32 kernel."""
 
 
+class JudgedQueries(NamedTuple):
+    """Queries, and the images that are relevant to each.
+
+    Attributes
+    ----------
+    q_start : ndarray of int64, shape (n_queries + 1,)
+    q_words : ndarray of int32 or int64
+        ``q_words[q_start[q]:q_start[q + 1]]`` are the words of query q, no word twice.
+    q_weights : ndarray of float32
+        Their weights.
+    r_start : ndarray of int64, shape (n_queries + 1,)
+    r_images : ndarray of int32 or int64
+        ``r_images[r_start[q]:r_start[q + 1]]`` are the images relevant to query q, sorted: some, but not all.
+    """
+
+    q_start: np.ndarray
+    q_words: np.ndarray
+    q_weights: np.ndarray
+    r_start: np.ndarray
+    r_images: np.ndarray
+
+
 @njit(cache=True, nogil=True)
 def draw_triplet(stream, step, r_start, r_images, n_images):
     """Draw a query, then an image relevant to it, then one that is not, each uniformly.
@@ -27,9 +51,8 @@ def draw_triplet(stream, step, r_start, r_images, n_images):
         From `stream_of`.
     step : int
         Which triplet, 0 or more.
-    r_start : ndarray of int64, shape (n_queries + 1,)
-    r_images : ndarray of int32 or int64
-        ``r_images[r_start[q]:r_start[q + 1]]`` are the images relevant to query q, sorted: some, but not all.
+    r_start, r_images : ndarray
+        As in `JudgedQueries`.
     n_images : int
 
     Returns
@@ -45,32 +68,26 @@ def draw_triplet(stream, step, r_start, r_images, n_images):
 
 
 @njit(cache=True, nogil=True)
-def rank_triplets(
-    n_steps, q_start, q_words, q_weights, r_start, r_images, rows, n_images, aggressiveness, seed, epoch, W, scratch
-):
+def rank_triplets(n_steps, queries, rows, n_images, aggressiveness, key, W, scratch):
     """Draw triplets (q, p+, p-) and make q score p+ above p- by 1, one after the other (PAMIR, Eq. 10).
 
     With ``v = γ(q, p+) - γ(q, p-)``, whose part of word t is ``q_t (p+ - p-)``, and the loss
     ``l = |1 - w · v|₊``, the step is ``w += τ v``, ``τ = min(aggressiveness, l / |v|²)``. Only the rows of the query's
-    words are touched. Images that are alike to the last number cannot be told apart, and make no step.
+    words are touched. Images that are alike to the last number are the same to the model, and make no step.
 
     Parameters
     ----------
     n_steps : int
         Triplets.
-    q_start : ndarray of int64, shape (n_queries + 1,)
-    q_words : ndarray of int32 or int64
-        ``q_words[q_start[q]:q_start[q + 1]]`` are the words of query q, below n_words, no word twice.
-    q_weights : ndarray of float32
-        Their weights.
-    r_start, r_images
-        As for `draw_triplet`; images below n_images.
+    queries : JudgedQueries
+        Words below n_words, images below n_images.
     rows : Rows
         Image rows, of the width of W.
     n_images : int
     aggressiveness : float
         Longest step τ.
-    seed, epoch : int
+    key : tuple of int
+        Seed and epoch: of the draws.
     W : ndarray of float32, shape (n_words, width)
         Changed.
     scratch : ndarray of float32, shape (width,)
@@ -83,8 +100,9 @@ def rank_triplets(
     n_moved : int
         Triplets that made a step.
     """
+    q_start, q_words, q_weights, r_start, r_images = queries
     width = W.shape[1]
-    stream = stream_of(seed, epoch, 0)
+    stream = stream_of(key[0], key[1], 0)
     total = 0.0
     n_moved = 0
     if r_start.shape[0] < 2:
@@ -172,9 +190,7 @@ def difference_square(rows, plus, minus, scratch):
 
 
 @njit(cache=True, nogil=True)
-def rank_triplets_by_kernel(
-    n_steps, q_start, q_words, q_weights, r_start, r_images, K, images, scale, aggressiveness, seed, epoch, A, F
-):
+def rank_triplets_by_kernel(n_steps, queries, K, images, scale, aggressiveness, key, A, F):
     """Draw triplets (q, p+, p-) as `rank_triplets` does, and make its steps on expansions ``w_t = Σ_j A[t, j] p_j``.
 
     Section III-E of the PAMIR paper: a step ``w_t += τ q_t (p+ - p-)`` adds ``τ q_t`` to the weight of p+ and takes as
@@ -184,7 +200,7 @@ def rank_triplets_by_kernel(
 
     Parameters
     ----------
-    n_steps, q_start, q_words, q_weights, r_start, r_images, aggressiveness, seed, epoch
+    n_steps, queries, aggressiveness, key
         As for `rank_triplets`; the images are those of `images`, by their place there.
     K : ndarray of float32, shape (n, n)
         C-contiguous and symmetric.
@@ -204,7 +220,8 @@ def rank_triplets_by_kernel(
     n_moved : int
         Triplets that made a step.
     """
-    stream = stream_of(seed, epoch, 0)
+    q_start, q_words, q_weights, r_start, r_images = queries
+    stream = stream_of(key[0], key[1], 0)
     total = 0.0
     n_moved = 0
     if r_start.shape[0] < 2:
@@ -246,10 +263,7 @@ def _add_difference(a, b, factor, out):
 
 
 @njit(cache=True, nogil=True)
-def rank_violators(
-    n_steps, q_start, q_words, q_weights, r_start, r_images, gains, shares, table, rows, n_images, max_trials,
-    aggressiveness, seed, epoch, W, scratch,
-):  # fmt: skip
+def rank_violators(n_steps, queries, gains, shares, table, rows, n_images, max_trials, aggressiveness, key, W, scratch):
     """Draw (q, p+), then images of less gain until one, p-, scores within 1 of p+; step as `rank_triplets` does.
 
     If the n-th draw is the first such image, about ``r = n_images / n`` images are within the margin or above. The
@@ -259,7 +273,7 @@ def rank_violators(
 
     Parameters
     ----------
-    n_steps, q_start, q_words, q_weights, r_start, r_images, rows, n_images, aggressiveness, seed, epoch
+    n_steps, queries, rows, n_images, aggressiveness, key, W, scratch
         As for `rank_triplets`; a query may have all images, if their gains differ.
     gains : ndarray of float32
         Of the entries of `r_images`, above 0; other images have a gain of 0.
@@ -269,10 +283,6 @@ def rank_violators(
         Weights by rank.
     max_trials : int
         At least 1.
-    W : ndarray of float32, shape (n_words, width)
-        Changed.
-    scratch : ndarray of float32, shape (width,)
-        Overwritten.
 
     Returns
     -------
@@ -283,13 +293,14 @@ def rank_violators(
     n_trials : int
         Images drawn.
     """
+    q_start, q_words, q_weights, r_start, r_images = queries
     total = 0.0
     n_moved = 0
     n_trials = 0
     if r_start.shape[0] < 2:
         return total, n_moved, n_trials
     for step in range(n_steps):
-        stream = stream_of(seed, epoch, step)
+        stream = stream_of(key[0], key[1], step)
         query = draw_below(stream, 0, r_start.shape[0] - 1)
         first, last = r_start[query], r_start[query + 1]
         begin, end = q_start[query], q_start[query + 1]
@@ -324,6 +335,7 @@ def rank_violators(
 
 @njit(cache=True, nogil=True)
 def _score(rows, image, begin, end, q_words, q_weights, W):
+    """Return the score of an image for the words begin .. end-1."""
     score = 0.0
     for e in range(begin, end):
         score += np.float64(q_weights[e]) * np.float64(row_dot(rows, image, W[q_words[e]]))

@@ -13,10 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_number
+from visterm.core.checks import check_count, check_number
 from visterm.core.errors import UserError
 from visterm.core.learned import Array, Kind, Listed, Number, Record, Whole
-from visterm.core.progress import Progress
+from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Annotator
@@ -148,6 +148,9 @@ class EpochAnnotator(EpochSettings, Annotator):
         """Return the size of the steps before any schedule."""
         return 1.0
 
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        self._fit_monitored(X, Y, rng, None, SILENT, None)
+
     def _run_epochs(
         self,
         course: Course,
@@ -240,6 +243,8 @@ class EpochAnnotator(EpochSettings, Annotator):
         return f"MAP {found:.3f}, best {best:.3f} after {best_epoch}"
 
     def _check_settings(self) -> None:
+        for name in ("epochs", "patience"):
+            check_count(getattr(self, name), name)
         check_number(self.valid_share, "valid_share", least=0, below=1)
         rate_factor(self.schedule, 1, self.epochs)
 

@@ -16,7 +16,7 @@ from visterm.core.checks import check_count, check_number, check_size
 from visterm.core.errors import DataError, MissingExtraError, ShapeError, UserError
 from visterm.core.learned import Array, Kind, Number, Whole
 from visterm.core.packing import json_params
-from visterm.core.progress import SILENT, Progress
+from visterm.core.progress import Progress
 from visterm.core.types import Matrix
 from visterm.models.deep.checkpoint import TrainingCheckpoint, matrix_fingerprint
 from visterm.models.deep.data_parallel import ALONE, DataParallel
@@ -212,9 +212,6 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         if width != self.tag_rows_.shape[1]:
             raise DataError(f"The last layer has {width} numbers, and tag_rows_ {self.tag_rows_.shape[1]}")
 
-    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        self._fit_monitored(X, Y, rng, None, SILENT, None)
-
     def _fit_monitored(
         self,
         X: Matrix,
@@ -294,7 +291,7 @@ class DeepTagger(DeepSettings, EpochAnnotator):
             check_count(size, "a size in hidden")
         if self.dim is not None:
             check_count(self.dim, "dim", "or None for that of the word vectors (300 without any)")
-        for name in ("epochs", "batch_size", "patience", "checkpoint_batches"):
+        for name in ("batch_size", "checkpoint_batches"):
             check_count(getattr(self, name), name)
         for name in ("learning_rate", "tag_learning_rate", "max_gradient"):
             check_number(getattr(self, name), name, above=0)

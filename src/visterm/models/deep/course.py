@@ -225,8 +225,8 @@ class DeepFit:
 
 def _check_agreed(kept: Kept | None, together: DataParallel) -> None:
     """Refuse to go on where the processes would do so from different places."""
-    told = b"" if kept is None else json.dumps(kept.numbers, sort_keys=True).encode()
-    number = int.from_bytes(hashlib.sha256(told).digest()[:7], "big")
+    state = b"" if kept is None else json.dumps(kept.numbers, sort_keys=True).encode()
+    number = int.from_bytes(hashlib.sha256(state).digest()[:7], "big")
     differ = int(together.total(torch.tensor(float(number != together.agreed(number)))))
     if differ:
         raise StorageError(

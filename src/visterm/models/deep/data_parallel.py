@@ -29,8 +29,8 @@ class DataParallel(Protocol):
     """Processes that hold the same weights, and make each step together.
 
     All of them draw what is drawn for the whole batch, by the same seeds, and compute their part of it. So a training
-    takes the same steps however many they are, but for the rounding of sums. Whatever is asked here is asked by all of
-    them at the same place; tensors are torch's, on any device.
+    takes the same steps however many they are, but for the rounding of sums. All of them call the same methods at the
+    same place; tensors are torch's, on any device.
 
     Attributes
     ----------

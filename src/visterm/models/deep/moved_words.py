@@ -187,11 +187,11 @@ def _sum_and_gradients(
         some = slice(start, start + step)
         with np.errstate(invalid="ignore"):  # some BLAS kernels raise the flag for finite rows; a fit checks its rows
             products = rows[some] @ partners.new.T
-        wanted = expit(old[some] @ partners.old.T)
+        targets = expit(old[some] @ partners.old.T)
         # C log σ(s) + (1 - C) log(1 - σ(s)) = C s - log(1 + e^s)
-        terms = wanted * products - np.logaddexp(np.float32(0), products)
+        terms = targets * products - np.logaddexp(np.float32(0), products)
         total += float(np.sum(terms @ partners.weights, dtype=np.float64))
-        gradients[some] = ((wanted - expit(products)) * twice) @ partners.new
+        gradients[some] = ((targets - expit(products)) * twice) @ partners.new
     return total, gradients
 
 
@@ -225,7 +225,7 @@ def _joined(
 
 
 def _drawn(n: int, at_most: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], float]:
-    """Draw which of n are partners, in order, and give how many each stands for."""
+    """Draw which of n are partners, in order; return them, and how many each stands for."""
     if n <= at_most:
         return np.arange(n), 1.0
     return np.sort(rng.choice(n, at_most, replace=False)), n / at_most

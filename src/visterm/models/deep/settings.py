@@ -32,7 +32,7 @@ class DeepSettings(EpochSettings):
     batch_norm : bool
         Whether hidden numbers are brought to mean 0 and deviation 1 over each batch.
     epochs : int
-        At most so many rounds over all images with tags.
+        Rounds over all images with tags, at most.
     batch_size : int
         Images a step.
     learning_rate : float
@@ -46,11 +46,10 @@ class DeepSettings(EpochSettings):
     schedule : str
         How the learning rates change over the epochs: "constant", "inverse" or "cosine".
     patience : int
-        Stop after so many epochs without a better MAP over the validation images. The best weights are kept.
+        Epochs without a better MAP over the validation images after which training stops; the best weights are kept.
     valid_share : float
-        Where `fit` is given no validation rows: the share of the images that is held out to find the best number of
-        epochs; then all images are trained on for so many. With 0, or so few images that less than 50 would be held
-        out, all `epochs` are run.
+        Without validation rows, `fit` holds out this share of the images to find the best number of epochs, then trains
+        on all images for that number. With 0, or if fewer than 50 images would be held out, it runs all `epochs`.
     half : bool
         Mixed precision: the network computes in bfloat16, weights and costs stay float32. Faster on a GPU, slower on a
         processor.

@@ -1,4 +1,4 @@
-"""Processes that train together through torch.distributed: who they are is told to it by whoever started them."""
+"""Processes that train together through torch.distributed: whoever starts them sets up torch's default group."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class TorchDataParallel:
 
     def agreed(self, number: int) -> int:
         """Return the number that the first process has, of up to 63 bits."""
-        told = torch.tensor([number], dtype=torch.int64)
-        dist.broadcast(told, 0)
-        return int(told)
+        agreed = torch.tensor([number], dtype=torch.int64)
+        dist.broadcast(agreed, 0)
+        return int(agreed)
 
 
 class _Total(torch.autograd.Function):  # type: ignore[misc]

@@ -97,7 +97,7 @@ class DeepTraining:
         total : float
             Sum of the losses of those.
         after : callable
-            Told after each batch how many of the epoch are done, and the sum of their losses.
+            Called after each batch with how many of the epoch are done, and the sum of their losses.
         """
         rng = np.random.default_rng([*self._seed, epoch])
         order = rng.permutation(self._images)
@@ -155,7 +155,7 @@ class DeepTraining:
 
 @contextmanager
 def torch_settings(n_jobs: int, work: int, *, half: bool) -> Iterator[None]:
-    """Hold torch to as many threads as are allowed and of use for so many multiplications a batch; all is put back.
+    """Hold torch to as many threads as are allowed, and of use for the multiplications of a batch; put all back.
 
     With `half` oneDNN, which computes on the processor, is left out: on virtual machines that tell of AMX and do not
     let it run, its bfloat16 products end the process. These settings are of the whole process, so that trainings in

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
 from visterm.core.types import Matrix
-from visterm.kernels.triplets import rank_triplets, rank_triplets_by_kernel, rank_violators
+from visterm.kernels.triplets import JudgedQueries, rank_triplets, rank_triplets_by_kernel, rank_violators
 from visterm.models.epochs import EpochSums, Floats
 from visterm.models.ranking.separate_training import image_rows
 
@@ -65,8 +65,9 @@ class TripletTraining:
         """Keep the queries that order something, and choose the key of the draws."""
         used = np.flatnonzero(self._orders_something(relevant) & (np.diff(weights.indptr) > 0))
         weights, relevant = as_csr(weights[used]), as_csr(relevant[used])
-        self._queries = weights.indptr.astype(np.int64), weights.indices, weights.data
-        self._relevant, self._gains = (relevant.indptr.astype(np.int64), relevant.indices), relevant.data
+        starts = weights.indptr.astype(np.int64), relevant.indptr.astype(np.int64)
+        self._queries = JudgedQueries(starts[0], weights.indices, weights.data, starts[1], relevant.indices)
+        self._gains = relevant.data
         self.n_pairs = int(relevant.nnz)
         self._seed = int(rng.integers(2**62))
         self._epoch = 0
@@ -78,9 +79,8 @@ class TripletTraining:
 
     def _steps(self, n_steps: int, rate: float) -> tuple[float, int]:
         total, n_moved = rank_triplets(
-            n_steps, *self._queries, *self._relevant, self._rows, self._n_images, rate, self._seed, self._epoch,
-            self._W, self._scratch,
-        )  # fmt: skip
+            n_steps, self._queries, self._rows, self._n_images, rate, (self._seed, self._epoch), self._W, self._scratch
+        )
         return total, n_moved
 
 
@@ -123,9 +123,16 @@ class KernelTripletTraining(TripletTraining):
 
     def _steps(self, n_steps: int, rate: float) -> tuple[float, int]:
         total, n_moved = rank_triplets_by_kernel(
-            n_steps, *self._queries, *self._relevant, self._K, self._images, self._scale, rate, self._seed, self._epoch,
-            self._A, self._F,
-        )  # fmt: skip
+            n_steps,
+            self._queries,
+            self._K,
+            self._images,
+            self._scale,
+            rate,
+            (self._seed, self._epoch),
+            self._A,
+            self._F,
+        )
         return total, n_moved
 
 
@@ -157,9 +164,9 @@ class TopTripletTraining(TripletTraining):
     ) -> None:
         super().__init__(X, weights, relevant, tag_rows, rng=rng)
         gains = self._gains if loss == "ndcg" else np.ones_like(self._gains)
-        shares = np.ones(len(self._relevant[0]) - 1)
+        shares = np.ones(len(self._queries.r_start) - 1)
         if loss == "ndcg":  # a query's pairs are drawn evenly, but their changes of nDCG add up
-            shares = np.diff(self._relevant[0]) / ideal_gains(self._relevant[0], gains)
+            shares = np.diff(self._queries.r_start) / ideal_gains(self._queries.r_start, gains)
         self._judged = gains, shares.astype(np.float32), rank_weights(loss, X.shape[0])
         self._max_trials = max_trials
         self._n_trials = 0
@@ -177,8 +184,8 @@ class TopTripletTraining(TripletTraining):
 
     def _steps(self, n_steps: int, rate: float) -> tuple[float, int]:
         total, n_moved, self._n_trials = rank_violators(
-            n_steps, *self._queries, *self._relevant, *self._judged, self._rows, self._n_images, self._max_trials, rate,
-            self._seed, self._epoch, self._W, self._scratch,
+            n_steps, self._queries, *self._judged, self._rows, self._n_images, self._max_trials, rate,
+            (self._seed, self._epoch), self._W, self._scratch,
         )  # fmt: skip
         return total, n_moved
 

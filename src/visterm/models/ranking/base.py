@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.checks import all_finite, as_generator, check_count, check_tags
 from visterm.core.errors import DataError, DivergedError, ShapeError
-from visterm.core.progress import SILENT, Progress
+from visterm.core.progress import Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
 from visterm.kernels.row_moves import mix_rows
@@ -59,7 +59,7 @@ class Setup(NamedTuple):
     images : bool
         Whether weights on the image's side move too; else only those of tags.
     block : int
-        Pairs that share one state of the weights, for models that train in blocks and were not told how large.
+        Pairs that share one state of the weights, for models whose `block` is None.
     """
 
     rng: np.random.Generator
@@ -208,9 +208,6 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        self._fit_monitored(X, Y, rng, None, SILENT, None)
-
     def _fit_monitored(
         self,
         X: Matrix,
@@ -266,7 +263,7 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         train : callable
             Takes the images to learn from (None: all), what to stop by (None: nothing) and how many epochs at most.
         keep : callable
-            Gives, of the images learned from and those held out, how the first training scores the latter.
+            Returns, of the images learned from and those held out, how the first training scores the latter.
         """
         self._held_out = None
         trained, held = hold_out(n_images, self.valid_share, rng)
@@ -318,8 +315,7 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         return self._measure_map(judged)
 
     def _check_settings(self) -> None:
-        for name in ("epochs", "average", "patience"):
-            check_count(getattr(self, name), name)
+        check_count(self.average, "average")
         super()._check_settings()
 
 

@@ -87,16 +87,15 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
         The features are taken times one factor that brings the training rows to this length (in the mean square), so
         that their unit does not matter. More lets the vectors of the features learn faster than those of the tags.
     epochs : int
-        At most so many rounds over all pairs.
+        Rounds over all pairs, at most.
     average : int
-        The weights kept are a running mean over about the last so many epochs (Polyak averaging), which stays within
-        `max_norm`. 1 keeps the last weights alone, as the paper does.
+        The weights kept are a running mean over about this many of the last epochs (Polyak averaging), which stays
+        within `max_norm`. 1 keeps the last weights alone, as the paper does.
     patience : int
-        Stop after so many epochs without a better MAP over the validation images. The best weights are kept.
+        Epochs without a better MAP over the validation images after which training stops; the best weights are kept.
     valid_share : float
-        Where `fit` is given no validation rows: the share of the images that is held out to find the best number of
-        epochs; then all images are trained on for so many. With 0, or so few images that less than 50 would be held
-        out, all `epochs` are run.
+        Without validation rows, `fit` holds out this share of the images to find the best number of epochs, then trains
+        on all images for that number. With 0, or if fewer than 50 images would be held out, it runs all `epochs`.
     step : str
         "sgd", or "adagrad": each vector slows down with the squares of the gradients that it has seen.
     schedule : str

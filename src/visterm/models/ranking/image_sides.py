@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,8 +20,8 @@ DENSE_SHARE = 128
 """Features whose weights one BLAS call moves: fixed, so that the bytes do not depend on the number of threads."""
 
 
-class ImageSide(Protocol):
-    """What training in blocks asks of the image's side, whichever the scorer is.
+class ImageSide:
+    """What training in blocks asks of the image's side; here nothing moves.
 
     Attributes
     ----------
@@ -35,28 +36,29 @@ class ImageSide(Protocol):
     n_shares : int
         Parts that may be moved at the same time.
     grain : int
-        How much larger parts shall be, because a pair is so little work that the calls would count.
+        How much larger parts are, where a pair is so little work that the calls would count.
     squares : ndarray of float32, shape (n_features,) or (0,)
         What "adagrad" slows the steps of the map down by.
     tabled : bool
         Whether all scores of a few pairs may be made by one product. Not for linear scorers: sparse rows would be
-        slower by it, and dense ones shall learn the same from the same draws.
+        slower by it, and dense ones have to learn the same from the same draws.
     """
 
     U: Floats
     rows: Rows
     steps: Floats
-    rate: float
-    n_shares: int
-    grain: int
+    rate: float = 0.0
+    n_shares: int = 0
+    grain: int = 1
     squares: Floats
-    tabled: bool
+    tabled: bool = False
 
     def set_rate(self, rate: float) -> None:
         """Take the learning rate of the epochs to come."""
 
     def take(self, images: Ints) -> Ints:
-        """Make a block of images the one that all is about; give which of `rows` each is."""
+        """Make a block of images the one that all is about; return which of `rows` each is."""
+        raise NotImplementedError
 
     def embed(self, part: slice) -> None:
         """Bring a part of `U` up to date."""
@@ -65,7 +67,7 @@ class ImageSide(Protocol):
         """Take one share of the steps of the active images."""
 
 
-class EmbeddedImages:
+class EmbeddedImages(ImageSide):
     """Images mapped into the joint space, by a map that learns.
 
     Parameters
@@ -106,10 +108,10 @@ class EmbeddedImages:
         self._features = feature_steps(X, block, n_jobs)
         self.grain = self._features.grain
         self._image_map, self._l2, self._max_norm, self._scale = image_map, l2, max_norm * scale, scale
-        self.squares: Floats = np.ones(image_map.shape[0] if adagrad else 0, np.float32)
-        self.U: Floats = np.full((block, dim + (constant > 0)), constant, np.float32)
+        self.squares = np.ones(image_map.shape[0] if adagrad else 0, np.float32)
+        self.U = np.full((block, dim + (constant > 0)), constant, np.float32)
         self.rows = dense_rows(self.U)
-        self.steps: Floats = np.zeros((block, dim if moving else 0), np.float32)
+        self.steps = np.zeros((block, dim if moving else 0), np.float32)
         self._numbers = np.arange(block)
         self.n_shares = self._features.n_shares if moving else 0
 
@@ -138,7 +140,7 @@ class EmbeddedImages:
         return self.steps[: self._n]
 
 
-class PlainImages:
+class PlainImages(ImageSide):
     """Images as their features, for linear scorers: nothing on this side learns.
 
     Parameters
@@ -148,23 +150,15 @@ class PlainImages:
     block : int
     """
 
-    n_shares = 0
-    grain = 1
-    tabled = False
-
     def __init__(self, X: Matrix, block: int) -> None:
-        self.steps: Floats = np.zeros((block, 0), np.float32)
-        self.squares: Floats = np.empty(0, np.float32)
-        self.rate = 0.0
+        self.steps = np.zeros((block, 0), np.float32)
+        self.squares = np.empty(0, np.float32)
         self._X = X
         self._dense = not sp.issparse(X)
-        self.U: Floats = np.empty((block, X.shape[1]) if self._dense else (0, 0), np.float32)
+        self.U = np.empty((block, X.shape[1]) if self._dense else (0, 0), np.float32)
         csr: Any = X
-        self.rows: Rows = dense_rows(self.U) if self._dense else sparse_rows(csr.data, csr.indices, csr.indptr)
+        self.rows = dense_rows(self.U) if self._dense else sparse_rows(csr.data, csr.indices, csr.indptr)
         self._numbers = np.arange(block)
-
-    def set_rate(self, rate: float) -> None:
-        """Nothing moves, whatever the rate."""
 
     def take(self, images: Ints) -> Ints:
         """Copy the rows of the block together; sparse ones stay where they are."""
@@ -173,14 +167,8 @@ class PlainImages:
         np.take(self._X, images, axis=0, out=self.U[: images.size])
         return self._numbers[: images.size]
 
-    def embed(self, part: slice) -> None:
-        """Do nothing: the rows are there."""
 
-    def move(self, share: int, active: Ints) -> None:
-        """Do nothing: there are no shares."""
-
-
-class FeatureSteps(Protocol):
+class FeatureSteps(ABC):
     """What Algorithm 1 asks of the image features: `embed` a block, and `move` the image map by it.
 
     Attributes
@@ -192,25 +180,27 @@ class FeatureSteps(Protocol):
     """
 
     n_shares: int
-    grain: int
+    grain: int = 1
 
+    @abstractmethod
     def take(self, images: Ints) -> None:
         """Make a block of images the one that `embed` and `move` are about."""
 
+    @abstractmethod
     def embed(self, part: slice, image_map: Floats, out: Floats) -> None:
         """Put the embedded images of one part of the block into the first columns of `out`."""
 
+    @abstractmethod
     def move(self, share: int, active: Ints, steps: Floats, rule: Rule, squares: Floats, image_map: Floats) -> None:
         """Move one share of the map by Σ x · step over the active images of the block, as the rule says.
 
-        `squares` (n_features,) is one plus the mean squares of each row's gradients; empty for SGD.
+        `steps` are 0 where not active; `squares` (n_features,) is one plus the mean squares of each row's gradients,
+        empty for SGD.
         """
 
 
-class DenseSteps:
+class DenseSteps(FeatureSteps):
     """Dense rows: a matrix product forward and one back, each in pieces of fixed size."""
-
-    grain = 1
 
     def __init__(self, X: Floats, block: int) -> None:
         self._X = X
@@ -239,10 +229,8 @@ class DenseSteps:
         move_rows(image_map[features], rows.T @ steps, gradients, counts, squares[features], rule)
 
 
-class SparseSteps:
+class SparseSteps(FeatureSteps):
     """CSR rows: loops over the stored values; each share is a range of features with about as many of them."""
-
-    grain = 1
 
     def __init__(self, X: sp.csr_array, n_shares: int) -> None:
         self._rows = sparse_rows(X.data, X.indices, X.indptr)
@@ -270,7 +258,7 @@ class SparseSteps:
         )  # fmt: skip
 
 
-class NumberedSteps:
+class NumberedSteps(FeatureSteps):
     """Rows that are 1 in one place: images known by number, each the only one that moves its row of the map."""
 
     grain = 4

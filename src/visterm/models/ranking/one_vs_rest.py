@@ -33,7 +33,7 @@ class OneVsRest(LinearRanker, StreamedFit):
         Images without the tag for each image with it. More puts rare tags lower in an image's ranking, as they mostly
         belong.
     epochs : int
-        At most so many rounds over all pairs.
+        Rounds over all pairs, at most.
     row_length, average, patience, valid_share, schedule, n_jobs, random_state
         As in `EmbeddingRanker`; the schedule is that of `aggressiveness`.
 

@@ -96,7 +96,7 @@ class SeparateTraining:
         return EpochSums(loss / examples, 1.0, steps / examples)
 
     def carried(self) -> dict[str, NDArray[Any]]:
-        """Return what training on other rows shall go on with: nothing but the weights."""
+        """Return what training on other rows goes on with: nothing but the weights."""
         return {}
 
     def go_on(self, carried: dict[str, NDArray[Any]]) -> None:
@@ -152,7 +152,7 @@ def image_rows(U: Matrix) -> Rows:
 
 
 def _bars(U: Matrix, V: Floats) -> Floats:
-    """Return each image the score of its tag on place `BAR_RANK` (or its last)."""
+    """Return for each image the score of its tag on place `BAR_RANK` (or its last)."""
     k = min(BAR_RANK, len(V))
     step = max(1, BLOCK_BYTES // (4 * len(V)))
     parts = [

@@ -23,7 +23,7 @@ class VseEns(EmbeddingRanker, StreamedFit):
     the more draws the better the model is.
 
     The start values and `l2` are those of the paper, which fits images known only by number (identity rows); it names
-    no limit of norms, and none of `max_norm` is asked for by default.
+    no limit of norms, and the default of `max_norm` is far from any.
 
     Parameters
     ----------
