@@ -108,16 +108,16 @@ def weigh_pairs(pairs, first, last, positives, rank_loss, rate, W, steps):
             total += weight * value
             gain = weight * np.float32(slope)
         gains[p] = gain
+        step = steps[p]  # a row of its own: loops over steps[p, c] stay out of vector registers
         if gain == 0.0:
             violators[p] = -1
-            for c in range(steps.shape[1]):
-                steps[p, c] = 0.0
+            step[:] = 0.0
             continue
         n_steps += 1
         factor = np.float32(rate) * gain
         better, worse = W[tags[p]], W[violators[p]]
-        for c in range(steps.shape[1]):
-            steps[p, c] = factor * (better[c] - worse[c])
+        for c in range(step.shape[0]):
+            step[c] = factor * (better[c] - worse[c])
     return total, n_trials, n_steps
 
 
