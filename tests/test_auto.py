@@ -15,10 +15,10 @@ from visterm.models.abilities import HoldsOut
 from visterm.models.baselines import Prior
 from visterm.models.blend import trials
 from visterm.models.blend.auto import Auto
-from visterm.models.blend.candidates import candidates_for, growth_of
+from visterm.models.blend.candidates import GROWTHS, PAIRWISE, Columns, candidates_for
 from visterm.models.blend.mixing import best_lift
 from visterm.models.blend.stacked import tag_vectors
-from visterm.models.blend.trials import Budget, seconds_for
+from visterm.models.blend.trials import Budget, Trial
 from visterm.models.linear.ridge import Ridge
 from visterm.models.neighbours.jec import Jec
 from visterm.models.neighbours.knn import Knn
@@ -41,7 +41,6 @@ def clock(monkeypatch):
         seconds = 0.0
 
     monkeypatch.setattr(trials, "now", lambda: Clock.seconds)
-    monkeypatch.setattr("visterm.models.blend.trials.now", lambda: Clock.seconds)
 
     def takes(cls, a_row):
         plain = cls.fit
@@ -256,7 +255,8 @@ def test_what_is_tried_goes_by_the_features_and_every_setting_is_known():
     for X, by_number in ((np.zeros((2, 3)), False), (sp.csr_array((2, 3)), False), (sp.eye_array(3), True)):
         for name, settings in candidates_for(X, by_number=by_number):
             MODELS.create(name, **settings).check_settings()
-    assert growth_of("knn") < growth_of("jec") == 2
+    assert GROWTHS["knn"] < PAIRWISE == 2
+    assert "jec" not in GROWTHS
 
 
 def test_images_known_only_by_number_are_left_to_the_model_made_for_them():
@@ -270,8 +270,8 @@ def test_a_budget_counts_down_and_seconds_grow_with_the_rows():
     assert not Budget(None).limited
     assert Budget(None).left() == np.inf
     assert 0 < Budget(5).left() <= 5
-    assert seconds_for(2.0, 10, 30, 1) == pytest.approx(6)
-    assert seconds_for(2.0, 10, 30, 2) == pytest.approx(18)
+    for name, seconds in (("knn", 6), ("jec", 18)):
+        assert Trial(name, Prior(), {}, 0, Columns(0, 0, 1, 0)).seconds_for(2.0, 10, 30) == pytest.approx(seconds)
     put_off = Budget(5)
     put_off.extend(100)
     assert 100 < put_off.left() <= 105

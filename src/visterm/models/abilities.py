@@ -1,4 +1,4 @@
-"""What some models can do beside the contract: callers ask "can it?", never "which is it?"."""
+"""What some models can do beyond the contract: callers ask "can it?", never "which is it?"."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from visterm.models.stopping import HeldOutFit, OnEpoch
 
 @runtime_checkable
 class LearnsOn(Protocol):
-    """Goes on learning from more images."""
+    """Keeps learning from more images."""
 
     def partial_fit(self, X: Any, Y: Any, *, images: bool = True) -> Self:
         """Go once over more images and their tags; with ``images=False`` stored image rows stay valid."""
@@ -19,7 +19,7 @@ class LearnsOn(Protocol):
 
 @runtime_checkable
 class AddsTags(Protocol):
-    """Learns new tags, and leaves the rest as it is."""
+    """Learns new tags and leaves the others unchanged."""
 
     def add_tags(self, X: Any, Y_new: Any) -> Self:
         """Learn the rows of new tags, which follow the old ones."""
@@ -27,7 +27,7 @@ class AddsTags(Protocol):
 
 @runtime_checkable
 class Explains(Protocol):
-    """Says what each feature gave to a score, because its scores are linear in the features."""
+    """Explains a score by features, because its scores are linear in them."""
 
     def explain(self, x: Any, tag: int) -> Any:
         """Return the `FeatureShares` of one image and tag: what sums to the score."""
@@ -65,12 +65,12 @@ class LabelsParts(Protocol):
         """Rank pairs of labels for each pair of images; where one of the two is known, the other."""
 
     def relation_scores(self, wholes: Any) -> Any:
-        """Say how much each tag is a part of some wholes, (n_wholes, n_tags)."""
+        """Return how much each tag is a part of some wholes, (n_wholes, n_tags)."""
 
 
 @runtime_checkable
 class PlacesWords(Protocol):
-    """Gives rows for words that no image has as a tag, from their vectors."""
+    """Places words that are no tags, by their vectors."""
 
     def tag_rows_from(self, vectors: Any) -> Any:
         """Return rows (n_words, width) for vectors of the kind that the model was fitted with."""
@@ -78,7 +78,7 @@ class PlacesWords(Protocol):
 
 @runtime_checkable
 class FitsStreams(Protocol):
-    """Learns from rows that do not fit in memory, window by window, and goes on after a kill."""
+    """Learns from rows that do not fit in memory, window by window, and resumes after a kill."""
 
     def fit_stream(
         self,
@@ -102,14 +102,14 @@ class FitsTogether(Protocol):
 
 @runtime_checkable
 class GivesProbabilities(Protocol):
-    """Its scores are P(tag | image), so that a search may multiply those of its words; True says so."""
+    """Scores are P(tag | image), so that a search may multiply those of its words, if `probabilities` is True."""
 
     probabilities: ClassVar[bool]
 
 
 @runtime_checkable
 class HoldsOut(Protocol):
-    """Holds images out of a first fit to choose when to stop, and says how that fit scored them."""
+    """Holds images out of a first fit to choose when to stop, and keeps how that fit scored them."""
 
     def take_held_out(self) -> HeldOutFit | None:
-        """Return what the last `fit` knows of them, once; None where it held out none."""
+        """Return the scores of the images that the last `fit` held out, once; None if it held out none."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -45,7 +44,7 @@ MAX_FEATURE = 1e15
 
 
 class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
-    """Learns to score tags for images. A new model writes `_fit` and `_image_rows`, and little else.
+    """Learns to score tags for images. A new model writes `_fit` (or `_fit_monitored`) and `_image_rows`.
 
     `_fit` sets attributes that end in ``_``. A model whose space is not tag space also sets ``tag_rows_``
     (n_tags, width), the matrix V; without it V is the identity, and image rows are the rows of tag scores.
@@ -89,19 +88,19 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like or sparse, shape (n_images, n_features), or None
-            Image features. None is short for images known only by number: identity rows, (n_images, n_images). Of those
-            a model holds out none of its own accord, as nothing would be known of them.
+            Image features. None stands for images known only by number: identity rows, (n_images, n_images). A model
+            holds out none of those by itself, as nothing would be known of them.
         Y : array-like or sparse, shape (n_images, n_tags) or (n_images,)
             Above 0: given; 0: unknown; below 0: explicitly not.
         valid : tuple (X, Y), optional
-            Validation rows, for the models that stop by them; the others leave them alone.
+            Validation rows, for the models that stop by them; the others ignore them.
         monitor : Progress, optional
             Draws each step.
         on_epoch : callable, optional
             Called after each epoch with its record, the dict that `history_` keeps; training ends there if it returns
-            "stop". A model that holds images out trains twice, and calls it in both trainings: it stops the one that is
-            under way. The weights are those of the epochs so far when it is called. Models whose `history_` does not
-            list epochs ignore it.
+            "stop". A model that holds images out trains twice and calls it in both trainings; "stop" ends the one under
+            way. When it is called, the weights are those of the epochs so far. Models whose `history_` lists no epochs
+            ignore it.
 
         Returns
         -------
@@ -115,8 +114,8 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         DivergedError
             If training ends in infinity or NaN.
         """
-        told = monitor or SILENT
-        return self._fit_by(X, Y, valid, lambda X, Y, rng, valid: self._fit_monitored(X, Y, rng, valid, told, on_epoch))
+        bar = monitor or SILENT
+        return self._fit_by(X, Y, valid, lambda X, Y, rng, valid: self._fit_monitored(X, Y, rng, valid, bar, on_epoch))
 
     def image_rows(self, X: Any) -> Matrix:
         """Return U, the rows that a catalogue stores: float32 array or CSR, shape (n_images, width)."""
@@ -144,7 +143,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         Raises
         ------
         TooLargeError
-            If they would take more than 2 GiB; `annotate` needs only blocks of them.
+            If they would take more than 2 GiB; `annotate` holds only blocks of them.
         """
         check_is_fitted(self)
         X = self._check_features(X)
@@ -185,16 +184,16 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         return Ranking(ids, scores)
 
     def check_settings(self) -> None:
-        """Refuse settings that cannot be used, before any long work; `fit` asks too."""
+        """Refuse settings that cannot be used, before any long work; `fit` checks them too."""
         self._check_settings()
 
     def check_stored_settings(self) -> None:
         """Refuse settings that were read from a file and cannot be used."""
         self._check_settings()
 
-    @abstractmethod
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         """Learn from checked input (`X` float32, array or CSR; `Y` CSR of 1 and -1); set attributes ending in ``_``."""
+        raise NotImplementedError(f"{type(self).__name__} has neither _fit nor _fit_monitored.")
 
     @abstractmethod
     def _image_rows(self, X: Matrix) -> Matrix:
@@ -219,7 +218,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         self._fit(X, Y, rng)
 
     def _fit_by(self, X: Any, Y: Any, valid: tuple[Any, Any] | None, learn: Learn) -> Self:
-        """Forget, check, learn and refuse what is not finite: `fit`, for models that learn from more than `Y` too."""
+        """Forget, check, `learn` and refuse what is not finite: `fit`, for models that learn from more than `Y` too."""
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
         X = self._check_features(identity_rows(count_rows(Y)) if X is None else X, reset=True)
@@ -233,9 +232,22 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
                 raise ShapeError(f"The validation Y has {valid[1].shape[1]} tags, the training Y {Y.shape[1]}.")
         self.n_tags_ = Y.shape[1]
         rng = as_generator(getattr(self, "random_state", None))
-        with self._no_number_held_out():
+        share = self.get_params(deep=False).get("valid_share") if is_identity(X) else None
+        if share is not None:  # of images known only by number none are held out
+            self.check_settings()
+            self.set_params(valid_share=0.0)
+        try:
             learn(X, Y, rng, valid)
-        self._refuse_non_finite()
+        finally:
+            if share is not None:
+                self.set_params(valid_share=share)
+        for name, value in vars(self).items():
+            array = value.data if sp.issparse(value) else value
+            if name.endswith("_") and isinstance(array, np.ndarray) and not all_finite(array):
+                raise DivergedError(
+                    f"{type(self).__name__}.{name} became infinite or NaN. "
+                    "Lower learning_rate (or max_norm), or scale the features to unit length."
+                )
         return self
 
     def _tag_rows(self) -> Matrix | None:
@@ -252,6 +264,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         return Ranking(np.concatenate([ids for ids, _ in blocks]), np.concatenate([values for _, values in blocks]))
 
     def _scores(self, U: Matrix) -> NDArray[np.float32]:
+        """Return U · Vᵀ as an array."""
         V = self._tag_rows()
         S: Any = U if V is None else product(U, V.T)
         return np.ascontiguousarray(S.toarray() if sp.issparse(S) else S, dtype=np.float32)
@@ -267,7 +280,12 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _check_features(self, X: Any, *, reset: bool = False) -> Matrix:
         if X is None:
-            X = self._own_images()
+            if not getattr(self, "by_number_", False):
+                raise DataError(
+                    "X is None, which stands for images known by number, but this model was fitted on features "
+                    f"({self.n_features_in_} an image). Pass the features of the images."
+                )
+            X = identity_rows(self.n_features_in_)
         if sp.issparse(X):
             check_sparse(X)
             X = X.tocsr()
@@ -281,30 +299,8 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         check_magnitude(X.data if sp.issparse(X) else X, MAX_FEATURE, "X")
         return X
 
-    @contextmanager
-    def _no_number_held_out(self) -> Iterator[None]:
-        """Set `valid_share` to 0 for as long as images known only by number are fitted."""
-        share = self.get_params(deep=False).get("valid_share")
-        if share is None or not getattr(self, "by_number_", False):
-            yield
-            return
-        self.check_settings()
-        self.set_params(valid_share=0.0)
-        try:
-            yield
-        finally:
-            self.set_params(valid_share=share)
-
-    def _own_images(self) -> sp.csr_array:
-        if not getattr(self, "by_number_", False):
-            raise DataError(
-                "X is None, which stands for images known by number, but this model was fitted on features "
-                f"({self.n_features_in_} an image). Pass the features of the images."
-            )
-        return identity_rows(self.n_features_in_)
-
     def _finite(self, rows: Matrix) -> Matrix:
-        """Return rows or scores as they are, once it is sure that they can be compared."""
+        """Return rows or scores as they are, or raise `DataError` for infinity and NaN, which cannot be compared."""
         values: Any = rows.data if sp.issparse(rows) else rows
         if not all_finite(values):
             raise DataError(
@@ -312,15 +308,6 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
                 "Scale the features to unit length, or fit it anew."
             )
         return rows
-
-    def _refuse_non_finite(self) -> None:
-        for name, value in vars(self).items():
-            array = value.data if sp.issparse(value) else value
-            if name.endswith("_") and isinstance(array, np.ndarray) and not all_finite(array):
-                raise DivergedError(
-                    f"{type(self).__name__}.{name} became infinite or NaN. "
-                    "Lower learning_rate (or max_norm), or scale the features to unit length."
-                )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

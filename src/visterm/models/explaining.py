@@ -1,4 +1,4 @@
-"""What each feature of an image gave to the score of a tag, for models whose scores are linear in the features."""
+"""What each feature of an image contributes to the score of a tag, for models that are linear in the features."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FeatureShares(NamedTuple):
     constant : float
         What the tag scores on an image without any feature: its bias.
     elsewhere : float
-        What members of a blend gave whose scores are no sums over features, because they compare whole images.
+        From members of a blend whose scores are no sums over features, because they compare whole images.
     """
 
     shares: NDArray[np.float64]
@@ -39,7 +39,7 @@ class LinearScores(Annotator):
     """An annotator whose scores are ``x · w_tag + b_tag``; a new one writes `_scorer`."""
 
     def explain(self, x: Any, tag: int) -> FeatureShares:
-        """Say what each feature gave to a tag's score.
+        """Return what each feature contributes to a tag's score.
 
         Parameters
         ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from visterm.core.checks import check_number
 from visterm.core.errors import DataError, UserError
 from visterm.core.learned import Array, Kind, Listed, Number, Record, Text, Whole
-from visterm.core.progress import SILENT, Progress, Titled
+from visterm.core.progress import Progress, Titled
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, RandomState
 from visterm.models.abilities import Explains
@@ -47,6 +48,7 @@ from visterm.models.neighbours.distances import check_blocks
 from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out, learns_from_kernel, own_columns
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Auto(Annotator):
     """Fits several models, judges them on images that they have not seen, and blends the best.
 
@@ -62,21 +64,18 @@ class Auto(Annotator):
 
     Where features are of several kinds, the blocks of a chain of encoders, a model may read all of them or one block.
     The first candidate is tried on all columns and on each block, the others on the three sets of columns where it did
-    best. An image's row is that of all members side by side, whatever they read. At most six models are weighed: the
-    best on each set of columns, then the best of the rest.
+    best. At most six models are weighed: the best on each set of columns, then the best of the rest. Models without
+    weight, or that add next to nothing, are dropped.
 
-    Candidates are tried one after the other. With a budget the seconds of each are estimated from a fit of an eighth of
-    the images; one for which too few are left is left out, and at the end a model for whose second fit, on all images,
-    none are left stays as it was fitted on the part. As then a clock decides, only without a budget, or with one that
-    was not the limit, the same seed gives the same bytes. Models without weight, or that add next to nothing, are
-    dropped.
+    With a budget the seconds of each candidate are estimated from a fit of an eighth of the images. Candidates that
+    would take too long are left out, and a model stays as fitted on the part if no time is left to fit it on all
+    images. A clock then decides, so the same seed gives the same bytes only if the budget was not the limit.
 
     Parameters
     ----------
     budget : float, optional
-        Seconds for the whole fit. The first candidate is fitted whatever it takes, and a fit that has begun is not cut
-        short, so it may take longer; what the first fit after an installation takes to compile is not counted. None:
-        as many as it takes.
+        Seconds for the whole fit; compiling, after an installation, is not counted. It may take longer, as the first
+        candidate is always fitted and no fit is cut short. None: no limit.
     blocks : sequence of int or of (int, int), optional
         Widths of the feature blocks, side by side, or pairs of first column and the one after the last. None: one
         block of all features; in a `Tagger`, the blocks that the encoder has. A block of which a tenth of the values
@@ -113,7 +112,7 @@ class Auto(Annotator):
     tag_factors_ : ndarray of float64, shape (n_tags,)
         d, of mean 1.
     report_ : list of dict
-        One entry a candidate, as they were tried: ``model``, ``settings``, ``block`` that it reads (1 for the first;
+        One entry a candidate, in the order of trial: ``model``, ``settings``, ``block`` that it reads (1 for the first;
         None: all columns), ``seconds`` of fit and scores, ``map`` and ``word_map`` (over tags) on the judged images,
         ``weight``, and ``reason``: why it is in or not.
     valid_map_, valid_word_map_ : float or None
@@ -123,19 +122,6 @@ class Auto(Annotator):
     tag_rows_ : array or CSR of float32, shape (n_tags, width)
         CSR where a member's space is tag space.
     """
-
-    members_: list[Annotator]
-    columns_: NDArray[np.int64]
-    weights_: NDArray[np.float64]
-    means_: NDArray[np.float64]
-    scales_: NDArray[np.float64]
-    lift_: float
-    tag_factors_: NDArray[np.float64]
-    report_: list[dict[str, Any]]
-    valid_map_: float | None
-    valid_word_map_: float | None
-    n_held_out_: int
-    tag_rows_: Matrix
 
     learned: ClassVar[dict[str, Kind]] = {
         **BLEND,
@@ -156,24 +142,13 @@ class Auto(Annotator):
         "valid_share": 0.3,
     }
 
-    def __init__(
-        self,
-        *,
-        budget: float | None = None,
-        blocks: Sequence[Any] | None = None,
-        candidates: Sequence[Any] | None = None,
-        lift: float | None = None,
-        valid_share: float = 0.2,
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.budget = budget
-        self.blocks = blocks
-        self.candidates = candidates
-        self.lift = lift
-        self.valid_share = valid_share
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    budget: float | None = None
+    blocks: Sequence[Any] | None = None
+    candidates: Sequence[Any] | None = None
+    lift: float | None = None
+    valid_share: float = 0.2
+    n_jobs: int | None = None
+    random_state: RandomState = 0
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, as in scikit-learn; a number of threads is passed on to fitted members."""
@@ -183,9 +158,9 @@ class Auto(Annotator):
         return self
 
     def explain(self, x: Any, tag: int) -> FeatureShares:
-        """Say what each feature gave to a tag's score, see `LinearScores.explain`, by members that score by features.
+        """Return what each feature contributes to a tag's score, see `LinearScores.explain`.
 
-        What the others gave, which compare whole images, is `elsewhere`.
+        The share of members that compare whole images is in `elsewhere`.
 
         Raises
         ------
@@ -198,11 +173,10 @@ class Auto(Annotator):
         row = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)[0]
         factors = self.tag_factors_[tag] * self.weights_ / self.scales_
         constant, linear = -float(factors @ self.means_), 0
-        for member, columns, factor in zip(self.members_, self.columns_.tolist(), factors, strict=True):
+        for member, columns, factor in zip(self.members_, self._columns(), factors, strict=True):
             if isinstance(member, Explains):
-                some = Columns(*columns)
-                found = member.explain(some.of(x), tag)
-                weights[slice(some.first, some.stop) if some.block else slice(None)] += factor * found.weights
+                found = member.explain(columns.of(x), tag)
+                weights[slice(columns.first, columns.stop) if columns.block else slice(None)] += factor * found.weights
                 constant += factor * found.constant
                 linear += 1
         if not linear:
@@ -218,25 +192,17 @@ class Auto(Annotator):
         return FeatureShares(shares, weights, constant, score - float(shares.sum()) - constant)
 
     def take_held_out(self) -> HeldOutFit | None:
-        """Return how the blend of the first fits scored the images that were judged, and forget it.
-
-        None where none were held out, or if it was asked before.
-        """
-        taken = self._held_out
-        self._held_out = None
-        return taken
+        """Return how the blend of the first fits scored the images that were judged, once; None if none were."""
+        held_out, self._held_out = self._held_out, None
+        return held_out
 
     def _check_learned(self) -> None:
         super()._check_learned()
-        columns = [Columns(*row) for row in self.columns_.tolist()]
-        for read in columns:
+        widths = []
+        for read in self._columns():
             if not (read.first < read.stop <= self.n_features_in_ and read.dense <= 1):
                 raise DataError(f"columns_ has {tuple(read)}; expected columns of {self.n_features_in_} features")
-        whole = [read.block == 0 and not read.dense for read in columns]
-        widths = [
-            self.n_features_in_ if all_of_them else read.stop - read.first
-            for read, all_of_them in zip(columns, whole, strict=True)
-        ]
+            widths.append(read.stop - read.first if read.block or read.dense else self.n_features_in_)
         check_stacked(self.members_, widths, self.tag_rows_)
 
     def _check_settings(self) -> None:
@@ -246,9 +212,6 @@ class Auto(Annotator):
             check_number(self.lift, "lift", least=0, below=1, otherwise="or None to have it chosen")
         if self.budget is not None:
             check_number(self.budget, "budget", above=0, otherwise="or None for no limit")
-
-    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        self._fit_monitored(X, Y, rng, None, SILENT, None)
 
     def _fit_monitored(
         self,
@@ -274,11 +237,14 @@ class Auto(Annotator):
         used = self._weigh(fitted, judged, held)
         if learned.X.shape[0] < X.shape[0]:
             self._fit_again(used, learned.X.shape[0], Rows(X, Y), budget, monitor)
-        self._keep(used)
-        self._report(trials, used)
+        self._keep(trials, used)
 
     def _image_rows(self, X: Matrix) -> Matrix:
-        return stacked_image_rows(self.members_, [Columns(*row).of(X) for row in self.columns_.tolist()])
+        return stacked_image_rows(self.members_, [columns.of(X) for columns in self._columns()])
+
+    def _columns(self) -> list[Columns]:
+        """Return what each member reads."""
+        return [Columns(*row) for row in self.columns_.tolist()]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -286,6 +252,7 @@ class Auto(Annotator):
         return tags
 
     def _trials(self, X: Matrix, rng: np.random.Generator) -> list[Trial]:
+        """List the candidates on each set of columns."""
         by_number = getattr(self, "by_number_", False)
         found = []
         for columns in column_sets(X, None if by_number else self.blocks):
@@ -294,20 +261,20 @@ class Auto(Annotator):
                 given = listed(self.candidates, "candidates")
             for kind, member in enumerate(given):
                 model = make_member(member, "auto", self.n_jobs, rng)
-                if columns.block and _is_set_by_block(model):
-                    continue
-                if columns.block == 0 and model.get_params(deep=False).get("blocks", ()) is None:
+                params = model.get_params(deep=False)
+                if columns.block == 0 and params.get("blocks", ()) is None:
                     model.set_params(blocks=self.blocks)
+                elif columns.block and not (
+                    params.get("blocks") is None and isinstance(params.get("distances", ""), str)
+                ):
+                    continue  # it has settings of its own for each block, so that it needs all
                 found.append(Trial(MODELS.name_of(model), model, own_settings(model), kind, columns))
         return found
 
     def _part(
         self, rows: Rows, valid: tuple[Matrix, sp.csr_array] | None, n_models: int, rng: np.random.Generator
     ) -> tuple[Rows, Rows, NDArray[np.int64]]:
-        """Return the rows to learn from, those to judge by and their places among all.
-
-        None are judged by if there are too few, or none has a tag.
-        """
+        """Return the rows to learn from, those to judge by (none if too few, or none has a tag) and their places."""
         n, nobody = rows.X.shape[0], np.empty(0, np.int64)
         alone = rows, Rows(rows.X[:0], rows.Y[:0]), nobody
         if getattr(self, "by_number_", False) or (valid is None and self.valid_share == 0):
@@ -329,15 +296,16 @@ class Auto(Annotator):
         first = trials[0]
         first.model.fit(first.columns.of(rows.X), rows.Y, monitor=Titled(monitor, first.title))
         self.weights_, self.lift_, self.tag_factors_ = np.ones(1), 0.0, np.ones(rows.Y.shape[1])
-        self.valid_map_ = self.valid_word_map_ = self._held_out = None
+        self.valid_map_: float | None = None
+        self.valid_word_map_: float | None = None
+        self._held_out = None
         first.reason = "alone: there are no images to judge by"
         for trial in trials[1:]:
             trial.reason = "left out: there are no images to judge by"
-        self._keep([first])
-        self._report(trials, [first])
+        self._keep(trials, [first])
 
     def _weigh(self, fitted: list[Trial], judged: Rows, held: NDArray[np.int64]) -> list[Trial]:
-        """Find weights and lift, and give the candidates that have weight."""
+        """Find weights and lift, and return the candidates that have weight."""
         best_alone = max(trial.map for trial in fitted if trial.map is not None)
         fitted = shortlist(fitted)
         scores = [trial.scores for trial in fitted if trial.scores is not None]
@@ -354,10 +322,10 @@ class Auto(Annotator):
         return [fitted[m] for m in used]
 
     def _fit_again(self, used: list[Trial], n: int, rows: Rows, budget: Budget, monitor: Progress) -> None:
-        """Fit on all images those for which the seconds reach, the weightiest first.
+        """Fit the models on all images, the weightiest first, as far as there is time.
 
-        What a model chose of its settings stays: with others its scores would spread otherwise than those that the lift
-        and the weights were found for.
+        Settings that a model chose stay: with others its scores would spread differently from those that the lift and
+        the weights were found for.
         """
         may_stay = budget.limited and not learns_from_kernel(self)  # kernel values are read with all images from now on
         for m in np.argsort(-self.weights_, kind="stable"):
@@ -368,7 +336,8 @@ class Auto(Annotator):
             trial.model = clone(trial.model).set_params(**chosen_settings(trial.model))
             trial.model.fit(trial.columns.of(rows.X), rows.Y, monitor=Titled(monitor, trial.title))
 
-    def _keep(self, used: list[Trial]) -> None:
+    def _keep(self, trials: list[Trial], used: list[Trial]) -> None:
+        """Stack the models that are used, and report on all that were tried."""
         self.members_ = [trial.model for trial in used]
         self.columns_ = np.array([trial.columns for trial in used], np.int64)
         self.means_ = np.array([trial.mean for trial in used])
@@ -377,8 +346,6 @@ class Auto(Annotator):
         V: Any = stacked_tag_rows(self.members_, shares, -(shares @ self.means_))
         factors = self.tag_factors_.astype(np.float32)
         self.tag_rows_ = sp.csr_array(sp.diags_array(factors) @ V) if sp.issparse(V) else V * factors[:, None]
-
-    def _report(self, trials: list[Trial], used: list[Trial]) -> None:
         weights = {id(trial): float(weight) for trial, weight in zip(used, self.weights_, strict=True)}
         self.report_ = [
             {
@@ -393,9 +360,3 @@ class Auto(Annotator):
             }
             for trial in trials
         ]
-
-
-def _is_set_by_block(model: Annotator) -> bool:
-    """Whether settings of a model say something of each block, so that it needs all."""
-    params = model.get_params(deep=False)
-    return params.get("blocks") is not None or not isinstance(params.get("distances", ""), str)

@@ -13,34 +13,16 @@ from visterm.models.neighbours.distances import read_blocks
 
 Listed = tuple[tuple[str, dict[str, Any]], ...]
 
-DENSE: Listed = (
-    ("knn", {}),
-    ("kernel_ridge", {}),
-    ("ridge", {}),
-    ("tagprop", {"distances": "cosine"}),
-)
+ANY: Listed = (("knn", {}), ("kernel_ridge", {}), ("ridge", {}))
+DENSE: Listed = (*ANY, ("tagprop", {"distances": "cosine"}))
+SPARSE: Listed = (*ANY, ("wsabie", {}))
 
-SPARSE: Listed = (
-    ("knn", {}),
-    ("kernel_ridge", {}),
-    ("ridge", {}),
-    ("wsabie", {}),
-)
-
-GROWTHS = {
-    "knn": 1.0,
-    "kernel_ridge": 1.6,
-    "prior": 1.0,
-    "ridge": 1.5,
-    "tagprop": 1.2,
-    "two_pass_knn": 1.0,
-    "wsabie": 1.0,
-}
+GROWTHS = {"knn": 1, "kernel_ridge": 1.6, "prior": 1, "ridge": 1.5, "tagprop": 1.2, "two_pass_knn": 1, "wsabie": 1}
 """Seconds of a fit and of scores grow with the images to about these powers, measured from 450 to 3,600 images of 1,280
 features. With many more images they grow less: all of these look at a part of them only to choose their settings."""
 
-PAIRWISE = 2.0
-"""What is taken for the others: each image is compared with each."""
+PAIRWISE = 2
+"""The power for all other models: each image is compared with each."""
 
 FILLED = 0.1
 """Share of values that are not 0 from which on a block is taken as an array: bags of visterms are far below it, and
@@ -52,23 +34,13 @@ of visterms and a network took 25 times as long."""
 
 
 def candidates_for(X: Matrix, *, by_number: bool) -> Listed:
-    """List what to try on features (n_images, n_features): dense ones, of networks, sparse ones, of visterms, or none.
+    """List the names and settings of models to try on features: dense ones, of networks, or sparse ones, of visterms.
 
-    Of images known only by number none can be held out, so that there is one candidate.
-
-    Returns
-    -------
-    tuple of (str, dict)
-        Names as ``visterm models`` lists them, and the settings that are not the defaults.
+    Of images known only by number none can be held out, so there is one candidate.
     """
     if by_number:
         return (("wsabie", MODELS.load("wsabie").by_number_params),)
     return SPARSE if sp.issparse(X) else DENSE
-
-
-def growth_of(name: str) -> float:
-    """Return the power of the images that the seconds of a model grow with."""
-    return GROWTHS.get(name, PAIRWISE)
 
 
 class Columns(NamedTuple):
@@ -115,12 +87,10 @@ def column_sets(X: Matrix, blocks: Any) -> list[Columns]:
     slices = read_blocks(blocks, width)
     if len(slices) == 1:
         return [Columns(0, 0, width, 0)]
-    parts = [_block(X, number, part) for number, part in enumerate(slices, start=1)]
+    parts = []
+    for number, part in enumerate(slices, start=1):
+        values: Any = X[:, part]
+        filled = (values.nnz if sp.issparse(values) else np.count_nonzero(values)) / max(1, np.prod(values.shape))
+        parts.append(Columns(number, int(part.start), int(part.stop), int(filled >= FILLED)))
     dense = int(sp.issparse(X) and any(part.dense for part in parts))
     return parts if dense and 4 * n * width > MOST_BYTES else [Columns(0, 0, width, dense), *parts]
-
-
-def _block(X: Matrix, number: int, part: slice) -> Columns:
-    values: Any = X[:, part]
-    filled = (values.nnz if sp.issparse(values) else np.count_nonzero(values)) / max(1, np.prod(values.shape))
-    return Columns(number, int(part.start), int(part.stop), int(filled >= FILLED))

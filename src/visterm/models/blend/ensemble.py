@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.utils import Tags
 from visterm.core.checks import check_number
 from visterm.core.errors import UserError
 from visterm.core.learned import Array, Kind, Number
-from visterm.core.progress import SILENT, Progress
+from visterm.core.progress import Progress
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, RandomState
 from visterm.models.abilities import Explains
@@ -28,6 +29,7 @@ from visterm.models.stopping import OnEpoch, hold_out, own_columns
 DEFAULT_MEMBERS = (("wsabie", {"dim": 100}), ("wsabie", {"dim": 200}))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Ensemble(LinearScores):
     """Scores a tag by the weighted sum of what other models say: ``Σ_m λ_m (s_m - μ_m) / σ_m``.
 
@@ -36,13 +38,12 @@ class Ensemble(LinearScores):
     compares images for a tag as its members do; the weights ``λ`` are not negative and sum to 1.
 
     The sum stays one inner product. An image's row is its members' rows side by side, and a 1; a tag's row has the
-    members' tag rows times ``λ_m / σ_m`` in the same places, and at the end ``-Σ λ_m μ_m / σ_m``, the one number that
-    is left of all means: it is the same for all tags and images and changes no ranking, and makes 0 a middling score.
-    The width is the sum of the members' widths, and one.
+    members' tag rows times ``λ_m / σ_m`` in the same places, and at the end ``-Σ λ_m μ_m / σ_m``, which changes no
+    ranking and makes 0 a middling score.
 
-    The weights are those with the highest MAP over validation images, of which no member has learned. Where `fit` is
-    given none, a share of the images is held out, members are fitted on the others to choose the weights, and then
-    again on all images. Members get the validation images too, to stop by.
+    The weights are those with the highest MAP over validation images, from which no member has learned. Without any, a
+    share of the images is held out, members are fitted on the others to choose the weights, and then again on all
+    images. Members get the validation images too, to stop by.
 
     Parameters
     ----------
@@ -77,13 +78,6 @@ class Ensemble(LinearScores):
     Weston, Bengio, Usunier 2010, section 6.4 ("Ensemble models"), Table 7.
     """
 
-    members_: list[Annotator]
-    weights_: NDArray[np.float64]
-    means_: NDArray[np.float64]
-    scales_: NDArray[np.float64]
-    valid_map_: float | None
-    tag_rows_: Matrix
-
     learned: ClassVar[dict[str, Kind]] = {
         **BLEND,
         "weights_": Array("float64", ("n_members",), least=0, most=1),
@@ -95,20 +89,11 @@ class Ensemble(LinearScores):
         "valid_share": 0.3,
     }
 
-    def __init__(
-        self,
-        *,
-        members: Sequence[Any] | None = None,
-        weights: Sequence[float] | None = None,
-        valid_share: float = 0.1,
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.members = members
-        self.weights = weights
-        self.valid_share = valid_share
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    members: Sequence[Any] | None = None
+    weights: Sequence[float] | None = None
+    valid_share: float = 0.1
+    n_jobs: int | None = None
+    random_state: RandomState = 0
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, as in scikit-learn; a number of threads is passed on to fitted members."""
@@ -116,9 +101,6 @@ class Ensemble(LinearScores):
         if "n_jobs" in params:
             pass_on_jobs(getattr(self, "members_", []), self.n_jobs)
         return self
-
-    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        self._fit_monitored(X, Y, rng, None, SILENT, None)
 
     def _fit_monitored(
         self,
@@ -136,14 +118,14 @@ class Ensemble(LinearScores):
         self.valid_map_ = None
         if weights is None and valid is None and len(members) > 1:
             trained, held = hold_out(X.shape[0], self.valid_share, rng)
-            if _has_tags(Y[held]):
+            if (Y[held].data > 0).any():
                 judged = own_columns(self, X[held], trained), Y[held]
                 some = own_columns(self, X[trained], trained), Y[trained]
                 means, scales = self._fit_members(members, *some, judged, monitor, rng)
                 weights, self.valid_map_ = self._choose(members, means, scales, judged, rng)
                 members = [clone(member) for member in members]
         self.means_, self.scales_ = self._fit_members(members, X, Y, valid, monitor, rng)
-        if weights is None and valid is not None and len(members) > 1 and _has_tags(valid[1]):
+        if weights is None and valid is not None and len(members) > 1 and (valid[1].data > 0).any():
             weights, self.valid_map_ = self._choose(members, self.means_, self.scales_, valid, rng)
         self.members_ = members
         self.weights_ = np.full(len(members), 1 / len(members)) if weights is None else weights
@@ -162,8 +144,7 @@ class Ensemble(LinearScores):
 
     def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
         factors = self.weights_ / self.scales_
-        weights = np.zeros(self.n_features_in_)
-        constant = -float(factors @ self.means_)
+        weights, constant = np.zeros(self.n_features_in_), -float(factors @ self.means_)
         nothing = sp.csr_array((1, self.n_features_in_), dtype=np.float32)
         for member, factor in zip(self.members_, factors, strict=True):
             if not isinstance(member, Explains):
@@ -181,6 +162,7 @@ class Ensemble(LinearScores):
         return tags
 
     def _given_weights(self, n: int) -> NDArray[np.float64] | None:
+        """Return the setting `weights` with a sum of 1, for n members."""
         if self.weights is None:
             return None
         weights: NDArray[np.float64] = np.asarray(self.weights, np.float64)
@@ -201,7 +183,7 @@ class Ensemble(LinearScores):
         monitor: Progress,
         rng: np.random.Generator,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Fit each member, and give the means and standard deviations of its scores of some training images."""
+        """Fit each member, and return the means and standard deviations of its scores of some training images."""
         some = X[sample(X.shape[0], len(members), Y.shape[1], rng)]
         means, scales = np.zeros(len(members)), np.ones(len(members))
         for m, member in enumerate(members):
@@ -219,6 +201,7 @@ class Ensemble(LinearScores):
         judged: tuple[Matrix, sp.csr_array],
         rng: np.random.Generator,
     ) -> tuple[NDArray[np.float64], float]:
+        """Return the weights with the highest MAP over judged images, and that MAP."""
         X, Y = judged
         tagged = np.flatnonzero(np.bincount(Y.tocoo().coords[0][Y.data > 0], minlength=Y.shape[0]))
         rows = tagged[sample(tagged.size, len(members), Y.shape[1], rng)]
@@ -227,7 +210,3 @@ class Ensemble(LinearScores):
             for member, mean, scale in zip(members, means, scales, strict=True)
         ]
         return best_mix(scaled, Y[rows])
-
-
-def _has_tags(Y: sp.csr_array) -> bool:
-    return bool((Y.data > 0).any())

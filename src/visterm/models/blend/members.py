@@ -18,37 +18,17 @@ EXAMPLE = '[("wsabie", {"dim": 100}), ("ridge", {})]'
 
 
 def listed(given: Any, what: str) -> list[Any]:
-    """Return the entries of a list of members; `what` names the parameter.
-
-    Raises
-    ------
-    UserError
-        If it is no list, or an empty one.
-    """
+    """Return the entries of a list of members, the parameter `what`; raise `UserError` if it is none, or empty."""
     if isinstance(given, str) or not isinstance(given, Iterable) or not (members := list(given)):
         raise UserError(f"{what} is {given!r}; expected a list such as {EXAMPLE}.")
     return members
 
 
 def make_member(member: Any, whose: str, n_jobs: int | None, rng: np.random.Generator) -> Annotator:
-    """Make an unfitted model of what a list says of it: a pair of name and settings, or a model, which is cloned.
+    """Make an unfitted model from an entry of a list: a pair of name and settings, or a model, which is cloned.
 
-    Parameters
-    ----------
-    member : pair or Annotator
-    whose : str
-        What it is a member of, in messages: "the ensemble".
-    n_jobs : int or None
-        Its threads, where its settings say nothing of them.
-    rng : Generator
-        Gives its seed, where its settings have none.
-
-    Raises
-    ------
-    UserError
-        If it is neither.
-    UnknownNameError
-        If there is no such model or setting.
+    Its settings may leave open the threads, which are then `n_jobs`, and the seed, which `rng` then draws. `whose` says
+    in messages what it is a member of ("the ensemble"). Anything else is a `UserError`.
     """
     seed = int(rng.integers(2**31))
     if isinstance(member, Annotator):

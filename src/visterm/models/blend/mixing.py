@@ -14,7 +14,7 @@ from visterm.metrics.retrieval import rank_images
 Floats = NDArray[np.float32]
 
 STEPS = 20
-"""A member's weight is sought among the multiples of 1 / 20."""
+"""A member's weight is a multiple of 1 / 20."""
 
 MAX_PASSES = 10
 
@@ -50,7 +50,7 @@ def word_map(scores: Floats, Y: sp.csr_array) -> float:
 
 
 def both_maps(scores: Floats, Y: sp.csr_array) -> float:
-    """Return the sum of the two."""
+    """Return the sum of MAP over images and MAP over tags."""
     return image_map(scores, Y) + word_map(scores, Y)
 
 
@@ -87,7 +87,10 @@ def best_mix(
     for _ in range(MAX_PASSES if n > 1 else 0):
         before = value
         for member in range(n):
-            for mix in _line(best, member):
+            others = np.delete(best, member)
+            others = others / others.sum() if others.sum() > 0 else np.full(others.size, 1 / others.size)
+            for share in np.arange(STEPS + 1) / STEPS:
+                mix = np.insert((1 - share) * others, member, share)
                 reached = measure(mixed(mix, scores), Y)
                 if reached > value + LEAST_GAIN:
                     best, value = mix, reached
@@ -101,12 +104,12 @@ def without_idlers(
 ) -> NDArray[np.float64]:
     """Set to 0, one after the other, the weights without which the others reach nearly `value`, of `both_maps`."""
     while np.count_nonzero(weights) > 1:
-        tried = []
+        candidates = []
         for m in np.flatnonzero(weights):
             rest = np.where(np.arange(weights.size) == m, 0.0, weights)
             rest /= rest.sum()
-            tried.append((both_maps(mixed(rest, scores), Y), rest))
-        reached, rest = max(tried, key=lambda item: item[0])
+            candidates.append((both_maps(mixed(rest, scores), Y), rest))
+        reached, rest = max(candidates, key=lambda item: item[0])
         if reached < value - LEAST_WORTH:
             break
         weights = rest
@@ -126,14 +129,6 @@ def mixed(weights: NDArray[np.float64], scores: Sequence[Floats]) -> Floats:
         if weight > 0:
             total += np.float32(weight) * member
     return total
-
-
-def _line(weights: NDArray[np.float64], member: int) -> list[NDArray[np.float64]]:
-    """Return the mixes in which one member has each weight, and the others keep their proportions."""
-    others = np.delete(weights, member)
-    others = others / others.sum() if others.sum() > 0 else np.full(others.size, 1 / others.size)
-    shares = np.arange(STEPS + 1) / STEPS
-    return [np.insert((1 - share) * others, member, share) for share in shares]
 
 
 def rare_tag_boost(scores: NDArray[np.float32], lift: float) -> NDArray[np.float64]:
@@ -158,7 +153,7 @@ def best_lift(scores: NDArray[np.float32], Y: sp.csr_array, best_alone: float) -
     Y : csr_array, shape (n_images, n_tags)
         Their tags.
     best_alone : float
-        MAP over images below which the lift shall not bring the scores either.
+        MAP over images of the best model alone: the lift costs little of this either.
     """
     reached = {lift: image_map(scores * rare_tag_boost(scores, lift).astype(np.float32), Y) for lift in LIFTS}
     least = max(reached[0.0], best_alone) - LIFT_COST

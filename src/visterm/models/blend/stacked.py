@@ -1,4 +1,4 @@
-"""Models stacked side by side as one inner product: what blends of models are made of."""
+"""Models stacked into one inner product: what blends of models are made of."""
 
 from __future__ import annotations
 
@@ -24,13 +24,7 @@ BLEND: dict[str, Kind] = {
 
 
 def check_stacked(members: Sequence[Annotator], widths: Sequence[int], tag_rows: Any) -> None:
-    """Refuse members that know other tags or features than their blend, or whose rows do not make up its own.
-
-    Raises
-    ------
-    DataError
-        If so.
-    """
+    """Raise `DataError` if members have other tags or features than their blend, or other rows than it stacks."""
     for place, (member, width) in enumerate(zip(members, widths, strict=True)):
         if (member.n_features_in_, member.n_tags_) != (width, tag_rows.shape[0]):
             raise DataError(
@@ -38,20 +32,13 @@ def check_stacked(members: Sequence[Annotator], widths: Sequence[int], tag_rows:
                 f"expected {width} and {tag_rows.shape[0]}"
             )
     rows: list[Any] = [member._tag_rows() for member in members]
-    joined = 1 + sum(tag_rows.shape[0] if own is None else own.shape[1] for own in rows)
-    if tag_rows.shape[1] != joined:
-        raise DataError(f"tag_rows_ has {tag_rows.shape[1]} columns; expected {joined}, those of the members and one")
+    width = 1 + sum(tag_rows.shape[0] if V is None else V.shape[1] for V in rows)
+    if tag_rows.shape[1] != width:
+        raise DataError(f"tag_rows_ has {tag_rows.shape[1]} columns; expected {width}, those of the members and one")
 
 
 def stacked_image_rows(members: Sequence[Annotator], features: Sequence[Matrix]) -> Matrix:
-    """Put the members' rows of some images side by side, and a 1 behind them.
-
-    Parameters
-    ----------
-    members : sequence of Annotator
-        Fitted.
-    features : sequence of array or CSR of float32, each of shape (n_images, n_features)
-        What each member knows of the images.
+    """Stack the rows that fitted members make of their features of the same images side by side, and a 1 behind them.
 
     Returns
     -------
@@ -60,36 +47,11 @@ def stacked_image_rows(members: Sequence[Annotator], features: Sequence[Matrix])
     """
     rows: list[Any] = [member._image_rows(X) for member, X in zip(members, features, strict=True)]
     rows.append(np.ones((features[0].shape[0], 1), np.float32))
-    return _beside(rows)
-
-
-def tag_vectors(model: Any) -> NDArray[np.float32] | None:
-    """Return the vectors in which tags can be compared, (n_tags, width), of a blend those of its members, weighted.
-
-    None of a model whose space is that of the tags: there each tag has an axis of its own, and is near no other.
-    """
-    if not hasattr(model, "members_"):
-        V: Any = getattr(model, "tag_rows_", None)
-        own: NDArray[np.float32] | None = V.toarray() if sp.issparse(V) else V
-        return own
-    found = [
-        np.float32(factor) * vectors
-        for member, factor in zip(model.members_, model.weights_ / model.scales_, strict=True)
-        if factor and (vectors := tag_vectors(member)) is not None
-    ]
-    return np.hstack(found) if found else None
+    return _stacked(rows)
 
 
 def stacked_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64], constant: Any) -> Matrix:
-    """Put the members' tag rows side by side, each times its factor, and a constant behind them.
-
-    Parameters
-    ----------
-    members : sequence of Annotator
-        Fitted.
-    factors : ndarray of float64, shape (n_members,)
-    constant : float or ndarray of float64, shape (n_tags,)
-        What is added to the scores of a tag.
+    """Stack the tag rows of fitted members side by side, each times its factor, and a constant behind them.
 
     Returns
     -------
@@ -99,14 +61,32 @@ def stacked_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64],
     n_tags = members[0].n_tags_
     rows: list[Any] = []
     for member, factor in zip(members, factors, strict=True):
-        own: Any = member._tag_rows()
-        V = sp.eye_array(n_tags, format="csr", dtype=np.float32) if own is None else own
+        V: Any = member._tag_rows()
+        V = sp.eye_array(n_tags, format="csr", dtype=np.float32) if V is None else V
         rows.append((V * np.float32(factor)).astype(np.float32))
-    rows.append(np.broadcast_to(np.asarray(constant, np.float32).reshape(-1, 1), (n_tags, 1)))
-    return _beside(rows)
+    return _stacked([*rows, np.full((n_tags, 1), np.float32(constant))])
 
 
-def _beside(rows: list[Any]) -> Matrix:
+def tag_vectors(model: Annotator) -> NDArray[np.float32] | None:
+    """Return the vectors in which tags can be compared, (n_tags, width); of a blend those of its members, weighted.
+
+    None if the space of the model is that of the tags: there each tag has an axis of its own, and is near no other.
+    """
+    if not hasattr(model, "members_"):
+        V: Any = getattr(model, "tag_rows_", None)
+        rows: NDArray[np.float32] | None = V.toarray() if sp.issparse(V) else V
+        return rows
+    blend: Any = model
+    found = [
+        np.float32(factor) * vectors
+        for member, factor in zip(blend.members_, blend.weights_ / blend.scales_, strict=True)
+        if factor and (vectors := tag_vectors(member)) is not None
+    ]
+    return np.hstack(found) if found else None
+
+
+def _stacked(rows: list[Any]) -> Matrix:
+    """Put rows side by side, as CSR if some are sparse."""
     if any(sp.issparse(part) for part in rows):
         return sp.csr_array(sp.hstack(rows, format="csr"), dtype=np.float32)
     return np.ascontiguousarray(np.hstack(rows))

@@ -1,12 +1,12 @@
-"""Candidates of a blend, each fitted on a part of the images and judged on others, as far as the seconds reach."""
+"""Candidates of a blend, each fitted on a part of the images and judged on others, within a time budget."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from time import perf_counter as now
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from visterm.core.errors import DivergedError, TooLargeError
 from visterm.core.progress import Progress, Titled
 from visterm.core.types import Matrix
 from visterm.models.base import Annotator
-from visterm.models.blend.candidates import Columns, growth_of
+from visterm.models.blend.candidates import GROWTHS, PAIRWISE, Columns
 from visterm.models.blend.mixing import image_map, word_map
 from visterm.models.stopping import own_columns
 
@@ -37,6 +37,26 @@ MOST_WEIGHED = 6
 """Finding weights takes seconds as the square of the models."""
 
 
+class Budget:
+    """Seconds from now on; None: no limit."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._end = math.inf if seconds is None else now() + seconds
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is an end."""
+        return self._end < math.inf
+
+    def extend(self, seconds: float) -> None:
+        """Put the end off."""
+        self._end += seconds
+
+    def left(self) -> float:
+        """Return the seconds that are left; below 0 once they are over."""
+        return self._end - now()
+
+
 class Rows(NamedTuple):
     """Images to learn from, or to judge by, and their tags."""
 
@@ -46,7 +66,7 @@ class Rows(NamedTuple):
 
 @dataclass(eq=False)
 class Trial:
-    """What came of a candidate.
+    """A candidate and how it did.
 
     Attributes
     ----------
@@ -92,13 +112,18 @@ class Trial:
         """Its name, and the block that it reads."""
         return f"{self.name}, block {self.columns.block}" if self.columns.block else self.name
 
+    @property
+    def promise(self) -> float:
+        """The sum of the two MAPs; 0 if it was not fitted."""
+        return (self.map or 0.0) + (self.word_map or 0.0)
+
     def seconds_again(self, n: int, n_all: int) -> float:
         """Estimate the seconds of a fit of all images, of one that was fitted on `n`."""
         return self.seconds_for(self.seconds or 0.0, n, n_all) if n_all > n else 0.0
 
     def seconds_for(self, seconds: float, n_some: int, n_all: int) -> float:
-        """Estimate the seconds of a fit of `n_all` rows from those of one of `n_some`."""
-        return seconds_for(seconds, n_some, n_all, growth_of(self.name))
+        """Estimate the seconds of a fit of `n_all` rows from those of one of `n_some`: they grow with rows^growth."""
+        return float(seconds * (n_all / n_some) ** GROWTHS.get(self.name, PAIRWISE))
 
 
 def try_all(
@@ -110,43 +135,42 @@ def try_all(
     monitor: Progress,
     rng: np.random.Generator,
 ) -> list[Trial]:
-    """Fit each candidate and judge it, or say why not.
+    """Fit each candidate and judge it, or say in its `reason` why not.
 
-    Before a fit its seconds are estimated from one of an eighth of the rows. A candidate is left out if they, and those
-    of fitting it and all those before it again on `n_all` images, are more than are left. The first one is never left
-    out, and a fit that has begun is not cut short. Kernels, which the first fits after an installation compile, are
-    compiled before that, in a tiny fit that neither the estimates nor the budget count.
+    With a budget, the seconds of a fit are estimated from one of an eighth of the rows. A candidate is left out if less
+    is left than these and the fits on `n_all` images of it and all those before. The first one is always fitted, and no
+    fit is cut short. Kernels are compiled first, in a tiny fit that counts neither for estimates nor for the budget.
 
     Parameters
     ----------
     trials : iterable of Trial
-        Changed in place. The next one is asked for once the one before is judged; one that has a reason is passed by.
+        Changed in place; each is judged before the next one is taken. One that has a reason is passed by.
     learned, judged : Rows
     n_all : int
         Images of the last fit; as many as are learned from if there is none.
     budget : Budget
     monitor : Progress
     rng : Generator
-        Draws the rows of the estimates; not asked where the budget has no end.
+        Draws the rows of the estimates; not used without a limit.
     """
-    tried: list[Trial] = []
+    done: list[Trial] = []
     again = 0.0
     for trial in trials:
         if budget.limited and not trial.reason:
-            if not tried or budget.left() > again:
+            if not done or budget.left() > again:
                 _warm_up(trial, learned, budget, rng)
-            if tried:
+            if done:
                 trial.reason = _too_long(trial, learned, judged, n_all, budget.left() - again, rng)
         if not trial.reason:
             _try(trial, learned, judged, monitor)
             again += trial.seconds_again(learned.X.shape[0], n_all)
-        tried.append(trial)
-    return tried
+        done.append(trial)
+    return done
 
 
 def _warm_up(trial: Trial, learned: Rows, budget: Budget, rng: np.random.Generator) -> None:
-    """Fit a few rows, for no other reason than that kernels are compiled, and put the end of the budget off by that."""
-    rows = _some(learned, WARM_ROWS, rng)
+    """Fit a few rows so that kernels are compiled, and put the end of the budget off by the time of it."""
+    rows = np.sort(rng.permutation(learned.X.shape[0])[:WARM_ROWS])
     X = own_columns(trial.model, trial.columns.of(learned.X[rows]), rows)
     began = now()
     with suppress(DivergedError, TooLargeError):  # if all rows do that too, the fit of these says so
@@ -159,7 +183,7 @@ def _too_long(trial: Trial, learned: Rows, judged: Rows, n_all: int, left: float
     if left <= 0:
         return "left out: no time was left"
     n = learned.X.shape[0]
-    rows = _some(learned, max(n // PROBE_PART, FEWEST_PROBED), rng)
+    rows = np.sort(rng.permutation(n)[: max(n // PROBE_PART, FEWEST_PROBED)])
     probe = clone(trial.model)
     began = now()
     try:
@@ -175,11 +199,8 @@ def _too_long(trial: Trial, learned: Rows, judged: Rows, n_all: int, left: float
     return f"left out: about {about:.0f} s, {left:.0f} s were left" if about > left else ""
 
 
-def _some(learned: Rows, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    return np.sort(rng.permutation(learned.X.shape[0])[:most])
-
-
 def _try(trial: Trial, learned: Rows, judged: Rows, monitor: Progress) -> None:
+    """Fit a candidate and measure it on the judged images."""
     began = now()
     try:
         trial.model.fit(trial.columns.of(learned.X), learned.Y, monitor=Titled(monitor, trial.title))
@@ -196,71 +217,30 @@ def _try(trial: Trial, learned: Rows, judged: Rows, monitor: Progress) -> None:
     trial.map, trial.word_map = image_map(scores, judged.Y), word_map(scores, judged.Y)
 
 
-def now() -> float:
-    """Return the seconds of a clock that only goes forward."""
-    return time.perf_counter()
-
-
-class Budget:
-    """Seconds from now on; None is as many as it takes.
-
-    Parameters
-    ----------
-    seconds : float or None
-    """
-
-    def __init__(self, seconds: float | None) -> None:
-        self._end = math.inf if seconds is None else now() + seconds
-
-    @property
-    def limited(self) -> bool:
-        """Whether there is an end."""
-        return self._end < math.inf
-
-    def extend(self, seconds: float) -> None:
-        """Put the end off."""
-        self._end += seconds
-
-    def left(self) -> float:
-        """Return the seconds that are left; below 0 once they are over."""
-        return self._end - now()
-
-
-def seconds_for(seconds: float, n_some: int, n_all: int, growth: float) -> float:
-    """Estimate the seconds of a fit of `n_all` rows from those of a fit of `n_some`: they grow with rows^growth."""
-    return float(seconds * (n_all / n_some) ** growth)
-
-
 def in_turn(trials: Sequence[Trial]) -> Iterator[Trial]:
-    """Yield the first candidate on all columns and on each block, then the others where that did best.
+    """Yield the first candidate on all columns and on each block, then the others on the columns where it did best.
 
-    One kind of model comes after the other, each on the best columns first. It is known only once the first ones were
-    judged which columns those are, so trials are to be judged as they come. Those on columns that are not worth it
-    come last, with their reason.
-
-    Parameters
-    ----------
-    trials : sequence of Trial
-        Those of each kind in the order of their columns.
+    The others come one kind of model after the other, each on the best columns first; at the end those on columns that
+    are not worth it, with their reason. Judge each trial before you ask for the next, as the order depends on it.
     """
     first = [trial for trial in trials if trial.kind == 0]
     yield from first
-    places = {trial.columns: place for place, trial in enumerate(sorted(first, key=_promise, reverse=True))}
-
-    def place(trial: Trial) -> int:
-        return places.get(trial.columns, 0)
-
-    others = sorted((trial for trial in trials if trial.kind), key=lambda trial: (trial.kind, place(trial)))
-    yield from (trial for trial in others if place(trial) < MOST_SETS)
+    ranked = sorted(first, key=lambda trial: trial.promise, reverse=True)
+    places = {trial.columns: place for place, trial in enumerate(ranked)}
+    others = sorted(
+        (trial for trial in trials if trial.kind), key=lambda trial: (trial.kind, places.get(trial.columns, 0))
+    )
+    poor = {columns for columns, place in places.items() if place >= MOST_SETS}
+    yield from (trial for trial in others if trial.columns not in poor)
     for trial in others:
-        if place(trial) >= MOST_SETS:
+        if trial.columns in poor:
             trial.reason = f"left out: {first[0].name} did better on other columns"
             yield trial
 
 
 def shortlist(fitted: Sequence[Trial]) -> list[Trial]:
     """Return those to find weights for, in their order: the best on each set of columns, then the best of the rest."""
-    ranked = sorted(fitted, key=_promise, reverse=True)
+    ranked = sorted(fitted, key=lambda trial: trial.promise, reverse=True)
     leaders: list[Trial] = []
     for trial in ranked:
         if all(trial.columns != leader.columns for leader in leaders):
@@ -268,8 +248,3 @@ def shortlist(fitted: Sequence[Trial]) -> list[Trial]:
     rest = [trial for trial in ranked if trial not in leaders]
     chosen = [*leaders, *rest][:MOST_WEIGHED]
     return [trial for trial in fitted if trial in chosen]
-
-
-def _promise(trial: Trial) -> float:
-    """Return the sum of the two MAPs; nothing of one that was not fitted."""
-    return (trial.map or 0.0) + (trial.word_map or 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from visterm.models.generative.counts import CountingAnnotator, Counts, as_count
 from visterm.models.generative.relevance import Floats, RelevanceAnnotator
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Cmrm(CountingAnnotator, RelevanceAnnotator):
     """Expects the tags of those training images that would have given the new image's visterms.
 
@@ -57,9 +59,6 @@ class Cmrm(CountingAnnotator, RelevanceAnnotator):
     SIGIR 2003. As in Grangier, Bengio 2008, section II-B, equation (1).
     """
 
-    alpha_: float
-    beta_: float
-
     learned: ClassVar[dict[str, Kind]] = {"alpha_": Number(least=0, below=1), "beta_": Number(above=0, below=1)}
 
     likelihood_setting = "beta"
@@ -69,18 +68,10 @@ class Cmrm(CountingAnnotator, RelevanceAnnotator):
 
     test_params: ClassVar[dict[str, Any]] = {"length": 20}
 
-    def __init__(
-        self,
-        *,
-        alpha: float | None = None,
-        beta: float | None = None,
-        length: float | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.alpha = alpha
-        self.beta = beta
-        self.length = length
-        self.random_state = random_state
+    alpha: float | None = None
+    beta: float | None = None
+    length: float | None = None
+    random_state: RandomState = 0
 
     def _check_settings(self) -> None:
         check_length(self.length)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ Floats = NDArray[np.float64]
 NORMALIZE = ("tags", "visterms")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Cmtt(CountingAnnotator):
     """Translates each visterm of an image into tags: ``P(t|p) = Σ_v P(t|v) tf(v, p) / Σ_v tf(v, p)``.
 
@@ -63,9 +65,6 @@ class Cmtt(CountingAnnotator):
 
     probabilities: ClassVar[bool] = True
 
-    tag_rows_: NDArray[np.float32]
-    table_: NDArray[np.float32]
-
     learned: ClassVar[dict[str, Kind]] = {
         "tag_rows_": Array("float32", ("n_tags_", "n_features_in_"), required=False),
         "table_": Array("float32", ("n_features_in_", "n_tags_"), required=False),
@@ -73,13 +72,10 @@ class Cmtt(CountingAnnotator):
 
     test_params: ClassVar[dict[str, Any]] = {"rank": 12}
 
-    def __init__(
-        self, *, rank: int = 200, normalize: str = "tags", idf: bool = False, random_state: RandomState = 0
-    ) -> None:
-        self.rank = rank
-        self.normalize = normalize
-        self.idf = idf
-        self.random_state = random_state
+    rank: int = 200
+    normalize: str = "tags"
+    idf: bool = False
+    random_state: RandomState = 0
 
     def _check_learned(self) -> None:
         super()._check_learned()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ MAX_TILE_BYTES = 2**29
 """Those of one image."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Mbrm(RelevanceAnnotator):
     """Expects the tags of training images that look alike, feature for feature, however many tags those have.
 
@@ -62,10 +64,6 @@ class Mbrm(RelevanceAnnotator):
     S. Feng, R. Manmatha, V. Lavrenko: Multiple Bernoulli relevance models for image and video annotation. CVPR 2004.
     """
 
-    bandwidth_: float
-    mu_: float
-    spread_: float
-
     learned: ClassVar[dict[str, Kind]] = {
         "bandwidth_": Number(above=0),
         "mu_": Number(above=0),
@@ -79,18 +77,10 @@ class Mbrm(RelevanceAnnotator):
 
     test_params: ClassVar[dict[str, Any]] = {}
 
-    def __init__(
-        self,
-        *,
-        bandwidth: float | None = None,
-        mu: float | None = None,
-        regions: int = 1,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.bandwidth = bandwidth
-        self.mu = mu
-        self.regions = regions
-        self.random_state = random_state
+    bandwidth: float | None = None
+    mu: float | None = None
+    regions: int = 1
+    random_state: RandomState = 0
 
     def _check_settings(self) -> None:
         check_count(self.regions, "regions")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_count, check_number
 from visterm.core.learned import Array, Kind
-from visterm.core.progress import SILENT, Progress, track
+from visterm.core.progress import Progress, track
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.models.generative.counts import CountingAnnotator, as_counts, count_tags
@@ -28,6 +29,7 @@ BLOCK_FLOATS = 2**22
 """Aspects of new images that are fitted at a time; numbers of a block of products, or of the rows gathered for them."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Plsa(CountingAnnotator):
     """Explains captions and pictures by the same few aspects: ``P(t|p) = Σ_z P(z|p) P(t|z)``.
 
@@ -74,10 +76,6 @@ class Plsa(CountingAnnotator):
 
     probabilities: ClassVar[bool] = True
 
-    tag_rows_: NDArray[np.float32]
-    visterms_: Floats
-    average_: Floats
-
     learned: ClassVar[dict[str, Kind]] = {
         "tag_rows_": Array("float32", ("n_tags_", "aspects"), least=0),
         "visterms_": Array("float64", ("n_features_in_", "aspects"), least=0),
@@ -86,28 +84,16 @@ class Plsa(CountingAnnotator):
 
     test_params: ClassVar[dict[str, Any]] = {"aspects": 12}
 
-    def __init__(
-        self,
-        *,
-        aspects: int = 400,
-        epochs: int = 50,
-        visterm_epochs: int = 3,
-        fold_epochs: int = 5,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.aspects = aspects
-        self.epochs = epochs
-        self.visterm_epochs = visterm_epochs
-        self.fold_epochs = fold_epochs
-        self.random_state = random_state
+    aspects: int = 400
+    epochs: int = 50
+    visterm_epochs: int = 3
+    fold_epochs: int = 5
+    random_state: RandomState = 0
 
     def _check_settings(self) -> None:
         for name in ("aspects", "epochs", "visterm_epochs", "fold_epochs"):
             check_count(getattr(self, name), name)
         check_number(self.fold_epochs, "fold_epochs", most=MOST_FOLDS)
-
-    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        self._fit_monitored(X, Y, rng, None, SILENT, None)
 
     def _fit_monitored(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,6 +28,7 @@ TRUSTS = (0.1, 1.0, 10.0)
 MAX_TAG_BYTES = 2**33
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FastTag(LinearAnnotator):
     """Learns to predict tags from features, and full tag lists from partial ones, and has the two agree.
 
@@ -66,11 +68,6 @@ class FastTag(LinearAnnotator):
     Chen, Zheng, Weinberger: Fast image tagging. ICML 2013; equations 3 to 9.
     """
 
-    alpha_: float
-    corruption_: float
-    trust_: float
-    completion_: NDArray[np.float32]
-
     learned: ClassVar[dict[str, Kind]] = {
         "alpha_": Number(above=0),
         "corruption_": Number(above=0, below=1),
@@ -80,18 +77,10 @@ class FastTag(LinearAnnotator):
 
     test_params: ClassVar[dict[str, Any]] = {}
 
-    def __init__(
-        self,
-        *,
-        alpha: float | None = None,
-        corruption: float | None = None,
-        trust: float | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.alpha = alpha
-        self.corruption = corruption
-        self.trust = trust
-        self.random_state = random_state
+    alpha: float | None = None
+    corruption: float | None = None
+    trust: float | None = None
+    random_state: RandomState = 0
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         self.check_settings()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,6 +37,7 @@ ROUNDING = 1e-8
 """Added to the diagonal of the landmarks' kernel as a share of 1, its values there."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class KernelRidge(Annotator):
     """Predicts for each tag 1 where it is given and 0 where not, by penalised least squares in the space of a kernel.
 
@@ -78,13 +80,6 @@ class KernelRidge(Annotator):
     Gaussian processes for machine learning, 2006; sections 5.4.2 (leaving one out) and 8.3.1 (subset of regressors).
     """
 
-    gamma_: float
-    alpha_: float
-    width_: float
-    rows_: Matrix
-    dual_: NDArray[np.float32]
-    frequencies_: NDArray[np.float32]
-
     learned: ClassVar[dict[str, Kind]] = {
         "gamma_": Number(above=0),
         "alpha_": Number(above=0),
@@ -96,18 +91,10 @@ class KernelRidge(Annotator):
 
     test_params: ClassVar[dict[str, Any]] = {"landmarks": 200}
 
-    def __init__(
-        self,
-        *,
-        gamma: float | None = None,
-        alpha: float | None = None,
-        landmarks: int = 5000,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.gamma = gamma
-        self.alpha = alpha
-        self.landmarks = landmarks
-        self.random_state = random_state
+    gamma: float | None = None
+    alpha: float | None = None
+    landmarks: int = 5000
+    random_state: RandomState = 0
 
     def _check_settings(self) -> None:
         check_count(self.landmarks, "landmarks")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -72,6 +73,7 @@ def choose_penalty(
     return best
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Ridge(LinearAnnotator):
     """Predicts for each tag 1 where it is given and 0 where not, by penalised least squares with an intercept.
 
@@ -98,9 +100,8 @@ class Ridge(LinearAnnotator):
 
     test_params: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, *, alpha: float | None = None, random_state: RandomState = 0) -> None:
-        self.alpha = alpha
-        self.random_state = random_state
+    alpha: float | None = None
+    random_state: RandomState = 0
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         self.check_settings()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.svm import SVC, LinearSVC
 from visterm.core.checks import check_number
 from visterm.core.learned import Array, Kind
 from visterm.core.products import product
-from visterm.core.progress import SILENT, Progress
+from visterm.core.progress import Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.retrieval import rank_images
@@ -45,6 +46,7 @@ SPARSE_BELOW = 0.5
 """Share of values that are not 0 below which features are handed over as CSR, whatever form they came in."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Svm(KernelAnnotator):
     """One support vector machine for each tag, tuned for itself, whose scores are normalised to be comparable.
 
@@ -97,33 +99,17 @@ class Svm(KernelAnnotator):
     Grangier, Bengio 2008, section II-A. Amir et al.: IBM research TRECVID-2005 video retrieval system. TRECVID 2005.
     """
 
-    C_: Doubles
-
     learned: ClassVar[dict[str, Kind]] = {"C_": Array("float64", ("n_tags_",), above=0)}
 
     test_params: ClassVar[dict[str, Any]] = {"valid_share": 0.25}
 
-    def __init__(
-        self,
-        *,
-        kernel: str = "linear",
-        C: float | None = None,
-        gamma: float | None = None,
-        normalise: bool = True,
-        valid_share: float = 0.1,
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.C = C
-        self.gamma = gamma
-        self.normalise = normalise
-        self.valid_share = valid_share
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-
-    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        self._fit_monitored(X, Y, rng, None, SILENT, None)
+    kernel: str = "linear"
+    C: float | None = None
+    gamma: float | None = None
+    normalise: bool = True
+    valid_share: float = 0.1
+    n_jobs: int | None = None
+    random_state: RandomState = 0
 
     def _fit_monitored(
         self,

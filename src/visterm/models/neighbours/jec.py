@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_count
 from visterm.core.learned import Array, Csr, Kind
-from visterm.core.types import Matrix, RandomState
+from visterm.core.types import Matrix
 from visterm.models.neighbours.knn import Ids, weighted_votes
 from visterm.models.neighbours.near_images import DistanceAnnotator, Floats, nearest
 
@@ -19,6 +20,7 @@ UNSEEN_TOGETHER = 1e-3
 """Stands for no image with both tags, so that their local frequency still ranks the tags that never co-occur."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Jec(DistanceAnnotator):
     """Joint equal contribution: the nearest image gives its tags first, its neighbours fill up.
 
@@ -59,9 +61,6 @@ class Jec(DistanceAnnotator):
     Makadia, Pavlovic, Kumar: A new baseline for image annotation. ECCV 2008.
     """
 
-    frequency_: Floats
-    together_: sp.csr_array
-
     learned: ClassVar[dict[str, Kind]] = {
         "frequency_": Array("float32", ("n_tags_",), least=0, most=1),
         "together_": Csr("float32", ("n_tags_", "n_tags_"), least=0, canonical=False),
@@ -69,20 +68,8 @@ class Jec(DistanceAnnotator):
 
     test_params: ClassVar[dict[str, Any]] = {}
 
-    def __init__(
-        self,
-        *,
-        blocks: Sequence[Any] | None = None,
-        distances: str | Sequence[str] = "l1",
-        n_neighbors: int = 5,
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.blocks = blocks
-        self.distances = distances
-        self.n_neighbors = n_neighbors
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    distances: str | Sequence[str] = "l1"
+    n_neighbors: int = 5
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         super()._fit(X, Y, rng)

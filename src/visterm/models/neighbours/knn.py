@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -38,6 +39,7 @@ TAGS_OF_IMAGES = Csr("float32", ("n_images", "n_tags_"), least=0, most=1)
 """1 for each tag that a training image has."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class VotingAnnotator(Annotator):
     """Lets the `n_neighbors` most similar training images vote for their tags; a new model writes `_neighbors`.
 
@@ -57,12 +59,9 @@ class VotingAnnotator(Annotator):
         Their tags.
     """
 
-    n_neighbors: int | None
-    power: float | None
-    n_neighbors_: int
-    power_: float
-    rows_: Matrix
-    given_: sp.csr_array
+    n_neighbors: int | None = None
+    power: float | None = None
+    random_state: RandomState = 0
 
     learned: ClassVar[dict[str, Kind]] = {
         "n_neighbors_": Whole(least=1, most="n_images"),
@@ -189,6 +188,7 @@ def _leave_out(ids: Ids, near: Cosines, own: Ids) -> tuple[Ids, Cosines]:
     return ids[keep].reshape(shape), near[keep].reshape(shape)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Knn(VotingAnnotator):
     """Lets the `n_neighbors` most similar training images vote for their tags.
 
@@ -214,13 +214,6 @@ class Knn(VotingAnnotator):
     """
 
     test_params: ClassVar[dict[str, Any]] = {}
-
-    def __init__(
-        self, *, n_neighbors: int | None = None, power: float | None = None, random_state: RandomState = 0
-    ) -> None:
-        self.n_neighbors = n_neighbors
-        self.power = power
-        self.random_state = random_state
 
     def _neighbors(self, X: Matrix, k: int) -> Iterator[tuple[Ids, Cosines]]:
         n = self.rows_.shape[0]

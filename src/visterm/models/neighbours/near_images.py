@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError
 from visterm.core.learned import Array, DenseOrCsr, Kind
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
-from visterm.core.types import Matrix
+from visterm.core.types import Matrix, RandomState
 from visterm.kernels.topk import top_k
 from visterm.models.base import MAX_FEATURE, Annotator
 from visterm.models.neighbours.distances import BlockDistances, check_blocks, read_blocks, read_distances
@@ -31,6 +32,7 @@ PART_ROWS = 128
 """At most so many images are compared at a time by one thread."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DistanceAnnotator(Annotator):
     """Learns from the training images that are near in several feature blocks; a new model extends `_fit`.
 
@@ -47,12 +49,10 @@ class DistanceAnnotator(Annotator):
         The largest distance in each block.
     """
 
-    blocks: Sequence[Any] | None
-    distances: str | Sequence[str]
-    n_jobs: int | None
-    rows_: Matrix
-    given_: sp.csr_array
-    scales_: NDArray[np.float64]
+    blocks: Sequence[Any] | None = None
+    distances: str | Sequence[str] = "l2"
+    n_jobs: int | None = None
+    random_state: RandomState = 0
 
     learned: ClassVar[dict[str, Kind]] = {
         "rows_": DenseOrCsr("float32", ("n_images", "n_features_in_"), least=-MAX_FEATURE, most=MAX_FEATURE),

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import check_count
 from visterm.core.errors import DataError, UserError
 from visterm.core.learned import Array, Csr, Kind
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
-from visterm.core.types import Matrix, RandomState
+from visterm.core.types import Matrix
 from visterm.kernels.rows import Rows, dense_rows, sparse_rows
 from visterm.kernels.rp_tree import find_leaves, grow_tree, products_within
 from visterm.kernels.topk import top_k
@@ -22,6 +22,7 @@ from visterm.models.neighbours.knn import BLOCK_BYTES, Cosines, Ids, VotingAnnot
 MAX_LEVELS = 30
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RpKnn(VotingAnnotator):
     """Lets the most similar training images of one leaf of a tree vote for their tags.
 
@@ -67,12 +68,6 @@ class RpKnn(VotingAnnotator):
     Weston, Bengio, Usunier 2010, section 6.3; the trade of leaf size against precision in section 6.4.
     """
 
-    seeds_: NDArray[np.int64]
-    thresholds_: NDArray[np.float64]
-    order_: NDArray[np.int64]
-    bounds_: NDArray[np.int64]
-    postings_: sp.csr_array
-
     learned: ClassVar[dict[str, Kind]] = {
         "seeds_": Array("int64", ("trees",), least=0),
         "thresholds_": Array("float64", ("trees", "n_leaves")),
@@ -83,22 +78,9 @@ class RpKnn(VotingAnnotator):
 
     test_params: ClassVar[dict[str, Any]] = {"levels": 2, "trees": 2}
 
-    def __init__(
-        self,
-        *,
-        levels: int = 4,
-        trees: int = 1,
-        n_neighbors: int | None = None,
-        power: float | None = None,
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.levels = levels
-        self.trees = trees
-        self.n_neighbors = n_neighbors
-        self.power = power
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    levels: int = 4
+    trees: int = 1
+    n_jobs: int | None = None
 
     def _check_settings(self) -> None:
         super()._check_settings()

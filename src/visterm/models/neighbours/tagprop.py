@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from visterm.core.errors import DataError, UnknownNameError
 from visterm.core.learned import Array, Csr, Kind, Whole
 from visterm.core.registry import unknown
 from visterm.core.threads import Team, resolve_jobs
-from visterm.core.types import Matrix, RandomState
+from visterm.core.types import Matrix
 from visterm.kernels.neighbour_votes import vote_slopes
 from visterm.models.confidence.tag_sigmoids import Costs, Sigmoids, fit_sigmoids
 from visterm.models.neighbours.knn import Ids, weighted_votes
@@ -55,6 +56,7 @@ class Neighbourhoods(NamedTuple):
     distances: Floats
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TagProp(DistanceAnnotator):
     """Tag propagation: neighbours vote, and how much each counts is learned.
 
@@ -109,11 +111,6 @@ class TagProp(DistanceAnnotator):
     auto-annotation. ICCV 2009; section 3.
     """
 
-    distance_weights_: Doubles
-    rank_weights_: Doubles
-    n_neighbors_: int
-    tag_rows_: sp.csr_array
-
     learned: ClassVar[dict[str, Kind]] = {
         "distance_weights_": Array("float64", ("n_blocks",), least=0, required=False),
         "rank_weights_": Array("float64", ("n_slots",), least=0, most=1, required=False),
@@ -123,26 +120,10 @@ class TagProp(DistanceAnnotator):
 
     test_params: ClassVar[dict[str, Any]] = {"n_neighbors": 40}
 
-    def __init__(
-        self,
-        *,
-        blocks: Sequence[Any] | None = None,
-        distances: str | Sequence[str] = "l2",
-        weights: str = "distance",
-        n_neighbors: int = 200,
-        sigmoid: bool = True,
-        prior: float = 0.01,
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.blocks = blocks
-        self.distances = distances
-        self.weights = weights
-        self.n_neighbors = n_neighbors
-        self.sigmoid = sigmoid
-        self.prior = prior
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    weights: str = "distance"
+    n_neighbors: int = 200
+    sigmoid: bool = True
+    prior: float = 0.01
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         super()._fit(X, Y, rng)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_count, check_number
 from visterm.core.learned import Kind, Number, Whole
-from visterm.core.types import Matrix, RandomState
+from visterm.core.types import Matrix
 from visterm.kernels.neighbour_votes import two_pass_votes
 from visterm.metrics.ranking import average_precisions
 from visterm.models.neighbours.knn import Ids
@@ -21,6 +21,7 @@ NEIGHBORS = (1, 2, 4, 8)
 BANDWIDTHS = (5.0, 10.0, 20.0, 40.0, 80.0)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TwoPassKnn(DistanceAnnotator):
     """Two-pass nearest neighbours: first the nearest images of every tag, then a weighted vote of all those.
 
@@ -62,29 +63,12 @@ class TwoPassKnn(DistanceAnnotator):
     Verma, Jawahar: Image annotation using metric learning in semantic neighbourhoods. ECCV 2012; sections 3.1, 3.2.
     """
 
-    n_neighbors_: int
-    bandwidth_: float
-
     learned: ClassVar[dict[str, Kind]] = {"n_neighbors_": Whole(least=1), "bandwidth_": Number(least=0)}
 
     test_params: ClassVar[dict[str, Any]] = {}
 
-    def __init__(
-        self,
-        *,
-        blocks: Sequence[Any] | None = None,
-        distances: str | Sequence[str] = "l2",
-        n_neighbors: int | None = None,
-        bandwidth: float | None = None,
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.blocks = blocks
-        self.distances = distances
-        self.n_neighbors = n_neighbors
-        self.bandwidth = bandwidth
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    n_neighbors: int | None = None
+    bandwidth: float | None = None
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         super()._fit(X, Y, rng)
