@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -135,7 +135,7 @@ class Auto(Annotator):
         "n_held_out_": Whole(),
     }
 
-    _held_out: HeldOutFit | None = None
+    _held_out: HeldOutFit | None = field(init=False, default=None)
 
     test_params: ClassVar[dict[str, Any]] = {
         "candidates": [["knn", {"n_neighbors": 10, "power": 2}], ["ridge", {}]],

@@ -103,12 +103,9 @@ class Svm(KernelAnnotator):
 
     test_params: ClassVar[dict[str, Any]] = {"valid_share": 0.25}
 
-    kernel: str = "linear"
     C: float | None = None
-    gamma: float | None = None
     normalise: bool = True
     valid_share: float = 0.1
-    n_jobs: int | None = None
     random_state: RandomState = 0
 
     def _fit_monitored(

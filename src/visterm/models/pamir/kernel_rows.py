@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,6 +28,7 @@ UNEVEN = 1e-3
 """How far a kernel and its transpose may differ, as a share of the largest value: the rounding of other programs."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class KernelAnnotator(LinearAnnotator):
     """A model that is linear in features, in values of a named kernel with training images, or in such made elsewhere.
 
@@ -38,12 +40,9 @@ class KernelAnnotator(LinearAnnotator):
         With "rbf" to "hellinger": the support vectors, as the kernel compares them.
     """
 
-    kernel: str
-    gamma: float | None
-    n_jobs: int | None
-
-    gamma_: float
-    landmarks_: Matrix
+    kernel: str = "linear"
+    gamma: float | None = None
+    n_jobs: int | None = None
 
     learned: ClassVar[dict[str, Kind]] = {
         "gamma_": Number(least=0, required=False),

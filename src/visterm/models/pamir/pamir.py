@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.query_weights import inverse_frequencies, weigh_words
 from visterm.core.registry import unknown
 from visterm.core.threads import Team, one_blas_thread
-from visterm.core.types import Matrix, RandomState
+from visterm.core.types import Matrix
 from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
 from visterm.metrics.queries import TOP, gains_of, rank_queries
 from visterm.models.base import BLOCK_BYTES
@@ -49,6 +50,7 @@ def _learns_on(model: Pamir) -> bool:
     return True
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Pamir(KernelAnnotator, LinearRanker):
     """One weight vector a word, trained on queries so that the images relevant to a query score above the others.
 
@@ -128,47 +130,17 @@ class Pamir(KernelAnnotator, LinearRanker):
 
     test_params: ClassVar[dict[str, Any]] = {"epochs": 20}
 
-    n_queries_: int
-
     learned: ClassVar[dict[str, Kind]] = {
         "tag_rows_": Array("float32", ("n_tags_", "n_inputs + 1")),
         "n_queries_": Whole(least=1, required=False),
     }
 
-    def __init__(
-        self,
-        *,
-        kernel: str = "linear",
-        gamma: float | None = None,
-        loss: str = "triplet",
-        max_trials: int = 100,
-        aggressiveness: float = 0.1,
-        max_words: int | None = 3,
-        max_subsets: int = MAX_SUBSETS,
-        row_length: float = 1.0,
-        epochs: int = 200,
-        average: int = 20,
-        patience: int = 10,
-        valid_share: float = 0.1,
-        schedule: str = "constant",
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.loss = loss
-        self.max_trials = max_trials
-        self.aggressiveness = aggressiveness
-        self.max_words = max_words
-        self.max_subsets = max_subsets
-        self.row_length = row_length
-        self.epochs = epochs
-        self.average = average
-        self.patience = patience
-        self.valid_share = valid_share
-        self.schedule = schedule
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    loss: str = "triplet"
+    max_trials: int = 100
+    aggressiveness: float = 0.1
+    max_words: int | None = 3
+    max_subsets: int = MAX_SUBSETS
+    epochs: int = 200
 
     def fit_queries(
         self,

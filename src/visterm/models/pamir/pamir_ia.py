@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.types import Matrix, RandomState
+from visterm.core.types import Matrix
 from visterm.kernels.passive_aggressive import rank_in_turn
 from visterm.kernels.rows import row_squares
 from visterm.models.epochs import EpochSums, Floats, Weights
@@ -18,6 +19,7 @@ from visterm.models.ranking.separate_training import image_rows
 from visterm.models.ranking.streamed_fit import StreamedFit
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PamirIa(LinearRanker, StreamedFit):
     """One linear scorer a tag, trained so that an image's tags score higher than others: PAMIR turned to annotation.
 
@@ -46,28 +48,7 @@ class PamirIa(LinearRanker, StreamedFit):
     learns_together: ClassVar[bool] = False
     test_params: ClassVar[dict[str, Any]] = {"epochs": 20}
 
-    def __init__(
-        self,
-        *,
-        aggressiveness: float = 0.1,
-        row_length: float = 1.0,
-        epochs: int = 100,
-        average: int = 20,
-        patience: int = 10,
-        valid_share: float = 0.1,
-        schedule: str = "constant",
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.aggressiveness = aggressiveness
-        self.row_length = row_length
-        self.epochs = epochs
-        self.average = average
-        self.patience = patience
-        self.valid_share = valid_share
-        self.schedule = schedule
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    aggressiveness: float = 0.1
 
     def _rate(self) -> float:
         return self.aggressiveness

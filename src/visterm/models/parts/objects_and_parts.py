@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,7 +13,7 @@ from visterm.core.checks import check_count, check_k, check_number
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.learned import Array, Kind
 from visterm.core.pairs import best_pairs, ranks_of_pairs
-from visterm.core.types import Matrix, PairRanking, RandomState
+from visterm.core.types import Matrix, PairRanking
 from visterm.data.quadruplets import Quadruplets, check_relations
 from visterm.kernels.topk import top_k
 from visterm.models.epochs import Floats, Measure, Validation, Weights
@@ -29,6 +30,7 @@ MAX_PAIR_TAGS = 20_000
 """Tags up to which the scores of all pairs of tags are made at once: 1.6 GB."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ObjectsAndParts(EmbeddingRanker):
     """Joint embedding of images and tags in which tags that are part of one another are near, too.
 
@@ -91,14 +93,7 @@ class ObjectsAndParts(EmbeddingRanker):
     Learning 94, 2014; sections 3, 4.3 and 6.
     """
 
-    step: str = "sgd"
-    l2: float = 0.0
-    bias: float = 0.0
-
     removed_params: ClassVar[dict[str, str]] = {}
-
-    part_of_: Ints
-    relation_rows_: Floats
 
     learned: ClassVar[dict[str, Kind]] = {
         "part_of_": Array("int64", ("n_relations", 2), least=0, below="n_tags_", empty=True),
@@ -107,54 +102,19 @@ class ObjectsAndParts(EmbeddingRanker):
 
     _by_rank = False
 
-    def __init__(
-        self,
-        *,
-        part_of: Any = None,
-        shared: bool = True,
-        directed: bool = False,
-        alpha: float = 1.0,
-        negative_weight: float = 0.1,
-        weight: str = "top",
-        truncate: int = 10,
-        max_trials: int = 100,
-        dim: int = 100,
-        learning_rate: float = 0.0015,
-        image_learning_rate: float | None = None,
-        max_norm: float = 0.7,
-        row_length: float = 6.0,
-        epochs: int = 100,
-        average: int = 20,
-        patience: int = 10,
-        valid_share: float = 0.1,
-        schedule: str = "constant",
-        init_scale: float | None = None,
-        block: int | None = None,
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.part_of = part_of
-        self.shared = shared
-        self.directed = directed
-        self.alpha = alpha
-        self.negative_weight = negative_weight
-        self.weight = weight
-        self.truncate = truncate
-        self.max_trials = max_trials
-        self.dim = dim
-        self.learning_rate = learning_rate
-        self.image_learning_rate = image_learning_rate
-        self.max_norm = max_norm
-        self.row_length = row_length
-        self.epochs = epochs
-        self.average = average
-        self.patience = patience
-        self.valid_share = valid_share
-        self.schedule = schedule
-        self.init_scale = init_scale
-        self.block = block
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    part_of: Any = None
+    shared: bool = True
+    directed: bool = False
+    alpha: float = 1.0
+    negative_weight: float = 0.1
+    weight: str = "top"
+    truncate: int = 10
+    max_trials: int = 100
+    image_learning_rate: float | None = None
+    step: ClassVar[str] = "sgd"  # type: ignore[misc]
+    l2: ClassVar[float] = 0.0  # type: ignore[misc]
+    bias: ClassVar[float] = 0.0  # type: ignore[misc]
+    relation_rows_: Floats = field(init=False)
 
     # -- labels of pairs ----------------------------------------------------------------------------------------------
 
