@@ -15,7 +15,7 @@ from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.data.planted import plant_corpus
 from visterm.models.baselines import Prior
-from visterm.models.blend import ensemble, mixing
+from visterm.models.blend import ensemble
 from visterm.models.blend.ensemble import Ensemble
 from visterm.models.blend.mixing import best_mix
 from visterm.models.linear.ridge import Ridge
@@ -114,7 +114,6 @@ def test_a_member_that_knows_nothing_gets_no_weight():
     Y = np.eye(6, dtype=np.float32)
     weights, value = best_mix([-Y, Y, -Y], sp.csr_array(Y))
     assert (weights[1], value) == (pytest.approx(1), 1)
-    assert len(mixing._line(weights, 1)) == 21
 
 
 def test_an_ensemble_of_ensembles_is_saved_with_all_inside(planted, tmp_path):

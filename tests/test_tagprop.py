@@ -11,7 +11,7 @@ from reference.neighbours import distance
 from visterm.core.errors import UnknownNameError, UserError
 from visterm.data.planted import plant_corpus
 from visterm.models.confidence.tag_sigmoids import Costs, fit_sigmoids
-from visterm.models.neighbours.tagprop import ROOM, TagProp, taken_in_turn
+from visterm.models.neighbours.tagprop import ROOM, TagProp, interleaved
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +53,8 @@ def test_sigmoids_stay_finite_where_votes_tell_tags_without_exception_and_where_
 
 def test_neighbours_are_taken_from_the_lists_in_turn_each_once():
     first, second = np.array([[4, 1, 2, 3], [0, 1, 2, 3]]), np.array([[1, 4, 5, 6], [7, 8, 9, 0]])
-    assert taken_in_turn([first, second], 4).tolist() == [[4, 1, 2, 5], [0, 7, 1, 8]]
-    assert taken_in_turn([first], 3).tolist() == [[4, 1, 2], [0, 1, 2]]
+    assert interleaved([first, second], 4).tolist() == [[4, 1, 2, 5], [0, 7, 1, 8]]
+    assert interleaved([first], 3).tolist() == [[4, 1, 2], [0, 1, 2]]
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
@@ -68,7 +68,7 @@ def test_votes_by_distance_weigh_as_the_learned_metric_says(form, planted):
         apart = np.array(
             [[distance(n, x[a:b], y[a:b]) for n, (a, b) in zip(names, blocks, strict=True)] for y in X]
         ) / np.asarray(model.scales_)
-        near = [int(i) for i in taken_in_turn([np.argsort(apart[:, [b]].T, axis=1) for b in (0, 1)], 30)[0]]
+        near = [int(i) for i in interleaved([np.argsort(apart[:, [b]].T, axis=1) for b in (0, 1)], 30)[0]]
         weights = np.exp(-apart[near] @ model.distance_weights_)
         np.testing.assert_allclose(row, (weights / weights.sum()) @ given[near], atol=1e-5)
 

@@ -241,13 +241,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         finally:
             if share is not None:
                 self.set_params(valid_share=share)
-        for name, value in vars(self).items():
-            array = value.data if sp.issparse(value) else value
-            if name.endswith("_") and isinstance(array, np.ndarray) and not all_finite(array):
-                raise DivergedError(
-                    f"{type(self).__name__}.{name} became infinite or NaN. "
-                    "Lower learning_rate (or max_norm), or scale the features to unit length."
-                )
+        self._refuse_non_finite()
         return self
 
     def _tag_rows(self) -> Matrix | None:
@@ -308,6 +302,16 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
                 "Scale the features to unit length, or fit it anew."
             )
         return rows
+
+    def _refuse_non_finite(self) -> None:
+        """Raise `DivergedError` if something learned is infinite or NaN."""
+        for name, value in vars(self).items():
+            array = value.data if sp.issparse(value) else value
+            if name.endswith("_") and isinstance(array, np.ndarray) and not all_finite(array):
+                raise DivergedError(
+                    f"{type(self).__name__}.{name} became infinite or NaN. "
+                    "Lower learning_rate (or max_norm), or scale the features to unit length."
+                )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

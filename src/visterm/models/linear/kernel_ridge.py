@@ -17,6 +17,7 @@ from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Annotator
+from visterm.models.neighbours.distances import row_squares
 from visterm.models.neighbours.knn import UNIT_ROWS, unit_rows
 
 Doubles = NDArray[np.float64]
@@ -42,7 +43,7 @@ class KernelRidge(Annotator):
     """Predicts for each tag 1 where it is given and 0 where not, by penalised least squares in the space of a kernel.
 
     The kernel of two images is ``exp(-g ‖x - x'‖²)`` of their feature rows, scaled to unit length: 1 for an image with
-    itself, less the further off. The score of a tag is its frequency and ``Σ_j k(x, x_j) c_j`` over the landmarks
+    itself, less the further off. The score of a tag is its frequency plus ``Σ_j k(x, x_j) c_j`` over the landmarks
     ``x_j``, where ``c`` minimises ``Σ (k · c - (y - mean y))² + alpha cᵀ K c``. Like neighbours, it knows tags that
     look like several different things; like ridge, it weighs all images at once. Explicit negatives count as not given.
 
@@ -115,25 +116,24 @@ class KernelRidge(Annotator):
             self.rows_ = rows[np.sort(order[:m])]
             frequencies = np.asarray(given.mean(axis=0, dtype=np.float64)).ravel()
             self.frequencies_ = frequencies.astype(np.float32)
-            dual = self._solve_all(rows, given, frequencies) if m == n else self._solve_some(rows, given, frequencies)
-            self.dual_ = np.ascontiguousarray(dual, np.float32)
+            self.dual_ = np.ascontiguousarray(self._solve(rows, given, frequencies), np.float32)
 
     def _image_rows(self, X: Matrix) -> Matrix:
         rows = unit_rows(X)
         scores = np.empty((X.shape[0], self.n_tags_), np.float32)
         with one_blas_thread():
             for part in _parts(X.shape[0], self.rows_.shape[0]):
-                kernel = self._kernel(_distances(rows[part], self.rows_)).astype(np.float32)
+                kernel = self._kernel(rows[part], self.rows_).astype(np.float32)
                 scores[part] = product(kernel, self.dual_)
         scores += self.frequencies_
         return scores
 
-    def _kernel(self, distances: Doubles) -> Doubles:
-        kernel: Doubles = np.exp(distances * (-self.gamma_ / self.width_))
-        return kernel
+    def _kernel(self, A: Matrix, B: Matrix) -> Doubles:
+        """Return the kernel of rows of unit length."""
+        return np.asarray(np.exp(_distances(A, B) * (-self.gamma_ / self.width_)))
 
     def _choose(self, rows: Matrix, given: sp.csr_array, some: NDArray[np.int64]) -> tuple[float, float, float]:
-        """Return γ, the penalty and the mean squared distance; what is None by leaving each of some images out."""
+        """Return γ, the penalty and the mean squared distance; settings that are None by leaving some images out."""
         distances = _distances(rows[some], rows[some])
         width = float(distances.sum()) / max(some.size * (some.size - 1), 1) or 1.0
         gammas = GAMMAS if self.gamma is None else (float(self.gamma),)
@@ -155,36 +155,34 @@ class KernelRidge(Annotator):
                 before = found
         return best
 
-    def _solve_all(self, rows: Matrix, given: sp.csr_array, frequencies: Doubles) -> Doubles:
-        kernel = self._kernel(_distances(rows, self.rows_))
-        kernel[np.diag_indices_from(kernel)] += self.alpha_
-        return _solve(kernel, given.toarray() - frequencies)
+    def _solve(self, rows: Matrix, given: sp.csr_array, frequencies: Doubles) -> Doubles:
+        """Solve ``(K_mn K_nm + alpha K_mm) c = K_mn (Y - mean Y)``, going over the images block by block.
 
-    def _solve_some(self, rows: Matrix, given: sp.csr_array, frequencies: Doubles) -> Doubles:
-        """Solve ``(K_mn K_nm + alpha K_mm) c = K_mn (Y - mean Y)``, going over the images block by block."""
-        m = self.rows_.shape[0]
-        square, moment = np.zeros((m, m)), np.zeros((m, given.shape[1]))
-        for part in _parts(rows.shape[0], m):
-            kernel = self._kernel(_distances(rows[part], self.rows_))
-            square += kernel.T @ kernel
-            moment += kernel.T @ (given[part].toarray() - frequencies)
-        own = self._kernel(_distances(self.rows_, self.rows_))
-        own[np.diag_indices_from(own)] += ROUNDING * rows.shape[0]
-        return _solve(square + self.alpha_ * own, moment)
+        Where all n images are landmarks, that is ``(K + alpha I) c = Y - mean Y``.
+        """
+        n, m = rows.shape[0], self.rows_.shape[0]
+        if n == m:
+            square = self._kernel(rows, self.rows_)
+            square[np.diag_indices_from(square)] += self.alpha_
+            moment = given.toarray() - frequencies
+        else:
+            square, moment = np.zeros((m, m)), np.zeros((m, given.shape[1]))
+            for part in _parts(n, m):
+                kernel = self._kernel(rows[part], self.rows_)
+                square += kernel.T @ kernel
+                moment += kernel.T @ (given[part].toarray() - frequencies)
+            between = self._kernel(self.rows_, self.rows_)
+            between[np.diag_indices_from(between)] += ROUNDING * n
+            square += self.alpha_ * between
+        return np.asarray(cho_solve(cho_factor(square, lower=True, overwrite_a=True), np.asarray(moment, np.float64)))
 
 
 def _distances(A: Matrix, B: Matrix) -> Doubles:
     """Return the squared distances of rows, shape (n_a, n_b)."""
     products: Any = A @ B.T
-    products = products.toarray() if sp.issparse(products) else products
-    distances: Doubles = np.maximum(_squares(A)[:, None] + _squares(B) - 2 * products.astype(np.float64), 0)
-    return distances
-
-
-def _squares(rows: Any) -> Doubles:
-    exact = rows.astype(np.float64)
-    squares: Any = exact.power(2).sum(axis=1) if sp.issparse(exact) else np.einsum("ij,ij->i", exact, exact)
-    return np.asarray(squares)
+    products = (products.toarray() if sp.issparse(products) else products).astype(np.float64)
+    lengths = [row_squares(rows.astype(np.float64)) for rows in (A, B)]
+    return np.asarray(np.maximum(lengths[0][:, None] + lengths[1] - 2 * products, 0))
 
 
 def _left_out(kernel: Doubles, targets: Doubles, alpha: float) -> Doubles:
@@ -194,13 +192,7 @@ def _left_out(kernel: Doubles, targets: Doubles, alpha: float) -> Doubles:
     factor, lower = cho_factor(square, lower=True, overwrite_a=True)
     dual = cho_solve((factor, lower), targets - targets.mean(axis=0))
     inverse, _ = lapack.dpotri(factor, lower=lower, overwrite_c=True)
-    predicted: Doubles = targets - dual / np.diag(inverse)[:, None]
-    return predicted
-
-
-def _solve(square: Doubles, moment: Any) -> Doubles:
-    solved: Doubles = cho_solve(cho_factor(square, lower=True, overwrite_a=True), np.asarray(moment, np.float64))
-    return solved
+    return np.asarray(targets - dual / np.diag(inverse)[:, None])
 
 
 def _parts(n: int, width: int) -> list[slice]:

@@ -17,82 +17,62 @@ from visterm.core.types import Matrix
 from visterm.encoders.landmarks import Landmarks, landmark_columns
 from visterm.models.neighbours.knn import unit_rows
 
-EXPECTED = "expected the widths of the blocks, such as (4096, 512), or pairs of first column and the one after the last"
-
 TILE_ROWS = 2048
 """Training rows that are brought to float64 at a time."""
 
 
 def read_blocks(blocks: Any, n_features: int) -> list[slice]:
-    """Read the setting `blocks` of a model.
+    """Return the columns of each block that the setting `blocks` of a model means.
 
     Parameters
     ----------
     blocks : None, sequence of int, or sequence of (int, int)
         None: one block of all features. Whole numbers: the widths of blocks side by side, which together are all
-        features. Pairs: first column and the one after the last; they may overlap and leave columns out.
+        features. Pairs: first column and the one after the last; they may overlap and leave columns out. Anything
+        else, or what does not fit, is a `UserError`.
     n_features : int
-
-    Returns
-    -------
-    list of slice
-
-    Raises
-    ------
-    UserError
-        If it is none of these, or does not fit `n_features`.
     """
     if blocks is None:
         return [slice(0, n_features)]
     check_blocks(blocks)
-    listed = list(blocks)
-    if _is_whole(listed[0]):
-        if sum(listed) != n_features:
+    entries = list(blocks)
+    if _is_whole(entries[0]):
+        if sum(entries) != n_features:
             raise UserError(
-                f"blocks is {blocks!r}: {sum(listed)} columns together, but X has {n_features}. "
+                f"blocks is {blocks!r}: {sum(entries)} columns together, but X has {n_features}. "
                 "Give widths of this sum, or pairs of first column and the one after the last."
             )
-        edges = np.cumsum([0, *listed]).tolist()
-        return [slice(*pair) for pair in pairwise(edges)]
-    for first, stop in listed:
+        return [slice(*pair) for pair in pairwise(np.cumsum([0, *entries]).tolist())]
+    for first, stop in entries:
         if stop > n_features:
             raise UserError(f"blocks has the pair {(first, stop)}, but X has {n_features} columns.")
-    return [slice(int(first), int(stop)) for first, stop in listed]
+    return [slice(int(first), int(stop)) for first, stop in entries]
 
 
 def check_blocks(blocks: Any) -> None:
     """Refuse a setting `blocks` that fits no features at all."""
     if blocks is None:
         return
-    listed = list(blocks) if isinstance(blocks, Iterable) and not isinstance(blocks, str) else []
-    widths = [_is_whole(one) and one > 0 for one in listed]
-    pairs = [_is_pair(one) for one in listed]
-    if not listed or not (all(widths) or all(pairs)):
-        raise UserError(f"blocks is {blocks!r}; {EXPECTED}.")
+    entries = list(blocks) if isinstance(blocks, Iterable) and not isinstance(blocks, str) else []
+    widths = all(_is_whole(entry) and entry > 0 for entry in entries)
+    if not entries or not (widths or all(_is_pair(entry) for entry in entries)):
+        raise UserError(
+            f"blocks is {blocks!r}; expected the widths of the blocks, such as (4096, 512), or pairs of first column "
+            "and the one after the last."
+        )
 
 
 def read_distances(distances: Any, blocks: Any) -> list[str]:
-    """Read the setting `distances`: one name for all blocks, or a list of one for each.
-
-    Raises
-    ------
-    UnknownNameError
-        If there is no such distance.
-    UserError
-        If there are not as many as blocks.
-    """
+    """Return the distance of each block that the setting `distances` means: one name for all, or a list of names."""
     n_blocks = 1 if blocks is None else len(list(blocks))
-    names = [distances] * n_blocks if isinstance(distances, str) else _listed(distances, n_blocks)
+    names = [distances] * n_blocks if isinstance(distances, str) else []
+    if isinstance(distances, Iterable) and not isinstance(distances, str):
+        names = list(distances)
+    if len(names) != n_blocks:
+        raise UserError(f"distances is {distances!r}; expected one name, or a list of {n_blocks}, one for each block.")
     for name in names:
         if not isinstance(name, str) or name not in DISTANCES:
             raise UnknownNameError(unknown("distance", str(name), list(DISTANCES)))
-    return names
-
-
-def _listed(distances: Any, n_blocks: int) -> list[str]:
-    names = list(distances) if isinstance(distances, Iterable) else []
-    if len(names) != n_blocks:
-        raise UserError(f"distances is {distances!r}; expected one name, or a list of {n_blocks}, one for each block.")
     return names
 
 
@@ -132,7 +112,7 @@ class Euclidean:
 
     def __init__(self, rows: Matrix) -> None:
         self._rows = rows
-        self._squares = _squares(rows)
+        self._squares = row_squares(rows)
 
     def to(self, X: Matrix) -> NDArray[Any]:
         """Return the distances to all training rows."""
@@ -142,7 +122,7 @@ class Euclidean:
             tile = slice(start, start + TILE_ROWS)
             found[:, tile] = _products(exact, self._rows[tile].astype(np.float64))
         found *= -2
-        found += _squares(X)[:, None]
+        found += row_squares(X)[:, None]
         found += self._squares
         return np.sqrt(np.maximum(found, 0, out=found), out=found)
 
@@ -239,8 +219,8 @@ def _products(X: Any, rows: Any) -> NDArray[Any]:
     return np.asarray(products.toarray() if sp.issparse(products) else products)
 
 
-def _squares(X: Any) -> NDArray[np.float64]:
+def row_squares(X: Any) -> NDArray[np.float64]:
+    """Return the squared length of each row, summed in float64."""
     if sp.issparse(X):
         return np.asarray(X.astype(np.float64).power(2).sum(axis=1))
-    squares: NDArray[np.float64] = np.einsum("ij,ij->i", X, X, dtype=np.float64)
-    return squares
+    return np.asarray(np.einsum("ij,ij->i", X, X, dtype=np.float64))

@@ -29,23 +29,16 @@ class Jec(DistanceAnnotator):
     frequent in training before the rarer; then those of the other neighbours, by the product of how often they
     occur there and how often in training together with tags of the first.
 
-    As scores these are between 1 and 2 for the first kind and between 0 and 1 for the second, times
-    ``1 / (1 + d)`` with d the distance of the nearest image: that leaves each image's ranking of tags as it is, and
-    in a search puts images before others that are farther from any training image.
+    Scores are between 1 and 2 for the first kind and between 0 and 1 for the second, times ``1 / (1 + d)`` with d the
+    distance of the nearest image: this keeps each image's ranking of tags, and in a search puts images first that are
+    near to a training image.
 
     Parameters
     ----------
-    blocks : sequence of int or of (int, int), optional
-        Widths of the feature blocks, side by side, or pairs of first column and the one after the last. None: one
-        block of all features; in a `Tagger`, the blocks that the encoder has.
-    distances : str or sequence of str
-        How blocks are compared: "l1", "l2", "chi2" (for histograms) or "cosine"; one for all, or one for each.
     n_neighbors : int
         K of the paper. More brings in more tags beyond those of the nearest image.
-    n_jobs : int, optional
-        Threads; None or -1 for all cores.
-    random_state : int, RandomState, Generator or None
-        Which images give the scales of the distances, where there are more than 1,000.
+    blocks, distances, n_jobs, random_state
+        As in `DistanceAnnotator`.
 
     Attributes
     ----------
@@ -87,17 +80,15 @@ class Jec(DistanceAnnotator):
         return sp.csr_array(sp.vstack(self._near_parts(X, transfer), format="csr"), dtype=np.float32)
 
     def _transfer(self, ids: Ids, near: Floats) -> sp.csr_array:
+        """Score the tags of the neighbours (n, k) of images, nearest first."""
         n, k = ids.shape
         first = self.given_[ids[:, 0]]
+        frequent = first.multiply(1 + self.frequency_ / max(float(self.frequency_.max()), 1e-12))
         others = weighted_votes(ids[:, 1:], np.full((n, k - 1), 1 / max(k - 1, 1), np.float32), self.given_)
         others = others - others.multiply(first)
-        frequent = first.multiply(1 + self.frequency_ / max(float(self.frequency_.max()), 1e-12))
-        scores = frequent + self._with_first(first, others)
-        confidence: NDArray[Any] = 1 / (1 + near[:, :1])
-        return sp.csr_array(scores.multiply(confidence))
-
-    def _with_first(self, first: sp.csr_array, others: sp.csr_array) -> sp.csr_array:
-        """Weigh the tags of the other neighbours by the share of the first's tags that they are seen with."""
+        # The share of the first's tags that they are seen with.
         counted = others.multiply(first @ self.together_) + UNSEEN_TOGETHER * others
         most = first @ self.together_.diagonal() + UNSEEN_TOGETHER
-        return sp.csr_array(sp.diags_array(1 / most) @ counted)
+        scores = frequent + sp.csr_array(sp.diags_array(1 / most) @ counted)
+        confidence: NDArray[Any] = 1 / (1 + near[:, :1])
+        return sp.csr_array(scores.multiply(confidence))

@@ -39,6 +39,18 @@ class DistanceAnnotator(Annotator):
     Each block has a distance of its own, divided by the largest one between some training images and all, so that
     none is much above 1 (Makadia, Pavlovic, Kumar 2008, section 3.2).
 
+    Parameters
+    ----------
+    blocks : sequence of int or of (int, int), optional
+        Widths of the feature blocks, side by side, or pairs of first column and the one after the last. None: one
+        block of all features; in a `Tagger`, the blocks that the encoder has.
+    distances : str or sequence of str
+        How blocks are compared: "l1", "l2", "chi2" (for histograms) or "cosine"; one for all, or one for each.
+    n_jobs : int, optional
+        Threads; None or -1 for all cores.
+    random_state : int, RandomState, Generator or None
+        Which images give the scales of the distances, where there are more than 1,000.
+
     Attributes
     ----------
     rows_ : array or CSR of float32, shape (n_images, n_features)
@@ -78,16 +90,11 @@ class DistanceAnnotator(Annotator):
         check_blocks(self.blocks)
         read_distances(self.distances, self.blocks)
 
-    def _near_parts(self, X: Matrix, work: Callable[[slice, Floats], T], own: Ids | None = None) -> list[T]:
-        """Run `work` on one part of the images after the other, and give the results in order.
+    def _near_parts(self, X: Matrix, work: Callable[[slice, Floats], T], left_out: Ids | None = None) -> list[T]:
+        """Return what `work` makes of each part of the images, in order.
 
-        Parameters
-        ----------
-        X : array or CSR, shape (n, n_features)
-        work : callable
-            Takes the images meant and their scaled distances to all training images, (n_blocks, n_part, n_images).
-        own : ndarray of int64, shape (n,), optional
-            The training image that each row is: infinitely far from itself.
+        It takes the rows of the part and their scaled distances to all training images, (n_blocks, n_part, n_images).
+        `left_out` is the training image that each row is: it is made infinitely far from itself.
         """
         n, n_blocks = X.shape[0], len(self.scales_)
         step = int(np.clip(BLOCK_BYTES // (4 * n_blocks * self.rows_.shape[0]), 1, PART_ROWS))
@@ -98,8 +105,8 @@ class DistanceAnnotator(Annotator):
             rows = slice(number * step, min((number + 1) * step, n))
             D = distances.to(X[rows])
             D *= factors
-            if own is not None:
-                D[:, np.arange(D.shape[1]), own[rows]] = np.inf
+            if left_out is not None:
+                D[:, np.arange(D.shape[1]), left_out[rows]] = np.inf
             return work(rows, D)
 
         n_parts = -(-n // step)

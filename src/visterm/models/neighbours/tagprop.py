@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -44,13 +44,7 @@ PART = 64
 
 
 class Neighbourhoods(NamedTuple):
-    """Neighbours of some images.
-
-    Attributes
-    ----------
-    ids : ndarray of int64, shape (n, n_slots)
-    distances : ndarray of float32, shape (n, n_slots, n_blocks)
-    """
+    """Neighbours of some images: ids (n, n_slots), and distances (n, n_slots, n_blocks)."""
 
     ids: Ids
     distances: Floats
@@ -72,11 +66,6 @@ class TagProp(DistanceAnnotator):
 
     Parameters
     ----------
-    blocks : sequence of int or of (int, int), optional
-        Widths of the feature blocks, side by side, or pairs of first column and the one after the last. None: one
-        block of all features; in a `Tagger`, the blocks that the encoder has.
-    distances : str or sequence of str
-        How blocks are compared: "l1", "l2", "chi2" (for histograms) or "cosine"; one for all, or one for each.
     weights : {"distance", "rank"}
         What the weight of a neighbour goes by. By distance the weights are one number a block (SD and ML of the paper),
         by rank one a neighbour and block (RK).
@@ -87,10 +76,8 @@ class TagProp(DistanceAnnotator):
     prior : float
         How firmly each sigmoid holds to the one that fits all tags together. Less lifts rare tags more, so that more
         tags are ever given, and ranks the tags of an image a little worse.
-    n_jobs : int, optional
-        Threads; None or -1 for all cores.
-    random_state : int, RandomState, Generator or None
-        Which images give the scales of the distances (1,000) and teach the weights (5,000), where there are more.
+    blocks, distances, n_jobs, random_state
+        As in `DistanceAnnotator`; up to 5,000 images drawn teach the weights.
 
     Attributes
     ----------
@@ -130,11 +117,13 @@ class TagProp(DistanceAnnotator):
         self.n_neighbors_ = min(self.n_neighbors, max(X.shape[0] - 1, 1))
         self._set(self._start())
         rows = self._sample(rng, LEARN_ROWS)
-        own = sp.csr_array(self.given_[rows])
-        own.sort_indices()
+        positives = sp.csr_array(self.given_[rows])
+        positives.sort_indices()
         sigmoids = Sigmoids.flat(Y.shape[1])
-        if X.shape[0] > 1 and own.nnz:
-            sigmoids = self._learn(self._neighbourhoods(self.rows_[rows], rows), own)
+        if X.shape[0] > 1 and positives.nnz:
+            parts = self._near_parts(self.rows_[rows], lambda _, D: self._found(D), rows)
+            found = Neighbourhoods(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+            sigmoids = self._learn(found, positives)
         if self.sigmoid:
             diagonal = sp.diags_array(sigmoids.scale)
             self.tag_rows_ = sp.csr_array(sp.hstack([diagonal, sigmoids.offset[:, None]]), dtype=np.float32)
@@ -156,37 +145,33 @@ class TagProp(DistanceAnnotator):
             raise UnknownNameError(unknown("kind of weights", str(self.weights), list(WEIGHTS)))
 
     def _image_rows(self, X: Matrix) -> Matrix:
-        def vote(_: slice, D: Floats) -> sp.csr_array:
-            return self._votes(self._found(D))
-
-        votes = sp.vstack(self._near_parts(X, vote), format="csr")
+        votes = sp.vstack(self._near_parts(X, lambda _, D: self._votes(self._found(D))), format="csr")
         if self.sigmoid:
             votes = sp.hstack([votes, np.ones((X.shape[0], 1), np.float32)], format="csr")
         return sp.csr_array(votes, dtype=np.float32)
-
-    def _neighbourhoods(self, X: Matrix, own: Ids) -> Neighbourhoods:
-        parts = self._near_parts(X, lambda _, D: self._found(D), own)
-        return Neighbourhoods(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
     def _found(self, D: Floats) -> Neighbourhoods:
         """Find the neighbours of some images among their distances, shape (n_blocks, n, n_images)."""
         k = self.n_neighbors_
         listed = [nearest(of_block, k)[0] for of_block in D]
-        ids = np.concatenate(listed, axis=1) if self.weights == "rank" else taken_in_turn(listed, k)
+        ids = np.concatenate(listed, axis=1) if self.weights == "rank" else interleaved(listed, k)
         places = np.broadcast_to(ids, (len(D), *ids.shape))
         return Neighbourhoods(ids, np.moveaxis(np.take_along_axis(D, places, axis=2), 0, 2))
 
     def _votes(self, found: Neighbourhoods) -> sp.csr_array:
+        """Return the weighted votes of the neighbours for each tag."""
         weights = self._neighbour_weights(found.distances).astype(np.float32)
         return weighted_votes(found.ids, weights, self.given_)
 
     def _start(self) -> Doubles:
+        """Return the parameters to start from: weights of distances, or logarithms of rank weights."""
         n_blocks = len(self.scales_)
         if self.weights == "rank":
             return np.zeros(n_blocks * self.n_neighbors_)
         return np.full(n_blocks, START_WEIGHT / n_blocks)
 
     def _set(self, parameters: Doubles) -> None:
+        """Keep the weights of these parameters."""
         if self.weights == "rank":
             self.rank_weights_ = _softmax(parameters)
         else:
@@ -198,66 +183,53 @@ class TagProp(DistanceAnnotator):
             return np.broadcast_to(self.rank_weights_, distances.shape[:2])
         return _softmax(-(distances @ self.distance_weights_))
 
-    def _learn(self, found: Neighbourhoods, own: sp.csr_array) -> Sigmoids:
+    def _learn(self, found: Neighbourhoods, positives: sp.csr_array) -> Sigmoids:
         """Learn the weights, and with sigmoids those in turn with them."""
-        costs = Costs.balanced(own)
-        sigmoids = Sigmoids.flat(own.shape[1])
+        costs = Costs.balanced(positives)
+        sigmoids = Sigmoids.flat(positives.shape[1])
         parameters = self._start()
+        bounds = None if self.weights == "rank" else [(0, None)] * parameters.size
         for turn in range(ROUNDS if self.sigmoid else 1):
-            likelihood = self._likelihood(found, own, costs, sigmoids if turn else None)
-            parameters = self._most_likely(likelihood, parameters, found.distances)
+            curves = sigmoids if turn else None
+
+            def loss(parameters: Doubles, curves: Sigmoids | None = curves) -> tuple[float, Doubles]:
+                self._set(parameters)
+                weights = np.ascontiguousarray(self._neighbour_weights(found.distances))
+                value, slopes = self._loss_of_votes(found, positives, costs, curves, weights)
+                turned = weights * (slopes - np.einsum("ik,ik->i", weights, slopes)[:, None])
+                by_rank = self.weights == "rank"
+                return value, turned.sum(axis=0) if by_rank else -np.einsum("ik,ikb->b", turned, found.distances)
+
+            parameters = minimize(
+                loss, parameters, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": MAX_STEPS}
+            ).x
             self._set(parameters)
             if self.sigmoid:
-                sigmoids = fit_sigmoids(self._votes(found), own, costs, self.prior)
+                sigmoids = fit_sigmoids(self._votes(found), positives, costs, self.prior)
         return sigmoids
 
-    def _most_likely(
-        self, likelihood: Callable[[Doubles], tuple[float, Doubles]], start: Doubles, distances: Floats
-    ) -> Doubles:
-        """Descend to the parameters with the smallest loss: weights of distances, or logarithms of rank weights."""
+    def _loss_of_votes(
+        self, found: Neighbourhoods, positives: sp.csr_array, costs: Costs, curves: Sigmoids | None, weights: Doubles
+    ) -> tuple[float, Doubles]:
+        """Return minus the log likelihood of the tags under weights of the neighbours, and its slopes along each."""
+        n, given = positives.shape[0], self.given_
+        scale, offset = curves or Sigmoids.flat(positives.shape[1])
+        losses, slopes = np.empty(n), np.empty(weights.shape)
 
-        def loss(parameters: Doubles) -> tuple[float, Doubles]:
-            self._set(parameters)
-            weights = self._neighbour_weights(distances)
-            value, slopes = likelihood(weights)
-            turned = weights * (slopes - np.einsum("ik,ik->i", weights, slopes)[:, None])
-            by_rank = self.weights == "rank"
-            return value, turned.sum(axis=0) if by_rank else -np.einsum("ik,ikb->b", turned, distances)
+        def part(number: int) -> None:
+            vote_slopes(
+                number * PART, min((number + 1) * PART, n), found.ids, weights, given.indptr, given.indices,
+                positives.indptr, positives.indices, (costs.given, costs.absent), ROOM, scale, offset,
+                curves is not None, losses, slopes,
+            )  # fmt: skip
 
-        bounds = None if self.weights == "rank" else [(0, None)] * start.size
-        found: Doubles = minimize(
-            loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": MAX_STEPS}
-        ).x
-        return found
-
-    def _likelihood(
-        self, found: Neighbourhoods, own: sp.csr_array, costs: Costs, sigmoids: Sigmoids | None
-    ) -> Callable[[Doubles], tuple[float, Doubles]]:
-        """Return the function from weights to the loss and its slopes along each."""
-        n = own.shape[0]
-        curves = sigmoids or Sigmoids.flat(own.shape[1])
-        given = self.given_
-
-        def measure(weights: Doubles) -> tuple[float, Doubles]:
-            losses, slopes = np.empty(n), np.empty(weights.shape)
-            votes = np.ascontiguousarray(weights)
-
-            def part(number: int) -> None:
-                vote_slopes(
-                    number * PART, min((number + 1) * PART, n), found.ids, votes, given.indptr, given.indices,
-                    own.indptr, own.indices, (costs.given, costs.absent), ROOM, curves.scale, curves.offset,
-                    sigmoids is not None, losses, slopes,
-                )  # fmt: skip
-
-            with Team(resolve_jobs(self.n_jobs)) as team:
-                team.run(part, -(-n // PART))
-            return float(losses.sum()), slopes
-
-        return measure
+        with Team(resolve_jobs(self.n_jobs)) as team:
+            team.run(part, -(-n // PART))
+        return float(losses.sum()), slopes
 
 
-def taken_in_turn(listed: Sequence[Ids], k: int) -> Ids:
-    """Take the nearest of each list, then the second nearest of each, and so on, until each row has k different ids."""
+def interleaved(listed: Sequence[Ids], k: int) -> Ids:
+    """Return the nearest of each list, then the second nearest, and so on, until each row has k different ids."""
     if len(listed) == 1:
         return listed[0][:, :k]
     rows = np.stack(listed, axis=2).reshape(len(listed[0]), -1)

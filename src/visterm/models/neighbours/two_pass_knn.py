@@ -1,4 +1,4 @@
-"""2PKNN: each tag's own nearest images are heard, so that rare tags are not outvoted before the vote."""
+"""2PKNN: the nearest images of each tag vote, so that rare tags are not outvoted by frequent ones."""
 
 from __future__ import annotations
 
@@ -35,19 +35,12 @@ class TwoPassKnn(DistanceAnnotator):
 
     Parameters
     ----------
-    blocks : sequence of int or of (int, int), optional
-        Widths of the feature blocks, side by side, or pairs of first column and the one after the last. None: one
-        block of all features; in a `Tagger`, the blocks that the encoder has.
-    distances : str or sequence of str
-        How blocks are compared: "l1", "l2", "chi2" (for histograms) or "cosine"; one for all, or one for each.
     n_neighbors : int, optional
         K1 of the paper: images of each tag. More is smoother. None: chosen by leaving training images out.
     bandwidth : float, optional
         How much more the nearest weigh; 0 gives all the same vote. None: chosen.
-    n_jobs : int, optional
-        Threads; None or -1 for all cores.
-    random_state : int, RandomState, Generator or None
-        Which images give the scales of the distances and choose the settings, where there are more than 1,000.
+    blocks, distances, n_jobs, random_state
+        As in `DistanceAnnotator`; the images drawn choose the settings, too.
 
     Attributes
     ----------
@@ -84,22 +77,24 @@ class TwoPassKnn(DistanceAnnotator):
     def _image_rows(self, X: Matrix) -> Matrix:
         members = self._members()
 
-        def vote(rows: slice, D: Floats) -> Floats:
-            nobody = np.full(D.shape[1], -1, np.int64)
-            return self._votes(D.mean(axis=0), nobody, members, self.n_neighbors_, self.bandwidth_)
+        def vote(_: slice, D: Floats) -> Floats:
+            none = np.full(D.shape[1], -1, np.int64)
+            return self._votes(D.mean(axis=0), none, members, self.n_neighbors_, self.bandwidth_)
 
         return np.concatenate(self._near_parts(X, vote))
 
-    def _votes(self, D: Floats, own: Ids, members: sp.csr_array, n_neighbors: int, bandwidth: float) -> Floats:
+    def _votes(self, D: Floats, left_out: Ids, members: sp.csr_array, n_neighbors: int, bandwidth: float) -> Floats:
+        """Return the votes for images by their distances to all training images; -1: none of these is left out."""
         given = self.given_
         votes = np.empty((D.shape[0], given.shape[1]), np.float32)
         most = min(n_neighbors, given.shape[0])
         two_pass_votes(
-            D, own, members.indptr, members.indices, given.indptr, given.indices, most, float(bandwidth), votes
+            D, left_out, members.indptr, members.indices, given.indptr, given.indices, most, float(bandwidth), votes
         )
         return votes
 
     def _members(self) -> sp.csr_array:
+        """Return the training images of each tag."""
         members = sp.csr_array(self.given_.T)
         members.sort_indices()
         return members

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from visterm.core.threads import one_blas_thread
@@ -12,21 +11,16 @@ from visterm.core.types import Matrix
 from visterm.models.epochs import Floats
 
 MAX_IMAGES = 1024
-"""Training images that are looked at; more change the numbers by less than the noise of the tags."""
+"""Training images in use, at even distances; more change the intercepts by less than the noise of the tags."""
 
 HALVINGS = 32
-"""Of the bracket around each number: ten digits."""
+"""Of the bracket around each intercept: ten digits."""
 
 BLOCK_TAGS = 2048
-"""Tags that are looked at together, so that memory does not grow with them."""
+"""Tags handled together, so that memory does not grow with them."""
 
 
-def even_rows(n: int) -> NDArray[np.int64]:
-    """Return up to `MAX_IMAGES` of n rows, at even distances."""
-    return np.unique(np.linspace(0, n - 1, min(n, MAX_IMAGES)).round().astype(np.int64))
-
-
-def set_intercepts(rows: Floats, X: Matrix, own: sp.csr_array) -> None:
+def set_intercepts(rows: Floats, X: Matrix, positives: sp.csr_array) -> None:
     """Set the last column of tag rows so that tags are given, on average, to as many images as have them.
 
     The intercept of a tag is the most likely one of a logistic model with the score as it is: that under which the
@@ -38,18 +32,23 @@ def set_intercepts(rows: Floats, X: Matrix, own: sp.csr_array) -> None:
     rows : ndarray of float32, shape (n_tags, n_features + 1)
         Weights, then the intercept, which is overwritten.
     X : array or CSR of float32, shape (n_images, n_features)
-        Of the images learned from; up to `MAX_IMAGES` of them are looked at.
-    own : csr_array, shape (n_images, n_tags)
+        Of the images learned from.
+    positives : csr_array, shape (n_images, n_tags)
         Stored entries are the tags that images have.
     """
     n_images = X.shape[0]
-    wanted = (np.bincount(own.indices, minlength=own.shape[1]) + 0.5) / (n_images + 1.0)
-    some = X[even_rows(n_images)]
+    shares = (np.bincount(positives.indices, minlength=positives.shape[1]) + 0.5) / (n_images + 1.0)
+    some = X[np.unique(np.linspace(0, n_images - 1, min(n_images, MAX_IMAGES)).round().astype(np.int64))]
     with one_blas_thread():
         for start in range(0, len(rows), BLOCK_TAGS):
             part = slice(start, start + BLOCK_TAGS)
-            scores = np.asarray(some @ rows[part, :-1].T, np.float64)
-            rows[part, -1] = _intercepts(scores, wanted[part])
+            scores, share = np.asarray(some @ rows[part, :-1].T, np.float64), shares[part]
+            low, high = logit(share) - scores.max(axis=0), logit(share) - scores.min(axis=0)
+            for _ in range(HALVINGS):
+                middle = (low + high) / 2
+                too_many = expit(scores + middle).mean(axis=0) > share
+                high, low = np.where(too_many, middle, high), np.where(too_many, low, middle)
+            rows[part, -1] = (low + high) / 2
 
 
 def keep_means(rows: Floats, before: Floats, X: Matrix) -> None:
@@ -57,14 +56,3 @@ def keep_means(rows: Floats, before: Floats, X: Matrix) -> None:
     mean = np.asarray(X.mean(axis=0), np.float64).ravel()
     moved = (rows[:, :-1].astype(np.float64) - before[:, :-1]) @ mean
     rows[:, -1] = before[:, -1] - moved
-
-
-def _intercepts(scores: NDArray[np.float64], share: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Find, by halving, the intercept under which the mean of ``σ(score + intercept)`` is the wanted share."""
-    low, high = logit(share) - scores.max(axis=0), logit(share) - scores.min(axis=0)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        too_many = expit(scores + middle).mean(axis=0) > share
-        high, low = np.where(too_many, middle, high), np.where(too_many, low, middle)
-    found: NDArray[np.float64] = (low + high) / 2
-    return found

@@ -76,8 +76,7 @@ class Pamir(KernelAnnotator, LinearRanker):
     "warp", WSABIE's weight; "ndcg", the discounted gain that it has lost against the first place, as a share of the
     query's largest. With "ndcg" the relevances given to `fit_queries` are gains, and p- is any image of less gain.
 
-    Each step sees the weights that the one before has left, so there is nothing to share among threads: `n_jobs` counts
-    only in annotating.
+    Each step needs the weights of the one before, so training uses one thread: `n_jobs` counts only in annotating.
 
     Parameters
     ----------
@@ -186,8 +185,8 @@ class Pamir(KernelAnnotator, LinearRanker):
         DivergedError
             If training ends in infinity or NaN.
         """
-        asked = _checked(Q, R, X)
-        tagged = as_csr(sp.csr_array(asked.relevant.T) @ (asked.words > 0).astype(np.float32))
+        queries = _checked(Q, R, X)
+        tagged = as_csr(sp.csr_array(queries.relevant.T) @ (queries.words > 0).astype(np.float32))
 
         def learn(X: Matrix, Y: sp.csr_array, rng: np.random.Generator, _: Validation | None) -> None:
             self._check_settings()
@@ -199,17 +198,17 @@ class Pamir(KernelAnnotator, LinearRanker):
                     raise ShapeError(
                         f"The validation Q has {judged.queries.words.shape[1]} tags, the training Q {Y.shape[1]}."
                     )
-            self._learn(X, positive_tags(Y), asked, rng, judged, monitor or SILENT, on_epoch)
+            self._learn(X, positive_tags(Y), queries, rng, judged, monitor or SILENT, on_epoch)
 
         return self._fit_by(X, tagged, None, learn)
 
     @available_if(_learns_on)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, Y: Any, *, images: bool = True) -> Self:
-        """Go once over triplets of more images and their tags, as `fit` makes them of its own.
+        """Go once over triplets of more images and their tags, made as `fit` makes them.
 
         Parameters and errors are those of `RankingAnnotator.partial_fit`. The mean score of each tag over these images
-        stays as it was, so that few images do not change how readily a tag is given. There only with
-        ``kernel="linear"``: otherwise each image learned from is a coordinate of all image rows.
+        stays, so that few images do not change how readily a tag is given. Only with ``kernel="linear"``: otherwise
+        each training image is a coordinate of all image rows.
         """
         before = self.tag_rows_ if hasattr(self, "tag_rows_") else None
         super().partial_fit(X, Y, images=images)
@@ -230,23 +229,23 @@ class Pamir(KernelAnnotator, LinearRanker):
         on_epoch: OnEpoch | None,
     ) -> None:
         self._check_settings()
-        own = positive_tags(Y)
-        idf = _idf(own)
+        positives = positive_tags(Y)
+        idf = _idf(positives)
         judged = None if valid is None else JudgedImages(valid[0], self._queries_of(positive_tags(valid[1]), idf, rng))
-        self._learn(X, own, self._queries_of(own, idf, rng), rng, judged, monitor, on_epoch)
+        self._learn(X, positives, self._queries_of(positives, idf, rng), rng, judged, monitor, on_epoch)
 
     def _learn(
         self,
         X: Matrix,
-        own: sp.csr_array,
-        asked: Queries,
+        positives: sp.csr_array,
+        queries: Queries,
         rng: np.random.Generator,
         judged: JudgedImages | None,
         monitor: Progress,
         on_epoch: OnEpoch | None,
     ) -> None:
         """Learn the weights from queries, then the bias from the tags that images have."""
-        if asked.relevant.nnz == 0:
+        if queries.relevant.nnz == 0:
             raise DataError("No image is relevant to a query, or has a tag (above 0), so there is nothing to learn.")
         with one_blas_thread():
             compare = self._comparison(X)
@@ -254,27 +253,25 @@ class Pamir(KernelAnnotator, LinearRanker):
             if judged is not None:
                 judged = JudgedImages(compare(judged.X), judged.queries)
         self._scale_features(K)
-        self.n_queries_ = len(asked)
+        self.n_queries_ = len(queries)
 
         def train(images: Images | None, judged: JudgedImages | None, epochs: int) -> None:
-            queries = asked if images is None else asked.among(images)
-
             def begin(weights: Weights, team: Team) -> Training:
-                return self._triplets(K, images, queries, weights[0], rng)
+                return self._triplets(K, images, queries if images is None else queries.among(images), weights[0], rng)
 
-            weights = self._start(K, own.shape[1], rng)
+            weights = self._start(K, positives.shape[1], rng)
             self._train(weights, begin, self._found_by(judged), epochs, monitor, on_epoch)
 
         def keep(trained: Images, held: Images) -> HeldOutFit:
-            set_intercepts(self.tag_rows_, K[trained], own[trained])
+            set_intercepts(self.tag_rows_, K[trained], positives[trained])
             return HeldOutFit(held, super(Pamir, self)._image_rows(K[held]), self.tag_rows_)
 
         if judged is None:
-            self._train_twice(X.shape[0], rng, lambda held: JudgedImages(K[held], asked.among(held)), train, keep)
+            self._train_twice(X.shape[0], rng, lambda held: JudgedImages(K[held], queries.among(held)), train, keep)
         else:
             self.n_held_out_, self._held_out = 0, None
             train(None, judged, self.epochs)
-        set_intercepts(self.tag_rows_, K, own)
+        set_intercepts(self.tag_rows_, K, positives)
         if self.kernel in KEPT_KERNELS:
             support = np.flatnonzero(self.tag_rows_[:, :-1].any(axis=0))
             self._keep_support(X[support])
@@ -284,19 +281,14 @@ class Pamir(KernelAnnotator, LinearRanker):
         self, K: Matrix, images: Images | None, queries: Queries, weights: Floats, rng: np.random.Generator
     ) -> Training:
         """Begin training on some images (None: all), numbered in the queries by their place among these."""
-        if self.kernel == "linear":
-            return self._linear_triplets(self._scaled(K if images is None else K[images]), queries, weights, rng)
-        some = np.arange(K.shape[0]) if images is None else images
-        return KernelTripletTraining(
-            np.asarray(K), some, queries.words, queries.relevant, weights, scale=self.scale_, rng=rng
-        )
-
-    def _linear_triplets(self, X: Matrix, queries: Queries, weights: Floats, rng: np.random.Generator) -> Training:
+        words, relevant = queries.words, queries.relevant
+        if self.kernel != "linear":
+            some = np.arange(K.shape[0]) if images is None else images
+            return KernelTripletTraining(np.asarray(K), some, words, relevant, weights, scale=self.scale_, rng=rng)
+        X = self._scaled(K if images is None else K[images])
         if self.loss == "triplet":
-            return TripletTraining(X, queries.words, queries.relevant, weights, rng=rng)
-        return TopTripletTraining(
-            X, queries.words, queries.relevant, weights, loss=self.loss, max_trials=self.max_trials, rng=rng
-        )
+            return TripletTraining(X, words, relevant, weights, rng=rng)
+        return TopTripletTraining(X, words, relevant, weights, loss=self.loss, max_trials=self.max_trials, rng=rng)
 
     def _scale_features(self, X: Matrix) -> None:
         if self.kernel == "linear":
@@ -315,39 +307,36 @@ class Pamir(KernelAnnotator, LinearRanker):
         return super()._image_rows(self._kernel_values(X) if self.kernel in KEPT_KERNELS else X)
 
     def _found_by(self, judged: JudgedImages | None) -> Measure | None:
-        """Return what measures the weights as they are on validation queries: AvgP, or nDCG10 with its loss.
-
-        None where there are none.
-        """
+        """Return the measure of the weights by validation queries: AvgP, or nDCG10 with its loss; None without any."""
         if judged is None or judged.queries.relevant.nnz == 0:
             return None
         K, queries = judged.X, judged.queries.among(np.arange(judged.X.shape[0]))
 
+        def blocks() -> Iterator[tuple[slice, Floats]]:
+            step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
+            for start in range(0, K.shape[0], step):
+                rows = slice(start, min(start + step, K.shape[0]))
+                yield rows, self._scores(super(Pamir, self)._image_rows(K[rows]))
+
         def found() -> float:
-            ranks = rank_queries(lambda: self._compared_blocks(K), queries.words, queries.relevant)
+            ranks = rank_queries(blocks, queries.words, queries.relevant)
             if self.loss == "ndcg":
                 return float(ranks.graded_ndcg(TOP, gains_of(ranks, queries.relevant)).mean())
             return float(ranks.average_precision().mean())
 
         return found
 
-    def _compared_blocks(self, K: Matrix) -> Iterator[tuple[slice, Floats]]:
-        """Yield blocks of rows, compared already, and their scores."""
-        step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
-        for start in range(0, K.shape[0], step):
-            rows = slice(start, min(start + step, K.shape[0]))
-            yield rows, self._scores(super()._image_rows(K[rows]))
-
-    def _queries_of(self, own: sp.csr_array, idf: Floats, rng: np.random.Generator) -> Queries:
-        made = queries_of_tags(own, max_words=self.max_words, max_subsets=self.max_subsets, random_state=rng)
+    def _queries_of(self, positives: sp.csr_array, idf: Floats, rng: np.random.Generator) -> Queries:
+        """Make queries from the tags of images, weighed by idf."""
+        made = queries_of_tags(positives, max_words=self.max_words, max_subsets=self.max_subsets, random_state=rng)
         return Queries(weigh_words(made.words, idf), made.relevant)
 
     def _rate(self) -> float:
         return self.aggressiveness
 
-    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
-        made = self._queries_of(own, _idf(own), setup.rng)
-        return self._linear_triplets(self._scaled(X), made, weights[0], setup.rng)
+    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+        queries = self._queries_of(positives, _idf(positives), setup.rng)
+        return self._triplets(X, None, queries, weights[0], setup.rng)
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -366,9 +355,9 @@ class Pamir(KernelAnnotator, LinearRanker):
         check_count(self.max_subsets, "max_subsets")
 
 
-def _idf(own: sp.csr_array) -> Floats:
+def _idf(positives: sp.csr_array) -> Floats:
     """Return the inverse frequencies of tags among the captions of images."""
-    return inverse_frequencies(np.bincount(own.indices, minlength=own.shape[1]), own.shape[0])
+    return inverse_frequencies(np.bincount(positives.indices, minlength=positives.shape[1]), positives.shape[0])
 
 
 def _checked(Q: Any, R: Any, X: Any) -> Queries:

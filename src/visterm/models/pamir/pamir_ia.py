@@ -26,8 +26,7 @@ class PamirIa(LinearRanker, StreamedFit):
     For each pair (image, true tag y), in random order, one other tag ȳ is drawn uniformly. Where the loss
     ``l = |1 - f_y(x) + f_ȳ(x)|₊`` is above 0, the smallest step that would bring it to 0 is made, but none longer than
     `aggressiveness`: ``τ = min(aggressiveness, l / (2 |x|²))``, ``w_y += τ x``, ``w_ȳ -= τ x``. Each step sees the
-    weights that the one before has left, so there is nothing to share among threads: `n_jobs` counts only in
-    annotating.
+    weights of the one before, so training uses one thread: `n_jobs` counts only in annotating.
 
     Parameters
     ----------
@@ -53,8 +52,8 @@ class PamirIa(LinearRanker, StreamedFit):
     def _rate(self) -> float:
         return self.aggressiveness
 
-    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
-        return TurnTraining(self._scaled(X), own, weights[0], rng=setup.rng)
+    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+        return TurnTraining(self._scaled(X), positives, weights[0], rng=setup.rng)
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -67,8 +66,8 @@ class TurnTraining:
     Parameters
     ----------
     X : array or CSR of float32, shape (n_images, width)
-        Features with whatever constant column stands for the bias.
-    own : csr_array, shape (n_images, n_tags)
+        Features, and a constant column for the bias.
+    positives : csr_array, shape (n_images, n_tags)
         Stored entries are the tags that images have; canonical.
     tag_rows : ndarray of float32, shape (n_tags, width)
         Changed in place.
@@ -76,13 +75,13 @@ class TurnTraining:
         For the order of the examples and the key of the draws.
     """
 
-    def __init__(self, X: Matrix, own: sp.csr_array, tag_rows: Floats, *, rng: np.random.Generator) -> None:
+    def __init__(self, X: Matrix, positives: sp.csr_array, tag_rows: Floats, *, rng: np.random.Generator) -> None:
         self._rows, self._W, self._rng = image_rows(X), tag_rows, rng
         self._squares = np.empty(X.shape[0], np.float32)
         row_squares(self._rows, self._squares)
-        self._own_start, self._own_tags = own.indptr.astype(np.int64), own.indices
-        self._images = np.repeat(np.arange(own.shape[0]), np.diff(own.indptr))
-        self._tags = own.indices.astype(np.int64)
+        self._positive_start, self._positive_tags = positives.indptr.astype(np.int64), positives.indices
+        self._images = np.repeat(np.arange(positives.shape[0]), np.diff(positives.indptr))
+        self._tags = positives.indices.astype(np.int64)
         self._seed = int(rng.integers(2**62))
         self._epoch = 0
 
@@ -90,7 +89,7 @@ class TurnTraining:
         """Visit every example once, in an order drawn anew; `rate` is the longest step."""
         order = self._rng.permutation(self._tags.size)
         sums = rank_in_turn(
-            order, self._images[order], self._tags[order], self._own_start, self._own_tags, self._rows,
+            order, self._images[order], self._tags[order], self._positive_start, self._positive_tags, self._rows,
             self._squares, rate, self._seed, self._epoch, self._W,
         )  # fmt: skip
         self._epoch += 1
@@ -98,8 +97,8 @@ class TurnTraining:
         return EpochSums(*(float(value) / n for value in sums))
 
     def carried(self) -> dict[str, NDArray[Any]]:
-        """Return what training on other rows shall go on with: nothing but the weights."""
+        """Return what training on other rows continues with: nothing but the weights."""
         return {}
 
     def go_on(self, carried: dict[str, NDArray[Any]]) -> None:
-        """Take over nothing."""
+        """Continue from what another training carried: nothing."""

@@ -26,11 +26,11 @@ class TripletTraining:
     Parameters
     ----------
     X : array or CSR of float32, shape (n_images, width)
-        Features with whatever constant column stands for the bias, which never moves: it is in both images.
+        Features, and a constant column for the bias, which never moves: it is in both images.
     weights : csr_array of float32, shape (n_queries, n_words)
         Weights of the words.
     relevant : csr_array, shape (n_queries, n_images)
-        Stored entries say which images are relevant; canonical.
+        Stored entries are relevant images; canonical.
     tag_rows : ndarray of float32, shape (n_words, width)
         Changed in place.
     rng : Generator
@@ -56,7 +56,7 @@ class TripletTraining:
         return EpochSums(loss / n, 1.0, n_moved / n)
 
     def run(self, n_steps: int, rate: float) -> tuple[float, int]:
-        """Draw so many triplets; give the sum of their losses and how many made a step."""
+        """Draw `n_steps` triplets; return the sum of their losses and how many made a step."""
         loss, n_moved = self._steps(n_steps, rate)
         self._epoch += 1
         return float(loss), int(n_moved)
@@ -73,9 +73,9 @@ class TripletTraining:
         self._epoch = 0
 
     def _orders_something(self, relevant: sp.csr_array) -> NDArray[np.bool_]:
+        """Return for each query whether some images are more relevant to it than others."""
         n_relevant = np.diff(relevant.indptr)
-        some: NDArray[np.bool_] = (n_relevant > 0) & (n_relevant < relevant.shape[1])
-        return some
+        return np.asarray((n_relevant > 0) & (n_relevant < relevant.shape[1]))
 
     def _steps(self, n_steps: int, rate: float) -> tuple[float, int]:
         total, n_moved = rank_triplets(
@@ -90,20 +90,16 @@ class KernelTripletTraining(TripletTraining):
     Parameters
     ----------
     K : ndarray of float32, shape (n_images, n_images)
-        The kernel of the training images, symmetric.
+        The kernel of the training images, symmetric; it counts times `scale`.
     images : ndarray of int64, shape (n,)
-        Those learned from; the others, held out, get no weight. As the weights of both are columns of one array, what
-        is learned applies to rows of K as they are.
-    weights : csr_array of float32, shape (n_queries, n_words)
-        Weights of the words.
+        Those learned from. The others, held out, get no weight but keep their columns, so that the weights apply to
+        rows of K as they are.
+    weights, rng
+        As in `TripletTraining`.
     relevant : csr_array, shape (n_queries, n)
-        Stored entries say which of `images` are relevant, by their place there; canonical.
+        Stored entries are relevant images, by their place in `images`; canonical.
     tag_rows : ndarray of float32, shape (n_words, n_images + 1)
-        Zeros at the start; changed in place, but for the last column.
-    scale : float
-        The kernel meant is `scale` times K.
-    rng : Generator
-        For the key of the draws.
+        Zeros at the start; changed in place, except the last column.
     """
 
     def __init__(
@@ -191,7 +187,7 @@ class TopTripletTraining(TripletTraining):
 
 
 def rank_weights(loss: str, n_images: int) -> Floats:
-    """Return what a relevant image matters that r images outrank, for r from 0 to `n_images`: from 0 to 1.
+    """Return how much a relevant image matters that r images outrank, from 0 to 1, for r from 0 to `n_images`.
 
     "p10": ``min(r, 10) / 10``, all places below the tenth cost alike (Usunier et al., α of the first ten places).
     "warp": ``Σ_{i ≤ r} 1 / i``, as a share of the largest (WSABIE, Eq. 3). "ndcg": ``D(1) - D(r + 1)`` with the
@@ -211,8 +207,7 @@ def rank_weights(loss: str, n_images: int) -> Floats:
 
 def ideal_gains(starts: NDArray[np.int64], gains: Floats) -> NDArray[np.float64]:
     """Return the largest discounted gain of each list of gains, ``gains[starts[q]:starts[q + 1]]``."""
-    owner = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    order = np.lexsort((-gains, owner))
-    places = np.arange(len(gains)) - starts[owner]
-    found = np.bincount(owner, gains[order] / np.log2(2 + places), minlength=len(starts) - 1)
-    return np.asarray(found, np.float64)
+    queries = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    order = np.lexsort((-gains, queries))
+    places = np.arange(len(gains)) - starts[queries]
+    return np.asarray(np.bincount(queries, gains[order] / np.log2(2 + places), minlength=len(starts) - 1), np.float64)

@@ -116,8 +116,6 @@ class ObjectsAndParts(EmbeddingRanker):
     bias: ClassVar[float] = 0.0  # type: ignore[misc]
     relation_rows_: Floats = field(init=False)
 
-    # -- labels of pairs ----------------------------------------------------------------------------------------------
-
     def annotate_pairs(
         self,
         X_object: Any,
@@ -228,8 +226,6 @@ class ObjectsAndParts(EmbeddingRanker):
         self.relation_rows_ = np.concatenate([self.relation_rows_, nothing])
         return self
 
-    # -- inside -------------------------------------------------------------------------------------------------------
-
     def _check_learned(self) -> None:
         super()._check_learned()
         width, expected = self.relation_rows_.shape[1], self._places().width - self.dim
@@ -269,7 +265,7 @@ class ObjectsAndParts(EmbeddingRanker):
         self.tag_rows_ = np.ascontiguousarray(rows[:, : self.dim])
         self.relation_rows_ = np.ascontiguousarray(rows[:, self.dim :])
 
-    def _training(self, X: Matrix, own: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, setup: Setup) -> Training:
         image_map, tag_rows = weights
         recipe = Recipe(
             weight=self.weight,
@@ -284,7 +280,7 @@ class ObjectsAndParts(EmbeddingRanker):
             X,
             image_map,
             tag_rows,
-            block=block_size(recipe.block, own.nnz),
+            block=block_size(recipe.block, positives.nnz),
             max_norm=self.max_norm,
             scale=self.scale_,
             n_jobs=setup.team.size,
@@ -293,7 +289,7 @@ class ObjectsAndParts(EmbeddingRanker):
         )
         return RelatedTraining(
             side,
-            own,
+            positives,
             tag_rows,
             recipe,
             pairs=self.part_of_,
@@ -313,17 +309,16 @@ class ObjectsAndParts(EmbeddingRanker):
         return f"mean rank {-found:,.1f} of {self.n_tags_**2:,} pairs, best {-best:,.1f} after {best_epoch}"
 
     def _measure(self, judged: Validation | None) -> Measure | None:
-        """Return what measures the weights: the mean rank of pairs of labels if there are relations, negative."""
+        """Return the measure of the weights: with relations, minus the mean rank of pairs of labels."""
         self._by_rank = False
         if judged is None or not len(self.part_of_):
             return super()._measure(judged)
         X, Y = judged
         try:
-            quadruplets = Quadruplets(Y, self.part_of_)
+            drawn = Quadruplets(Y, self.part_of_).draw(VALIDATION_QUADRUPLETS)
         except DataError:  # no relation whose tags have an image each among those
             return super()._measure(judged)
         self._by_rank = True
-        drawn = quadruplets.draw(VALIDATION_QUADRUPLETS)
 
         def mean_rank() -> float:
             ranks = self.ranks_of_pairs(X[drawn.object_images], X[drawn.part_images], drawn.objects, drawn.parts)

@@ -104,7 +104,7 @@ class RelatedTraining(PairTraining):
     Parameters
     ----------
     side : RelatedImages
-    own, tag_rows, recipe, rng, team
+    positives, tag_rows, recipe, rng, team
         As for `PairTraining`; tag rows are limited by `max_norm` here, each vector by itself.
     pairs : ndarray of int64, shape (n, 2)
         Part and whole.
@@ -119,7 +119,7 @@ class RelatedTraining(PairTraining):
     def __init__(
         self,
         side: RelatedImages,
-        own: sp.csr_array,
+        positives: sp.csr_array,
         tag_rows: Floats,
         recipe: Recipe,
         *,
@@ -132,7 +132,7 @@ class RelatedTraining(PairTraining):
         rng: np.random.Generator,
         team: Team,
     ) -> None:
-        super().__init__(side, own, tag_rows, recipe, rng=rng, team=team)
+        super().__init__(side, positives, tag_rows, recipe, rng=rng, team=team)
         self._related, self._places, self._alpha, self._max_norm = side, places, alpha, max_norm
         self._spare = 1.0 - negative_weight
         parts, wholes = pairs[:, 0], pairs[:, 1]
@@ -144,7 +144,7 @@ class RelatedTraining(PairTraining):
         self._first_partner = np.concatenate([[0], np.cumsum(np.bincount(tags, minlength=len(tag_rows)))]).astype(
             np.int64
         )
-        self._context_seed = self._seed + 1  # a stream of its own, and the generator goes on as without relations
+        self._context_seed = self._seed + 1  # a stream of its positives, and the generator goes on as without relations
 
     def _run_block(self, examples: Ints) -> NDArray[np.float64]:
         n, tags = examples.size, self._tags[examples]
