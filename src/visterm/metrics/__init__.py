@@ -15,19 +15,13 @@ if TYPE_CHECKING:
     from visterm.metrics.table import METRICS, check_metrics
 
 _EXPORTS = {
-    "METRICS": "visterm.metrics.table",
-    "average_precisions": "visterm.metrics.ranking",
-    "bootstrap_mean": "visterm.metrics.significance",
-    "check_metrics": "visterm.metrics.table",
-    "compare_pairs": "visterm.metrics.comparison",
-    "evaluate": "visterm.metrics.report",
-    "kinds_of_queries": "visterm.metrics.queries",
-    "measure": "visterm.metrics.report",
-    "measure_queries": "visterm.metrics.queries",
-    "paired_bootstrap": "visterm.metrics.significance",
-    "rank_queries": "visterm.metrics.queries",
-    "sibling_precisions": "visterm.metrics.siblings",
-    "signed_ranks": "visterm.metrics.significance",
+    "comparison": ["compare_pairs"],
+    "queries": ["kinds_of_queries", "measure_queries", "rank_queries"],
+    "ranking": ["average_precisions"],
+    "report": ["evaluate", "measure"],
+    "siblings": ["sibling_precisions"],
+    "significance": ["bootstrap_mean", "paired_bootstrap", "signed_ranks"],
+    "table": ["METRICS", "check_metrics"],
 }
 
 __all__ = [
@@ -49,6 +43,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name at its first use: the table of metrics is listed without loading Numba."""
-    if name not in _EXPORTS:
-        raise AttributeError(f"module 'visterm.metrics' has no attribute '{name}'; public names: {', '.join(__all__)}")
-    return getattr(import_module(_EXPORTS[name]), name)
+    for module, names in _EXPORTS.items():
+        if name in names:
+            return getattr(import_module(f"visterm.metrics.{module}"), name)
+    raise AttributeError(f"module 'visterm.metrics' has no attribute '{name}'; public names: {', '.join(__all__)}")

@@ -47,8 +47,8 @@ def frequency_bands(counts: Any) -> list[Band]:
     Returns
     -------
     list of Band
-        Those that have tags, the rarest first: as `bands_from` gives them for `STARTS` (1 to 4, 5 to 19, 20 to 99, 100
-        or more), so that runs and libraries can be compared; as `thirds_of` does where all tags are in one of these.
+        Those that have tags, the rarest first: of 1 to 4, 5 to 19, 20 to 99, and 100 or more images, so that runs and
+        libraries can be compared; thirds as of `thirds_of` if all tags are in one of these.
     """
     fixed = bands_from(counts, STARTS)
     return fixed if len(fixed) > 1 else max(fixed, thirds_of(counts), key=len)
@@ -79,19 +79,10 @@ def bands_from(counts: Any, starts: Sequence[int]) -> list[Band]:
 
 
 def thirds_of(counts: Any) -> list[Band]:
-    """Part tags into rare, middling and frequent ones, about as many of each.
+    """Part tags into rare, middling and frequent ones, about as many of each; the rarest first, those that have tags.
 
-    Tags of the same number of training images are in the same third: that of the middle one of them; but those of the
-    fewest are always rare, as where most tags are on one image, and those of the most are frequent.
-
-    Parameters
-    ----------
-    counts : array-like of int, shape (n_tags,)
-
-    Returns
-    -------
-    list of Band
-        Those that have tags, the rarest first.
+    Tags with the same number of training images are in the same third: that of the middle one of them. Those with the
+    fewest are always rare, even if these are most tags, and those with the most are frequent.
     """
     counts = _checked(counts)
     _, inverse, ties = np.unique(counts, return_inverse=True, return_counts=True)
@@ -111,7 +102,7 @@ def thirds_of(counts: Any) -> list[Band]:
 
 
 def band_values(values: dict[str, NDArray[np.float64]], band: Band, k: int) -> dict[str, NDArray[np.float64]]:
-    """Return the measures of the tags of a band, of values that `visterm.metrics.measure` gave of all tags.
+    """Return the measures of the tags of a band, out of what `visterm.metrics.measure` returned for all tags.
 
     Parameters
     ----------

@@ -60,13 +60,6 @@ class Judgements:
             Above 0: relevant. Unknown tags (0) and explicit negatives (below 0) are alike not relevant.
         exclude : array-like or sparse, shape (n_images, n_tags), optional
             Entries that are not 0 are left out of the rankings, relevant or not: tags known beforehand, say.
-
-        Raises
-        ------
-        ShapeError
-            If the two have different shapes.
-        DataError
-            If `Y` is not numeric, or not finite.
         """
         given = check_tags(Y, Y.shape[0] if hasattr(Y, "shape") else len(Y))
         relevant = as_csr(given > 0)
@@ -88,6 +81,12 @@ class Judgements:
         """Return where the relevant entries of some rows lie in `tags`."""
         return slice(int(self.indptr[rows.start]), int(self.indptr[rows.stop]))
 
+    def relevant(self, rows: slice) -> sp.csr_array:
+        """Return 1 where an entry of some rows is relevant, shape (n_rows, n_tags)."""
+        span = self.span(rows)
+        tags, starts = self.tags[span], self.indptr[rows.start : rows.stop + 1] - span.start
+        return sp.csr_array((np.ones(tags.size, np.float32), tags, starts), shape=(len(starts) - 1, self.n_tags))
+
 
 class ScoreBlocks:
     """The scores that are judged, as blocks of whole rows; excluded entries are minus infinity.
@@ -107,7 +106,9 @@ class ScoreBlocks:
         self._kept: list[Block] | None = None
         self._one_time = False
         if isinstance(scores, np.ndarray):
-            self._check_shape(scores.shape)
+            expected = (judgements.n_images, judgements.n_tags)
+            if scores.shape != expected:
+                raise ShapeError(f"The scores have the shape {scores.shape}, but the tags {expected} (images, tags).")
         elif not callable(scores):
             if not isinstance(scores, Iterable) or hasattr(scores, "tocsr"):
                 raise UserError(_WRONG_KIND.format(what=f"scores is a {type(scores).__name__}"))
@@ -119,8 +120,8 @@ class ScoreBlocks:
         Parameters
         ----------
         again : bool
-            Whether `go_again` will be called: blocks that are dear or impossible to make twice are then kept, as long
-            as they take no more than 512 MiB.
+            Whether `go_again` will be called: blocks that are costly or impossible to make twice are then kept, up to
+            512 MiB.
         """
         keep = again and (self._one_time or callable(self._scores))
         kept: list[Block] = []
@@ -146,13 +147,33 @@ class ScoreBlocks:
         yield from self._blocks() if self._kept is None else self._kept
 
     def _blocks(self) -> Iterator[Block]:
+        """Yield the blocks once, checked, with excluded entries at minus infinity."""
+        n_tags, excluded = self._judgements.n_tags, self._judgements.excluded
         seen = np.zeros(self._judgements.n_images, bool)
         for item in self._source():
             if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice)):
                 raise UserError(_WRONG_KIND.format(what=f"scores gives a {type(item).__name__}, not blocks"))
-            rows, block = item[0], np.asarray(item[1])
-            rows = self._check_rows(rows, block, seen)
-            yield rows, self._without_excluded(rows, self._check_values(rows, block))
+            (start, stop, _), block = item[0].indices(seen.size), np.asarray(item[1])
+            if block.ndim != 2 or block.shape != (stop - start, n_tags):
+                raise ShapeError(
+                    f"The score block of images {start} to {stop} has the shape {block.shape}; "
+                    f"expected {(stop - start, n_tags)} (images, tags)."
+                )
+            if seen[start:stop].any():
+                raise ShapeError(f"Image {start + seen[start:stop].argmax()} is in two score blocks; expected once.")
+            seen[start:stop] = True
+            block = np.ascontiguousarray(block, np.float32 if block.dtype == np.float32 else np.float64)
+            row = first_non_finite_row(block)
+            if row >= 0:
+                raise DataError(
+                    f"The scores of image {start + row} hold NaN or infinity, which cannot be ranked. "
+                    "Check the features of that image and the weights of the model."
+                )
+            rows = slice(start, stop)
+            if excluded is not None:
+                some, block = excluded[rows], block.copy()
+                block[np.repeat(np.arange(len(block)), np.diff(some.indptr)), some.indices] = -np.inf
+            yield rows, block
         if not seen.all():
             raise ShapeError(
                 f"The score blocks hold {seen.sum()} images, but the tags {seen.size}; the first without scores is "
@@ -160,6 +181,7 @@ class ScoreBlocks:
             )
 
     def _source(self) -> Iterable[Block]:
+        """Return the blocks as they were given; a matrix in parts."""
         if callable(self._scores):
             return self._scores()
         if not isinstance(self._scores, np.ndarray):
@@ -167,40 +189,4 @@ class ScoreBlocks:
         matrix = self._scores
         n_images, n_tags = matrix.shape
         step = max(1, MATRIX_BLOCK_BYTES // (matrix.itemsize * n_tags))
-        starts = range(0, n_images, step)
-        return ((slice(start, start + step), matrix[start : start + step]) for start in starts)
-
-    def _check_rows(self, rows: slice, block: NDArray[Any], seen: NDArray[np.bool_]) -> slice:
-        start, stop, _ = rows.indices(seen.size)
-        if block.ndim != 2 or block.shape != (stop - start, self._judgements.n_tags):
-            raise ShapeError(
-                f"The score block of images {start} to {stop} has the shape {block.shape}; "
-                f"expected {(stop - start, self._judgements.n_tags)} (images, tags)."
-            )
-        if seen[start:stop].any():
-            raise ShapeError(f"Image {start + seen[start:stop].argmax()} is in two score blocks; expected once.")
-        seen[start:stop] = True
-        return slice(start, stop)
-
-    def _check_shape(self, shape: tuple[int, ...]) -> None:
-        expected = (self._judgements.n_images, self._judgements.n_tags)
-        if shape != expected:
-            raise ShapeError(f"The scores have the shape {shape}, but the tags {expected} (images, tags).")
-
-    def _check_values(self, rows: slice, block: NDArray[Any]) -> NDArray[Any]:
-        block = np.ascontiguousarray(block, np.float32 if block.dtype == np.float32 else np.float64)
-        row = first_non_finite_row(block)
-        if row >= 0:
-            raise DataError(
-                f"The scores of image {rows.start + row} hold NaN or infinity, which cannot be ranked. "
-                "Check the features of that image and the weights of the model."
-            )
-        return block
-
-    def _without_excluded(self, rows: slice, block: NDArray[Any]) -> NDArray[Any]:
-        if self._judgements.excluded is None:
-            return block
-        excluded = self._judgements.excluded[rows]
-        block = block.copy()
-        block[np.repeat(np.arange(block.shape[0]), np.diff(excluded.indptr)), excluded.indices] = -np.inf
-        return block
+        return ((slice(start, start + step), matrix[start : start + step]) for start in range(0, n_images, step))

@@ -1,7 +1,7 @@
 """All the metrics that a user names, of images that come in parts: in memory that does not grow with their number.
 
-Means over images add up part by part. Of tags that are given to images, a few counts a tag do. Where tags are queries
-that rank all images, the relevant entries lie in files and the images come twice.
+Means over images, and counts of the tags given to them, add up part by part. Where tags are queries that rank all
+images, the relevant entries lie in files and the images come twice.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class PartMeasures:
 
     @property
     def twice(self) -> bool:
-        """Whether the images have to come a second time, by `add_again`, before anything is told."""
+        """Whether `add_again` must go through the images a second time before the measures are known."""
         return self._words is not None
 
     def add(self, part: Part) -> None:
@@ -85,13 +85,13 @@ class PartMeasures:
                 if ranker is not None:
                     ranker.add(rows, block)
             if self._words is not None:
-                self._words.gather(self._seen + rows.start, block, _relevant(judgements, rows))
+                self._words.gather(self._seen + rows.start, block, judgements.relevant(rows))
         if given is not None and self._given is not None:
             self._given.add_counts(given)
         evidence: dict[str, Any] = {"image": None if tags is None else tags.result(), "sibling": near}
         for name, moments in self._of_images.items():
             metric, k = self._wanted[name]
-            moments.add(getattr(evidence[metric.of], metric.measure)(*([k] if metric.takes_k else [])))
+            moments.add(metric.values(evidence[metric.of], k))
         self._seen += judgements.n_images
 
     def add_again(self, parts: Iterable[Part]) -> None:
@@ -108,9 +108,7 @@ class PartMeasures:
     def of_tags(self, name: str) -> NDArray[np.float64]:
         """Return the values of the tags (shape (1,) where a metric is no mean), of a metric that is not of images."""
         metric, k = self._wanted[name]
-        evidence = self._given if metric.of == "tag" else self._words
-        found: NDArray[np.float64] = getattr(evidence, metric.measure)(*([k] if metric.takes_k else []))
-        return found
+        return metric.values(self._given if metric.of == "tag" else self._words, k)
 
     def interval(self, name: str) -> Interval:
         """Return the value of a metric and its 95 % interval: bootstrapped over tags, over images as in `Moments`.
@@ -127,12 +125,3 @@ class PartMeasures:
         if np.isnan(values).all():
             raise nothing_to_average(name, self._shape, int(self._n_relevant.sum()))
         return interval_of(values)
-
-
-def _relevant(judgements: Judgements, rows: slice) -> sp.csr_array:
-    span = judgements.span(rows)
-    starts = judgements.indptr[rows.start : rows.stop + 1] - span.start
-    tags = judgements.tags[span]
-    return sp.csr_array(
-        (np.ones(tags.size, np.float32), tags, starts), shape=(rows.stop - rows.start, judgements.n_tags)
-    )

@@ -13,7 +13,7 @@ from visterm.kernels.ranks import rank_in_rows
 from visterm.metrics.blocks import Judgements, ScoreBlocks, Scores
 
 _ROUNDING = 1e-9
-"""Recalls are fractions: 3 / 10 shall count as 0.3."""
+"""Recalls are fractions: 3 / 10 counts as 0.3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,8 @@ class Ranks:
 
     def average_precision(self) -> NDArray[np.float64]:
         """Mean over the relevant entries of the precision at their ranks."""
-        order = np.lexsort((self.ranks, self.lists))
-        n_relevant = self.n_relevant
-        first = np.cumsum(n_relevant) - n_relevant
-        lists = self.lists[order]
-        place = np.arange(1, order.size + 1) - first[lists]
-        return ratio(np.bincount(lists, place / self.ranks[order], minlength=self.n_lists), n_relevant)
+        lists, precision, _ = self._curve()
+        return ratio(np.bincount(lists, precision, minlength=self.n_lists), self.n_relevant)
 
     def interpolated_precision(self, recalls: Sequence[float]) -> NDArray[np.float64]:
         """Return, at some levels of recall, the best precision of each list that comes with that recall or more.
@@ -82,17 +78,19 @@ class Ranks:
         Shape (n_lists, n_recalls), NaN where a list has no relevant entry. At 0, 0.1, ..., 1 these are the eleven
         points of a precision-recall curve, which may be averaged over lists.
         """
-        order = np.lexsort((self.ranks, self.lists))
-        n_relevant = self.n_relevant
-        first = np.cumsum(n_relevant) - n_relevant
-        lists = self.lists[order]
-        place = np.arange(1, order.size + 1) - first[lists]
-        precision, recall = place / self.ranks[order], place / n_relevant[lists]
+        lists, precision, recall = self._curve()
         best = np.zeros((self.n_lists, len(recalls)))
         for column, level in enumerate(recalls):
             enough = recall >= level - _ROUNDING
             np.maximum.at(best[:, column], lists[enough], precision[enough])
-        return np.where(n_relevant[:, None] > 0, best, np.nan)
+        return np.where(self.n_relevant[:, None] > 0, best, np.nan)
+
+    def _curve(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the list of each relevant entry, from the first of a list on, and precision and recall down to it."""
+        order = np.lexsort((self.ranks, self.lists))
+        n_relevant, lists = self.n_relevant, self.lists[order]
+        place = np.arange(1, order.size + 1) - (np.cumsum(n_relevant) - n_relevant)[lists]
+        return lists, place / self.ranks[order], place / n_relevant[lists]
 
     def reciprocal_rank(self) -> NDArray[np.float64]:
         """One over the rank of the first relevant entry."""
@@ -153,13 +151,7 @@ class TagRanks(Ranks):
 
 
 class TagRanker:
-    """Ranks the relevant tags of each image, block by block.
-
-    Parameters
-    ----------
-    judgements : Judgements
-        What is relevant.
-    """
+    """Ranks the relevant tags of each image, block by block."""
 
     def __init__(self, judgements: Judgements) -> None:
         self._judgements = judgements
@@ -184,21 +176,7 @@ class TagRanker:
 def rank_tags(scores: Scores, Y: Any, *, exclude: Any = None) -> TagRanks:
     """Rank the relevant tags of each image within its row of scores; ties are broken by the smaller tag id.
 
-    Parameters
-    ----------
-    scores : ndarray (n_images, n_tags), blocks, or callable that gives blocks
-        As `ScoreBlocks` takes them.
-    Y : array-like or sparse, shape (n_images, n_tags)
-        Above 0: relevant.
-    exclude : array-like or sparse, shape (n_images, n_tags), optional
-        Entries that are not 0 are left out of the rankings.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes differ.
-    DataError
-        If a score is NaN or infinite.
+    Parameters and errors are those of `visterm.metrics.evaluate`.
     """
     judgements = Judgements.of(Y, exclude)
     ranker = TagRanker(judgements)

@@ -47,7 +47,7 @@ def evaluate(
     Raises
     ------
     UserError
-        If a metric does not exist, its k cannot be used, or it wants siblings and there are none.
+        If a metric does not exist, its k cannot be used, or it needs siblings and there are none.
     DataError
         If shapes do not fit, scores are not finite, or there is nothing to average.
     """
@@ -70,8 +70,15 @@ def measure(
 
 
 def means(values: dict[str, NDArray[np.float64]], judgements: Judgements) -> dict[str, float]:
-    """Average what `measure` gave, as `evaluate` does; where there is nothing to average, that is a `DataError`."""
-    return {name: _mean(name, array, judgements) for name, array in values.items()}
+    """Average what `measure` gave, as `evaluate` does; raise `DataError` if there is nothing to average."""
+    found = {}
+    for name, array in values.items():
+        defined = array[~np.isnan(array)]
+        if defined.size == 0:
+            shape = judgements.n_images, judgements.n_tags
+            raise nothing_to_average(name, shape, judgements.tags.size, excluded=judgements.excluded is not None)
+        found[name] = float(defined.mean())
+    return found
 
 
 def _measure(
@@ -79,53 +86,34 @@ def _measure(
 ) -> dict[str, NDArray[np.float64]]:
     wanted = check_metrics(metrics, siblings=siblings is not None)
     evidence = _collect(scores, judgements, list(wanted.values()), siblings)
-    return {
-        name: getattr(evidence[metric.of], metric.measure)(*([k] if metric.takes_k else []))
-        for name, (metric, k) in wanted.items()
-    }
+    return {name: metric.values(evidence[metric.of], k) for name, (metric, k) in wanted.items()}
 
 
 def _collect(scores: Scores, judgements: Judgements, wanted: list[Wanted], siblings: Any) -> dict[str, Evidence]:
     """Go through the scores once, or twice for words, and gather only what the wanted metrics need."""
     kinds = {metric.of for metric, _ in wanted}
+    ks = {kind: {k for metric, k in wanted if metric.of == kind} for kind in kinds}
     tags = TagRanker(judgements) if "image" in kinds else None
-    given = GivenTags(judgements, {k for metric, k in wanted if metric.of == "tag"}) if "tag" in kinds else None
+    given = GivenTags(judgements, ks["tag"]) if "tag" in kinds else None
+    near = SiblingTags(judgements, siblings, ks["sibling"]) if "sibling" in kinds else None
     images = ImageRanker(judgements) if "word" in kinds else None
-    near = (
-        SiblingTags(judgements, siblings, {k for metric, k in wanted if metric.of == "sibling"})
-        if "sibling" in kinds
-        else None
-    )
     blocks = ScoreBlocks(scores, judgements)
     for rows, block in blocks.go_through(again=images is not None):
-        if tags:
-            tags.add(rows, block)
-        if given:
-            given.add(rows, block)
-        if near:
-            near.add(rows, block)
-        if images:
+        for ranker in (tags, given, near):
+            if ranker is not None:
+                ranker.add(rows, block)
+        if images is not None:
             images.gather(rows, block)
-    evidence: dict[str, Evidence] = {}
-    if tags:
-        evidence["image"] = tags.result()
-    if given:
+    evidence: dict[str, Evidence] = {} if tags is None else {"image": tags.result()}
+    if given is not None:
         evidence["tag"] = given
-    if near:
+    if near is not None:
         evidence["sibling"] = near
-    if images:
+    if images is not None:
         for rows, block in blocks.go_again():
             images.count(rows, block)
         evidence["word"] = images.result()
     return evidence
-
-
-def _mean(name: str, values: NDArray[np.float64], judgements: Judgements) -> float:
-    defined = values[~np.isnan(values)]
-    if defined.size == 0:
-        shape = judgements.n_images, judgements.n_tags
-        raise nothing_to_average(name, shape, judgements.tags.size, excluded=judgements.excluded is not None)
-    return float(defined.mean())
 
 
 def nothing_to_average(name: str, shape: tuple[int, int], n_relevant: int, *, excluded: bool = False) -> DataError:

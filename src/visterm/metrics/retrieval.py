@@ -16,7 +16,7 @@ from visterm.metrics.blocks import Judgements, ScoreBlocks, Scores
 from visterm.metrics.ranking import Ranks, ratio
 
 ENTRIES = 2**20
-"""Entries looked at together."""
+"""Entries handled together."""
 
 MOST_IMAGES = 2**32
 """An entry is 8 bytes: 4 of the score, and 4 of the image's number."""
@@ -29,11 +29,6 @@ class ImageRanker:
 
     The first pass (`gather`) takes the scores of the relevant entries; the second (`count`) counts, between
     them, the scores of all the other images. Memory grows with the relevant entries only.
-
-    Parameters
-    ----------
-    judgements : Judgements
-        What is relevant.
     """
 
     def __init__(self, judgements: Judgements) -> None:
@@ -148,7 +143,7 @@ class StoredImageRanker:
         return ratio(self._sums(lambda _, rank: rank <= k), np.where(np.diff(self._indptr) > 0, k, 0))
 
     def _sums(self, measure: Any) -> NDArray[np.float64]:
-        """Sum over each tag's entries what a measure says of their places among the relevant ones, and of all."""
+        """Sum over each tag's entries a measure of their places among the relevant ones and among all."""
         n_tags = self._indptr.size - 1
         sums = np.zeros(n_tags)
         before, above = -1, 0  # the tag of the last entry of the part before, and the irrelevant images above that

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -38,28 +39,23 @@ class SiblingTags:
         near = as_csr(siblings)
         if near.shape != (n_tags, n_tags):
             raise ShapeError(f"siblings has the shape {near.shape}; expected {(n_tags, n_tags)} (tags, tags).")
-        self._near = _pattern(near + sp.eye_array(n_tags, format="csr"))
-        self._begin(judgements, ks)
-
-    def of_others(self, judgements: Judgements) -> SiblingTags:
-        """Return what does the same for other images."""
-        other = SiblingTags.__new__(SiblingTags)
-        other._near = self._near
-        other._begin(judgements, self._n_near)
-        return other
-
-    def _begin(self, judgements: Judgements, ks: Iterable[int]) -> None:
+        near = as_csr(near + sp.eye_array(n_tags, format="csr"))
+        self._near = sp.csr_array((np.ones(near.nnz, np.float32), near.indices, near.indptr), shape=near.shape)
         self._judgements = judgements
         self._n_near = {k: np.zeros(judgements.n_images, np.int64) for k in ks}
 
+    def of_others(self, judgements: Judgements) -> SiblingTags:
+        """Return what does the same for other images."""
+        other = copy(self)
+        other._judgements = judgements
+        other._n_near = {k: np.zeros(judgements.n_images, np.int64) for k in self._n_near}
+        return other
+
     def add(self, rows: slice, block: NDArray[Any]) -> None:
         """Predict tags of some images by their scores."""
-        judgements, span = self._judgements, self._judgements.span(rows)
+        judgements = self._judgements
         ids, values = top_k(block, min(max(self._n_near), judgements.n_tags))
-        indptr = judgements.indptr[rows.start : rows.stop + 1] - span.start
-        tags = judgements.tags[span]
-        relevant = sp.csr_array((np.ones(tags.size, np.float32), tags, indptr), shape=block.shape)
-        reached = as_csr(relevant @ self._near.T)
+        reached = as_csr(judgements.relevant(rows) @ self._near.T)
         near = np.zeros(block.shape, bool)
         near[np.repeat(np.arange(block.shape[0]), np.diff(reached.indptr)), reached.indices] = True
         counts = np.take_along_axis(near, ids, axis=1) & np.isfinite(values)  # an excluded tag is not given
@@ -76,16 +72,12 @@ def sibling_precisions(scores: Scores, Y: Any, siblings: Any, k: int, *, exclude
 
     Parameters
     ----------
-    scores : ndarray (n_images, n_tags), blocks, or callable that gives blocks
-        As `ScoreBlocks` takes them.
-    Y : array-like or sparse, shape (n_images, n_tags)
-        Above 0: relevant.
+    scores, Y, exclude
+        As in `visterm.metrics.evaluate`.
     siblings : array-like or sparse, shape (n_tags, n_tags)
         Not 0 where the tag of the row is a sibling of the tag of the column.
     k : int
         At least 1; where fewer tags are ranked, the division is by k all the same.
-    exclude : array-like or sparse, shape (n_images, n_tags), optional
-        Entries that are not 0 are left out of the rankings.
 
     Returns
     -------
@@ -111,9 +103,3 @@ def sibling_precisions(scores: Scores, Y: Any, siblings: Any, k: int, *, exclude
     for rows, block in ScoreBlocks(scores, judgements).go_through(again=False):
         near.add(rows, block)
     return near.precisions(int(k))
-
-
-def _pattern(matrix: Any) -> sp.csr_array:
-    """Return 1 where a matrix is not 0."""
-    csr = as_csr(matrix)
-    return sp.csr_array((np.ones(csr.nnz, np.float32), csr.indices, csr.indptr), shape=csr.shape)

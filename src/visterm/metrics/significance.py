@@ -25,7 +25,7 @@ NORMAL_95 = 1.959963984540054
 """Standard deviations on both sides of the mean that hold 95 % of a normal distribution."""
 
 Z = 1.959964
-"""Of 95 %."""
+"""Standard deviations that hold 95 %, to the digits that reports of before had."""
 
 
 class Interval(NamedTuple):
@@ -273,10 +273,10 @@ class Moments:
 def share_of_right(n_right: Any, n_given: Any) -> Interval | None:
     """Return the share of right tags among all that were given, and its 95 % interval.
 
-    Tags of one image are right or wrong together, so that they say less than as many of different images. The interval
-    is Wilson's for as many independent tags as say as much: the number given, divided by how many times as large the
-    variance over images is as that of independent tags, if it is larger. Unlike one by drawing images anew, it does not
-    shrink to a point where few tags were given and all were right.
+    Tags of one image are right or wrong together, so they say less than as many tags of different images. The interval
+    is Wilson's for the number of independent tags that say as much: the number given, divided by the ratio of the
+    variance over images to that of independent tags, if above 1. Unlike a bootstrap over images, it does not shrink to
+    a point if few tags were given and all were right.
 
     Parameters
     ----------

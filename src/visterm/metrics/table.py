@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from visterm.core.errors import UnknownNameError, UserError
 from visterm.core.registry import unknown
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 USUAL_K = 5
 
@@ -44,8 +48,13 @@ class Metric:
         return self.spelled(USUAL_K)
 
     def spelled(self, k: int) -> str:
-        """How it is typed with some k."""
+        """Return how it is typed with some k."""
         return f"{self.name}@{k}" if self.takes_k else self.name
+
+    def values(self, evidence: Any, k: int) -> NDArray[np.float64]:
+        """Return what `measure` gives for evidence of its kind."""
+        found: NDArray[np.float64] = getattr(evidence, self.measure)(*([k] if self.takes_k else []))
+        return found
 
 
 class Wanted(NamedTuple):
@@ -78,21 +87,17 @@ METRICS = [
 
 
 def check_metrics(names: str | Sequence[str], *, siblings: bool = True) -> dict[str, Wanted]:
-    """Understand metrics as users type them, ``map`` or ``p@5``; capitals do not matter.
+    """Parse metrics as users type them, ``map`` or ``p@5``; capitals do not matter.
 
-    Parameters
-    ----------
-    names : str or sequence of str
-    siblings : bool
-        Whether it is known which tags are siblings.
+    `siblings` says whether it is known which tags are siblings.
 
     Raises
     ------
     UnknownNameError
         If there is no such metric, with the nearest that there is.
     UserError
-        If the k is missing, not wanted, or not a whole number of 1 or more; if no metric is named; or if one wants
-        siblings and they are not known.
+        If no metric is named, a k is missing, too much, or not a whole number of 1 or more, or siblings are needed and
+        not known.
     """
     names = [names] if isinstance(names, str) else list(names)
     if not names:
