@@ -1,4 +1,4 @@
-"""What all linear models share: one weight vector and bias a tag, kept as rows of the width that costs least."""
+"""What all linear models share: one weight vector and bias a tag, kept as rows of the smaller width."""
 
 from __future__ import annotations
 

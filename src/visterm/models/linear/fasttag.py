@@ -95,7 +95,10 @@ class FastTag(LinearAnnotator):
             chosen = choose_penalty(X, given, scale, rng, alphas)
             fitted = fit_ridge(X, given, chosen.alpha * scale)
             together = (given.T @ given).toarray().astype(np.float64)
-            predicted = _with_predictions(X, given, fitted.weights, fitted.intercept)
+            # The predictions of each tag summed over the images with each other tag, without holding all of them.
+            moment: Any = (given.T @ X) @ fitted.weights
+            sums = np.asarray(moment, np.float64) + np.outer(given.sum(axis=0, dtype=np.float64), fitted.intercept)
+            predicted = (sums + sums.T) / 2
             self.alpha_ = chosen.alpha
             self.corruption_, self.trust_ = self._choose(chosen, given, together, predicted)
             B = completion(together, predicted, self.corruption_, self.trust_)
@@ -105,12 +108,9 @@ class FastTag(LinearAnnotator):
         self._keep(weights, intercept, X)
 
     def _check_settings(self) -> None:
-        if self.alpha is not None:
-            check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")
-        if self.corruption is not None:
-            check_number(self.corruption, "corruption", above=0, below=1, otherwise="or None to have it chosen")
-        if self.trust is not None:
-            check_number(self.trust, "trust", above=0, otherwise="or None to have it chosen")
+        for name, below in (("alpha", np.inf), ("corruption", 1), ("trust", np.inf)):
+            if getattr(self, name) is not None:
+                check_number(getattr(self, name), name, above=0, below=below, otherwise="or None to have it chosen")
 
     def _choose(
         self, chosen: PenaltyChoice, given: sp.csr_array, together: Doubles, predicted: Doubles
@@ -122,23 +122,18 @@ class FastTag(LinearAnnotator):
         if len(pairs) == 1 or chosen.rows.size == 0:
             return pairs[len(pairs) // 2]
         tags = given[chosen.rows]
-        found = []
+        maps = []
         for pair in pairs:
             scores = chosen.predicted @ completion(together, predicted, *pair).T
-            found.append(float(np.nanmean(average_precisions(scores, tags))))
-        return pairs[int(np.argmax(found))]
+            maps.append(float(np.nanmean(average_precisions(scores, tags))))
+        return pairs[int(np.argmax(maps))]
 
 
 def completion(together: Doubles, predicted: Doubles, corruption: float, trust: float) -> Doubles:
     """Solve ``B (trust Q + S - M) = trust P`` for the map that completes tag lists.
 
-    Parameters
-    ----------
-    together : ndarray of float64, shape (n_tags, n_tags)
-        S: images with both tags.
-    predicted : ndarray of float64, shape (n_tags, n_tags)
-        M: the ridge predictions of one tag summed over the images with another.
-    corruption, trust : float
+    `together` is S (n_tags, n_tags), images with both tags; `predicted` is M (n_tags, n_tags), the ridge predictions of
+    one tag summed over the images with another.
 
     Returns
     -------
@@ -162,15 +157,3 @@ def completion(together: Doubles, predicted: Doubles, corruption: float, trust: 
         ) from error
     solved: Doubles = cho_solve(factor, trust * kept * together).T
     return solved
-
-
-def _with_predictions(
-    X: Matrix, given: sp.csr_array, weights: NDArray[np.float32], intercept: NDArray[np.float32]
-) -> Doubles:
-    """Sum the predictions of each tag over the images with each other tag, never holding all of them."""
-    products: Any = given.T @ X
-    moment = products @ weights
-    counts = np.asarray(given.sum(axis=0, dtype=np.float64))
-    sums = np.asarray(moment, np.float64) + np.outer(counts, intercept)
-    symmetric: Doubles = (sums + sums.T) / 2
-    return symmetric

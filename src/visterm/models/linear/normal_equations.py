@@ -144,12 +144,11 @@ def _fit_shortest(X: Matrix, T: Matrix) -> LinearFit:
 
 
 def _pseudo_solve(square: Doubles, moment: Doubles, least: float) -> Doubles:
-    """Solve in the directions that vary, by more than `least`: the shortest solution."""
+    """Return the shortest solution: the one in the directions that vary by more than `least`."""
     values, vectors = eigh(square, overwrite_a=True)
     kept = values > max(RANK_SHARE * float(values[-1]), least)
     some = vectors[:, kept]
-    solved: Doubles = some @ ((some.T @ moment) / values[kept, None])
-    return solved
+    return np.asarray(some @ ((some.T @ moment) / values[kept, None]))
 
 
 def _with_intercept(weights: Any, mean_x: Doubles, mean_t: Doubles) -> LinearFit:
@@ -200,8 +199,8 @@ def _centred_kernel(X: Any) -> Doubles:
 
 def _factor(square: Doubles, alpha: float) -> tuple[Doubles, bool]:
     square[np.diag_indices_from(square)] += alpha
-    factor, lower = cho_factor(square, lower=True, overwrite_a=True)
-    return factor, lower
+    factor: tuple[Doubles, bool] = cho_factor(square, lower=True, overwrite_a=True)
+    return factor
 
 
 def _means(matrix: Matrix) -> Doubles:

@@ -26,16 +26,7 @@ CHOICE_ROWS = 2000
 
 
 class PenaltyChoice(NamedTuple):
-    """What was chosen, and what it predicts for images that were left out.
-
-    Attributes
-    ----------
-    alpha : float
-        1 where nothing could be judged.
-    rows : ndarray of int64, shape (n,)
-        The images that were left out in turn; none where nothing could be judged.
-    predicted : ndarray of float64, shape (n, n_tags)
-    """
+    """The penalty (1 if there is nothing to judge by), and its predictions (n, n_tags) for the `rows` left out."""
 
     alpha: float
     rows: NDArray[np.int64]
@@ -47,17 +38,8 @@ def choose_penalty(
 ) -> PenaltyChoice:
     """Find the penalty that ranks the tags of left-out images best (MAP over images), going from strong to weak.
 
-    Parameters
-    ----------
-    X : array or CSR of float32, shape (n_images, n_features)
-    given : csr_array of float32, shape (n_images, n_tags)
-        Ones where a tag is given.
-    scale : float
-        Penalties are ``alpha · scale``.
-    rng : Generator
-        Draws the images that choose, where there are more than 2,000.
-    alphas : sequence of float
-        The first that is not better than the one before ends the search.
+    `given` (n_images, n_tags) is 1 where a tag is given; penalties are ``alpha · scale``. The first of `alphas` that is
+    not better than the one before ends the search. Of more than 2,000 images `rng` draws those that choose.
     """
     rows = np.sort(rng.permutation(X.shape[0])[:CHOICE_ROWS])
     some, tags = X[rows], given[rows]

@@ -52,8 +52,8 @@ class Svm(KernelAnnotator):
 
     The machine of a tag tells images that have it from all others, by a large margin; explicit negatives count as not
     given. Its score is brought to mean 0 and variance 1 over the training images, so that a query of several words can
-    average the scores of its words (PAMIR paper, section II-A). A tag that no training image has scores as low
-    everywhere as any tag does on any training image, one that all have as high.
+    average the scores of its words (PAMIR paper, section II-A). A tag that no training image has gets the lowest score
+    of any tag on any of them everywhere, one that all have the highest.
 
     With the linear kernel scores are ``x · w + b`` and the rows those of `LinearAnnotator`; so they are with
     ``kernel="precomputed"``, where the features are kernel values with the training images. With the other kernels the
@@ -131,8 +131,14 @@ class Svm(KernelAnnotator):
                 trained, held = hold_out(X.shape[0], self.valid_share, rng)
                 some, judged = (F, F) if self.kernel == "linear" else (F[:, trained], F[:, trained])
                 self.C_ = self._choose(some[trained], given[trained], judged[held], given[held], monitor)
-            found = joined(self._train(F, given, self.C_, monitor), F, given, normalise=self.normalise)
-        self._keep_machines(found, X)
+            found = scaled_alike(self._train(F, given, self.C_, monitor), F, given, normalise=self.normalise)
+        if self.kernel not in KEPT_KERNELS:
+            self._keep(found.weights, found.intercept, X)
+            return
+        support = np.flatnonzero(found.weights.any(axis=1))
+        self._keep_support(X[support])
+        self.weights_ = np.ascontiguousarray(found.weights[support])
+        self.intercept_ = found.intercept
 
     def _check_settings(self) -> None:
         self._check_kernel()
@@ -194,18 +200,9 @@ class Svm(KernelAnnotator):
             monitor.finish()
         return machines
 
-    def _keep_machines(self, found: LinearFit, X: Matrix) -> None:
-        if self.kernel not in KEPT_KERNELS:
-            self._keep(found.weights, found.intercept, X)
-            return
-        support = np.flatnonzero(found.weights.any(axis=1))
-        self._keep_support(X[support])
-        self.weights_ = np.ascontiguousarray(found.weights[support])
-        self.intercept_ = found.intercept
 
-
-def joined(machines: Sequence[Machine], F: Matrix, given: sp.csr_array, *, normalise: bool) -> LinearFit:
-    """Put the machines of all tags side by side, each with scores of mean 0 and variance 1 over the training images.
+def scaled_alike(machines: Sequence[Machine], F: Matrix, given: sp.csr_array, *, normalise: bool) -> LinearFit:
+    """Join the machines of all tags, with scores of mean 0 and variance 1 each over the training images.
 
     Without `normalise` scores stay as they are. A tag that no image has gets the lowest score of any tag on any of
     them, one that all have the highest.

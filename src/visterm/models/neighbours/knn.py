@@ -47,6 +47,15 @@ class VotingAnnotator(Annotator):
     (nothing below 0), and a tag's score is its share of the votes: an estimate of P(tag | image), which compares
     images for a tag as well as tags for an image. Explicit negatives count as not given.
 
+    Parameters
+    ----------
+    n_neighbors : int, optional
+        More is smoother and slower. None: chosen by leaving training images out.
+    power : float, optional
+        How much more the nearest weigh; 0 gives all neighbours the same vote. None: chosen.
+    random_state : int, RandomState, Generator or None
+        Which images choose the settings, where there are more than 1,000.
+
     Attributes
     ----------
     n_neighbors_ : int
@@ -111,13 +120,15 @@ class VotingAnnotator(Annotator):
         found = list(self._neighbors(self.rows_[rows], sizes[-1] + 1))
         ids = np.concatenate([part for part, _ in found])
         near = np.concatenate([part for _, part in found])
-        ids, near = _leave_out(ids, near, rows)
-        tried = {}
+        keep = ids != rows[:, None]  # all but the image itself, or the last one if that is not among its neighbours
+        keep[keep.all(axis=1), -1] = False
+        ids, near = (array[keep].reshape(rows.size, -1) for array in (ids, near))
+        maps = {}
         for size in sizes:
             for power in powers:
                 scores = votes(ids[:, :size], near[:, :size], self.given_, power).toarray()
-                tried[size, power] = float(np.nanmean(average_precisions(scores, tags)))
-        size, power = max(tried, key=tried.__getitem__)
+                maps[size, power] = float(np.nanmean(average_precisions(scores, tags)))
+        size, power = max(maps, key=maps.__getitem__)
         return size, float(power)
 
 
@@ -142,21 +153,8 @@ def lose_neighbors(
 ) -> tuple[Ids, Cosines]:
     """Drop found neighbours at random, and let those behind them move up: what approximate search costs, simulated.
 
-    Parameters
-    ----------
-    ids : ndarray of int64, shape (n, k)
-    near : ndarray of float32, shape (n, k)
-        Neighbours and their cosines, nearest first.
-    miss_share : float
-        Chance of each neighbour to be lost, 0 or more and below 1.
-    rng : Generator
-    only_first : bool
-        Whether only the nearest may be lost, and all others are found without fail.
-
-    Returns
-    -------
-    ids, near
-        Of the same shape, the lost ones replaced by -1 and 0 at the end of each row.
+    Each of the neighbours (n, k), nearest first, is lost with the chance `miss_share`; with `only_first` only the
+    nearest may be. Returned are ids and cosines of the same shape, with -1 and 0 at the end of each row for the lost.
 
     References
     ----------
@@ -180,33 +178,11 @@ def unit_rows(X: Matrix) -> Matrix:
     return sp.csr_array(sp.diags_array(scale) @ X) if sp.issparse(X) else X * scale[:, None]
 
 
-def _leave_out(ids: Ids, near: Cosines, own: Ids) -> tuple[Ids, Cosines]:
-    """Drop each row's own image from its neighbours (the last one where it is not among them)."""
-    keep = ids != own[:, None]
-    keep[keep.all(axis=1), -1] = False
-    shape = (ids.shape[0], ids.shape[1] - 1)
-    return ids[keep].reshape(shape), near[keep].reshape(shape)
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class Knn(VotingAnnotator):
     """Lets the `n_neighbors` most similar training images vote for their tags.
 
-    Votes, scores and the choice of the settings are those of `VotingAnnotator`; the neighbours are exact.
-
-    Parameters
-    ----------
-    n_neighbors : int, optional
-        More is smoother and slower. None: chosen by leaving training images out.
-    power : float, optional
-        How much more the nearest weigh; 0 gives all neighbours the same vote. None: chosen.
-    random_state : int, RandomState, Generator or None
-        Which images choose the settings, where there are more than 1,000.
-
-    Attributes
-    ----------
-    n_neighbors_, power_, rows_, given_
-        As in `VotingAnnotator`.
+    Settings, votes, scores and learned attributes are those of `VotingAnnotator`; the neighbours are exact.
 
     References
     ----------

@@ -38,10 +38,8 @@ class RpKnn(VotingAnnotator):
     trees : int
         Trees, each with directions of its own, whose leaves are searched together. 1 as in the paper; more find more
         of the true neighbours, and cost time and a number an image each.
-    n_neighbors : int, optional
-        More is smoother. Where the leaves hold fewer, all of them vote. None: chosen by leaving training images out.
-    power : float, optional
-        How much more the nearest weigh; 0 gives all neighbours the same vote. None: chosen.
+    n_neighbors, power
+        As in `VotingAnnotator`. If the leaves hold fewer neighbours, all of them vote.
     n_jobs : int, optional
         Threads; None or -1 for all cores.
     random_state : int, RandomState, Generator or None
