@@ -6,7 +6,7 @@ import numpy as np
 
 from visterm.cluster import RayExecutor
 from visterm.core.checks import check_tags
-from visterm.tagging.tuning.trial import TrialJob
+from visterm.tagging.tuning.trials import TrialJob
 from visterm.tagging.tuning.validation import Parts
 
 

@@ -13,9 +13,8 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow
 from visterm.data.relation_files import Alias, read_aliases, write_aliases
+from visterm.evaluation.compared_runs import queries_from_tags, shared_vocabulary
 from visterm.tagging.relations import WordRelations
-from visterm.tagging.shared_rows import shared_vocabulary
-from visterm.tagging.typed_lines import queries_from_tags
 
 LISTS = [["Segull", "sea"], ["gull"], ["gull", "seagull"], ["Sea", "meer"], ["Meer"]]
 ALIASES = {"segull": "Gull", "Seagull": "Gull", "meer": "sea", "baot": "boat"}

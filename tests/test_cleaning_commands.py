@@ -11,7 +11,7 @@ from visterm import Tagger
 from visterm.cli.commands import app
 from visterm.core.errors import UserError
 from visterm.core.tables import ENCODERS
-from visterm.tagging.device import move_encoder, with_device
+from visterm.tagging.part_settings import move_encoder, with_device
 
 ROWS = [
     *(f"{i},sea;photo,bob" for i in range(6)),

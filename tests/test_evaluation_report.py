@@ -17,7 +17,7 @@ from visterm.core.errors import DataError, StorageError, UserError
 from visterm.data.corpus import Corpus
 from visterm.evaluation.evaluate import evaluate_tagger, evaluate_taggers
 from visterm.evaluation.evaluate_run import write_report
-from visterm.evaluation.html_report import SMALL_THUMBNAIL, Report
+from visterm.evaluation.html_report import SMALL_THUMBNAIL, Report, data_uri
 from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.evaluation.report.annotation import N_PICTURES, annotation_page
 from visterm.evaluation.report.charts import Series, bar_chart, line_chart
@@ -30,7 +30,6 @@ from visterm.evaluation.report.results import (
     query_summary,
 )
 from visterm.metrics import average_precisions
-from visterm.tagging.picture import data_uri
 
 VOID = {"meta", "img", "link", "br"}
 METRICS = ("map", "p@2", "tag_f1@2", "n_plus@2", "word_map")

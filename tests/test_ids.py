@@ -21,7 +21,8 @@ from visterm.features.training_rows import TrainingRows
 from visterm.metrics import average_precisions
 from visterm.models.base import Annotator
 from visterm.models.stopping import says_stop
-from visterm.tagging.by_number import learn_by_number, new_tags
+from visterm.tagging.annotating import new_tags
+from visterm.tagging.tuning.validation import learn_by_number
 
 FAST = {"dim": 8}
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from visterm.models.ranking.worker_sync import Exchange, LeftAloneError, MeetingPlace, Moves
-from visterm.tagging.meeting_line import Caller, open_line
+from visterm.tagging.streamed_fit_together import Caller, open_line
 
 
 def moved(rows, change):

@@ -27,7 +27,7 @@ from visterm.data.word_vectors import read_word_vectors
 from visterm.data.wordnet import read_database
 from visterm.encoders.network_file import network_hash, read_network
 from visterm.encoders.onnx_settings import settings_beside
-from visterm.tagging.tuning.trial_log import TrialLog
+from visterm.tagging.tuning.trials import TrialLog
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from visterm.core.vocabulary import Vocabulary
-from visterm.tagging.part_beliefs import PartBeliefs
+from visterm.tagging.part_beliefs import Kin, PartBeliefs
 from visterm.tagging.relations import WordRelations
-from visterm.tagging.relatives import Kin
 
 HOUSE, CASTLE, TOWER, ROOF, MOON = range(5)
 KNOWN = [(TOWER, CASTLE), (ROOF, CASTLE), (ROOF, TOWER), (ROOF, HOUSE)]

@@ -17,9 +17,9 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.planted import plant_corpus
 from visterm.features.training_rows import TrainingRows
 from visterm.models.pamir.pamir import Pamir
-from visterm.tagging.parts import make_model
-from visterm.tagging.tuning import trial as trying
-from visterm.tagging.tuning.search_space import Range, settings_to_try
+from visterm.tagging.part_settings import make_model
+from visterm.tagging.tuning import trials as trying
+from visterm.tagging.tuning.trials import Range, settings_to_try
 from visterm.tagging.tuning.tune import trials_file, tune
 from visterm.tagging.tuning.validation import fit_on_all
 

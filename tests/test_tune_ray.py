@@ -14,7 +14,7 @@ from visterm.cli.commands import app
 from visterm.cluster import RayExecutor
 from visterm.core.errors import DataError, DivergedError, UserError
 from visterm.core.progress import SILENT
-from visterm.tagging.tuning.trial import Candidate, try_settings
+from visterm.tagging.tuning.trials import Candidate, try_settings
 from visterm.tagging.tuning.tune import trials_file, tune
 
 pytest.importorskip("ray", reason="wants the package ray (extra ray)")

@@ -17,6 +17,13 @@ GROUP: Final = "visterm.commands"
 """Each entry point names a `typer.Typer` that has one command."""
 
 
+PANELS: Final = (
+    "Arguments", "Input", "Search", "Which images", "Which tags", "Model", "Cleaning", "Relations", "Measures",
+    "Output", "Scale",
+)  # fmt: skip
+"""In this order; any other comes after them."""
+
+
 class PackageCommand(NamedTuple):
     """A command that a package of this project adds.
 
@@ -92,13 +99,6 @@ class CommandLine(TyperGroup):
 
 def _installed() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
-
-
-PANELS: Final = (
-    "Arguments", "Input", "Search", "Which images", "Which tags", "Model", "Cleaning", "Relations", "Measures",
-    "Output", "Scale",
-)  # fmt: skip
-"""In this order; any other comes after them."""
 
 
 class Command(TyperCommand):

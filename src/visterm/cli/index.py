@@ -83,7 +83,7 @@ def index(
     goes on. Another run takes the place of the catalogue's own. The exit code is 3 if images were skipped.
     """
     from visterm.features.training_rows import read_corpus
-    from visterm.tagging.device import move_encoder
+    from visterm.tagging.part_settings import move_encoder
 
     catalogue, path, is_new = _open(run, out, jobs, store)
     if device is not None:

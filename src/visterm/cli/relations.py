@@ -46,7 +46,7 @@ def relations(
     relation too, or that has none. Where two may be either, it is the one that is a whole in the larger share of its
     relations.
     """
-    from visterm.tagging.relation_list import believed_relations, known_relations, write_relations
+    from visterm.tagging.part_relations import believed_relations, known_relations, write_relations
     from visterm.tagging.relations import RelationSources
     from visterm.tagging.tagger import Tagger
 
@@ -89,7 +89,7 @@ def pair(
 
     For runs that learned which tags are parts of which: visterm fit --model objects_and_parts --part-of FILE.
     """
-    from visterm.tagging.pair_labels import label_pair
+    from visterm.tagging.part_relations import label_pair
     from visterm.tagging.tagger import Tagger
 
     tagger = Tagger.load(run, n_jobs=jobs)

@@ -25,7 +25,7 @@ from visterm.evaluation.html_report import Report
 from visterm.features.training_rows import encode_corpus, training_rows
 from visterm.library.catalogue import Catalogue
 from visterm.metrics import average_precisions, evaluate
-from visterm.tagging.parts import make_model
+from visterm.tagging.part_settings import make_model
 from visterm.tagging.tagger import Tagger
 
 N_BY_LENGTH = {3: 1, 2: 4, 1: 2}

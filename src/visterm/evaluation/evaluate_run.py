@@ -28,9 +28,9 @@ from visterm.evaluation.report.results import (
 from visterm.evaluation.report.tables import BAND_METRICS, band_summary, precision_summary
 from visterm.features.training_rows import read_corpus
 from visterm.metrics import check_metrics
-from visterm.tagging.cutoffs import cutoff_of
+from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.fit_input import Say, plan_streaming, silent
-from visterm.tagging.query_corpus import query_corpus
+from visterm.tagging.query_rows import query_corpus
 from visterm.tagging.tagger import Tagger
 
 if TYPE_CHECKING:

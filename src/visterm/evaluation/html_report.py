@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from html import escape as html_escape
@@ -9,17 +11,21 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+from PIL import Image
+
+from visterm.core.errors import ImageError
 from visterm.core.types import Tag
 from visterm.core.wording import printable
 from visterm.core.writing import write_whole
 from visterm.data.corpus import Corpus
-from visterm.data.images import ImageLike
-from visterm.tagging.picture import data_uri
+from visterm.data.images import ImageLike, read_image
 
 THUMBNAIL, SMALL_THUMBNAIL = 192, 160
 """Pixels of the longer side; a small one is a JPEG of some 6 kB, so that a page of many stays small."""
 
 STYLE = files("visterm.evaluation").joinpath("report.css").read_text(encoding="utf-8")
+
+QUALITY = 82
 
 
 class Cell(NamedTuple):
@@ -210,3 +216,22 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[Cell]], caption: str) 
 
 def _inside(cell: Cell) -> str:
     return escape(cell.text) + (f"<small>{escape(cell.note)}</small>" if cell.note else "")
+
+
+def data_uri(image: ImageLike, max_side: int) -> str | None:
+    """Return an image as a ``data:`` address for a page, or None if it cannot be read (any more).
+
+    Parameters
+    ----------
+    image : path-like, or ndarray of uint8, shape (height, width, 3)
+        A name of an image that is known only by name is a file that is not there.
+    max_side : int
+        Pixels of the longer side.
+    """
+    try:
+        pixels = Image.fromarray(read_image(image, max_side=max_side))
+    except ImageError:
+        return None
+    buffer = io.BytesIO()
+    pixels.save(buffer, "JPEG", quality=QUALITY)
+    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"

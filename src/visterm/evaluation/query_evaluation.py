@@ -20,14 +20,13 @@ from visterm.core.types import Matrix, Ranking, Skipped
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow
 from visterm.data.tag_queries import relevant_images
+from visterm.evaluation.compared_runs import encode_for_all, queries_from_file, queries_from_tags
 from visterm.features.training_rows import HELD_OUT, LEARNED
 from visterm.metrics.comparison import Compared, compare_pairs, difference_of, interval_of
 from visterm.metrics.queries import Combine, best_images, kinds_of_queries, measure_queries, rank_queries
 from visterm.metrics.significance import Difference, Interval, SignedRanks, signed_ranks
-from visterm.tagging.parts import check_combination
-from visterm.tagging.shared_rows import encode_for_all
+from visterm.tagging.part_settings import check_combination
 from visterm.tagging.tagger import Tagger
-from visterm.tagging.typed_lines import queries_from_file, queries_from_tags
 
 MIN_COUNT = 2
 """Images that a word must have to be in a query made from tags (PAMIR, section V-A: so Corel5k has 179 words)."""

@@ -20,8 +20,8 @@ from visterm.store.catalogue import FEATURES as CATALOGUE_FEATURES
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.runs import StoredRun
 from visterm.tagging.annotations.folder import ANNOTATIONS, AnnotationFolder, annotation_folder
-from visterm.tagging.parts import name_blocks
-from visterm.tagging.run_checks import FACTS, read_part
+from visterm.tagging.part_settings import name_blocks
+from visterm.tagging.run_files import FACTS_KIND, read_part
 
 DESCRIBED = Record({"name": Text(), "params": Record(), "values": Record()})
 TRIED = "models tried"
@@ -174,7 +174,7 @@ def _facts_so_far(features: FeatureFolder, notes: list[dict[str, Any]]) -> dict[
 
 def _run_facts(folder: Path) -> dict[str, Any]:
     encoder, model = _read_described(folder, "encoder"), _read_described(folder, "model")
-    facts = read_part(folder / "facts.json", dict, FACTS)
+    facts = read_part(folder / "facts.json", dict, FACTS_KIND)
     with refusing(folder / "model.json"):
         history = _learned(model, "history_") or []
         measured, ranks = (

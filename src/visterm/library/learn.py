@@ -31,7 +31,7 @@ from visterm.library.training import (
 from visterm.models.abilities import AddsTags, LearnsOn
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import MIN_IMAGES
-from visterm.tagging.parts import tell_part_of
+from visterm.tagging.part_settings import tell_part_of
 from visterm.tagging.start_words import SETTING, StartWords
 from visterm.tagging.tagger import CHUNK, Tagger
 from visterm.tagging.word_sources import LEARNED

@@ -22,7 +22,7 @@ from visterm.library.like import ImageLike, ranked_by_likeness
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import expected_f1_cutoff
 from visterm.store.filters import Filter
-from visterm.tagging.parts import check_combination
+from visterm.tagging.part_settings import check_combination
 from visterm.tagging.typed_queries import query_row
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from visterm.core.tables import ENCODERS, MODELS
 from visterm.data.images import image_size
 from visterm.encoders.places import HasPlaces
 from visterm.models.abilities import Explains
-from visterm.tagging.parts import names_with
+from visterm.tagging.part_settings import names_with
 from visterm.tagging.tagger import Tagger
 
 

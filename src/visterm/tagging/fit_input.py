@@ -20,8 +20,8 @@ from visterm.features.contents import is_features
 from visterm.features.training_rows import as_corpus, named_corpus, not_learned, read_corpus
 from visterm.models.base import Annotator
 from visterm.tagging.fit_request import FitRequest
-from visterm.tagging.parts import takes_part_of
-from visterm.tagging.query_corpus import query_corpus, query_lines
+from visterm.tagging.part_settings import takes_part_of
+from visterm.tagging.query_rows import query_corpus, query_lines
 from visterm.tagging.relations import RelationSources, WordRelations, check_word_relations, tags_to_learn
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from visterm.core.tables import MODELS
 from visterm.data.query_files import QueryRow
 from visterm.data.word_vectors import WordVectors
 from visterm.features.training_rows import Photos
-from visterm.tagging.device import with_device
-from visterm.tagging.parts import DEFAULT_MODEL
+from visterm.tagging.part_settings import DEFAULT_MODEL, with_device
 from visterm.tagging.relations import RelationSources, WordRelations
 
 Place: TypeAlias = "str | os.PathLike[str]"

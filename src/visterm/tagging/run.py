@@ -26,12 +26,12 @@ from visterm.features.learned_images import LearnedImages
 from visterm.features.training_rows import TrainingRows
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
-from visterm.tagging.by_number import learn_by_number
 from visterm.tagging.deep_fit_together import fit_on_machines
-from visterm.tagging.parts import name_blocks, tell_blocks, tell_part_of
+from visterm.tagging.part_settings import name_blocks, tell_blocks, tell_part_of
 from visterm.tagging.query_rows import fit_weighed
 from visterm.tagging.relations import WordRelations
 from visterm.tagging.start_words import SETTING
+from visterm.tagging.tuning.validation import learn_by_number
 from visterm.tagging.typed_queries import QueryContext
 from visterm.tagging.word_places import WordPlaces
 

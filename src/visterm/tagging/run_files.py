@@ -1,15 +1,21 @@
-"""The files of a run: how the parts of a tagger are written into a folder and read again."""
+"""The files of a run: how its parts are written into a folder, and read and checked again."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from visterm.core.errors import CorruptFileError
+from visterm.core.errors import CorruptFileError, DataError
 from visterm.core.jsonlines import write_skipped
+from visterm.core.learned import Array, Csr, Kind, Listed, Record, Sizes, Text, Whole
 from visterm.core.persist import (
     HOW_TO_MEND,
+    load_arrays,
+    load_csr,
     load_estimator,
+    read_json,
     refusing,
     save_arrays,
     save_csr,
@@ -17,23 +23,15 @@ from visterm.core.persist import (
     write_json,
 )
 from visterm.core.tables import ENCODERS, MODELS
+from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.reference_texts import Reference
 from visterm.features.learned_images import LearnedImages
 from visterm.models.confidence.calibration import Calibration
 from visterm.tagging.relations import WordRelations
-from visterm.tagging.run_checks import (
-    FACTS,
-    REFERENCE_KIND,
-    VOCABULARY,
-    check_added_rows,
-    check_encoder,
-    read_calibration,
-    read_given,
-    read_part,
-    read_skips,
-)
 from visterm.tagging.word_places import WordPlaces
+
+T = TypeVar("T")
 
 GIVEN = "given.safetensors"
 """In a run of images known by number: the tags that it learned from."""
@@ -41,6 +39,32 @@ GIVEN = "given.safetensors"
 LEARNED_IMAGES = "learned_images.safetensors"
 REFERENCE = "reference.json"
 CALIBRATION = "calibration.safetensors"
+
+VOCABULARY_KIND = Record(
+    {
+        "tags": Listed(Text(), "n_tags"),
+        "counts": Listed(Whole(), "n_tags"),
+        "aliases": Record(required=False),
+    }
+)
+FACTS_KIND = Record({"images": Whole(required=False)})
+REFERENCE_KIND = Record({"counts": Listed(Whole(), "n_tags_"), "texts": Whole(least=1)})
+CALIBRATION_KIND: dict[str, Kind] = {
+    "slope": Array("float64", ("n_tags_",), least=0),
+    "offset": Array("float64", ("n_tags_",)),
+    "together": Array("float64", (), least=0, most=1),
+    "n_images": Array("int64", (), least=0),
+    "bend": Array("float64", (3,), required=False),
+}
+HELD_OUT: dict[str, Kind] = {
+    "held_out_starts": Array("int64", ("n_tags_ + 1",), least=0, ascending=True),
+    "held_out_chances": Array("float32", ("n_entries",), least=0, most=1, empty=True),
+    "held_out_right": Array("bool", ("n_entries",), empty=True),
+    "held_out_groups": Array("int8", ("n_tags_",), least=0),
+    "held_out_n_given": Array("int64", (), least=0),
+}
+SKIPPED_KIND = Record({"image": Text(), "reason": Text()})
+GIVEN_KIND = Csr("float32", ("n_images", "n_tags_"), least=-1, most=1)
 
 
 def write_run(tagger: Any, folder: Path) -> None:
@@ -66,8 +90,8 @@ def read_run(kind: Any, folder: Path, n_jobs: int | None) -> Any:
     encoder, model = load_estimator(ENCODERS, folder, "encoder"), load_estimator(MODELS, folder, "model")
     with refusing(folder / "model.json"):
         check_encoder(encoder, model)
-    vocabulary = read_part(folder / "vocabulary.json", Vocabulary.from_json, VOCABULARY)
-    facts = read_part(folder / "facts.json", dict, FACTS)
+    vocabulary = read_part(folder / "vocabulary.json", Vocabulary.from_json, VOCABULARY_KIND)
+    facts = read_part(folder / "facts.json", dict, FACTS_KIND)
     tagger = kind.from_parts(encoder, model, vocabulary, facts)
     n_known = getattr(tagger.model, "n_tags_", None)
     if n_known != len(tagger.vocabulary):
@@ -92,3 +116,81 @@ def read_run(kind: Any, folder: Path, n_jobs: int | None) -> Any:
         arrays = read_part(folder / CALIBRATION, lambda file: read_calibration(file, model))
         tagger.calibration = Calibration.of_arrays(arrays)
     return tagger
+
+
+def read_part(file: Path, read: Callable[[Any], T], kind: Kind | None = None, model: Any = None) -> T:
+    """Read a file of a run, check it, and make of it what `read` makes.
+
+    Parameters
+    ----------
+    file : Path
+    read : callable
+        Takes the value, or where no kind is named, the file.
+    kind : Kind, optional
+        What the value of a JSON file can be.
+    model : Annotator, optional
+        Whose sizes the words in shapes stand for.
+
+    Raises
+    ------
+    CorruptFileError
+        If it is damaged, or not of this run.
+    """
+    with refusing(file):
+        value = file if kind is None else read_json(file)
+        if kind is not None:
+            kind.check(value, Sizes(model))
+        return read(value)
+
+
+def read_skips(file: Path) -> list[Skipped]:
+    """Read the list of images that were left out, and refuse lines of another form."""
+    with file.open(encoding="utf-8") as lines:
+        found = [json.loads(line) for line in lines]
+    for entry in found:
+        SKIPPED_KIND.check(entry, Sizes(None))
+    return [Skipped(**entry) for entry in found]
+
+
+def check_encoder(encoder: Any, model: Any) -> None:
+    """Refuse an encoder whose rows the model cannot take, or that names fewer images than the model knows by number."""
+    width, expected = encoder.width, getattr(model, "n_features_in_", None)
+    if width is not None and expected is not None and width != expected:
+        raise DataError(f"the encoder gives rows of {width} features, but the model takes {expected}")
+    n_named = len(getattr(encoder, "names_", ()))
+    if getattr(model, "by_number_", False) and expected is not None and expected > n_named:
+        raise DataError(f"the model knows {expected} images by number, but the encoder names {n_named}")
+
+
+def read_calibration(file: Path, model: Any) -> dict[str, Any]:
+    """Read the arrays of a calibration, and refuse those that are none of this model."""
+    arrays = load_arrays(file)
+    kinds = CALIBRATION_KIND | (HELD_OUT if any(name in arrays for name in HELD_OUT) else {})
+    unknown = sorted(arrays.keys() - kinds.keys())
+    if unknown:
+        raise DataError(f"there is an array {unknown[0]!r}, which no calibration has")
+    Record(kinds).check(arrays, Sizes(model))
+    if HELD_OUT.keys() <= arrays.keys():
+        starts, n = arrays["held_out_starts"], len(arrays["held_out_chances"])
+        if starts[0] != 0 or starts[-1] != n:
+            raise DataError(f"held_out_starts does not go from 0 to {n}")
+    if "bend" in arrays and (arrays["bend"][:2] <= 0).any():
+        raise DataError(f"bend is {arrays['bend'].tolist()}; expected slopes above 0")
+    return arrays
+
+
+def read_given(file: Path, model: Any, encoder: Any) -> Any:
+    """Read the tags that images known by number were learned with, and refuse those of other images or tags."""
+    given = load_csr(file)
+    GIVEN_KIND.check(given, Sizes(model))
+    if encoder.width not in (None, given.shape[0]):
+        raise DataError(f"there are tags of {given.shape[0]} images, but the encoder knows {encoder.width}")
+    return given
+
+
+def check_added_rows(words: WordPlaces, model: Any) -> None:
+    """Refuse rows of added words that are not one a word, as wide as those of the model's tags."""
+    if words.added:
+        tag_rows: Matrix | None = model._tag_rows()
+        width = model.n_tags_ if tag_rows is None else tag_rows.shape[1]
+        Array("float32", (len(words.added), width)).check(words.rows, Sizes(model))

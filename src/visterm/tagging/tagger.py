@@ -20,18 +20,20 @@ from visterm.features.training_rows import Photos
 from visterm.models.base import Annotator
 from visterm.tagging.annotating import CHUNK as CHUNK
 from visterm.tagging.annotating import Annotated, Annotations, TagsWanted, annotate_each
-from visterm.tagging.device import move_encoder
 from visterm.tagging.fit_input import Say, silent
 from visterm.tagging.fit_request import FitRequest, Place
 from visterm.tagging.fitting import fit as fit_parts
-from visterm.tagging.neighbours import Neighbour, nearest_tags
-from visterm.tagging.parts import make_model
+from visterm.tagging.part_settings import make_model, move_encoder
 from visterm.tagging.relations import SENSES
 from visterm.tagging.run import Run
 from visterm.tagging.run_files import read_run, write_run
 from visterm.tagging.start_words import SETTING
+from visterm.tagging.tag_lookup import Neighbour, nearest_tags
 from visterm.tagging.typed_queries import typed_query
 from visterm.tagging.word_places import Added
+
+_OF_TAGGERS = {"encoder", "model", "encoder_params", "model_params", "budget", "device", "min_count", "n_jobs", "seed"}
+"""Fields of a request that make the parts of a tagger."""
 
 
 class Tagger(Run):
@@ -211,7 +213,7 @@ class Tagger(Run):
             training image has them, so that nothing has taught the model how large their scores should be.
         precision, best_f1, min_confidence : float, bool, float, optional
             Give only the tags above a cut-off, however many an image has of them: down to an expected precision, 0.9
-            say, to the best F1, or to a confidence (`visterm.tagging.cutoffs.cutoff_of`).
+            say, to the best F1, or to a confidence (`visterm.tagging.annotating.cutoff_of`).
         progress : Progress
             Told of each image.
 
@@ -352,10 +354,6 @@ class Tagger(Run):
     def _refuse_unfitted(self) -> None:
         if len(self.vocabulary) == 0:
             raise UserError("This tagger has learned nothing yet. Call fit first, or open a run with Tagger.load.")
-
-
-_OF_TAGGERS = {"encoder", "model", "encoder_params", "model_params", "budget", "device", "min_count", "n_jobs", "seed"}
-"""Fields of a request that make the parts of a tagger."""
 
 
 def fit_run(request: FitRequest, *, say: Say = silent, progress: Progress = SILENT) -> Tagger:

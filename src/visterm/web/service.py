@@ -25,9 +25,9 @@ from visterm.library.catalogue import Catalogue
 from visterm.library.feedback import ImageView
 from visterm.library.photos import stays_inside
 from visterm.store.images import ImageRecord
-from visterm.tagging.completion import Completion, Completions
 from visterm.tagging.explain import Explanation, check_explains, explain
 from visterm.tagging.heat_map import heat_overlay
+from visterm.tagging.tag_lookup import Completion, Completions
 from visterm.tagging.tag_map import PlacedTag, tag_map
 from visterm.tagging.tagger import Tagger
 from visterm.web.batching import BATCH, Batcher, HowMany, Wanted, annotate_together

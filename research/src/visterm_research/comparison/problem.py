@@ -18,7 +18,7 @@ from visterm.core.progress import Progress
 from visterm.core.types import Matrix
 from visterm.metrics import average_precisions, measure
 from visterm.models.base import Annotator
-from visterm.tagging.tuning.early_stopping import EarlyStopping
+from visterm.tagging.tuning.validation import EarlyStopping
 from visterm_research.comparison.methods import Method, Settings
 from visterm_research.comparison.records import Record
 from visterm_research.comparison.trials import Choice, Trials, fit_rows

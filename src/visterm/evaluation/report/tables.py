@@ -14,7 +14,7 @@ from visterm.evaluation.html_report import Cell, Report
 from visterm.metrics.bands import band_values, frequency_bands
 from visterm.metrics.comparison import interval_of
 from visterm.metrics.significance import share_of_right
-from visterm.tagging.cutoffs import cutoff_of
+from visterm.tagging.annotating import cutoff_of
 
 BAND_K = 5
 BAND_METRICS = (f"tag_p@{BAND_K}", f"tag_r@{BAND_K}", f"tag_f1@{BAND_K}", f"n_plus@{BAND_K}", "word_map")

@@ -24,7 +24,7 @@ from visterm.library.export.items import ExportItem, Predicted
 from visterm.library.export.writing import WrittenNotes
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.catalogue import StoredCatalogue
-from visterm.tagging.cutoffs import cutoff_of
+from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import CHUNK, Tagger
 
 MIN_CONFIDENCE = 0.5

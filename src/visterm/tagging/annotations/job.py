@@ -18,11 +18,17 @@ from visterm.core.threads import Team
 from visterm.core.types import Skipped
 from visterm.features.folder import told_of_a_full_disk
 from visterm.tagging.annotating import Annotated, ChunkTags, TagsWanted, annotate_each
-from visterm.tagging.annotations.folder import AnnotationContents, AnnotationFolder, annotation_folder
-from visterm.tagging.annotations.part_work import KnownParts, PartDone, PartWork
+from visterm.tagging.annotations.folder import (
+    AnnotationContents,
+    AnnotationFolder,
+    KnownParts,
+    PartDone,
+    PartWork,
+    annotation_folder,
+)
 from visterm.tagging.annotations.pieces import Found, Piece, PieceReader, Pieces, pieces_of
-from visterm.tagging.device import move_encoder
 from visterm.tagging.fit_input import Say, silent
+from visterm.tagging.part_settings import move_encoder
 from visterm.tagging.tagger import Tagger
 
 DONE_HERE = "--ray ignored: all images are in one part, which was done here."

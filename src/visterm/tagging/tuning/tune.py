@@ -21,16 +21,13 @@ from visterm.features.training_rows import Photos, TrainingRows, training_rows
 from visterm.metrics import check_metrics
 from visterm.tagging.fit_input import Cleaning, Say, read_images, silent
 from visterm.tagging.fit_request import FitRequest, Place
-from visterm.tagging.parts import make_model
+from visterm.tagging.part_settings import make_model
 from visterm.tagging.tagger import Tagger
-from visterm.tagging.tuning.search_space import Choices, settings_to_try
-from visterm.tagging.tuning.trial import Candidate, TrialJob, try_settings
-from visterm.tagging.tuning.trial_log import Trial, TrialLog
+from visterm.tagging.tuning.trials import Candidate, Choices, Trial, TrialJob, TrialLog, settings_to_try, try_settings
 from visterm.tagging.tuning.validation import Parts, all_rows, fit_on_all, part_rows
 
 FORMAT = 1
 """Of the trials; raised when they would come out otherwise, so that older ones are made anew."""
-
 
 DEFAULT_MODEL = "wsabie"
 VALID_SHARE = 0.1

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,15 +13,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_tags
+from visterm.core.checks import as_generator, check_tags
 from visterm.core.errors import DataError
 from visterm.core.progress import Progress, Titled
 from visterm.core.types import Matrix
 from visterm.data.held_tags import hold_one_out
 from visterm.features.training_rows import TrainingRows
 from visterm.metrics import evaluate
-from visterm.models.stopping import learns_from_kernel, own_columns
-from visterm.tagging.tuning.early_stopping import EarlyStopping, stop_after
+from visterm.models.stopping import MIN_HELD_OUT, OnEpoch, learns_from_kernel, own_columns
 
 
 class Parts(NamedTuple):
@@ -173,3 +173,78 @@ def _own_holdout_off(model: Any) -> Iterator[None]:
         yield
     finally:
         model.set_params(**own)
+
+
+class EarlyStopping:
+    """Measures a model after each epoch of its fit, keeps a copy at its best, and stops the fit after `patience` more.
+
+    It is passed to ``fit`` as `on_epoch`. A model stops by validation rows of its own accord, but does not know which
+    tags to leave out of them; images known only by number need that. What it costs to measure is not counted as time
+    of training. The model's learned arrays have to be current after an epoch, as those of `Wsabie` are.
+
+    Parameters
+    ----------
+    model : Annotator
+        The one that is fitted.
+    measure : callable
+        Returns the measure of the model as it stands; higher is better.
+    patience : int
+        Epochs without a new best until the fit is ended.
+    progress : Progress
+        Shows the measure.
+    name : str
+        Of the measure, for people.
+
+    Attributes
+    ----------
+    curve : list of (float, float)
+        After each epoch: seconds of training so far, and the measure.
+    best : Annotator or None
+        A copy of the model at its best.
+    best_epoch : int
+    """
+
+    def __init__(
+        self, model: Any, measure: Callable[[Any], float], patience: int, progress: Progress, *, name: str = "MAP"
+    ) -> None:
+        self._model, self._measure, self._patience, self._progress = model, measure, patience, progress
+        self._name = name
+        self._began = time.perf_counter()
+        self._measuring = 0.0
+        self.curve: list[tuple[float, float]] = []
+        self.best: Any = None
+        self.best_epoch = 0
+
+    def __call__(self, record: dict[str, Any]) -> str | None:
+        """Measure the model after one more epoch; return "stop" if `patience` epochs have brought no new best."""
+        now = time.perf_counter()
+        value = self._measure(self._model)
+        self.curve.append((now - self._began - self._measuring, value))
+        if self.best is None or value > self.curve[self.best_epoch - 1][1]:
+            self.best, self.best_epoch = copy.deepcopy(self._model), len(self.curve)
+        self._progress.advance(0, f"{self._name} {value:.3f}")
+        self._measuring += time.perf_counter() - now
+        return "stop" if len(self.curve) - self.best_epoch >= self._patience else None
+
+
+def stop_after(epochs: int) -> OnEpoch:
+    """Return a callback that ends a fit after some epochs: with fewer set, a learning rate that falls falls sooner."""
+    return lambda record: "stop" if record["epoch"] >= epochs else None
+
+
+def learn_by_number(model: Any, rows: TrainingRows, progress: Progress) -> Any:
+    """Fit a model on tags of images known by number; epochs are chosen by tags held out, then all tags are learned.
+
+    One tag of each of `valid_share` of the images is held out, of those with two or more; of less than 50 images it
+    would say little, and all epochs are run. Held-out tags of a split "valid" are only judged by.
+    """
+    if rows.valid is not None:
+        rng = as_generator(0)  # nothing is drawn: the split says what is held out
+        return fit_judged(model, part_rows(rows, 0, rng), "map", progress).model
+    share = getattr(model, "valid_share", 0)
+    several = int((np.diff(sp.csr_array(rows.Y > 0).indptr) > 1).sum())
+    if not can_stop(model) or min(several, round(share * rows.X.shape[0])) < MIN_HELD_OUT:
+        return fit_on_all(model, rows, None, [], progress)
+    parts = part_rows(rows, share, as_generator(getattr(model, "random_state", None)))
+    judged = fit_judged(model, parts, "map", progress)
+    return fit_on_all(model, rows, judged.epochs, judged.history, progress)

@@ -1,4 +1,4 @@
-"""Models made from what users type: names and settings; and which of them can do what."""
+"""The parts of a run from what users type: names, settings and the device; and which models can do what."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 from visterm.core.errors import MissingExtraError, UserError
 from visterm.core.query_weights import COMBINATIONS
 from visterm.core.registry import Registry
-from visterm.core.tables import MODELS
+from visterm.core.tables import ENCODERS, MODELS
+from visterm.encoders.named import DEFAULT_ENCODER
 from visterm.models.abilities import GivesProbabilities
 
 DEFAULT_MODEL, DEFAULT_BY_NUMBER = "auto", "wsabie"
 """On three data sets and five seeds `auto` was at most 0.008 below the best single model in MAP over images, and better
 on two (docs/benchmarks.md). Of images known only by number it could judge nothing."""
+
+SETTING = "device"
 
 
 def make_model(
@@ -96,3 +99,88 @@ def check_combination(combine: str, model: Any) -> None:
             f"The scores of the model '{MODELS.name_of(model)}' are no probabilities, so words are not combined by "
             f"their product. Search by the sum, or fit one of {', '.join(names_with(MODELS, 'probabilities'))}."
         )
+
+
+def with_device(
+    device: str,
+    *,
+    model: str | None,
+    encoder: str | None,
+    model_params: Mapping[str, Any],
+    encoder_params: Mapping[str, Any],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Add a device to the settings of the model and of the encoder, as far as they have one.
+
+    Parameters
+    ----------
+    device : str
+        As torch names it: "cpu", "cuda", "cuda:1"; or "auto".
+    model, encoder : str or None
+        What users type; None is the default.
+    model_params, encoder_params : mapping
+        Their settings so far.
+
+    Returns
+    -------
+    tuple of two dict
+        The settings of both, with the device.
+
+    Raises
+    ------
+    UserError
+        If neither has such a setting, it is given already, or there is no such device here.
+    """
+    model, encoder = model or DEFAULT_MODEL, (encoder or DEFAULT_ENCODER).partition(":")[0]
+    told = {
+        "--set": _has_device(MODELS.load(model)),
+        "--encoder-set": _has_device(ENCODERS.load(encoder)),
+    }
+    if not any(told.values()):
+        raise UserError(
+            f"Neither the model '{model}' nor the encoder '{encoder}' runs a network of torch, so there is no device "
+            "to choose. Leave --device out."
+        )
+    found = []
+    for option, params in (("--set", model_params), ("--encoder-set", encoder_params)):
+        if told[option] and SETTING in params:
+            raise UserError(f"The device is given twice: by --device and by {option} device. Leave one out.")
+        found.append({**params, SETTING: device} if told[option] else dict(params))
+    check_device(device)
+    return found[0], found[1]
+
+
+def move_encoder(encoder: Any, device: str) -> None:
+    """Let the networks of a fitted encoder, or of those inside it, run on another device from now on.
+
+    Raises
+    ------
+    UserError
+        If it has none, or there is no such device here.
+    """
+    parts = [part for part in (encoder, *getattr(encoder, "parts_", ())) if SETTING in part.get_params(deep=False)]
+    if not parts:
+        raise UserError(
+            f"The encoder '{ENCODERS.name_of(encoder)}' of this run has no network of torch, and models that are "
+            "trained score without one, so there is no device to choose. Leave --device out."
+        )
+    check_device(device)
+    for part in parts:
+        part.set_params(**{SETTING: device})
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that torch cannot use here, before anything is read.
+
+    Raises
+    ------
+    UserError
+        If so.
+    """
+    if device not in ("auto", "cpu"):  # which need not load torch
+        from visterm.encoders.torch_network import torch_device
+
+        torch_device(device)
+
+
+def _has_device(part: type) -> bool:
+    return SETTING in signature(part).parameters

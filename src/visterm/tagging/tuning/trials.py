@@ -1,0 +1,243 @@
+"""The settings to try, each fitted on one part of the rows and judged by the other, and the log of finished ones."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from visterm.core.digests import jsonable
+from visterm.core.errors import CorruptFileError, DivergedError, UserError
+from visterm.core.files import GB, read_regular
+from visterm.core.progress import SILENT, Progress
+from visterm.core.threads import Team
+from visterm.core.writing import writing
+from visterm.tagging.tuning.validation import Parts, fit_judged
+
+MAX_REDRAWS = 100
+"""Draws in a row that bring no new setting, after which all are taken to have been drawn."""
+
+Choices: TypeAlias = "Sequence[Any] | Range"
+
+
+class Range(NamedTuple):
+    """Numbers from `low` to `high`, both included; whole ones where both ends are whole; by their logarithm or not."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def draw(self, rng: np.random.Generator) -> float:
+        """Draw one number, a float of few digits where it is not whole."""
+        whole = isinstance(self.low, int) and isinstance(self.high, int)
+        low, high = (self.low - 0.5, self.high + 0.5) if whole else (self.low, self.high)
+        value = math.exp(rng.uniform(math.log(low), math.log(high))) if self.log else rng.uniform(low, high)
+        if whole:
+            return min(max(round(value), int(self.low)), int(self.high))
+        return min(max(float(f"{value:.4g}"), self.low), self.high)
+
+
+def settings_to_try(space: Mapping[str, Choices], n_random: int | None, seed: int) -> list[dict[str, Any]]:
+    """Return all combinations, or `n_random` different ones drawn at random.
+
+    Raises
+    ------
+    UserError
+        If there is nothing to choose from, or a range without a number of draws.
+    """
+    for name, choices in space.items():
+        if isinstance(choices, str) or not isinstance(choices, Sequence) or len(choices) == 0:
+            raise UserError(f"The choices of {name} are {choices!r}; expected a list of values or a Range.")
+        if isinstance(choices, Range) and n_random is None:
+            raise UserError(
+                f"{name} is the range {choices.low:g}:{choices.high:g}, which has no end of values. "
+                "Say how many settings to draw (--random N), or give a list of values."
+            )
+    if not space:
+        raise UserError("There is nothing to choose from. Give values to try: --grid NAME=VALUE,VALUE.")
+    if n_random is None:
+        return [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
+    if n_random < 1:
+        raise UserError(f"random is {n_random}; expected a whole number of 1 or more.")
+    return _draw(space, n_random, np.random.default_rng(seed))
+
+
+def _draw(space: Mapping[str, Choices], n_random: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+    """Draw settings that differ; fewer where there are no more."""
+    drawn: list[dict[str, Any]] = []
+    repeated = 0
+    while len(drawn) < n_random and repeated < MAX_REDRAWS:
+        setting = {
+            name: choices.draw(rng) if isinstance(choices, Range) else choices[int(rng.integers(len(choices)))]
+            for name, choices in space.items()
+        }
+        repeated = repeated + 1 if setting in drawn else 0
+        if not repeated:
+            drawn.append(setting)
+    return drawn
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting that was tried.
+
+    Attributes
+    ----------
+    settings : dict
+        What was searched over, by parameter.
+    value : float or None
+        Of the metric, on the validation rows; None where training diverged.
+    epochs : int or None
+        Epochs of the best weights; None for models that learn in one go.
+    seconds : float
+    error : str or None
+        Why there is no value.
+    history : list of dict
+        What the model was after each epoch.
+    """
+
+    settings: dict[str, Any]
+    value: float | None
+    epochs: int | None
+    seconds: float
+    error: str | None = None
+    history: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the trial as it stands in JSON, without its history."""
+        return {name: value for name, value in asdict(self).items() if name != "history"}
+
+
+class TrialLog:
+    """A file of finished trials, one JSON object a line, found by what they depend on.
+
+    Parameters
+    ----------
+    path : Path
+        The file; what other searches left in it stays. A line that a kill cut off is dropped.
+
+    Raises
+    ------
+    CorruptFileError
+        If another line is not one that was written here.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._trials: dict[str, Trial] = {}
+        if path.exists():
+            self._read()
+
+    def get(self, key: str) -> Trial | None:
+        """Find a finished trial; None where there is none."""
+        return self._trials.get(key)
+
+    def __getitem__(self, key: str) -> Trial:
+        return self._trials[key]
+
+    def put(self, key: str, trial: Trial) -> None:
+        """Keep a finished trial, on disk when this returns."""
+        line = json.dumps({"key": key, **asdict(trial)}, ensure_ascii=False) + "\n"
+        size = self.path.stat().st_size if self.path.exists() else 0
+        with writing(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.write(line)
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError:
+                self._cut(size)
+                raise
+        self._trials[key] = trial
+
+    def _cut(self, size: int) -> None:
+        """Take out the half line that a full disk left, and the file with it if it holds nothing else."""
+        if size:
+            os.truncate(self.path, size)
+        else:
+            self.path.unlink(missing_ok=True)
+
+    def _read(self) -> None:
+        try:
+            content = read_regular(self.path, GB)
+        except OSError as error:
+            raise CorruptFileError(f"{self.path} cannot be read: {error.strerror or error}.") from error
+        whole = content[: content.rfind(b"\n") + 1]
+        for number, line in enumerate(whole.splitlines(), start=1):
+            try:
+                entry = json.loads(line)
+                key = entry.pop("key")
+                self._trials[key] = Trial(**entry)
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                raise CorruptFileError(
+                    f"{self.path}, line {number}, is no trial of visterm tune ({error}). Remove the file to begin anew."
+                ) from error
+        if len(whole) < len(content):
+            os.truncate(self.path, len(whole))
+
+
+def try_settings(model: Any, settings: Mapping[str, Any], parts: Parts, metric: str, progress: Progress) -> Trial:
+    """Fit and judge a model; one that diverges gives a trial without a value.
+
+    Parameters
+    ----------
+    model : Annotator
+        With the settings.
+    settings : mapping
+        What was searched over, to be kept with the trial.
+    parts : Parts
+        Rows to learn from and to judge by.
+    metric : str
+    progress : Progress
+    """
+    began = time.perf_counter()
+    shown = jsonable(dict(settings))
+    try:
+        judged = fit_judged(model, parts, metric, progress)
+    except DivergedError as error:
+        return Trial(shown, None, None, time.perf_counter() - began, error=str(error))
+    return Trial(shown, judged.value, judged.epochs, judged.seconds, history=jsonable(judged.history))
+
+
+class Candidate(NamedTuple):
+    """A model that is not fitted, and the settings of it that are searched over."""
+
+    model: Any
+    settings: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.settings.items())
+
+
+class TrialJob(NamedTuple):
+    """The trials of a search on other processes: `Job`. A part is a `Candidate`; its model learns with one thread."""
+
+    parts: Parts
+    metric: str
+
+    def begin(self, team: Team, progress: Progress) -> Callable[[Candidate], Trial]:
+        """Return what tries one setting; its own progress is not shown."""
+
+        def tried(candidate: Candidate) -> Trial:
+            if "n_jobs" in candidate.model.get_params(deep=False):
+                candidate.model.set_params(n_jobs=team.size)
+            return try_settings(candidate.model, candidate.settings, self.parts, self.metric, SILENT)
+
+        return tried
+
+    def name_of(self, part: Candidate) -> str:
+        """Name a trial by its settings."""
+        return f"The trial of {part}"
+
+    def size_of(self, part: Candidate) -> int:
+        """Count a trial as one step."""
+        return 1
