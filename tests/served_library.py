@@ -61,4 +61,4 @@ def served(catalogue: Path) -> Iterator[str]:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
             server.should_exit = True
-            thread.join(30)
+            thread.join(600)

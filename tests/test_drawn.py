@@ -96,7 +96,7 @@ def test_the_box_of_a_lone_balloon_holds_it():
     """In a clear sky, the brightness inside the box varies; around it, it hardly does."""
     scene = next(
         scene
-        for scene in (draw_scene((11, index)) for index in range(3000))
+        for scene in (draw_scene((11, index)) for index in range(1138, 3000))  # the first such scene, or a later one
         if scene.place == "heaven" and [thing.name for thing in scene.objects] == ["sky", "balloon"]
     )
     balloon = scene.objects[1]
@@ -340,7 +340,7 @@ def test_a_kill_leaves_no_library_and_the_next_writing_cleans_up(tmp_path):
     target = tmp_path / "library"
     script = f"from visterm.demo.drawn import draw_library\ndraw_library({str(target)!r}, n_scenes=100000, n_jobs=1)\n"
     process = subprocess.Popen([sys.executable, "-c", script], env=os.environ)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 600
     while not list(tmp_path.glob(".library.*/images/*")) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)

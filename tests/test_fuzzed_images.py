@@ -23,7 +23,7 @@ from visterm.encoders.visterms import Visterms
 
 LONGEST = 5.0
 """Seconds that any file may take."""
-PATIENCE = 120.0
+PATIENCE = 600.0
 """Seconds that the child may take to start, or to answer on a machine that does much else: beyond them it hangs."""
 
 ALL = 10_000

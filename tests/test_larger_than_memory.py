@@ -372,7 +372,7 @@ def test_a_fit_that_was_killed_without_a_word_goes_on_to_the_same_bytes(tmp_path
     kept = tmp_path / "work" / checkpoints.CHECKPOINT
     child = subprocess.Popen([sys.executable, "-c", KILLED, drawn, tmp_path / "work"], cwd=folder)
     try:
-        until = time.monotonic() + 120
+        until = time.monotonic() + 600
         while not kept.exists() and child.poll() is None and time.monotonic() < until:
             time.sleep(0.02)
         time.sleep(0.5)

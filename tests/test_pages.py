@@ -40,7 +40,7 @@ def address(path):
 
 @pytest.fixture(scope="module")
 def client(address):
-    with httpx.Client(base_url=address, timeout=60) as client:
+    with httpx.Client(base_url=address, timeout=600) as client:
         yield client
 
 
@@ -413,7 +413,7 @@ def test_review_goes_on_by_keyboard_and_learns(window, catalogue):
     window.shoot("review")
     before = catalogue.stored.runs.current().fingerprint
     window.press("l")
-    page.locator("#learned .job.done").wait_for(timeout=120_000)
+    page.locator("#learned .job.done").wait_for(timeout=600_000)
     assert "MAP" in page.inner_text("#learned") or "cannot be compared" in page.inner_text("#learned")
     assert catalogue.stored.runs.current().fingerprint != before
 

@@ -70,7 +70,7 @@ def test_a_kill_leaves_the_old_folder_and_the_next_write_sweeps_up(tmp_path):
     code = (
         "import time, sys\nfrom visterm.core.persist import new_folder\n"
         "with new_folder(sys.argv[1], 'run') as f:\n"
-        "    (f / 'a.txt').write_text('new'); print('in', flush=True); time.sleep(60)\n"
+        "    (f / 'a.txt').write_text('new'); print('in', flush=True); time.sleep(3600)\n"
     )
     child = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "run")], stdout=subprocess.PIPE)
     assert child.stdout.readline() == b"in\n"

@@ -17,7 +17,7 @@ from visterm.data import images, pillow
 from visterm.data.images import Decoded, decode_images, read_image
 from visterm.encoders.base import Encoder
 
-PATIENCE = 20
+PATIENCE = 600
 """Seconds after which a test that waits for other threads fails."""
 
 HEIC_HEAD = b"\x00\x00\x00\x1cftypheic\x00\x00\x00\x00mif1heicmiaf" + bytes(100)

@@ -197,4 +197,4 @@ def test_paths_of_this_machine_never_load_fsspec(tmp_path):
         f"assert len(list(decode_images(images_in('file://{tmp_path}')))) == 1\n"
         "assert 'fsspec' not in sys.modules, 'fsspec'"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)

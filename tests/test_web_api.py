@@ -31,7 +31,7 @@ from visterm.web.work import Work
 HERE = "http://127.0.0.1:8080"
 API = "/api/v1"
 TOKEN = "a token of some length"
-FOREVER = 60.0
+FOREVER = 600.0
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from visterm.web.connections import MOST, RESERVE, Connections, accepted_at_once
 FILES = 128
 CROWD = 200
 FOREVER = 3600.0
-PATIENCE = 60.0
+PATIENCE = 600.0
 UNFINISHED = b"GET /health HTTP/1.1\r\nhost: here\r\nx-slow:"
 
 SERVER = """

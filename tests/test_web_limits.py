@@ -28,7 +28,7 @@ from visterm.web.work import Work
 
 HERE = "http://127.0.0.1:8080"
 API = "/api/v1"
-PATIENCE = 60.0
+PATIENCE = 600.0
 HUGE = 2**63
 
 

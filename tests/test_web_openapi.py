@@ -57,7 +57,7 @@ def service(tmp_path_factory):
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         yield address, session, [found.ok() for found in described.get_all_operations()]
     server.should_exit = True
-    thread.join(30)
+    thread.join(600)
     assert not thread.is_alive()
 
 

@@ -25,7 +25,7 @@ def fit_in_processes(folder: Path, cases: dict[str, Any], size: int = 2) -> dict
     env = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
     command = [sys.executable, "-W", "error", __file__, str(folder), str(size)]
     running = [subprocess.Popen([*command, str(rank)], env=env) for rank in range(size)]
-    codes = [process.wait(timeout=100) for process in running]
+    codes = [process.wait(timeout=600) for process in running]
     assert codes == [0] * size
     found = {}
     for name in cases:
