@@ -31,10 +31,11 @@ from visterm.features.streaming.tag_rows import PAIRS
 from visterm.features.streaming.windows import RowCopy, ShardWindows
 from visterm.features.training_rows import NONE_HELD_OUT, TrainingRows
 from visterm.models.abilities import FitsStreams
+from visterm.models.base import Annotator
 from visterm.tagging.run import Run
 
-MOST_TOLD = 20_000
-"""Images whose tags tell the calibration how frequent tags are."""
+MOST_COUNTED = 20_000
+"""Images in whose tags the calibration counts how frequent tags are."""
 
 VALID_SHARE = 0.1
 
@@ -46,11 +47,11 @@ class Workers(Protocol):
     def n_workers(self) -> int:
         """How many they are."""
 
-    def train(self, model: Any, handed: HandedOver, progress: Progress) -> None:
-        """Train a model as `fit_stream` does, and leave the last checkpoint where it is wanted."""
+    def train(self, model: Annotator, handed: HandedOver, progress: Progress) -> None:
+        """Train a model as `fit_stream` does, and leave its last checkpoint in the folder that was handed over."""
 
 
-def check_streams(model: Any, n_folders: int = 1) -> None:
+def check_streams(model: Annotator, n_folders: int = 1) -> None:
     """Refuse a model that cannot learn from windows of rows, as features larger than memory or of several folders do.
 
     Raises
@@ -88,7 +89,7 @@ def fit_streamed(
     progress: Progress = SILENT,
     **columns: str | None,
 ) -> list[str]:
-    """Let a tagger learn from features on disk, in memory that does not grow with the number of images.
+    """Fit a tagger on features on disk, in memory that does not grow with the number of images.
 
     Rows are held out to say when to stop as `Tagger.fit` does, but 5,000 at most, and they are not learned from
     afterwards. The bytes of the model depend on the seed, the features, the tags and the size of the windows.
@@ -104,8 +105,8 @@ def fit_streamed(
     plan : Plan
         The memory to take.
     work : path-like
-        A folder for files that are needed on the way. After a kill the same call goes on from the last checkpoint in
-        it; when all is done, or the fit is refused before there is a checkpoint, it is removed.
+        A folder for temporary files. After a kill the same call goes on from the last checkpoint in it; the folder is
+        removed at the end, or if the fit is refused before there is a checkpoint.
     seed : int
         Of the order of the shards, and of the rows held out; that of the training is the model's.
     valid, split, idf, aliases, calibration, progress, columns
@@ -113,12 +114,12 @@ def fit_streamed(
     every : float
         Seconds between checkpoints, at least.
     workers : Workers, optional
-        Others, that train in place of this process. The bytes depend on their number, too.
+        Others that train in place of this process. The bytes depend on their number, too.
 
     Returns
     -------
     list of str
-        What is to be told, a line each.
+        Remarks for the user, a line each.
 
     Raises
     ------
@@ -136,7 +137,7 @@ def fit_streamed(
         )
     tagger.check_settings(valid)
     tagger.take_encoder(shards.encoder(tagger.model.get_params(deep=False).get("n_jobs")), shards.asked)
-    with _on_the_way(Path(work)) as folder:
+    with _work_folder(Path(work)) as folder:
         joined = JoinedTags(
             folder,
             shards,
@@ -161,22 +162,24 @@ def fit_streamed(
             seed=seed,
             copy=copy,
         )
-        told = _told(tagger, shards, tags, plan, seed, split, aliases, 1 if workers is None else workers.n_workers)
-        checkpoints = FileCheckpoints(folder, told, every)
+        key = _training_key(
+            tagger, shards, tags, plan, seed, split, aliases, 1 if workers is None else workers.n_workers
+        )
+        checkpoints = FileCheckpoints(folder, key, every)
         went_on = checkpoints.there()
         if workers is not None:
             copied = copy is not None
             handed = hand_over(
-                folder, features, joined, found, window=plan.window, seed=seed, copied=copied, of=told, every=every
+                folder, features, joined, found, window=plan.window, seed=seed, copied=copied, of=key, every=every
             )
             workers.train(tagger.model, handed, progress)
-        monitor = progress if workers is None else SILENT  # what the workers kept last is all that is to be known
+        monitor = progress if workers is None else SILENT  # the workers' last checkpoint has it all
         tagger.model.fit_stream(windows, valid=found.valid, checkpoints=checkpoints, monitor=monitor)
-        _take_over(tagger, shards, joined, found, plan)
+        _set_learned(tagger, shards, joined, found, plan)
         if workers is not None:
             tagger.facts["workers"] = workers.n_workers
         if calibration and found.valid is not None:
-            others = joined.rows_at(draw_positions(shards, joined, joined.learned, MOST_TOLD, seed + 1))
+            others = joined.rows_at(draw_positions(shards, joined, joined.learned, MOST_COUNTED, seed + 1))
             rows = TrainingRows(joined.vocabulary, np.empty((0, 0), np.float32), others, found.valid, [])
             tagger.find_confidences(rows, progress)
         lines = [*joined.remarks]
@@ -190,8 +193,8 @@ def fit_streamed(
 
 
 @contextmanager
-def _on_the_way(folder: Path) -> Iterator[Path]:
-    """Make a folder, and remove it at the end; of a fit that is refused, unless it has a checkpoint to go on from."""
+def _work_folder(folder: Path) -> Iterator[Path]:
+    """Make a folder and remove it at the end; a refused fit keeps it if it has a checkpoint to go on from."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         yield folder
@@ -202,7 +205,7 @@ def _on_the_way(folder: Path) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _told(
+def _training_key(
     tagger: Run,
     shards: Shards,
     tags: Any,
@@ -212,17 +215,17 @@ def _told(
     aliases: Mapping[str, str] | None,
     n_workers: int,
 ) -> str:
-    """Name all that the bytes of the model depend on."""
+    """Return a hash of all that the bytes of the model depend on: checkpoints of another training are refused by it."""
     settings = {name: value for name, value in json_params(tagger.model).items() if name != "n_jobs"}
-    told = [
+    parts = [
         MODELS.name_of(tagger.model), settings, [entry.sha256 for entry in shards.contents.shards], file_hash(tags),
         plan.window, seed, tagger.min_count, split, sorted((aliases or {}).items()), n_workers,
     ]  # fmt: skip
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _take_over(tagger: Run, shards: Shards, tags: JoinedTags, found: Survey, plan: Plan) -> None:
-    """Tell the tagger what belongs to what its model has learned: vocabulary, counts, images."""
+def _set_learned(tagger: Run, shards: Shards, tags: JoinedTags, found: Survey, plan: Plan) -> None:
+    """Set what belongs to the learned model in the tagger: vocabulary, counts, images."""
     tagger.given, tagger.calibration = None, None
     tagger.vocabulary, tagger.skipped = tags.vocabulary, shards.skipped()
     tagger.learned_images = LearnedImages(_name_hashes(tags))

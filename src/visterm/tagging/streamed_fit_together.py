@@ -23,12 +23,13 @@ from visterm.features.streaming.handed_over import HandedOver, take_part
 from visterm.features.streaming.memory import Plan
 from visterm.features.streaming.shards import Shards
 from visterm.models.abilities import FitsStreams
+from visterm.models.base import Annotator
 from visterm.models.ranking.worker_sync import Exchange, LeftAloneError, MeetingPlace
 from visterm.tagging.run import Run
 from visterm.tagging.streamed_fit import fit_streamed
 
 
-def check_learns_together(model: Any) -> None:
+def check_learns_together(model: Annotator) -> None:
     """Refuse a model that several workers cannot train on features in shards.
 
     Raises
@@ -54,7 +55,7 @@ def stream_on_machines(
     executor: Executor,
     **how: Any,
 ) -> list[str]:
-    """Let a tagger learn from features on disk by the workers of an executor, one a processor.
+    """Fit a tagger on features on disk by the workers of an executor, one a processor.
 
     Each worker has shards of its own. The weights are those of one training: see
     `visterm.models.ranking.worker_sync`. Where a worker or a machine is lost, all begin again from the last
@@ -72,7 +73,7 @@ def stream_on_machines(
     Returns
     -------
     list of str
-        What is to be told, a line each.
+        Remarks for the user, a line each.
 
     Raises
     ------
@@ -110,7 +111,7 @@ class ExecutorWorkers:
     executor: Executor
     n_workers: int
 
-    def train(self, model: Any, handed: HandedOver, progress: Progress) -> None:
+    def train(self, model: Annotator, handed: HandedOver, progress: Progress) -> None:
         """Train a model, see `fit_streamed`."""
         unfitted = type(model)(**{**model.get_params(deep=False), "n_jobs": 1})
         work = SharedFit(unfitted, handed._replace(folder=handed.folder.absolute()), self.n_workers)
@@ -130,12 +131,12 @@ class SharedFit:
         Who share the training, of whom a process stands for one or, after a loss, for several.
     """
 
-    model: Any
+    model: Annotator
     handed: HandedOver
     n_workers: int
 
     def __call__(self, member: Member, progress: Progress) -> list[dict[str, Any]]:
-        """Train for the workers that this process stands for, each in a thread; give the history of the training."""
+        """Train for the workers that this process stands for, each in a thread; return the history of the training."""
         own = range(member.rank, self.n_workers, member.size)
         meet, close = _meeting_place(member, self.n_workers)
 
@@ -145,7 +146,7 @@ class SharedFit:
             model.fit_stream(
                 windows,
                 valid=valid,
-                checkpoints=checkpoints if rank == 0 else _ToGoOnFrom(checkpoints),
+                checkpoints=checkpoints if rank == 0 else _ReadOnlyCheckpoints(checkpoints),
                 monitor=progress if rank == 0 else SILENT,
                 exchange=Exchange(rank, self.n_workers, meet) if self.n_workers > 1 else None,
             )
@@ -163,7 +164,7 @@ class SharedFit:
         return histories[0]
 
 
-class _ToGoOnFrom:
+class _ReadOnlyCheckpoints:
     """Checkpoints that another worker writes."""
 
     def __init__(self, checkpoints: Any) -> None:
