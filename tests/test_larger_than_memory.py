@@ -347,7 +347,7 @@ def test_a_checkpoint_of_other_settings_is_passed_over(tmp_path, drawn, monkeypa
     def refuse(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("visterm.tagging.streamed_fit._take_over", refuse)
+    monkeypatch.setattr("visterm.tagging.streamed_fit._set_learned", refuse)
     with pytest.raises(KeyboardInterrupt):
         fit(drawn, tmp_path / "work", epochs=2, every=0)
     monkeypatch.undo()
