@@ -68,7 +68,8 @@ class Sizes:
             return size
         word, _, more = size.partition(" + ")
         value: Any = self._found.get(word, getattr(self._estimator, word, None))
-        return int(value) + int(more or 0) if _is_whole(value) else None
+        is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        return int(value) + int(more or 0) if is_whole else None
 
     def fit(self, shape: tuple[int, ...], expected: tuple[Size, ...]) -> bool:
         """Return whether an array has the expected shape; words that were unknown are then known."""
@@ -85,11 +86,9 @@ class Sizes:
 
     def in_words(self, expected: tuple[Size, ...]) -> str:
         """Return an expected shape for people, with the sizes that are known."""
-        words = []
-        for size in expected:
-            known = self.of(size) if isinstance(size, str) else None
-            words.append(("any" if size is None else str(size)) + ("" if known is None else f" = {known}"))
-        return f"({', '.join(words)})"
+        named = ("any" if size is None else str(size) for size in expected)
+        known = (self.of(size) if isinstance(size, str) else None for size in expected)
+        return f"({', '.join(n if k is None else f'{n} = {k}' for n, k in zip(named, known, strict=True))})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,9 +214,9 @@ class Whole(Kind):
 
     def check(self, value: Any, sizes: Sizes) -> None:
         """Refuse anything else."""
-        if not _is_whole(value):
+        if not isinstance(value, int | np.integer) or isinstance(value, bool):
             raise DataError(f"is {_in_words(value)}; expected a whole number")
-        _check_range(value, sizes, self)
+        _check_range(int(value), sizes, self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,17 +279,17 @@ class Listed(Kind):
         if not isinstance(value, list | np.ndarray) or not sizes.fit((len(value),), (self.size,)):
             raise DataError(f"is {_in_words(value)}; expected a list {sizes.in_words((self.size,))}")
         for place, entry in enumerate(value):
-            _check_named(f"[{place}]", self.one, entry, sizes)
+            if entry is None and self.one.or_none:
+                continue
+            try:
+                self.one.check(entry, sizes)
+            except DataError as error:
+                raise DataError(f"[{place}] {error}") from error
 
 
 @dataclass(frozen=True)
 class Record(Kind):
-    """A dict with texts as keys: of known kinds where they are declared, and otherwise of anything that is plain.
-
-    Parameters
-    ----------
-    fields : dict of str to Kind
-    """
+    """A dict with texts as keys: of the kinds that `fields` declares, and otherwise of anything that is plain."""
 
     fields: Mapping[str, Kind] = field(default_factory=dict)
 
@@ -299,8 +298,13 @@ class Record(Kind):
         if not isinstance(value, dict):
             raise DataError(f"is {_in_words(value)}; expected names with values")
         for name, kind in self.fields.items():
-            if name in value or kind.required:
-                _check_named(f"['{name}']", kind, value.get(name), sizes)
+            entry = value.get(name)
+            if (entry is None and kind.or_none) or not (name in value or kind.required):
+                continue
+            try:
+                kind.check(entry, sizes)
+            except DataError as error:
+                raise DataError(f"['{name}'] {error}") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -364,20 +368,15 @@ def check_learned(estimator: Any) -> None:
         if kind.required and "*" not in declared and declared not in names:
             raise DataError(f"{declared} of {type(estimator).__name__} is missing")
         for name in names.get(declared, ()):
-            _check_named(name, kind, learned[name], sizes)
+            if learned[name] is None and kind.or_none:
+                continue
+            try:
+                kind.check(learned[name], sizes)
+            except DataError as error:
+                raise DataError(f"{name} {error}") from error
     further = getattr(estimator, "_check_learned", None)
     if further is not None:
         further()
-
-
-def _check_named(name: str, kind: Kind, value: Any, sizes: Sizes) -> None:
-    """Refuse what a value cannot be, with its name before the message."""
-    if value is None and kind.or_none:
-        return
-    try:
-        kind.check(value, sizes)
-    except DataError as error:
-        raise DataError(f"{name} {error}") from error
 
 
 def _check_range(number: float, sizes: Sizes, kind: Any) -> None:
@@ -388,11 +387,6 @@ def _check_range(number: float, sizes: Sizes, kind: Any) -> None:
         if limit is not None and not is_right(number, limit):
             size = f"{bound} = " if isinstance(bound, str) else ""
             raise DataError(f"has {number:g}; expected {words} {size}{limit:g}")
-
-
-def _is_whole(value: Any) -> bool:
-    """Return whether a value is a whole number; True and False are none."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _in_words(value: Any) -> str:

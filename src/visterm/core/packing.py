@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import checked_csr
 from visterm.core.errors import DataError, UserError
-from visterm.core.learned import Kind, check_learned, declared_name, learned_attributes, learned_kinds
+from visterm.core.learned import check_learned, declared_name, learned_attributes, learned_kinds
 from visterm.core.registry import Registry
 
 CSR_PARTS = ("data", "indices", "indptr", "shape")
@@ -158,6 +158,7 @@ def json_params(estimator: Any, registry: Registry | None = None) -> dict[str, A
 
 
 def _plain(value: Any, registry: Registry | None) -> Any:
+    """Return a parameter as JSON holds it, if it can."""
     if isinstance(value, np.random.RandomState | np.random.Generator):
         return None  # the stream has moved on; what it gave is in the arrays
     if isinstance(value, np.generic):
@@ -174,6 +175,7 @@ def _plain(value: Any, registry: Registry | None) -> Any:
 
 
 def _describe(estimator: Any, registry: Registry, prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Return what JSON can hold of an estimator, and put its arrays into `arrays`."""
     values: dict[str, Any] = {}
     kinds = learned_kinds(estimator)
     for key, value in learned_attributes(estimator).items():
@@ -204,35 +206,33 @@ def _restore(registry: Registry, description: Any, arrays: dict[str, NDArray[Any
     """Make an estimator, and take its arrays out of `arrays`."""
     if prefix.count(INSIDE) > 2 * DEEPEST:
         raise DataError(f"{prefix} is an estimator inside more than {DEEPEST} others")
-    name, params, values = _parts_of(description, prefix)
-    cls = registry.load(name)
-    removed = getattr(cls, "removed_params", {})
-    params = {key: value for key, value in params.items() if key not in removed}
-    estimator = registry.create(name, **checked_params(cls, params))
-    check_settings = getattr(estimator, "check_stored_settings", None)
-    if check_settings is not None:
-        check_settings()
-    kinds = learned_kinds(estimator)
-    own = {key.removeprefix(prefix).partition(":")[0] for key in arrays if key.startswith(prefix)}
-    for key in sorted(key for key in own if INSIDE not in key):
-        _check_declared(prefix, key, kinds)
-        whole = prefix + key
-        setattr(estimator, key, arrays.pop(whole) if whole in arrays else csr_of_parts(whole, arrays))
-    for key, box in values.items():
-        _check_declared(prefix, key, kinds)
-        setattr(estimator, key, _unboxed(registry, box, arrays, prefix + key))
-    return estimator
-
-
-def _parts_of(description: Any, prefix: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
     expected = {"name": str, "params": dict, "values": dict}
     parts = description if isinstance(description, dict) else {}
     if parts.keys() != expected.keys() or not all(isinstance(parts[key], kind) for key, kind in expected.items()):
         raise DataError(f"{prefix or 'The file'} is no description of an estimator; expected name, params and values")
-    return parts["name"], parts["params"], parts["values"]
+    cls = registry.load(parts["name"])
+    removed = getattr(cls, "removed_params", {})
+    params = {key: value for key, value in parts["params"].items() if key not in removed}
+    estimator = registry.create(parts["name"], **checked_params(cls, params))
+    check_settings = getattr(estimator, "check_stored_settings", None)
+    if check_settings is not None:
+        check_settings()
+    kinds = learned_kinds(estimator)
+    inside = (key.removeprefix(prefix).partition(":")[0] for key in arrays if key.startswith(prefix))
+    array_names = sorted({key for key in inside if INSIDE not in key})
+    for key in (*array_names, *parts["values"]):
+        if declared_name(key, kinds) is None:
+            raise DataError(f"{prefix}{key} is no attribute that its class declares in `learned`")
+    for key in array_names:
+        whole = prefix + key
+        setattr(estimator, key, arrays.pop(whole) if whole in arrays else csr_of_parts(whole, arrays))
+    for key, box in parts["values"].items():
+        setattr(estimator, key, _unboxed(registry, box, arrays, prefix + key))
+    return estimator
 
 
 def _unboxed(registry: Registry, box: Any, arrays: dict[str, NDArray[Any]], name: str) -> Any:
+    """Make a learned value of what `_describe` made of it."""
     kind, value = next(iter(box.items())) if isinstance(box, dict) and len(box) == 1 else ("", None)
     if kind == "value":
         return value
@@ -243,11 +243,6 @@ def _unboxed(registry: Registry, box: Any, arrays: dict[str, NDArray[Any]], name
         array[:] = value
         return array
     raise DataError(f"{name} is no value, array or list of estimators")
-
-
-def _check_declared(prefix: str, name: str, kinds: dict[str, Kind]) -> None:
-    if declared_name(name, kinds) is None:
-        raise DataError(f"{prefix}{name} is no attribute that its class declares in `learned`")
 
 
 def checked_params(cls: Any, params: dict[str, Any]) -> dict[str, Any]:
@@ -274,6 +269,7 @@ def checked_params(cls: Any, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _learned_parts(estimator: Any, prefix: str) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield the arrays of numbers that an estimator and those inside it have learned, with their names."""
     for key, value in learned_attributes(estimator).items():
         if _are_estimators(value):
             for i, one in enumerate(value):
@@ -285,6 +281,7 @@ def _learned_parts(estimator: Any, prefix: str) -> Iterator[tuple[str, NDArray[A
 
 
 def _within(name: str, place: int) -> str:
+    """Return what the names of the arrays of an inner estimator begin with."""
     return f"{name}{INSIDE}{place}{INSIDE}"
 
 
