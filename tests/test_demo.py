@@ -89,14 +89,14 @@ def test_searches_that_are_shown_name_things_that_several_pictures_show():
         + [{"sky"}] * 10
     )
     shown = shown_searches(queries_of([tuple(sorted(tags)) for tags in pictures]), pictures)
-    assert {word for search in shown for word in (*search.wanted, *search.unwanted)} <= {
+    assert {word for search in shown for word in (*search.required, *search.excluded)} <= {
         "house",
         "oak",
         "car",
         "road",
         "cow",
     }
-    assert [search.wanted for search in shown] == [("cow",), ("house", "oak"), ("car", "road")]
+    assert [search.required for search in shown] == [("cow",), ("house", "oak"), ("car", "road")]
     assert all(sum(map(search.suits, pictures)) >= FEWEST for search in shown)
 
 

@@ -441,7 +441,7 @@ def test_the_encoder_is_fitted_once_and_kept(encode, photos, tmp_path):
 def test_a_folder_of_another_encoder_is_refused(encode, photos, network, tmp_path):
     encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS)
     before = content(tmp_path / "F")
-    with pytest.raises(EncoderMismatchError, match=r"'visterms' with .*codebook=30.*asked for is 'onnx'"):
+    with pytest.raises(EncoderMismatchError, match=r"'visterms' with .*codebook=30.*requested: 'onnx'"):
         encode(tmp_path / "F")
     with pytest.raises(EncoderMismatchError, match="codebook=40"):
         encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS | {"codebook": 40})
@@ -452,9 +452,9 @@ def test_settings_alone_are_those_of_the_folders_own_encoder(encode, photos, net
     encode(tmp_path / "F")
     (photos / names_of(photos)[0]).unlink()
     assert encode(tmp_path / "F", encoder=None, encoder_params={"batch_size": 2}).reused == N - 1
-    with pytest.raises(EncoderMismatchError, match=r"of another encoder: 'onnx' .*asked for is 'onnx' .*root=False"):
+    with pytest.raises(EncoderMismatchError, match=r"of another encoder: 'onnx' .*requested: 'onnx' .*root=False"):
         encode(tmp_path / "F", encoder=None, encoder_params={"root": False})
-    with pytest.raises(EncoderMismatchError, match=r"asked for is 'onnx' .*random_state=7"):
+    with pytest.raises(EncoderMismatchError, match=r"requested: 'onnx' .*random_state=7"):
         encode(tmp_path / "F", encoder=None, seed=7)
     with pytest.raises(UnknownNameError, match="codebook"):
         encode(tmp_path / "F", encoder=None, encoder_params={"codebook": 7})

@@ -18,7 +18,7 @@ from planted_features import fitted_encoder, plant
 from visterm import Tagger
 from visterm.cluster import RayExecutor, train_group
 from visterm.cluster.engine import Engine
-from visterm.cluster.train_group import ToldProgress, group_of, retold
+from visterm.cluster.train_group import ProgressFile, group_of, progress_shown
 from visterm.core.errors import UserError
 from visterm.core.executor import Group
 from visterm.core.tables import MODELS
@@ -182,8 +182,8 @@ class Heard:
 
 
 def test_progress_is_told_on_and_a_task_that_begins_again_ends_first(tmp_path):
-    heard, told = Heard(), ToldProgress(tmp_path / "told")
-    with retold(tmp_path / "told", heard):
+    heard, told = Heard(), ProgressFile(tmp_path / "told")
+    with progress_shown(tmp_path / "told", heard):
         told.start("train", 3)
         told.advance(1, "MAP 0.5")
         told.start("train", 3)  # after a loss
@@ -192,11 +192,11 @@ def test_progress_is_told_on_and_a_task_that_begins_again_ends_first(tmp_path):
         ("start", "train", 3), ("advance", 1, "MAP 0.5"), ("finish",), ("start", "train", 3), ("advance", 1, ""),
         ("finish",),
     ]  # fmt: skip
-    with retold(tmp_path / "nothing", heard):
+    with progress_shown(tmp_path / "nothing", heard):
         pass
     assert len(heard.told) == 6
-    waiting, told = Heard(), ToldProgress(tmp_path / "later")
-    with retold(tmp_path / "later", waiting, "start the workers"):
+    waiting, told = Heard(), ProgressFile(tmp_path / "later")
+    with progress_shown(tmp_path / "later", waiting, "start the workers"):
         told.start("train", 3)
     assert waiting.told == [("start", "start the workers", None), ("finish",), ("start", "train", 3), ("finish",)]
     assert json.loads((tmp_path / "told").read_text().splitlines()[0]) == ["start", "train", 3]

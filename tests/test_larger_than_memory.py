@@ -170,8 +170,8 @@ def test_tags_join_as_they_do_in_memory(tmp_path, drawn):
     assert 0 < len(in_memory) < N_TAGS
     expected = in_memory.encode([by_name[name_of(i)] for i in range(100, 130)]).toarray()
     kept = np.arange(30) % 3 > 0
-    np.testing.assert_array_equal(tags.rows(100, np.ones(30, bool)).toarray(), expected)
-    np.testing.assert_array_equal(tags.rows(100, kept).toarray(), expected[kept])
+    np.testing.assert_array_equal(tags.rows_at(np.arange(100, 130)).toarray(), expected)
+    np.testing.assert_array_equal(tags.rows_at(100 + np.flatnonzero(kept)).toarray(), expected[kept])
 
 
 def test_spellings_repetitions_aliases_and_rows_of_one_image_join_to_one_tag(tmp_path, drawn):
@@ -186,7 +186,7 @@ def test_spellings_repetitions_aliases_and_rows_of_one_image_join_to_one_tag(tmp
     tags = joined(tmp_path, drawn, "small.jsonl", aliases={"ocean": "sea"})
     assert tags.vocabulary.tags == ["sea", "sky"]
     assert tags.vocabulary.counts.tolist() == [3, 1]
-    assert tags.rows(0, np.ones(4, bool)).toarray().tolist() == [[0, 0], [1, 0], [1, 0], [1, 1]]
+    assert tags.rows_at(np.arange(4)).toarray().tolist() == [[0, 0], [1, 0], [1, 0], [1, 1]]
     assert tags.remarks == ["1 row of the tags (such as of 'gone.jpg') is of images without features; left out."]
 
 
@@ -238,7 +238,7 @@ def test_an_epoch_visits_each_row_once_in_windows_that_fit_and_in_an_order_of_it
             assert X.shape[0] == Y.shape[0]
             found.append([int(value) - 1 for value in rows[:, 0]])
             for position, row in zip(found[-1], Y.toarray(), strict=True):
-                np.testing.assert_array_equal(row, tags.rows(position, np.ones(1, bool)).toarray()[0])
+                np.testing.assert_array_equal(row, tags.rows_at(np.array([position])).toarray()[0])
         return found
 
     first = visited(1)

@@ -168,7 +168,7 @@ def test_images_that_a_worker_left_out_are_an_error(encode, tmp_path, monkeypatc
         yield from (work(names[:-1]) for names in parts)
 
     monkeypatch.setattr("visterm.cluster.executor.in_order", forgetful)
-    with pytest.raises(StorageError, match=r"gave \d images? of the \d from '00.png'"):
+    with pytest.raises(StorageError, match=r"returned \d images? of the \d from '00.png'"):
         encode(tmp_path / "F")
     assert not (tmp_path / "F" / "manifest.json").exists()
 

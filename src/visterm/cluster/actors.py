@@ -1,4 +1,4 @@
-"""Things such as catalogues on the machines of an engine: an actor opens each, and all are asked at the same time."""
+"""Things such as catalogues on the machines of an engine: an actor opens each, and all answer at the same time."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from visterm.core.errors import StorageError
 from visterm.core.executor import Shards, must_see
 
 FRACTIONS = 10_000
-"""Parts of a processor that Ray can count. All actors together ask for one: so they find room on any machine that
-is left, while between searches they take nothing.
-"""
+"""Parts of a processor that Ray can count. All actors together take one: so they find room on any machine that is left,
+while between searches they take nothing."""
 
 PATIENCE = 60.0
 """Seconds that a lost actor may take to be opened on another machine. Ray notices a lost one after about ten."""
@@ -23,7 +22,7 @@ ASKED_AGAIN = 0.5
 
 
 class _Opened:
-    """What an actor runs. It opens its path for the first question, so that what is wrong with it comes back."""
+    """What an actor runs. It opens its path for the first question, so that an error of opening comes back."""
 
     def __init__(self, opened: Callable[[str], Any], path: str) -> None:
         self._open, self._path = opened, path
@@ -54,13 +53,12 @@ class RemoteShards:
         return len(self._actors)
 
     def ask(self, what: str, arguments: Sequence[dict[str, Any]]) -> list[Any]:
-        """Call a method of each, all at the same time; give what each answers, in their order."""
-        asked = [actor.ask.remote(what, given) for actor, given in zip(self._actors, arguments, strict=True)]
-        return [
-            self._answer(i, answer, what, given) for i, (answer, given) in enumerate(zip(asked, arguments, strict=True))
-        ]
+        """Call a method of each, all at the same time, and return the answers in their order."""
+        requests = [actor.ask.remote(what, given) for actor, given in zip(self._actors, arguments, strict=True)]
+        return [self._answer(i, requests[i], what, given) for i, given in enumerate(arguments)]
 
     def _answer(self, i: int, answer: Any, what: str, given: dict[str, Any]) -> Any:
+        """Return the answer of an actor; where it was lost, ask the one that Ray starts in its place."""
         ray = load_ray()
         deadline = time.monotonic() + PATIENCE
         while True:

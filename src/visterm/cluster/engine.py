@@ -1,4 +1,4 @@
-"""Ray's engine: reached at an address or started here for as long as a job takes, and never without being asked for."""
+"""Ray's engine: reached at an address, or started here for as long as a job takes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from visterm.core.errors import MissingExtraError, UserError
 from visterm.core.threads import resolve_jobs
 
 LOCAL = "local"
-"""The address that stands for an engine of this machine's own, which ends with the job."""
+"""The address of an engine on this machine alone, which ends with the job."""
 
 PATIENCE = 5.0
 """Seconds that an address may take to answer."""
@@ -28,7 +28,7 @@ class Engine(NamedTuple):
     Attributes
     ----------
     address : str
-        As it was asked for.
+        As the user named it.
     n_workers : int
         Processors that jobs may take, one a worker.
     n_nodes : int
@@ -73,13 +73,7 @@ def engine(address: str, n_jobs: int | None = None) -> Iterator[Engine]:
 
 
 def load_ray() -> Any:
-    """Import Ray, told to be quiet and to send nothing home.
-
-    Raises
-    ------
-    MissingExtraError
-        If it is not installed.
-    """
+    """Import Ray, set to be quiet and to send nothing home; raise `MissingExtraError` if it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its core writes to our standard error
@@ -108,7 +102,7 @@ def held_settings(settings: Mapping[str, str], library: str) -> Iterator[None]:
     library : str
         As its log is named: "ray.tune".
     """
-    before = {name: os.environ.get(name) for name in settings}
+    before = {name: os.environ[name] for name in settings if name in os.environ}
     log = logging.getLogger(library)
     level = log.level
     os.environ |= settings
@@ -117,11 +111,9 @@ def held_settings(settings: Mapping[str, str], library: str) -> Iterator[None]:
         yield
     finally:
         log.setLevel(level)
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in settings:
+            del os.environ[name]
+        os.environ |= before
 
 
 def _keep_standard_output(ray: Any) -> None:
@@ -137,16 +129,12 @@ def _keep_standard_output(ray: Any) -> None:
 
 
 def _connect(ray: Any, address: str, n_jobs: int | None) -> None:
+    """Reach the engine at an address, or start one."""
     shared = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == LOCAL:
+        own = {"num_cpus": resolve_jobs(n_jobs), "object_store_memory": OBJECT_STORE, "include_dashboard": False}
         with _unheard():
-            ray.init(
-                "local",
-                num_cpus=resolve_jobs(n_jobs),
-                object_store_memory=OBJECT_STORE,
-                include_dashboard=False,
-                **shared,
-            )
+            ray.init("local", **own, **shared)
         return
     try:
         _knock(address)
@@ -173,15 +161,16 @@ def _unheard() -> Iterator[None]:
 
 
 def _knock(address: str) -> None:
-    """Refuse an address where nothing listens at once: Ray itself would go on asking for many minutes."""
+    """Refuse at once an address where nothing listens: Ray itself would go on trying for many minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
 
 
 def _engine_of(ray: Any, address: str, n_jobs: int | None) -> Engine:
-    there = int(ray.cluster_resources().get("CPU", 0))
-    if there < 1:
-        raise UserError(f"The Ray engine at '{address}' has no processor to give. Start its nodes with --num-cpus.")
+    """Return what the engine that this process is connected to has."""
+    n_cpus = int(ray.cluster_resources().get("CPU", 0))
+    if n_cpus < 1:
+        raise UserError(f"The Ray engine at '{address}' has no free processor. Start its nodes with --num-cpus.")
     alive = sum(bool(node["Alive"]) for node in ray.nodes())
-    return Engine(address, there if n_jobs in (None, -1) else min(there, resolve_jobs(n_jobs)), alive)
+    return Engine(address, n_cpus if n_jobs in (None, -1) else min(n_cpus, resolve_jobs(n_jobs)), alive)

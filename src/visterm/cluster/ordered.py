@@ -7,7 +7,6 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,21 +22,21 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 MOST_BLOCKS = 20_000
-"""Tasks that a job is given out in, at most: more pieces than that go several together, as each takes Ray a moment."""
+"""Tasks that a job is split into, at most: of more pieces several go together, as each takes Ray a moment."""
 
 AHEAD = 2
 """Tasks that wait for or are with an actor: it never waits for the next, and few are bound to one that dies."""
 
 TRIES = 5
-"""How often a piece is begun: one that kills its workers would be tried for ever."""
+"""How often a piece is begun: one that kills its workers would otherwise be tried for ever."""
 
 
 class _Failed:
-    """An error of a worker on its way here; what it was doing is told with it."""
+    """An error of a worker on its way here, with its traceback."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
-        self.told = "".join(traceback.format_exception(error))
+        self.traceback = "".join(traceback.format_exception(error))
 
 
 class _Worker:
@@ -56,6 +55,7 @@ class _Worker:
         return {"number": batch["number"], "result": results}
 
     def _done(self, number: int, pickled: bytes) -> Any:
+        """Return the result of a piece, or its error."""
         ray = load_ray()
         try:
             if self._job is None:
@@ -86,7 +86,7 @@ class _Begun:
 
 
 def in_order(job: Job[P, R], pieces: Sequence[P], engine: Engine, *, tries: int = TRIES) -> Iterator[R]:
-    """Do pieces of a job on the workers of an engine, and yield what comes of them, in the order of the pieces.
+    """Do pieces of a job on the workers of an engine, and yield their results in the order of the pieces.
 
     An actor a processor is started, each of one thread. One that dies with its worker or its machine is started
     elsewhere as often as it takes, and its pieces are done again: Ray Data's own rule for actors. Where there is no
@@ -100,11 +100,6 @@ def in_order(job: Job[P, R], pieces: Sequence[P], engine: Engine, *, tries: int 
     engine : Engine
     tries : int
         How often a piece is begun.
-
-    Yields
-    ------
-    object
-        As many as pieces.
 
     Raises
     ------
@@ -127,23 +122,24 @@ def in_order(job: Job[P, R], pieces: Sequence[P], engine: Engine, *, tries: int 
         num_cpus=1,
     )
     done.context.execution_options.preserve_order = True
-    wanted = count()
+    n_done = 0
     for row in done.iter_rows():
-        if row["number"] != next(wanted):
+        if row["number"] != n_done:
             raise StorageError(f"Piece {row['number']} of the job came out of turn. Give the same command again.")
         result = ray.cloudpickle.loads(row["result"])
         if isinstance(result, _Failed):
-            result.error.add_note(f"In a worker:\n{result.told}")
+            result.error.add_note(f"In a worker:\n{result.traceback}")
             raise result.error
         yield result
-    if (n_done := next(wanted)) != len(pieces):
+        n_done += 1
+    if n_done != len(pieces):
         raise StorageError(
             f"Of {count_of(len(pieces), 'piece')} of the job, {n_done:,} were done. Give the same command again."
         )
 
 
 def _sent(result: Any, pickler: Any) -> bytes:
-    """Pickle a result; of an error that cannot be, only what it says."""
+    """Pickle a result; of an error that cannot be pickled, only its text."""
     sent: bytes
     try:
         sent = pickler.dumps(result)
@@ -158,7 +154,7 @@ def _sent(result: Any, pickler: Any) -> bytes:
 
 
 def _quiet_data() -> Any:
-    """Import Ray Data, told to draw nothing and to say only what is wrong."""
+    """Import Ray Data, set to draw nothing and to log errors only."""
     import ray.data
 
     logging.getLogger("ray.data").setLevel(logging.ERROR)

@@ -24,8 +24,11 @@ from visterm.core.writing import write_whole
 MOST_LOSSES = 10
 """Times that workers may be lost before a job is given up: by then the fault lies with it."""
 
-TOLD, ERROR = "told", "error.json"
-"""Names of the folder in which workers and command tell each other things, and of what ended a worker in it."""
+EXCHANGE, ERROR = "told", "error.json"
+"""Names of the folder through which workers report to the command, and of the file in it on what ended a worker."""
+
+EVERY = 0.3
+"""Seconds between looks at the workers' progress."""
 
 _SETTINGS = {
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # settings may name files by relative paths
@@ -58,7 +61,7 @@ class RayMember(NamedTuple):
 
 
 def group_of(engine: Engine) -> Group:
-    """Say how many processes work together on an engine, and with how many threads each.
+    """Return how many processes work together on an engine, and with how many threads each.
 
     A machine's processors share the weights of one process, as threads; where there is one machine only, each processor
     has a process: without Ray its processors would be threads.
@@ -72,7 +75,7 @@ def group_of(engine: Engine) -> Group:
 
 
 def run_group(work: Callable[[Member, Progress], Any], group: Group, folder: Path, progress: Progress) -> Any:
-    """Run a function in several processes at once, and give what the first of them returns.
+    """Run a function in several processes at once, and return what the first of them returns.
 
     Where one is lost all begin again, on as many processors as there are then: what they have done so far is for the
     function to keep and to find. An error that one of them raises on purpose ends the job, and is raised here.
@@ -85,7 +88,7 @@ def run_group(work: Callable[[Member, Progress], Any], group: Group, folder: Pat
     folder : Path
         On a disk that all machines share.
     progress : Progress
-        Told what the first process tells.
+        Shows what the processes report.
 
     Raises
     ------
@@ -95,17 +98,19 @@ def run_group(work: Callable[[Member, Progress], Any], group: Group, folder: Pat
         If workers were lost again and again, or do not see the folder.
     """
     load_ray()
-    for left in folder.glob(f"{TOLD}.*"):  # by a command that was killed
+    for left in folder.glob(f"{EXCHANGE}.*"):  # by a command that was killed
         shutil.rmtree(left, ignore_errors=True)
-    told = folder / f"{TOLD}.{uuid.uuid4().hex[:8]}"
-    told.mkdir(parents=True)
-    with _settings_of_train(), retold(told / "progress.jsonl", progress, "start the workers"):
+    exchange = folder / f"{EXCHANGE}.{uuid.uuid4().hex[:8]}"
+    exchange.mkdir(parents=True)
+    shown = progress_shown(exchange / "progress.jsonl", progress, "start the workers")
+    with held_settings(_SETTINGS, "ray.train"), warnings.catch_warnings(), shown:
+        warnings.filterwarnings("ignore", r"`use_\w+` is deprecated", DeprecationWarning)  # which Ray uses itself
         from ray import train
         from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
         trainer = DataParallelTrainer(
             _one,
-            train_loop_config={"work": work, "told": str(told), "n_threads": group.n_threads},
+            train_loop_config={"work": work, "exchange": str(exchange), "n_threads": group.n_threads},
             scaling_config=train.ScalingConfig(
                 num_workers=(1, group.n_workers),
                 resources_per_worker={"CPU": group.n_threads},
@@ -113,7 +118,7 @@ def run_group(work: Callable[[Member, Progress], Any], group: Group, folder: Pat
                 elastic_resize_monitor_interval_s=86_400.0,
             ),
             run_config=train.RunConfig(
-                name="ray", storage_path=str(told), failure_config=train.FailureConfig(max_failures=MOST_LOSSES)
+                name="ray", storage_path=str(exchange), failure_config=train.FailureConfig(max_failures=MOST_LOSSES)
             ),
         )
         try:
@@ -123,8 +128,8 @@ def run_group(work: Callable[[Member, Progress], Any], group: Group, folder: Pat
                 f"The workers were lost {MOST_LOSSES} times: a machine may have too little memory. The same command "
                 f"goes on from the last checkpoint. Ray says: {str(error).strip().splitlines()[-1]}"
             ) from error
-    raised = _read_error(told / ERROR) if (told / ERROR).exists() else None
-    shutil.rmtree(told, ignore_errors=True)
+    raised = _read_error(exchange / ERROR) if (exchange / ERROR).exists() else None
+    shutil.rmtree(exchange, ignore_errors=True)
     if raised is not None:
         raise raised
     return found
@@ -138,97 +143,83 @@ def _one(config: dict[str, Any]) -> Any:
     """
     from ray import train
 
-    told, context = Path(config["told"]), train.get_context()
-    must_see(told)
-    if (told / ERROR).exists():
+    exchange, context = Path(config["exchange"]), train.get_context()
+    must_see(exchange)
+    if (exchange / ERROR).exists():
         return None
     member = RayMember(context.get_world_rank(), context.get_world_size(), config["n_threads"])
     try:
-        return config["work"](member, ToldProgress(told / "progress.jsonl"))
+        return config["work"](member, ProgressFile(exchange / "progress.jsonl"))
     except Exception as error:
         # A lost connection is a RuntimeError of torch, or an OSError: all begin again.
         if isinstance(error, VistermError) or not isinstance(error, RuntimeError | OSError):
-            _write_error(told / ERROR, error)
+            facts = {"type": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
+            write_whole(exchange / ERROR, json_text(facts).encode("utf-8"))
         raise
 
 
-def _write_error(path: Path, error: Exception) -> None:
-    told = {"type": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
-    write_whole(path, json_text(told).encode("utf-8"))
-
-
 def _read_error(path: Path) -> Exception:
-    told = json.loads(path.read_text(encoding="utf-8"))
-    kind = getattr(errors, told["type"], None)
+    """Return the error that a worker wrote down, of its own class if it is one of ours."""
+    facts = json.loads(path.read_text(encoding="utf-8"))
+    kind = getattr(errors, facts["type"], None)
     error: Exception
     if isinstance(kind, type) and issubclass(kind, VistermError) and kind is not errors.ImageError:
-        error = kind(told["message"])
+        error = kind(facts["message"])
     else:
-        error = RuntimeError(f"{told['type']}: {told['message']}")
-    error.add_note(f"In a worker:\n{told['traceback']}")
+        error = RuntimeError(f"{facts['type']}: {facts['message']}")
+    error.add_note(f"In a worker:\n{facts['traceback']}")
     return error
 
 
-@contextmanager
-def _settings_of_train() -> Iterator[None]:
-    """Hold Ray Train's settings while a group works, and let its own warnings pass."""
-    with held_settings(_SETTINGS, "ray.train"), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"`use_\w+` is deprecated", DeprecationWarning)  # which Ray uses itself
-        yield
-
-
-EVERY = 0.3
-"""Seconds between looks at the file."""
-
-
-class ToldProgress:
-    """Writes down what it is told.
+class ProgressFile:
+    """Progress that is written to a file, for another process to show.
 
     Parameters
     ----------
     path : Path
-        Lines are added to it, one for each thing told.
+        Each call adds a line: a method and its arguments.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def start(self, task: str, total: int | None = None) -> None:
-        """Note the beginning of a task."""
+        """Write the start of a task."""
         self._write("start", task, total)
 
     def advance(self, steps: int = 1, note: str = "") -> None:
-        """Note steps."""
+        """Write steps."""
         self._write("advance", steps, note)
 
     def finish(self) -> None:
-        """Note the end of the task."""
+        """Write the end of the task."""
         self._write("finish")
 
-    def _write(self, *told: Any) -> None:
+    def _write(self, *call: Any) -> None:
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(json_text(told) + "\n")
+            file.write(json_text(call) + "\n")
 
 
 @contextmanager
-def retold(path: Path, progress: Progress, before: str = "") -> Iterator[None]:
-    """Tell a progress, while the block runs, all that is written to a file; a task that begins again ends first.
+def progress_shown(path: Path, progress: Progress, before: str = "") -> Iterator[None]:
+    """Show, while the block runs, what `ProgressFile` writes to a file; a task that begins again ends first.
 
-    `before` is the task that is under way until something is written, if there is one.
+    `before` is the task that is shown until something is written, if there is one.
     """
     if before:
         progress.start(before, None)
     over = threading.Event()
-    retelling = threading.Thread(target=_retell, args=(path, progress, over, bool(before)), daemon=True)
-    retelling.start()
+    follower = threading.Thread(target=_follow, args=(path, progress, over, bool(before)), daemon=True)
+    follower.start()
     try:
         yield
     finally:
         over.set()
-        retelling.join()
+        follower.join()
 
 
-def _retell(path: Path, progress: Progress, over: threading.Event, under_way: bool) -> None:
+def _follow(path: Path, progress: Progress, over: threading.Event, under_way: bool) -> None:
+    """Pass on each line of a file as it is written, until `over` is set."""
     place, rest = 0, b""
     while True:
         last = over.wait(EVERY)  # what was written before the end is read after it
@@ -239,12 +230,12 @@ def _retell(path: Path, progress: Progress, over: threading.Event, under_way: bo
             place += len(read)
             *lines, rest = (rest + read).split(b"\n")
             for line in lines:
-                what, *told = json.loads(line)
-                if under_way and what == "start":
+                method, *arguments = json.loads(line)
+                if under_way and method == "start":
                     progress.finish()
-                if what != "finish" or under_way:
-                    getattr(progress, what)(*told)
-                under_way = what != "finish"
+                if method != "finish" or under_way:
+                    getattr(progress, method)(*arguments)
+                under_way = method != "finish"
         if last:
             if under_way:
                 progress.finish()

@@ -70,16 +70,12 @@ def as_done(job: Job[P, R], parts: Sequence[P], engine: Engine, finished: Callab
     if ends.error is not None:
         raise ends.error
     if lost := sorted(ends.waited_for):
+        reasons = [str(error).strip().splitlines()[-1].strip() for error in results.errors if str(error).strip()]
+        why = reasons[0] if reasons else "Ray does not say why"
         raise StorageError(
-            f"{job.name_of(parts[lost[0]])} failed {MOST_LOSSES + 1} times, with its worker ({_why(results)}): its "
-            "machine may have too little memory. What ended is kept; the same command goes on, also without --ray."
+            f"{job.name_of(parts[lost[0]])} failed {MOST_LOSSES + 1} times, with its worker ({why}): its machine may "
+            "have too little memory. Finished parts are kept; the same command goes on, also without --ray."
         )
-
-
-def _why(results: Any) -> str:
-    """Return the last line of the first error that Tune reports."""
-    found = [str(error).strip().splitlines()[-1] for error in results.errors if str(error).strip()]
-    return found[0].strip() if found else "Ray does not say why"
 
 
 def _one_part(config: Mapping[str, int], parts: Sequence[Any], job: Job[Any, Any]) -> dict[str, Any]:

@@ -29,13 +29,13 @@ from visterm.tagging.part_settings import make_model
 from visterm.tagging.tagger import Tagger
 
 N_BY_LENGTH = {3: 1, 2: 4, 1: 2}
-"""How many searches of three, two and one words are shown, beside one with a word that shall not be there."""
+"""How many searches of three, two and one words are shown, beside one that excludes a word."""
 FEWEST = 8
-"""A search is shown if so many pictures are right: they fill the row."""
+"""Right pictures from which on a search is shown: they fill the row."""
 COMMON = 0.3
 """Words of more than this share of the pictures ("sky") are neither searched by nor compared with others."""
 FEWEST_SPELT = 3
-"""A spelling counts as one from so many training pictures on."""
+"""Training pictures from which on a spelling counts as one."""
 
 BASELINES = ("knn", "ridge", "prior")
 METRICS = ("map", "p@5", "r@5", "n_plus@5", "word_map")
@@ -91,7 +91,6 @@ def run_demo(
     n_jobs : int, optional
         Threads; None is all cores.
     progress : Progress
-        Told of each step.
 
     Raises
     ------
@@ -214,15 +213,15 @@ def _beside(tagger: Tagger, tag: str) -> list[tuple[str, float, bool]]:
 
 
 class Search(NamedTuple):
-    """A search to show: the words that pictures shall show, and those that they shall not."""
+    """A search to show: the words that pictures must show, and those that they must not."""
 
-    wanted: tuple[str, ...]
-    unwanted: tuple[str, ...] = ()
+    required: tuple[str, ...]
+    excluded: tuple[str, ...] = ()
 
     @property
     def words(self) -> list[str]:
         """The words as `Catalogue.search` takes them."""
-        return [*self.wanted, *(f"-{word}" for word in self.unwanted)]
+        return [*self.required, *(f"-{word}" for word in self.excluded)]
 
     @property
     def text(self) -> str:
@@ -231,7 +230,7 @@ class Search(NamedTuple):
 
     def suits(self, seen: Collection[str]) -> bool:
         """Return whether a picture on which `seen` is to be seen is a right answer."""
-        return all(word in seen for word in self.wanted) and not any(word in seen for word in self.unwanted)
+        return all(word in seen for word in self.required) and not any(word in seen for word in self.excluded)
 
 
 def shown_searches(queries: Sequence[Query], seen: Sequence[Collection[str]]) -> list[Search]:
@@ -257,9 +256,9 @@ def shown_searches(queries: Sequence[Query], seen: Sequence[Collection[str]]) ->
     ]
     shown: list[Search] = []
     for length, n in N_BY_LENGTH.items():
-        shown += _spread([search for search in searches if len(search.wanted) == length], n, seen, shown)
-    shown.sort(key=lambda search: len(search.wanted))
-    return shown + _one_without([search for search in searches if len(search.wanted) == 2], seen, shown)
+        shown += _spread([search for search in searches if len(search.required) == length], n, seen, shown)
+    shown.sort(key=lambda search: len(search.required))
+    return shown + _one_without([search for search in searches if len(search.required) == 2], seen, shown)
 
 
 def shown_tags(vocabulary: Vocabulary, n_images: int, n: int) -> list[str]:
@@ -272,7 +271,7 @@ def shown_tags(vocabulary: Vocabulary, n_images: int, n: int) -> list[str]:
     n_images : int
         Training pictures; tags of more than the share `COMMON` of them, in all spellings, are left out.
     n : int
-        At most so many; ties go to the tag whose other spellings more pictures have.
+        At most; ties go to the tag whose other spellings more pictures have.
     """
     ways: Counter[str] = Counter()
     images: Counter[str] = Counter()
@@ -293,33 +292,37 @@ def meaning_of(tag: str) -> str:
 
 
 def _spread(
-    searches: Sequence[Search], n: int, seen: Sequence[Collection[str]], taken: Sequence[Search]
+    searches: Sequence[Search], n: int, seen: Sequence[Collection[str]], shown: Sequence[Search]
 ) -> list[Search]:
+    """Return `n` searches spread evenly over the upper half of the ranks, without words that are shown already."""
     ranked = [search for search in _ranked(searches, seen) if _n_right(search, seen) >= FEWEST]
     chosen: list[Search] = []
     for i in range(n):
         left = ranked[i * len(ranked) // (2 * n) :]
-        chosen += _unused(left, [*taken, *chosen])[:1]
+        chosen += _unused(left, [*shown, *chosen])[:1]
     return chosen
 
 
-def _one_without(pairs: Sequence[Search], seen: Sequence[Collection[str]], taken: Sequence[Search]) -> list[Search]:
-    """Turn the pair that is seen together most often into a thing that shall be there and a word that shall not."""
+def _one_without(pairs: Sequence[Search], seen: Sequence[Collection[str]], shown: Sequence[Search]) -> list[Search]:
+    """Turn the pair that is seen together most often into a search for a thing without the other word."""
     turned = []
-    for pair in _unused(_ranked(pairs, seen), taken):
-        wanted, unwanted = sorted(pair.wanted, key=lambda word: word not in THINGS)
-        turned.append(Search((wanted,), (unwanted,)))
+    for pair in _unused(_ranked(pairs, seen), shown):
+        required, excluded = sorted(pair.required, key=lambda word: word not in THINGS)
+        turned.append(Search((required,), (excluded,)))
     return [search for search in turned if _n_right(search, seen) >= FEWEST][:1]
 
 
 def _ranked(searches: Sequence[Search], seen: Sequence[Collection[str]]) -> list[Search]:
+    """Return searches by how many pictures are right, the most first."""
     return sorted(searches, key=lambda search: (-_n_right(search, seen), search))
 
 
 def _n_right(search: Search, seen: Sequence[Collection[str]]) -> int:
+    """Count the pictures that are right answers."""
     return sum(map(search.suits, seen))
 
 
-def _unused(searches: Sequence[Search], taken: Sequence[Search]) -> list[Search]:
-    used = {word for search in taken for word in (*search.wanted, *search.unwanted)}
-    return [search for search in searches if not used.intersection(search.wanted)]
+def _unused(searches: Sequence[Search], shown: Sequence[Search]) -> list[Search]:
+    """Return the searches of whose words none is shown already."""
+    used = {word for search in shown for word in (*search.required, *search.excluded)}
+    return [search for search in searches if not used.intersection(search.required)]

@@ -38,14 +38,14 @@ class Encoder(AnyEncoder):
     """
 
     fit_images: int = 5000
-    """At most so many images, drawn by ``random_state``, are read to learn from."""
+    """Images, at most, that are read to learn from; ``random_state`` draws them."""
 
     @abstractmethod
     def _encode_batch(self, batch: list[Pixels]) -> Matrix:
         """Return one float32 row (array or CSR) for each upright RGB image, shape (len(batch), n_features)."""
 
     def _fit_sample(self, sample: Iterator[Pixels], rng: np.random.Generator, progress: Progress) -> None:
-        """Learn from images in random order, decoded as they are asked for; set attributes ending in ``_``."""
+        """Learn from images in random order, decoded when they are needed; set attributes ending in ``_``."""
 
     @property
     def _max_side(self) -> int | None:
@@ -112,7 +112,7 @@ class Encoder(AnyEncoder):
             yield batch
 
     def _decoded(self, images: Images) -> Iterator[Decoded | Skipped]:
-        """Decode images in other threads, a batch ahead of what is taken: a batch is read while one is encoded."""
+        """Decode images in other threads, a batch ahead: a batch is read while one is encoded."""
         jobs = getattr(self, "n_jobs", None)
         return decode_images(images, max_side=self._max_side, n_jobs=jobs, ahead=self._images_a_batch())
 

@@ -22,7 +22,7 @@ from visterm.encoders.base import Images, Pixels, stack_rows
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import split_specs
 from visterm.encoders.nested import NestedEncoder
-from visterm.encoders.places import HasPlaces, Places, side_by_side
+from visterm.encoders.places import HasPlaces, Places, stacked_places
 
 DENSE_FROM = 0.5
 """Share of values that are not 0 from which on an array is smaller than CSR, whose values have an index beside them."""
@@ -110,7 +110,7 @@ class Chain(NestedEncoder):
         return [int(width) for width in self.widths_]
 
     def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
-        """Take the row of one image apart by the places that each encoder knows.
+        """Return the row of one image by the places that each encoder knows.
 
         Raises
         ------
@@ -121,7 +121,7 @@ class Chain(NestedEncoder):
         """
         check_is_fitted(self)
         photo = read_image(image, max_side=self._max_side)
-        return side_by_side([_places_of(part, photo) for part in self.parts_], self.factors_)
+        return stacked_places([_places_of(part, photo) for part in self.parts_], self.factors_)
 
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         self._check_params()
@@ -177,7 +177,7 @@ class Chain(NestedEncoder):
 
 
 def _places_of(part: AnyEncoder, photo: Pixels) -> Places:
-    """Take the row of one encoder apart; refuse an encoder that cannot."""
+    """Return the row of one encoder by places; refuse an encoder that knows none."""
     if not isinstance(part, HasPlaces):
         raise UserError(
             f"The chain's encoder '{ENCODERS.name_of(part)}' does not know which places of a picture its numbers come "

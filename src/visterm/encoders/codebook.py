@@ -75,7 +75,7 @@ def learn_codebook(
 def assign_words(
     points: NDArray[np.float32], prepared: NDArray[np.float32], *, n_jobs: int | None = None
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Find the nearest word of each point, and its score, in `n_jobs` threads (see `nearest_words`)."""
+    """Return the nearest word of each point, and its score, in `n_jobs` threads (see `nearest_words`)."""
     parts = [points[start : start + PART] for start in range(0, len(points), PART)]
     with one_blas_thread(), Team(min(resolve_jobs(n_jobs), len(parts))) as team:
         found = team.run(lambda i: nearest_words(parts[i], prepared), len(parts))

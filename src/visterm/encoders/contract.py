@@ -100,7 +100,7 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         skip_unreadable : bool
             Leave out images that cannot be read (`encode` lists them) instead of raising `ImageError`.
         progress : Progress
-            Told of each image and step.
+            Shows each image and step.
         """
         if len(images) == 0:
             raise DataError(f"{type(self).__name__} was given no images to learn from; at least 1 is needed.")
@@ -150,7 +150,6 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         images : sequence
             As in `fit`.
         progress : Progress
-            Told of each image.
 
         Returns
         -------
@@ -176,7 +175,7 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return Encoded(rows if finite.all() else rows[finite], known[kept[finite]], [*left_out, *skipped, *bad])
 
     def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
-        """Say which images have no row whatever their files hold, by position, and why: none, of encoders of pixels.
+        """Return the images that have no row whatever their files hold, by position, with reasons; none for pixels.
 
         A reason reads on after "The image ... is": a category, a colon, and what to do.
         """
@@ -195,8 +194,8 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if n_unknown == 0 or (only_if_all and n_unknown < n):
             return
         first, reason = next(iter(unknown.items()))
-        told = f"The image '{name_of(images[first])}' is {reason}."
-        raise DataError(f"None of the {n:,} images is known. {told}" if n == n_unknown > 1 else told)
+        line = f"The image '{name_of(images[first])}' is {reason}."
+        raise DataError(f"None of the {n:,} images is known. {line}" if n == n_unknown > 1 else line)
 
     def _made_of(self, source: Any, make: Callable[[], T], *settings: Any) -> T:
         """Return what `make` gives, made anew only where `source`, what was learned, is another object.
@@ -212,7 +211,7 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def fingerprint(self) -> str:
-        """Name the output: changes whenever a parameter, a learned array or a network that shapes the rows does."""
+        """Return a name of the output: it changes with every parameter, learned array and network that shapes rows."""
         digest = hashlib.sha256()
         params = {k: v for k, v in json_params(self, ENCODERS).items() if k not in self.speed_params}
         digest.update(json.dumps([type(self).__name__, self._fingerprint_params(params)], sort_keys=True).encode())

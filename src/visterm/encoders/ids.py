@@ -53,7 +53,7 @@ class Ids(AnyEncoder):
         self.names_ = list(self._numbers)
 
     def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
-        """Say which images it was not fitted on, by position, with what to do."""
+        """Return the images that it was not fitted on, by position, with what to do."""
         numbers = self._numbers_by_name()
         reason = (
             f"not among the {len(numbers):,} images that this run was fitted on: it knows images by number only; fit "

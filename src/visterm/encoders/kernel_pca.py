@@ -35,7 +35,7 @@ class KernelPca(NestedEncoder):
     ``(k(x) - k̄) A``, divided by its length. ``k(x)`` is its kernel with the landmarks, training images that are kept,
     ``k̄`` its mean over training images, and the columns of ``A`` are the directions in which those differ most.
 
-    Up to `landmarks` training images, all are landmarks and the components are exact. Of more, so many are drawn, and
+    Up to `landmarks` training images, all are landmarks and the components are exact. Of more, that many are drawn, and
     the components are those of all training images (at most 5,000 are read) within the space that the landmarks span
     (Nyström).
 
@@ -239,7 +239,7 @@ class Components(NamedTuple):
 
 
 def kernel_components(K: NDArray[np.float32], dim: int) -> Components:
-    """Find the directions in which training rows differ most.
+    """Return the directions in which training rows differ most.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ def map_places(
     preparation: Preparation,
     map_of: Callable[[NDArray[np.uint8]], NDArray[np.float32]],
 ) -> Places:
-    """Take the row of a photo apart by the cells of its feature maps.
+    """Return the row of a photo by the cells of its feature maps.
 
     Without the root the row is ``(Σ m_p / P - c) / L`` over the P cells of all views: ``m_p / (P L)`` is what a cell
     gave, and ``-c / L`` comes from no place. The length L is one number of the photo. With the root, each feature

@@ -22,8 +22,8 @@ from visterm.encoders.named import make_encoder
 class NestedEncoder(Encoder):
     """An encoder with encoders inside. A new one writes `_listed`, `_fit_images` and `_join`.
 
-    To encode, each image is decoded once, for the one that wants it largest; the others get it reduced to the size that
-    they want. A row is then that of the encoder alone, but for the rounding of being reduced in two steps where a photo
+    To encode, each image is decoded once, for the one that reads it largest; the others get it reduced to their
+    size. A row is then that of the encoder alone, but for the rounding of being reduced in two steps where a photo
     is larger than both. To fit, each encoder reads the images that it learns from by itself.
 
     Encoders of names may be inside too, unless all that they know of an image is its number; where there are no others,
@@ -95,7 +95,7 @@ class NestedEncoder(Encoder):
             raise DataError(f"None of the {len(drawn)} images to learn from could be read.")
 
     def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
-        """Say which images an encoder inside does not know, by position, with its reason."""
+        """Return the images that an encoder inside does not know, by position, with its reason."""
         found = {i: reason for part in reversed(self.parts_) for i, reason in part.unknown_images(images).items()}
         return dict(sorted(found.items()))
 

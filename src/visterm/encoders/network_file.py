@@ -47,7 +47,7 @@ def read_network(path: str | os.PathLike[str]) -> bytes:
 
 
 def find_network(places: list[str], sha256: str, parameter: str, hash_of: Callable[[str], str] = network_hash) -> str:
-    """Find the network that an encoder was fitted with.
+    """Return the place of the network that an encoder was fitted with.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def find_network(places: list[str], sha256: str, parameter: str, hash_of: Callab
 
 
 def missing(path: str | os.PathLike[str]) -> StorageError:
-    """Say that there is no network where one was named."""
+    """Return the error for a path where there is no network."""
     return StorageError(f"There is no network at {path}. Give the path of a network file that is there.")
 
 

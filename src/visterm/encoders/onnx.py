@@ -34,9 +34,9 @@ class Onnx(NetworkEncoder):
     Photos go through the network one by one in `n_jobs` threads, which gives the same bytes for any number of threads
     and any company in the batch.
 
-    What the network wants is taken from the parameters; where they are None from NETWORK.json beside NETWORK.onnx
-    (`settings_beside` lists its keys); then from the image metadata in the network, then from its input; and at last
-    from the defaults named here.
+    How the network takes pictures is read from the parameters; where they are None, from NETWORK.json beside
+    NETWORK.onnx (`settings_beside` lists its keys), then from the image metadata in the network, then from its input,
+    and at last from the defaults named here.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class Onnx(NetworkEncoder):
         self.n_jobs = n_jobs
 
     def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
-        """Take the row of one image apart by the cells of the feature map that the output is the average of.
+        """Return the row of one image by the cells of the feature map that the output is the average of.
 
         Raises
         ------

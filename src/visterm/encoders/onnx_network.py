@@ -21,7 +21,7 @@ from visterm.encoders.pooling import channels_last, pooled
 from visterm.encoders.preparation import Preparation, as_size
 
 FEATURE_NAMES = ("features", "embeddings", "embedding", "image_embeds", "pooled", "pooler_output")
-"""Outputs taken unasked, in this order, where a network has several."""
+"""Outputs that are read by default, in this order, where a network has several."""
 FOLDER_OF_WEIGHTS = "session.model_external_initializers_file_folder_path"
 _DTYPES: Final = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32, "tensor(float16)": np.float16}
 _OPEN_ERRORS = (
@@ -58,7 +58,7 @@ class OnnxNetwork:
     output : str
         The output that is read.
     preparation : Preparation
-        How it wants its images.
+        How it takes its images.
     dtype : type
         Of the pixels that go in: uint8 (as they are), float32 or float16.
     channels_last : bool

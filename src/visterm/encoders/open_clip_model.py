@@ -162,7 +162,7 @@ def _tokenizer(name: str) -> Callable[[list[str]], torch.Tensor]:
 
 @contextmanager
 def _root_logger_as_it_was() -> Iterator[None]:
-    """Take away the handler that open_clip gives the root logger by logging to it."""
+    """Remove the handler that open_clip adds to the root logger by logging to it."""
     root = logging.getLogger()
     before = list(root.handlers)
     try:

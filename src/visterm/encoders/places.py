@@ -37,8 +37,8 @@ class Places(NamedTuple):
     source: str = ""
 
 
-def side_by_side(parts: Sequence[Places], factors: NDArray[np.float64]) -> Places:
-    """Join rows that were taken apart, as the rows themselves are joined: each times its factor, one after another.
+def stacked_places(parts: Sequence[Places], factors: NDArray[np.float64]) -> Places:
+    """Return places of several encoders as those of their joined rows: each times its factor, one after another.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class HasPlaces(Protocol):
     """An encoder that knows which places of a picture its row comes from."""
 
     def places(self, image: Any) -> Places:
-        """Take the row of one image (a path, or an upright RGB array) apart.
+        """Return the row of one image (a path, or an upright RGB array) by places.
 
         Raises
         ------

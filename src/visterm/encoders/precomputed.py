@@ -100,7 +100,7 @@ class Precomputed(AnyEncoder):
         self.name_column = name_column
 
     def match_names(self, images: Sequence[Any]) -> NamesMatched:
-        """Say which images have a row on file, and which rows are of none of them.
+        """Return which images have a row on file, and which rows belong to none of them.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class Precomputed(AnyEncoder):
         return NamesMatched(rows >= 0, unused, len(table.names), table.file, table.names[0])
 
     def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
-        """Say which images have no row in the file, by position, with what to do.
+        """Return the images that have no row in the file, by position, with what to do.
 
         Raises
         ------
@@ -165,7 +165,7 @@ class Precomputed(AnyEncoder):
         return self._opened
 
     def _find(self) -> tuple[str, str | None]:
-        """Find the features and their names, where they are now or where they were when it was fitted."""
+        """Return where the features and their names are, now or when the encoder was fitted."""
         if self.path is None:
             raise UserError(
                 "The precomputed encoder needs a file of features: --encoder precomputed:FEATURES.npy, or path=..."

@@ -45,7 +45,7 @@ class FilterBank(NamedTuple):
 
     @property
     def n_filters(self) -> int:
-        """Say how many responses a pixel has."""
+        """Return how many responses a pixel has."""
         return len(self.sigmas) * (2 * self.orientations + 2)
 
     @property

@@ -20,7 +20,7 @@ from visterm.encoders.torch_network import TorchNetwork
 class Timm(NetworkEncoder):
     """Feature rows from a network of timm, as it pools them before its classes.
 
-    What the network wants to see (size, colours, filter, crop) is what timm says of it. Rows are made as by `Onnx`.
+    Pictures are prepared (size, colours, filter, crop) as timm says for the network. Rows are made as by `Onnx`.
     Nothing is downloaded: without `weights`, the file is taken from the hub's cache on this machine if it is there,
     and else the error says what to get.
 

@@ -62,7 +62,7 @@ def _declare_operators() -> None:
 
 
 def cached_file(repo: str, names: Sequence[str]) -> str | None:
-    """Find a file of a hub repository in the cache: the first of `names` that is there; None if none is."""
+    """Return the cached file of a hub repository: the first of `names` that is there; None if none is."""
     found = (try_to_load_from_cache(repo, name, cache_dir=constants.HF_HUB_CACHE) for name in names)
     return next((path for path in found if isinstance(path, str)), None)
 

@@ -39,7 +39,7 @@ from visterm.kernels.nearest import prepare_codebook
 from visterm.kernels.texture import N_PATTERNS
 
 COLOUR_IMAGES = 500
-"""The colours are learned from pixels of so many images at most."""
+"""Images, at most, from whose pixels the colours are learned."""
 CODEBOOK_STEPS = 10
 BLOCKS_A_WORD = 10
 """The least number of sampled blocks for each word of the codebook."""
@@ -47,7 +47,7 @@ OVERLAP = 0.5
 """The overlap of the papers."""
 MOST_SCALES = 32
 LATER_PARAMS = {"overlap": OVERLAP, "levels": 1, "level_weights": None}
-"""Settings that there were not always, and the values that stand for what was done then."""
+"""Settings that were added later, with the values that do what was done before."""
 
 
 class Visterms(Encoder):
@@ -90,7 +90,7 @@ class Visterms(Encoder):
     texture_weight : float
         How much the texture histogram weighs beside that of colours in the distance between blocks.
     neighbours : int
-        Each block counts for so many nearest words. 1 is the usual hard assignment and gives the sparsest rows.
+        Nearest words that each block counts for. 1 is the usual hard assignment and gives the sparsest rows.
     softness : float
         How evenly it counts for them: a word at squared distance d² gets a part proportional to
         ``exp(-(d² - d₁²) / (softness · mean d₁²))``, d₁ being that of the nearest.
@@ -195,7 +195,7 @@ class Visterms(Encoder):
         return len(self.idf_)
 
     def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
-        """Take the row of one image apart by the blocks that it comes from.
+        """Return the row of one image by the blocks that it comes from.
 
         Raises
         ------
@@ -228,7 +228,7 @@ class Visterms(Encoder):
         return self._bags(lambda i: pixel_codes(batch[i], table), len(batch), self.idf_, root=self.root_terms)
 
     def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Leave out what stands for how it always was: rows that were stored before there was a choice stay valid."""
+        """Leave out later settings at their first value: rows that were stored before there was a choice stay valid."""
         return {key: value for key, value in params.items() if key not in LATER_PARAMS or value != LATER_PARAMS[key]}
 
     def _learn_words(self, codes: list[Codes], rng: np.random.Generator, progress: Progress) -> None:

@@ -51,7 +51,7 @@ class WordFinder:
         self._spread = spread
 
     def find(self, codes: Codes) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Find the words of all blocks of an image.
+        """Return the words of all blocks of an image.
 
         Returns
         -------
@@ -63,11 +63,11 @@ class WordFinder:
         return np.concatenate([words for words, _ in found]), np.concatenate([shares for _, shares in found])
 
     def boxes(self, codes: Codes) -> NDArray[np.float64]:
-        """Say where the blocks of an image lie, in the order of `find` (see `BlockCutter.boxes`)."""
+        """Return where the blocks of an image lie, in the order of `find` (see `BlockCutter.boxes`)."""
         return np.concatenate([self.cutter.boxes(codes, scale) for scale in range(len(self._prepared))])
 
     def _find(self, points: NDArray[np.float32], scale: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Find the words of points of one scale; columns beyond the scale's number of words have share 0."""
+        """Return the words of points of one scale; columns beyond the scale's number of words have share 0."""
         ids = np.zeros((len(points), self.neighbours), np.int32)
         shares = np.zeros((len(points), self.neighbours), np.float32)
         n = min(self.neighbours, int(self._n_words[scale]))
@@ -84,7 +84,7 @@ class WordFinder:
 def block_places(
     codes: Codes, finder: WordFinder, pyramid: VistermPyramid, idf: NDArray[np.float32], *, root: bool
 ) -> Places:
-    """Take the row of an image apart by its blocks.
+    """Return the row of an image by its blocks.
 
     A visterm's weight in the row, root and length included, is shared out among the blocks in proportion to what each
     counts for it: the weights of a visterm over all blocks sum to the one in the row. In a pyramid a visterm of a cell

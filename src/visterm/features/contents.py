@@ -33,7 +33,7 @@ ASKED_KIND = Record({"fingerprint": Text(), "shard_size": Whole(least=1)})
 
 
 class Asked(NamedTuple):
-    """What the first job in a folder was asked for: the encoder's fingerprint before it learned, images in a shard."""
+    """What the first job in a folder requested: the encoder's fingerprint before it learned, images in a shard."""
 
     fingerprint: str
     shard_size: int
@@ -63,7 +63,7 @@ class Contents:
     settings : dict
         Parameters of the encoder.
     asked : str
-        Fingerprint of the encoder that was asked for, before it learned: tells another one apart.
+        Fingerprint of the encoder that was requested, before it learned: tells another one apart.
     fingerprint : str
         Of the fitted encoder: of the rows.
     width : int
@@ -94,7 +94,7 @@ class Contents:
 
 
 def is_features(images: object) -> bool:
-    """Return whether images are meant by the features folder that has their rows, or shall have them."""
+    """Return whether `images` is a features folder, whole or begun, in place of the images themselves."""
     if not isinstance(images, str | os.PathLike):
         return False
     return folder_kind(images) == FEATURES or (as_path(images) / UNFINISHED).is_dir()
@@ -122,8 +122,8 @@ def read_checked(file: Path, kind: Kind) -> dict[str, Any]:
 def cut(names: Sequence[str], size: int) -> list[range]:
     """Part a list of names into shards of about `size`.
 
-    From its ``size // 2``-th name on, a shard ends after a name whose hash falls into the first of so many classes that
-    shards have `size` names on average; none has more than ``2 · size``, and the last may be shorter. Cut by number
+    From its ``size // 2``-th name on, a shard ends after a name whose hash falls into the first of as many classes as
+    give shards `size` names on average; none has more than ``2 · size``, and the last may be shorter. Cut by number
     instead, a photo that comes first would move all those after it by one.
 
     Parameters

@@ -38,6 +38,7 @@ from visterm.core.remote import as_path
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
 from visterm.core.writing import sync, write_whole, writing
+from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import (
     ASKED_KIND,
     ENTRY,
@@ -194,35 +195,17 @@ class FeatureFolder:
         return _is_whole(self.shard(entry), entry)
 
     def local(self, entry: ShardEntry) -> Path:
-        """Return a shard that must be there as a file of this machine.
-
-        Raises
-        ------
-        CorruptFileError
-            If it is missing.
-        """
+        """Return a shard as a file of this machine; raise `CorruptFileError` if it is missing."""
         if not self.shard(entry).is_file():
             raise self.damaged(entry)
         return self.shard(entry)
 
     def source(self, entry: ShardEntry) -> Path:
-        """Return where parts of a shard that must be there can be read.
-
-        Raises
-        ------
-        CorruptFileError
-            If it is missing.
-        """
+        """Return where parts of a shard can be read; raise `CorruptFileError` if it is missing."""
         return self.local(entry)
 
     def check(self, entry: ShardEntry) -> None:
-        """Refuse a shard that is missing, or was changed since it was written.
-
-        Raises
-        ------
-        CorruptFileError
-            If so.
-        """
+        """Raise `CorruptFileError` for a shard that is missing, or was changed since it was written."""
         if not self.is_whole(entry):
             raise self.damaged(entry)
 
@@ -250,14 +233,14 @@ class FeatureFolder:
         """Return whether an encoder was saved: once it is, it is never fitted again."""
         return folder_kind(self.path / ENCODER) is not None
 
-    def save_encoder(self, encoder: Any, asked: Asked) -> None:
-        """Keep the fitted encoder, with what was asked for."""
+    def save_encoder(self, encoder: AnyEncoder, asked: Asked) -> None:
+        """Keep the fitted encoder, with what was requested."""
         with new_folder(self.path / ENCODER, ENCODER) as folder:
             save_estimator(encoder, ENCODERS, folder, ENCODER)
             write_json(folder / ASKED, asked._asdict())
 
-    def load_encoder(self, n_jobs: int | None) -> tuple[Any, Asked]:
-        """Return the fitted encoder, to be used with `n_jobs` threads, and what was asked for."""
+    def load_encoder(self, n_jobs: int | None) -> tuple[AnyEncoder, Asked]:
+        """Return the fitted encoder, to be used with `n_jobs` threads, and what was requested."""
         folder = open_folder(self.path / ENCODER, ENCODER)
         encoder = load_estimator(ENCODERS, folder, ENCODER)
         if "n_jobs" in encoder.get_params(deep=False):
@@ -285,8 +268,7 @@ class FeatureFolder:
         if pending.exists():
             data = self.path / DATA
             data.mkdir(exist_ok=True)
-            wanted = {entry["file"] for entry in self._read_manifest(pending)["shards"]}
-            for name in sorted(wanted):
+            for name in sorted(entry["file"] for entry in self._read_manifest(pending)["shards"]):
                 if (self.unfinished / name).exists():
                     os.replace(self.unfinished / name, data / name)
             if (self.unfinished / SKIPPED).exists():
@@ -296,32 +278,36 @@ class FeatureFolder:
             sync(self.path)
             shutil.rmtree(self.unfinished)
         if (self.path / MANIFEST).exists():
-            self._drop_what_the_manifest_does_not_name()
+            self._sweep()
 
-    def _drop_what_the_manifest_does_not_name(self) -> None:
-        wanted = {entry["file"] for entry in self._read_manifest(self.path / MANIFEST)["shards"]}
+    def _sweep(self) -> None:
+        """Remove the shards that the manifest does not name."""
+        named = {entry["file"] for entry in self._read_manifest(self.path / MANIFEST)["shards"]}
         for file in self._files_of(DATA):
-            if file.name not in wanted:
+            if file.name not in named:
                 file.unlink()
 
     def _read_manifest(self, file: Path) -> dict[str, Any]:
+        """Read a manifest and check it."""
         return read_checked(file, self.manifest_kind)
 
     def _contents_of(self, facts: dict[str, Any], shards: list[ShardEntry]) -> Any:
-        """Return the contents that a manifest tells of: a dataclass with `shards`, in their order, and `n_rows`."""
+        """Return the contents of a manifest: a dataclass with `shards`, in their order, and `n_rows`."""
         return Contents(**{name: facts[name] for name in Contents.__slots__ if name != "shards"}, shards=shards)
 
     def _files_of(self, name: str) -> list[Path]:
+        """List the files of a folder inside."""
         return list((self.path / name).glob("*"))
 
 
 def _is_whole(file: Path, entry: ShardEntry) -> bool:
+    """Return whether a file has the bytes that were written."""
     return file.is_file() and file_hash(file) == entry.sha256
 
 
 @contextmanager
 def told_of_a_full_disk(path: Path) -> Iterator[None]:
-    """Turn a disk without space into an error that says what is safe and what to do."""
+    """Turn a disk without space into an error that says what is safe and how to go on."""
     try:
         with writing(path):
             yield

@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import scipy.sparse as sp
@@ -16,14 +15,14 @@ from visterm.core.errors import DataError, EncoderMismatchError, StorageError, U
 from visterm.core.executor import Executor, LocalExecutor, for_parts
 from visterm.core.packing import json_params
 from visterm.core.persist import load_estimator, open_folder
-from visterm.core.progress import SILENT, Progress
+from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.remote import in_full
 from visterm.core.tables import ENCODERS
-from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.core.writing import write_whole
 from visterm.data.feature_shards import Shard, shard_bytes
 from visterm.data.image_folders import ListedImages, image_names
+from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import make_encoder
 from visterm.features.contents import Asked, Contents, ShardEntry, cut
 from visterm.features.folder import DATA, FeatureFolder, told_of_a_full_disk
@@ -74,7 +73,7 @@ class EncodeSummary:
     shared: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the summary as it stands in JSON."""
+        """Return the summary for JSON."""
         return asdict(self)
 
 
@@ -121,11 +120,6 @@ def encode_folder(
         Makes the shards; None: this process. With one of several machines, `images` and `out` must lie where all
         of them find them; a single shard is made here all the same.
     progress : Progress
-        Told of each image.
-
-    Returns
-    -------
-    EncodeSummary
 
     Raises
     ------
@@ -144,14 +138,19 @@ def encode_folder(
     folder.check_place()
     executor = LocalExecutor(n_jobs) if executor is None else executor
     n_jobs = executor.n_jobs
-    wanted = _wanted(folder, encoder, encoder_params or {}, run, seed, n_jobs)
+    requested = _requested_encoder(folder, encoder, encoder_params or {}, run, seed, n_jobs)
     root = in_full(images)
     names = image_names(images)
     with told_of_a_full_disk(folder.path), folder.locked():
         folder.begin()
         if not folder.has_encoder():
-            _make_encoder(folder, wanted, run is not None, ListedImages(root, names), shard_size, n_jobs, progress)
-        fitted, asked = _encoder_of(folder, wanted, n_jobs)
+            default = {"random_state": 0, "n_jobs": n_jobs}
+            new = make_encoder(None, {}, default) if requested is None else requested
+            asked = Asked(new.fingerprint, shard_size or SHARD_SIZE)
+            if run is None:
+                new.fit(ListedImages(root, names), skip_unreadable=True, progress=progress)
+            folder.save_encoder(new, asked)
+        fitted, asked = _own_encoder(folder, requested, n_jobs)
         before = folder.contents()
         if before is not None and before.fingerprint != fitted.fingerprint:
             raise EncoderMismatchError(
@@ -163,170 +162,134 @@ def encode_folder(
         parts = [[names[i] for i in part] for part in cut(names, size)]
         chosen = for_parts(executor, parts)
         job = EncodeJob(folder, fitted, fitted.get_params(deep=False), root, known)
-        done = _all_done(chosen.run(job, parts, progress), parts, progress)
-        _refuse_two_kinds(done)
-        contents = _contents(done, root, len(names), fitted, asked.fingerprint, size)
+        done = _collect(chosen.run(job, parts, progress), parts, progress)
         skipped = [item for shard in done for item in shard.skipped]
+        with_rows = [shard for shard in done if shard.entry is not None]
+        contents = Contents(
+            images=str(root),
+            n_images=len(names),
+            n_skipped=len(skipped),
+            asked=asked.fingerprint,
+            width=with_rows[0].width if with_rows else 0,
+            layout=with_rows[0].layout if with_rows else "dense",
+            shard_size=size,
+            shards=[shard.entry for shard in done if shard.entry is not None],
+            **_of_encoder(fitted),
+        )
         folder.commit(contents, skipped)
-    gone = len(known.names.keys() - set(names)) if known.names else 0
-    return _summary(contents, done, skipped, gone=gone, shared=chosen.remote)
-
-
-def _wanted(
-    folder: FeatureFolder,
-    encoder: str | None,
-    params: Mapping[str, Any],
-    run: str | os.PathLike[str] | None,
-    seed: int,
-    n_jobs: int | None,
-) -> Any | None:
-    """Return the encoder that is asked for; None where any will do. Settings alone are meant for the folder's own."""
-    if run is not None:
-        if encoder is not None or params:
-            raise UserError("Both an encoder (--encoder, --encoder-set) and a run (--run) are given. Leave one out.")
-        wanted = load_estimator(ENCODERS, open_folder(run, "run"), "encoder")
-        if "n_jobs" in wanted.get_params(deep=False):
-            wanted.set_params(n_jobs=n_jobs)
-    elif encoder is None and (params or seed) and folder.has_encoder():
-        wanted = _own_with(folder, params, seed, n_jobs)
-    elif encoder is not None or params or seed:
-        wanted = make_encoder(encoder, params, {"random_state": seed, "n_jobs": n_jobs})
-    else:
-        return None
-    wanted.check_settings()
-    if wanted.reads != "pixels":
-        raise UserError(
-            f"The encoder '{ENCODERS.name_of(wanted)}' opens no images, so there is nothing to encode. "
-            "Choose one that looks at pixels (visterm encoders lists them)."
-        )
-    return wanted
-
-
-def _own_with(folder: FeatureFolder, params: Mapping[str, Any], seed: int, n_jobs: int | None) -> Any:
-    """Return the folder's encoder with other settings: it is still the folder's if they change no row."""
-    own, _ = folder.load_encoder(n_jobs)
-    settings = own.get_params(deep=False)
-    seeded = {"random_state": seed} if seed and "random_state" in settings else {}
-    settings = {**settings, **seeded, **params}
-    ENCODERS.create(ENCODERS.name_of(own), **settings)  # names that it does not have are told of
-    return own.set_params(**settings)
-
-
-def _make_encoder(
-    folder: FeatureFolder,
-    wanted: Any | None,
-    fitted: bool,
-    paths: Sequence[Path],
-    shard_size: int | None,
-    n_jobs: int | None,
-    progress: Progress,
-) -> None:
-    """Fit the encoder that is wanted, unless it is fitted already, and save it."""
-    encoder = make_encoder(None, {}, {"random_state": 0, "n_jobs": n_jobs}) if wanted is None else wanted
-    asked = Asked(encoder.fingerprint, shard_size or SHARD_SIZE)
-    if not fitted:
-        encoder.fit(paths, skip_unreadable=True, progress=progress)
-    folder.save_encoder(encoder, asked)
-
-
-def _encoder_of(folder: FeatureFolder, wanted: Any | None, n_jobs: int | None) -> tuple[Any, Asked]:
-    """Return the folder's own encoder, if it is the one that is wanted, with what was asked for when it was made."""
-    own, asked = folder.load_encoder(n_jobs)
-    if wanted is None:
-        return own, asked
-    if wanted.fingerprint not in (asked.fingerprint, own.fingerprint):
-        raise EncoderMismatchError(
-            f"{folder.path} has features of another encoder: {_in_words(own)}; asked for is {_in_words(wanted)}. Leave "
-            "--encoder, --encoder-set, --run and --seed out to go on with it, or choose another folder (-o)."
-        )
-    own.set_params(**wanted.get_params(deep=False))  # the same but for the speed, and for where a network lies now
-    return own, asked
-
-
-def _all_done(shards: Iterator[ShardDone], parts: Sequence[list[str]], progress: Progress) -> list[ShardDone]:
-    """Collect the shards, and see that each image is in one of them, or among its skipped."""
-    done = []
-    progress.start("encode", sum(map(len, parts)))
-    try:
-        for names, shard in zip(parts, shards, strict=True):
-            found = len(shard.skipped) + (shard.entry.rows if shard.entry else 0)
-            if found != len(names):
-                raise StorageError(
-                    f"A worker gave {count_of(found, 'image')} of the {len(names):,} from '{names[0]}' to '{names[-1]}'"
-                    ". Give the same command again."
-                )
-            done.append(shard)
-    finally:
-        progress.finish()
-    return done
-
-
-def _refuse_two_kinds(done: Sequence[ShardDone]) -> None:
-    kinds = sorted({(shard.layout, shard.width) for shard in done if shard.entry is not None})
-    if len(kinds) > 1:
-        told = [f"{layout} rows of {width:,} numbers" for layout, width in kinds]
-        raise DataError(f"The encoder gave {told[0]} and {told[1]}; expected one kind for all images.")
-
-
-def _contents(
-    done: Sequence[ShardDone], root: Path, n_images: int, encoder: Any, asked: str, shard_size: int
-) -> Contents:
-    with_rows = [shard for shard in done if shard.entry is not None]
-    return Contents(
-        images=str(root),
-        n_images=n_images,
-        n_skipped=sum(len(shard.skipped) for shard in done),
-        encoder=ENCODERS.name_of(encoder),
-        settings={k: v for k, v in json_params(encoder).items() if k not in encoder.speed_params},
-        asked=asked,
-        fingerprint=encoder.fingerprint,
-        width=with_rows[0].width if with_rows else 0,
-        layout=with_rows[0].layout if with_rows else "dense",
-        shard_size=shard_size,
-        shards=[shard.entry for shard in done if shard.entry is not None],
-    )
-
-
-def _summary(
-    contents: Contents, done: Sequence[ShardDone], skipped: Sequence[Skipped], gone: int, shared: bool
-) -> EncodeSummary:
-    encoded = sum(shard.n_encoded for shard in done)
+    n_encoded = sum(shard.n_encoded for shard in done)
     return EncodeSummary(
         images=contents.n_images,
         rows=contents.n_rows,
-        encoded=encoded,
-        reused=contents.n_rows - encoded,
-        gone=gone,
+        encoded=n_encoded,
+        reused=contents.n_rows - n_encoded,
+        gone=len(known.names.keys() - set(names)),
         skipped=len(skipped),
         shards=len(contents.shards),
         width=contents.width,
         layout=contents.layout,
         encoder=contents.encoder,
         fingerprint=contents.fingerprint,
-        shared=shared,
+        shared=chosen.remote,
     )
 
 
-def _in_words(encoder: Any) -> str:
+def _requested_encoder(
+    folder: FeatureFolder,
+    encoder: str | None,
+    params: Mapping[str, Any],
+    run: str | os.PathLike[str] | None,
+    seed: int,
+    n_jobs: int | None,
+) -> AnyEncoder | None:
+    """Return the encoder that is requested; None where any will do. Settings alone are those of the folder's own."""
+    requested: AnyEncoder
+    if run is not None:
+        if encoder is not None or params:
+            raise UserError("Both an encoder (--encoder, --encoder-set) and a run (--run) are given. Leave one out.")
+        requested = load_estimator(ENCODERS, open_folder(run, "run"), "encoder")
+        if "n_jobs" in requested.get_params(deep=False):
+            requested.set_params(n_jobs=n_jobs)
+    elif encoder is None and (params or seed) and folder.has_encoder():
+        requested, _ = folder.load_encoder(n_jobs)
+        settings = requested.get_params(deep=False)
+        settings |= ({"random_state": seed} if seed and "random_state" in settings else {}) | dict(params)
+        ENCODERS.create(ENCODERS.name_of(requested), **settings)  # which refuses names that it does not have
+        requested.set_params(**settings)
+    elif encoder is not None or params or seed:
+        requested = make_encoder(encoder, params, {"random_state": seed, "n_jobs": n_jobs})
+    else:
+        return None
+    requested.check_settings()
+    if requested.reads != "pixels":
+        raise UserError(
+            f"The encoder '{ENCODERS.name_of(requested)}' opens no images, so there is nothing to encode. "
+            "Choose one that looks at pixels (visterm encoders lists them)."
+        )
+    return requested
+
+
+def _own_encoder(folder: FeatureFolder, requested: AnyEncoder | None, n_jobs: int | None) -> tuple[AnyEncoder, Asked]:
+    """Return the folder's own encoder, if it is the one requested, with what was requested when it was made."""
+    own, asked = folder.load_encoder(n_jobs)
+    if requested is None:
+        return own, asked
+    if requested.fingerprint not in (asked.fingerprint, own.fingerprint):
+        raise EncoderMismatchError(
+            f"{folder.path} has features of another encoder: {_in_words(own)}; requested: {_in_words(requested)}. "
+            "Leave out --encoder, --encoder-set, --run and --seed to go on with it, or choose another folder (-o)."
+        )
+    own.set_params(**requested.get_params(deep=False))  # the same but for the speed, and where a network lies now
+    return own, asked
+
+
+def _collect(shards: Iterator[ShardDone], parts: Sequence[list[str]], progress: Progress) -> list[ShardDone]:
+    """Return the shards; refuse them if an image is in none and not skipped, or if rows are of two kinds."""
+    done = []
+    with reported(progress, "encode", sum(map(len, parts))):
+        for names, shard in zip(parts, shards, strict=True):
+            found = len(shard.skipped) + (shard.entry.rows if shard.entry else 0)
+            if found != len(names):
+                raise StorageError(
+                    f"A worker returned {count_of(found, 'image')} of the {len(names):,} from '{names[0]}' to "
+                    f"'{names[-1]}'. Give the same command again."
+                )
+            done.append(shard)
+    kinds = sorted({(shard.layout, shard.width) for shard in done if shard.entry is not None})
+    if len(kinds) > 1:
+        rows = [f"{layout} rows of {width:,} numbers" for layout, width in kinds]
+        raise DataError(f"The encoder returned {rows[0]} and {rows[1]}; expected one kind for all images.")
+    return done
+
+
+def _of_encoder(encoder: AnyEncoder) -> dict[str, Any]:
+    """Return what the manifest says of an encoder."""
     settings = {k: v for k, v in json_params(encoder).items() if k not in encoder.speed_params}
-    return f"'{ENCODERS.name_of(encoder)}' with {', '.join(f'{k}={v}' for k, v in settings.items()) or 'no settings'}"
+    return {"encoder": ENCODERS.name_of(encoder), "settings": settings, "fingerprint": encoder.fingerprint}
 
 
-def write_features(path: str | os.PathLike[str], shards: Iterable[Shard], encoder: Any) -> None:
-    """Write shards one by one, under the name of a fitted encoder; the names of images must be sorted over all.
+def _in_words(encoder: AnyEncoder) -> str:
+    """Return name and settings of an encoder for messages."""
+    facts = _of_encoder(encoder)
+    return f"'{facts['encoder']}' with {', '.join(f'{k}={v}' for k, v in facts['settings'].items()) or 'no settings'}"
+
+
+def write_features(path: str | os.PathLike[str], shards: Iterable[Shard], encoder: AnyEncoder) -> None:
+    """Write a features folder of rows that are there already, as by a fitted encoder: for tests and benchmarks.
 
     Parameters
     ----------
     path : path-like
         A new folder.
     shards : iterable of Shard
-    encoder : Encoder
+        The names of images must be sorted over all.
+    encoder : AnyEncoder
     """
     folder = FeatureFolder(path)
     folder.check_place()
     with folder.locked():
         folder.begin()
-        folder.save_encoder(encoder, Asked(encoder.fingerprint, 512))
+        folder.save_encoder(encoder, Asked(encoder.fingerprint, SHARD_SIZE))
         (folder.path / DATA).mkdir()
         entries, width, layout = [], 0, "dense"
         for number, shard in enumerate(shards):
@@ -340,13 +303,11 @@ def write_features(path: str | os.PathLike[str], shards: Iterable[Shard], encode
             images=str(folder.path.absolute().parent),
             n_images=sum(entry.rows for entry in entries),
             n_skipped=0,
-            encoder=ENCODERS.name_of(encoder),
-            settings={name: value for name, value in json_params(encoder).items() if name not in encoder.speed_params},
             asked=encoder.fingerprint,
-            fingerprint=encoder.fingerprint,
             width=width,
             layout=layout,
-            shard_size=512,
+            shard_size=SHARD_SIZE,
             shards=entries,
+            **_of_encoder(encoder),
         )
         folder.commit(contents, [])

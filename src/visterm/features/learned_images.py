@@ -42,9 +42,9 @@ class LearnedImages:
         """Count the names that are in the set (or, once in 10¹⁹ / size, look as if)."""
         if not self._hashes.size:
             return 0
-        wanted = name_hashes(names)
-        place = np.minimum(np.searchsorted(self._hashes, wanted), self._hashes.size - 1)
-        return int((self._hashes[place] == wanted).sum())
+        requested = name_hashes(names)
+        place = np.minimum(np.searchsorted(self._hashes, requested), self._hashes.size - 1)
+        return int((self._hashes[place] == requested).sum())
 
     def save(self, path: Path) -> None:
         """Write the set to a file."""

@@ -51,7 +51,7 @@ class Lease:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Take it, renew it all the while, and give it back in the end.
+        """Hold the lease while the block runs; it is renewed meanwhile, and released at the end.
 
         Raises
         ------
@@ -116,11 +116,11 @@ class Lease:
         return found if isinstance(found, dict) else None
 
     def _content(self) -> bytes:
-        told = {
+        content = {
             "token": self._token, "host": socket.gethostname(), "pid": os.getpid(), "since": self._since,
             "renewed": time.time(),
         }  # fmt: skip
-        return json.dumps(told).encode()
+        return json.dumps(content).encode()
 
     def _refusal(self, found: dict[str, Any] | None) -> StorageError:
         return StorageError(

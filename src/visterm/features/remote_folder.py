@@ -24,6 +24,7 @@ from visterm.core.persist import MANIFEST, folder_kind, open_folder
 from visterm.core.remote import RemotePath, is_remote
 from visterm.core.types import Skipped
 from visterm.data.fetching import READERS
+from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import Asked, Contents, ShardEntry, read_note
 from visterm.features.folder import DATA, ENCODER, SKIPPED, FeatureFolder
 from visterm.features.lease import Lease
@@ -116,8 +117,8 @@ class RemoteFeatureFolder(FeatureFolder):
         with ThreadPoolExecutor(READERS) as pool:
             return list(pool.map(read_note, [self.unfinished / name for name in names if name not in (MANIFEST, LOCK)]))
 
-    def save_encoder(self, encoder: Any, asked: Asked) -> None:
-        """Keep the fitted encoder, with what was asked for; its manifest is put last."""
+    def save_encoder(self, encoder: AnyEncoder, asked: Asked) -> None:
+        """Keep the fitted encoder, with what was requested; its manifest is put last."""
         with tempfile.TemporaryDirectory(prefix="visterm-") as here:
             copy = FeatureFolder(here)
             copy.save_encoder(encoder, asked)
@@ -126,8 +127,8 @@ class RemoteFeatureFolder(FeatureFolder):
             for file in files:
                 (self.path / ENCODER / file.name).write_bytes(file.read_bytes())
 
-    def load_encoder(self, n_jobs: int | None) -> tuple[Any, Asked]:
-        """Return the fitted encoder, to be used with `n_jobs` threads, and what was asked for."""
+    def load_encoder(self, n_jobs: int | None) -> tuple[AnyEncoder, Asked]:
+        """Return the fitted encoder, to be used with `n_jobs` threads, and what was requested."""
         open_folder(self.path / ENCODER, ENCODER)
         with tempfile.TemporaryDirectory(prefix="visterm-") as here:
             copy = FeatureFolder(here)
@@ -152,7 +153,7 @@ class RemoteFeatureFolder(FeatureFolder):
         if skipped.exists():
             (self.path / SKIPPED).write_bytes(skipped.read_bytes())
         (self.path / MANIFEST).write_bytes(content)
-        self._drop_what_the_manifest_does_not_name()
+        self._sweep()
         for name in _remote(self.unfinished).children():
             if name not in (LOCK, MANIFEST):
                 (self.unfinished / name).unlink(missing_ok=True)

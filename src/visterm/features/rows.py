@@ -1,4 +1,4 @@
-"""Rows of a features folder by shard and place: shards are checked and read when they are asked for."""
+"""Rows of a features folder by shard and place: shards are checked and read when they are needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from visterm.features.folder import FeatureFolder
 from visterm.store.rows import stack_rows
 
 HELD = 4
-"""Shards kept in memory: rows are mostly asked for in the order of the names, as they lie."""
+"""Shards kept in memory: rows are mostly read in the order of the names, as they lie."""
 
 
 class Place(NamedTuple):
@@ -106,6 +106,7 @@ class StoredRows:
         return stack_rows([self._shard(int(shards[part[0]])).rows[rows[part]] for part in parts])[back]
 
     def _shard(self, number: int) -> Shard:
+        """Return a shard, read or still in memory."""
         if number in self._held:
             self._held.move_to_end(number)
             return self._held[number]
@@ -116,5 +117,6 @@ class StoredRows:
         return self._held[number]
 
     def _check(self, number: int) -> None:
+        """Refuse a shard that is missing or was changed."""
         if not self.is_whole(number):
             raise self._folder.damaged(self._contents.shards[number])

@@ -21,6 +21,7 @@ from visterm.core.types import Matrix, Skipped
 from visterm.core.writing import write_whole
 from visterm.data.contents import content_hash, stamp_hash, stamps
 from visterm.data.feature_shards import Shard, shard_bytes
+from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import Contents, ShardEntry, read_note
 from visterm.features.folder import FeatureFolder
 from visterm.features.rows import Place, StoredRows
@@ -74,7 +75,7 @@ class KnownRows:
         return sha256 in self._places
 
     def entry(self, file: str) -> ShardEntry | None:
-        """Find a shard by its file name, which its contents decide."""
+        """Return a shard by its file name, which its contents decide."""
         return self._entries.get(file)
 
     def take(self, sha256: Sequence[str]) -> Matrix:
@@ -101,7 +102,7 @@ class EncodeJob:
     """
 
     folder: FeatureFolder
-    encoder: Any
+    encoder: AnyEncoder | None
     settings: dict[str, Any]
     images: Path
     known: KnownRows
@@ -119,11 +120,11 @@ class EncodeJob:
             encoder.set_params(**self.settings)
             if "n_jobs" in self.settings:
                 encoder.set_params(n_jobs=team.size)
-        work = ShardWork(self.folder, encoder, self.images, self.known, team)
+        work = ShardWork(self, encoder, team)
         return lambda names: work.do(names, progress)
 
     def name_of(self, part: Sequence[str]) -> str:
-        """Name a shard by its images."""
+        """Return a name of a shard by its images."""
         return f"the images from '{part[0]}' to '{part[-1]}'"
 
     def size_of(self, part: Sequence[str]) -> int:
@@ -132,34 +133,15 @@ class EncodeJob:
 
 
 class ShardWork:
-    """Makes the shards of a folder, one after the other.
+    """Makes the shards of a job, one after the other, with a fitted encoder and threads that hash files."""
 
-    Parameters
-    ----------
-    folder : FeatureFolder
-    encoder : AnyEncoder
-        Fitted.
-    images : Path
-        The image folder.
-    known : KnownRows
-    team : Team
-        Threads that hash files.
-    """
-
-    def __init__(self, folder: FeatureFolder, encoder: Any, images: Path, known: KnownRows, team: Team) -> None:
-        self._folder, self._encoder, self._images, self._known, self._team = folder, encoder, images, known, team
+    def __init__(self, job: EncodeJob, encoder: AnyEncoder, team: Team) -> None:
+        self._folder, self._images, self._known = job.folder, job.images, job.known
+        self._encoder, self._team = encoder, team
         self._fingerprint = encoder.fingerprint
 
     def do(self, names: Sequence[str], progress: Progress) -> ShardDone:
-        """Make the shard of some images, unless it is there already.
-
-        Parameters
-        ----------
-        names : sequence of str
-            Paths inside the image folder.
-        progress : Progress
-            Told of each image.
-        """
+        """Make the shard of some images, by their paths inside the image folder, unless it is there already."""
         paths = [self._images / name for name in names]
         before = stamps(paths)
         sha256 = self._team.run(lambda i: stamp_hash(before[i]) or content_hash(paths[i]), len(paths))
@@ -170,8 +152,16 @@ class ShardWork:
             return done
         progress.advance(sum(digest in self._known for digest in sha256))
         shard, skipped, n_encoded = self._rows(names, paths, sha256, before, progress)
-        done = self._written(shard, skipped, n_encoded)
-        write_whole(note, json_text(_as_json(done)).encode())
+        done = ShardDone(None, 0, "", skipped, 0)
+        if shard is not None:
+            layout = "sparse" if sp.issparse(shard.rows) else "dense"
+            done = ShardDone(self._write(shard), shard.rows.shape[1], layout, skipped, n_encoded)
+        facts = done._asdict() | {
+            "entry": None if done.entry is None else asdict(done.entry),
+            "skipped": [item.as_dict() for item in skipped],
+        }
+        del facts["n_encoded"]
+        write_whole(note, json_text(facts).encode())
         return done
 
     def _rows(
@@ -192,17 +182,17 @@ class ShardWork:
             parts.append(self._known.take([digest for i in old if (digest := sha256[i]) is not None]))
         if new:
             rows, kept, failed = self._encoder.encode([paths[i] for i in new], progress=Steps(progress))
-            told = {item.image: item.reason for item in failed}
-            taken = [new[k] for k in kept]
-            after = stamps([paths[i] for i in taken])
-            reasons = {i: told[str(paths[i])] for i in sorted(set(new) - set(taken))}
-            for i, stamp in zip(taken, after, strict=True):
+            reason_of = {item.image: item.reason for item in failed}
+            encoded = [new[k] for k in kept]
+            after = stamps([paths[i] for i in encoded])
+            reasons = {i: reason_of[str(paths[i])] for i in sorted(set(new) - set(encoded))}
+            for i, stamp in zip(encoded, after, strict=True):
                 if sha256[i] is None or before[i] != stamp:
                     reasons[i] = CHANGED
-            usable = [row for row, i in enumerate(taken) if i not in reasons]
+            usable = [row for row, i in enumerate(encoded) if i not in reasons]
             if usable:
-                parts.append(rows if len(usable) == len(taken) else rows[usable])
-                places += [taken[row] for row in usable]
+                parts.append(rows if len(usable) == len(encoded) else rows[usable])
+                places += [encoded[row] for row in usable]
         skipped = [Skipped(names[i], reasons[i]) for i in sorted(reasons)]
         if not places:
             return None, skipped, 0
@@ -211,26 +201,23 @@ class ShardWork:
         shard = Shard([names[i] for i in chosen], [str(sha256[i]) for i in chosen], stack_rows(parts)[order])
         return shard, skipped, len(places) - len(old)
 
-    def _written(self, shard: Shard | None, skipped: list[Skipped], n_encoded: int) -> ShardDone:
-        if shard is None:
-            return ShardDone(None, 0, "", skipped, 0)
+    def _write(self, shard: Shard) -> ShardEntry:
+        """Write a shard, unless the folder has it from before."""
         file = self._file_name(shard.names, shard.sha256)
-        layout = "sparse" if sp.issparse(shard.rows) else "dense"
-        width = shard.rows.shape[1]
         entry = self._known.entry(file)
         if entry is None:
             content = shard_bytes(shard)
             write_whole(self._folder.shard_to_write(file), content)
             entry = ShardEntry(file, len(shard.names), hashlib.sha256(content).hexdigest())
-        return ShardDone(entry, width, layout, skipped, n_encoded)
+        return entry
 
     def _as_it_was(self, names: Sequence[str], sha256: Sequence[str | None]) -> ShardDone | None:
-        """Find the shard that has just these images; one of which some were skipped is tried again."""
+        """Return the shard that has just these images; one of which some were skipped is made again."""
         entry = None if None in sha256 else self._known.entry(self._file_name(names, sha256))
         return None if entry is None else ShardDone(entry, self._known.width, self._known.layout, [], 0)
 
     def _noted(self, note: Path) -> ShardDone | None:
-        """Find what a job that was killed has done of the very same images."""
+        """Return what a job that was killed has done with the same images."""
         if not note.exists():
             return None
         value = read_note(note)
@@ -245,17 +232,10 @@ class ShardWork:
         return None
 
     def _file_name(self, names: Sequence[str], sha256: Sequence[str | None]) -> str:
+        """Return the file name of the shard of some images, by the encoder, their names and their contents."""
         return f"part-{self._digest(names, sha256)}.parquet"
 
     def _digest(self, names: Sequence[str], sha256: Sequence[str | None]) -> str:
-        told = json.dumps([self._fingerprint, list(names), list(sha256)])
-        return hashlib.sha256(told.encode()).hexdigest()[:24]
-
-
-def _as_json(done: ShardDone) -> dict[str, Any]:
-    return {
-        "entry": None if done.entry is None else asdict(done.entry),
-        "width": done.width,
-        "layout": done.layout,
-        "skipped": [item.as_dict() for item in done.skipped],
-    }
+        """Return 24 letters that stand for the encoder, the names and the contents."""
+        text = json.dumps([self._fingerprint, list(names), list(sha256)])
+        return hashlib.sha256(text.encode()).hexdigest()[:24]

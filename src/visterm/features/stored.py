@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from visterm.core.errors import DataError, StorageError, TagFileError
-from visterm.core.progress import SILENT, Progress
+from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.remote import as_path
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
@@ -24,9 +24,7 @@ from visterm.features.rows import StoredRow, StoredRows
 
 
 class Features:
-    """The rows of a features folder, to be asked for by the images that they were made of.
-
-    It stands in a corpus as what encoded its images before: see `Corpus.encoded`.
+    """The rows of a features folder, by the images that they were made of: see `Corpus.encoded`.
 
     Parameters
     ----------
@@ -68,12 +66,12 @@ class Features:
 
     @property
     def fingerprint(self) -> str:
-        """Name the encoder's output: rows of another fingerprint do not go together with these."""
+        """Return the encoder's fingerprint: rows of another one do not go together with these."""
         return self.contents.fingerprint
 
     @property
     def asked(self) -> str:
-        """Name the encoder that was asked for, before it learned."""
+        """Return the fingerprint of the encoder that was requested, before it learned."""
         return self.contents.asked
 
     def encode(self, images: Sequence[Any], *, progress: Progress = SILENT) -> Encoded:
@@ -84,11 +82,6 @@ class Features:
         images : sequence of path-like
             Paths of the image folder, as in the corpus.
         progress : Progress
-            Told of each image.
-
-        Returns
-        -------
-        Encoded
 
         Raises
         ------
@@ -97,8 +90,7 @@ class Features:
         CorruptFileError
             If a shard is missing or was changed.
         """
-        progress.start("read features", len(images))
-        try:
+        with reported(progress, "read features", len(images)):
             kept, places, skipped = [], [], []
             for number, image in enumerate(images):
                 name = self._name(image)
@@ -109,8 +101,6 @@ class Features:
                     places.append(self._found(name).place)
             rows = self._rows.take(places)
             progress.advance(len(images))
-        finally:
-            progress.finish()
         return Encoded(rows, np.array(kept, np.int64), skipped)
 
     def sha256_of(self, image: str | os.PathLike[str]) -> str:
@@ -147,8 +137,7 @@ class Features:
         if tags is None:
             found = TagsFound([record(name, [], None) for name in names], [])
         elif as_path(tags).is_file():
-            rows = read_tag_table(tags, **columns)
-            found = TagsFound(merged_by_image(rows), [])
+            found = TagsFound(merged_by_image(read_tag_table(tags, **columns)), [])
         elif self.images.is_dir():
             found = find_tags(tags, self.images, **columns)
         else:
@@ -159,6 +148,7 @@ class Features:
         return Corpus.joined(self.images, [self.images / name for name in names], found, encoded=self)
 
     def _found(self, name: str) -> StoredRow:
+        """Return what is stored of an image; refuse a name that is not there."""
         if name not in self._stored:
             raise DataError(
                 f"The image '{name}' is not among the {count_of(len(self._stored), 'image')} of {self.path}. "
@@ -167,6 +157,7 @@ class Features:
         return self._stored[name]
 
     def _name(self, image: str | os.PathLike[str]) -> str:
+        """Return the path of an image inside the image folder."""
         path = as_path(image)
         return path.relative_to(self.images).as_posix() if path.is_relative_to(self.images) else path.as_posix()
 

@@ -20,18 +20,19 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import find_images, no_images
-from visterm.encoders.contract import name_of
+from visterm.encoders.contract import AnyEncoder, name_of
 from visterm.features.contents import is_features
 
 if TYPE_CHECKING:
+    from visterm.encoders.precomputed import NamesMatched
     from visterm.features.stored import Features
 
 Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any]"
 
 LEARNED, HELD_OUT = "train", "valid"
-
-NONE_HELD_OUT = "Too few images to hold some out (50 are wanted), so nothing chose when to stop: all epochs were run."
 """The splits that are learned from, and that say when to stop."""
+
+NONE_HELD_OUT = "Fewer than 50 validation images: early stopping is off, all epochs were run."
 
 
 class TrainingRows(NamedTuple):
@@ -63,7 +64,7 @@ class TrainingRows(NamedTuple):
 
 
 def training_rows(
-    encoder: Any,
+    encoder: AnyEncoder,
     corpus: Corpus,
     *,
     min_count: int = 1,
@@ -97,30 +98,21 @@ def training_rows(
         encoder.fit(train.images, skip_unreadable=True, progress=progress)
     X, Y, skipped = encode_corpus(encoder, train, vocabulary, progress)
     X_valid, Y_valid, skipped_valid = encode_corpus(encoder, held_out, vocabulary, progress)
-    usable = Y_valid.nnz > 0 and Y_valid.max() > 0
-    by_number = encoder.by_number
-    if by_number:
+    if encoder.by_number:
         Y = check_tags(X.T @ Y, X.shape[1])
         X = identity_rows(X.shape[1])
-    valid = (X_valid, Y_valid) if usable else None
-    return TrainingRows(
-        vocabulary,
-        X,
-        Y,
-        valid,
-        [*unknown, *unknown_held_out, *skipped, *skipped_valid],
-        by_number,
-        [*train.names, *held_out.names],
-    )
+    valid = (X_valid, Y_valid) if Y_valid.nnz > 0 and Y_valid.max() > 0 else None
+    left_out = [*unknown, *unknown_held_out, *skipped, *skipped_valid]
+    return TrainingRows(vocabulary, X, Y, valid, left_out, encoder.by_number, [*train.names, *held_out.names])
 
 
 def not_learned(corpus: Corpus) -> list[str]:
-    """Say, in one line, which rows `training_rows` passes over for their split: nothing where all are used."""
+    """Return a line on the rows that `training_rows` passes over for their split; nothing where all are used."""
     return splits_not_learned(Counter(corpus.splits))
 
 
 def splits_not_learned(splits: Counter[str | None]) -> list[str]:
-    """Say, in one line, how many rows of which splits are passed over: nothing where all are used."""
+    """Return a line on how many rows of which splits are passed over; nothing where all are used."""
     if not any(splits):
         return []
     unused = Counter({split or "": n for split, n in splits.items() if split not in (LEARNED, HELD_OUT)})
@@ -135,7 +127,7 @@ def splits_not_learned(splits: Counter[str | None]) -> list[str]:
 
 
 def encode_corpus(
-    encoder: Any, corpus: Corpus, vocabulary: Vocabulary, progress: Progress = SILENT
+    encoder: AnyEncoder, corpus: Corpus, vocabulary: Vocabulary, progress: Progress = SILENT
 ) -> tuple[Matrix, sp.csr_array, list[Skipped]]:
     """Return features and tags of the images of a corpus that can be read, and the others with reasons.
 
@@ -151,7 +143,7 @@ def encode_corpus(
     return X, Y, skipped
 
 
-def source_of_rows(encoder: Any, corpus: Corpus) -> Any:
+def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> Any:
     """Return what encodes the images of a corpus: the encoder, or what holds the rows that it gave them before.
 
     Raises
@@ -171,19 +163,13 @@ def source_of_rows(encoder: Any, corpus: Corpus) -> Any:
     return corpus.encoded
 
 
-def refuse_strangers(encoder: Any, corpus: Corpus) -> None:
-    """Refuse a corpus of which the encoder knows no image, unless its rows are there already.
-
-    Raises
-    ------
-    DataError
-        If so.
-    """
+def refuse_strangers(encoder: AnyEncoder, corpus: Corpus) -> None:
+    """Raise `DataError` for a corpus of which the encoder knows no image, unless its rows are there already."""
     if corpus.encoded is None:
         encoder.refuse_unknown(corpus.images, only_if_all=True)
 
 
-def known_part(encoder: Any, corpus: Corpus) -> tuple[Corpus, list[Skipped]]:
+def known_part(encoder: AnyEncoder, corpus: Corpus) -> tuple[Corpus, list[Skipped]]:
     """Return the images of a corpus that an encoder with rows on file has one for, and the others with reasons."""
     match = _match_names(encoder, corpus)
     if match is None or match.known.all():
@@ -193,8 +179,8 @@ def known_part(encoder: Any, corpus: Corpus) -> tuple[Corpus, list[Skipped]]:
     return corpus.subset(np.flatnonzero(match.known)), left_out
 
 
-def told_of_rows(encoder: Any, corpus: Corpus) -> Corpus:
-    """Say in the remarks which images an encoder with rows on file has none for, and which rows are of no image.
+def with_row_remarks(encoder: AnyEncoder, corpus: Corpus) -> Corpus:
+    """Return the corpus with remarks on images that an encoder with rows on file has none for, and on unused rows.
 
     Raises
     ------
@@ -217,13 +203,15 @@ def told_of_rows(encoder: Any, corpus: Corpus) -> Corpus:
     return replace(corpus, remarks=remarks)
 
 
-def _match_names(encoder: Any, corpus: Corpus) -> Any | None:
+def _match_names(encoder: AnyEncoder, corpus: Corpus) -> NamesMatched | None:
     """Match the images with the rows that an encoder has on file; None for other encoders, and without images."""
     match_names = getattr(encoder, "match_names", None)
-    return None if match_names is None or len(corpus) == 0 else match_names(corpus.images)
+    found: NamesMatched | None = None if match_names is None or len(corpus) == 0 else match_names(corpus.images)
+    return found
 
 
-def _refuse_if_no_row(match: Any | None, corpus: Corpus) -> None:
+def _refuse_if_no_row(match: NamesMatched | None, corpus: Corpus) -> None:
+    """Refuse a corpus that an encoder with rows on file has no row for."""
     if match is not None and not match.known.any():
         raise DataError(
             f"Of {count_of(len(corpus), 'image')} named by the tags, none has a row in {match.file}: the tags name "
@@ -232,7 +220,7 @@ def _refuse_if_no_row(match: Any | None, corpus: Corpus) -> None:
 
 
 def read_corpus(
-    encoder: Any,
+    encoder: AnyEncoder,
     images: str | os.PathLike[str] | None,
     tags: str | os.PathLike[str],
     *,
@@ -262,24 +250,24 @@ def read_corpus(
     columns: dict[str, Any] = {
         "image_column": image_column, "tags_column": tags_column, "user_column": user_column, "separator": separator
     }  # fmt: skip
+    if images is not None and is_features(images):
+        return features_of(images).corpus(tags, **columns)
     if encoder.by_number and images is not None:
         raise UserError(
             f"The encoder '{name}' knows images by number and opens none, but IMAGES is {images}. "
             "Leave IMAGES out: the tag file (--tags FILE) names the images."
         )
-    if images is not None and is_features(images):
-        return features_of(images).corpus(tags, **columns)
     if images is not None:
-        return told_of_rows(encoder, Corpus.read(images, tags, **columns))
+        return with_row_remarks(encoder, Corpus.read(images, tags, **columns))
     if encoder.reads == "names":
-        return told_of_rows(encoder, Corpus.read_names(tags, **columns))
+        return with_row_remarks(encoder, Corpus.read_names(tags, **columns))
     raise UserError(
         f"IMAGES is missing: the encoder '{name}' looks at pixels. Give the folder of images "
         "(only --encoder ids and --encoder precomputed do without)."
     )
 
 
-def named_corpus(encoder: Any, tags: Any) -> Corpus:
+def named_corpus(encoder: AnyEncoder, tags: Any) -> Corpus:
     """Read images known by number from the tag file that names them, where no images are given.
 
     Raises
@@ -334,7 +322,7 @@ def as_images(images: Photos) -> tuple[list[str], Sequence[Any]]:
     return [_name(image, number) for number, image in enumerate(images)], images
 
 
-def is_name(encoder: Any, image: object) -> bool:
+def is_name(encoder: AnyEncoder, image: object) -> bool:
     """Return whether an encoder takes a text for the name of one image, and not for a file or a folder of them."""
     if encoder.reads != "names" or not isinstance(image, str | os.PathLike):
         return False
@@ -342,6 +330,7 @@ def is_name(encoder: Any, image: object) -> bool:
 
 
 def _name(image: Any, number: int) -> str:
+    """Return a path or a number as the name of an image, and a name of its place for pixels."""
     if isinstance(image, str | os.PathLike):
         return os.fspath(image)
     return str(image) if isinstance(image, int | np.integer) else f"image {number}"

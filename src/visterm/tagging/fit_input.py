@@ -183,7 +183,7 @@ def plan_streaming(
     if several and not plan.streamed:
         say(f"The features lie in {len(images)} folders: {way or 'streamed from disk'}.")
     elif memory is not None or plan.streamed:
-        say(plan.told(way))
+        say(plan.line(way))
     return plan if streamed else None
 
 

@@ -145,16 +145,10 @@ def quadruped(s: Sketch, *, build: Build) -> None:
 
 def _leg(s: Sketch, top: float, foot: float, build: Build, tone: RGB) -> None:
     wide = build.leg_width / 2
-    s.poly(
-        [
-            (top - wide * 1.3, build.legs + 0.1),
-            (top + wide * 1.3, build.legs + 0.1),
-            (foot + wide, 0),
-            (foot - wide, 0),
-        ],
-        tone,
-        build.material,
-    )
+    s.poly([
+        (top - wide * 1.3, build.legs + 0.1), (top + wide * 1.3, build.legs + 0.1), (foot + wide, 0),
+        (foot - wide, 0),
+    ], tone, build.material)  # fmt: skip
     s.box(foot - wide * 1.1, 0, foot + wide * 1.25, 0.05, shade(tone, 0.55))
 
 
@@ -162,29 +156,16 @@ def _head(s: Sketch, build: Build, coat: RGB, x: float, y: float) -> None:
     material, r = build.material, build.head
     hx, hy = x + build.neck[0], y + build.neck[1]
     w = build.neck_width
-    s.poly(
-        [
-            (x - w, y + w * 0.1),
-            (x + w * 0.7, y - w * 0.9),
-            (hx + r * 0.55, hy - r * 0.3),
-            (hx - r * 0.75, hy + r * 0.4),
-        ],
-        coat,
-        material,
-    )
+    s.poly([
+        (x - w, y + w * 0.1), (x + w * 0.7, y - w * 0.9), (hx + r * 0.55, hy - r * 0.3),
+        (hx - r * 0.75, hy + r * 0.4),
+    ], coat, material)  # fmt: skip
     if "mane" in build.extras:
         with s.part("mane"):
-            s.poly(
-                [
-                    (x - w * 1.3, y + 0.05),
-                    (x - w * 0.4, y),
-                    (hx - r * 0.4, hy + r * 0.2),
-                    (hx, hy + r * 1.3),
-                    (hx - r * 1.2, hy + r * 0.7),
-                ],
-                shade(coat, 0.5),
-                Material.GRASS,
-            )
+            s.poly([
+                (x - w * 1.3, y + 0.05), (x - w * 0.4, y), (hx - r * 0.4, hy + r * 0.2), (hx, hy + r * 1.3),
+                (hx - r * 1.2, hy + r * 0.7),
+            ], shade(coat, 0.5), Material.GRASS)  # fmt: skip
     face = (62, 54, 52) if "dark head" in build.extras else coat
     if "antlers" in build.extras or "horn" in build.extras:
         _horns(s, build, hx, hy)
@@ -193,16 +174,10 @@ def _head(s: Sketch, build: Build, coat: RGB, x: float, y: float) -> None:
     with s.part("head"):
         s.oval(hx, hy, r, r * 0.92, face, material)
         if build.muzzle > 0.1:
-            s.poly(
-                [
-                    (hx - r * 0.1, hy + r * 0.75),
-                    (hx + r * 0.7 + build.muzzle, hy - r * 0.1),
-                    (hx + r * 0.66 + build.muzzle, hy - r * 0.62),
-                    (hx - r * 0.2, hy - r * 0.9),
-                ],
-                face,
-                material,
-            )
+            s.poly([
+                (hx - r * 0.1, hy + r * 0.75), (hx + r * 0.7 + build.muzzle, hy - r * 0.1),
+                (hx + r * 0.66 + build.muzzle, hy - r * 0.62), (hx - r * 0.2, hy - r * 0.9),
+            ], face, material)  # fmt: skip
         tip = hx + r * 0.7 + build.muzzle
         if "snout" in build.extras:
             s.oval(tip - 0.03, hy - r * 0.3, 0.05, 0.09, shade(coat, 0.82))
@@ -219,12 +194,9 @@ def _head(s: Sketch, build: Build, coat: RGB, x: float, y: float) -> None:
                 )
     if "trunk" in build.extras:
         with s.part("trunk"):
-            s.line(
-                [(hx + r * 0.6, hy), (hx + r * 1.2, hy - 0.2), (hx + r * 1.2, hy - 0.46), (hx + r * 1.55, hy - 0.56)],
-                0.13,
-                shade(coat, 0.94),
-                material,
-            )
+            s.line([
+                (hx + r * 0.6, hy), (hx + r * 1.2, hy - 0.2), (hx + r * 1.2, hy - 0.46), (hx + r * 1.55, hy - 0.56),
+            ], 0.13, shade(coat, 0.94), material)  # fmt: skip
         with s.part("tusk"):
             s.poly(
                 [(hx + r * 0.5, hy - r * 0.5), (hx + r * 0.72, hy - r * 0.6), (hx + r * 1.75, hy - r * 0.8)],
@@ -238,17 +210,10 @@ def _ears(s: Sketch, build: Build, face: RGB, hx: float, hy: float) -> None:
     r, tone = build.head, shade(face, 0.82)
     if build.ears == "large":
         with s.part("ear"):
-            s.poly(
-                [
-                    (hx - r * 0.1, hy + r * 0.7),
-                    (hx - r * 1.3, hy + r * 0.8),
-                    (hx - r * 1.4, hy - r * 0.7),
-                    (hx - r * 0.7, hy - r * 1.1),
-                    (hx, hy - r * 0.3),
-                ],
-                tone,
-                build.material,
-            )
+            s.poly([
+                (hx - r * 0.1, hy + r * 0.7), (hx - r * 1.3, hy + r * 0.8), (hx - r * 1.4, hy - r * 0.7),
+                (hx - r * 0.7, hy - r * 1.1), (hx, hy - r * 0.3),
+            ], tone, build.material)  # fmt: skip
         return
     for dx in (-0.55, 0.2):
         x = hx + dx * r
@@ -283,14 +248,10 @@ def _horns(s: Sketch, build: Build, hx: float, hy: float) -> None:
         return
     for side in (-0.5, 0.1):
         with s.part("horn"):
-            s.poly(
-                [
-                    (hx + side * r, hy + r * 0.7),
-                    (hx + (side + 0.34) * r, hy + r * 0.8),
-                    (hx + (side + 0.3) * r, hy + r * 1.7),
-                ],
-                (224, 214, 190),
-            )
+            s.poly([
+                (hx + side * r, hy + r * 0.7), (hx + (side + 0.34) * r, hy + r * 0.8),
+                (hx + (side + 0.3) * r, hy + r * 1.7),
+            ], (224, 214, 190))  # fmt: skip
 
 
 def _tail(s: Sketch, build: Build, coat: RGB, x: float, y: float) -> None:
@@ -303,17 +264,10 @@ def _tail(s: Sketch, build: Build, coat: RGB, x: float, y: float) -> None:
                 [(x + 0.06, y), (x - 0.18, y + 0.1), (x - 0.14, y + 0.34), (x - 0.24, y + 0.44)], 0.06, coat, material
             )
         elif build.tail == "bushy":
-            s.poly(
-                [
-                    (x + 0.1, y + 0.06),
-                    (x - 0.14, y + 0.02),
-                    (x - 0.3, y - 0.3),
-                    (x - 0.16, y - 0.42),
-                    (x + 0.02, y - 0.16),
-                ],
-                shade(coat, 0.8),
-                Material.GRASS,
-            )
+            s.poly([
+                (x + 0.1, y + 0.06), (x - 0.14, y + 0.02), (x - 0.3, y - 0.3), (x - 0.16, y - 0.42),
+                (x + 0.02, y - 0.16),
+            ], shade(coat, 0.8), Material.GRASS)  # fmt: skip
             if "white tip" in build.extras:
                 s.oval(x - 0.21, y - 0.34, 0.06, 0.08, (244, 238, 226))
         elif build.tail == "tuft":

@@ -159,7 +159,7 @@ class Sketch:
             self._part = before
 
     def say(self, *attributes: str) -> None:
-        """Say what else is true of the thing, such as its colour."""
+        """Note what else is true of the thing, such as its colour."""
         self.canvas.subjects[self._index].attributes += attributes
 
     def poly(self, points: Points, fill: Fill, material: Material = Material.PLAIN, *, glows: bool = False) -> None:

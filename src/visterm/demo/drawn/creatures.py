@@ -112,17 +112,10 @@ def fish(s: Sketch) -> None:
     if rng.random() < 0.6:
         stripe = rng.choice(((250, 248, 244), (40, 44, 60)))
         for x, tall in ((-0.2, 0.25), (0.16, 0.26)):
-            s.poly(
-                [
-                    (x - 0.05, -tall),
-                    (x + 0.05, -tall),
-                    (x + 0.08, 0),
-                    (x + 0.05, tall),
-                    (x - 0.05, tall),
-                    (x - 0.02, 0),
-                ],
-                stripe,
-            )
+            s.poly([
+                (x - 0.05, -tall), (x + 0.05, -tall), (x + 0.08, 0), (x + 0.05, tall), (x - 0.05, tall),
+                (x - 0.02, 0),
+            ], stripe)  # fmt: skip
     s.oval(0.1, -0.12, 0.36, 0.12, (255, 255, 255, 50))
     s.oval(0.36, 0.07, 0.07, 0.07, (250, 250, 250))
     s.oval(0.38, 0.07, 0.038, 0.038, (12, 12, 16))
@@ -165,15 +158,10 @@ def person(s: Sketch) -> None:
     s.shadow(0.03, 0.2, 0.03)
     for side in (-1, 1):
         with s.part("leg"):
-            s.poly(
-                [
-                    (side * 0.03 - 0.045, 0.42),
-                    (side * 0.03 + 0.045, 0.42),
-                    (side * step + 0.035, 0.03),
-                    (side * step - 0.035, 0.03),
-                ],
-                skin if dress else trousers,
-            )
+            s.poly([
+                (side * 0.03 - 0.045, 0.42), (side * 0.03 + 0.045, 0.42), (side * step + 0.035, 0.03),
+                (side * step - 0.035, 0.03),
+            ], skin if dress else trousers)  # fmt: skip
             s.oval(side * step + 0.02, 0.02, 0.055, 0.025, (44, 34, 30))
         with s.part("arm"):
             s.line(

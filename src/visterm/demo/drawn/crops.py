@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,9 +13,8 @@ from PIL import Image
 
 from visterm.core.checks import check_count, check_number
 from visterm.core.errors import StorageError, UserError
-from visterm.core.progress import SILENT, Progress, track
-from visterm.core.threads import resolve_jobs
-from visterm.demo.drawn.library import drawn_folder, is_drawn, split_of, write_csv, write_mark
+from visterm.core.progress import SILENT, Progress
+from visterm.demo.drawn.library import drawn_folder, in_threads, is_drawn, split_of, write_csv, write_mark
 from visterm.demo.drawn.scene import Box, Scene, draw_scene
 from visterm.demo.drawn.things import IS_A, PART_OF, THINGS
 
@@ -117,7 +115,6 @@ def draw_crops(
     n_jobs : int or None
         Threads; None is all cores. Drawing is mostly Python, so more than two gain little.
     progress : Progress
-        Told of each picture.
 
     Raises
     ------
@@ -131,21 +128,15 @@ def draw_crops(
     check_number(seed, "seed", least=0)
     if isinstance(side, bool) or not 16 <= side <= max(SIZE):
         raise UserError(f"side is {side!r}; expected a whole number of pixels, 16 to {max(SIZE)}.")
-    threads, target = resolve_jobs(n_jobs), Path(folder)
+    target = Path(folder)
     with drawn_folder(target, KIND) as temporary:
         images = temporary / "images"
         images.mkdir()
         crops: list[Crop] = []
         pairs: list[CropPair] = []
-        with ThreadPoolExecutor(threads) as pool:
-            drawn = pool.map(lambda index: _draw_one(images, index, seed, side, smallest), range(n_scenes))
-            try:
-                for of_one, pairs_of_one in track(drawn, progress, "drawing", n_scenes):
-                    crops += of_one
-                    pairs += pairs_of_one
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+        for found in in_threads(lambda i: _draw_one(images, i, seed, side, smallest), n_scenes, n_jobs, progress):
+            crops += found[0]
+            pairs += found[1]
         write_csv(temporary / "tags.csv", ("file_name", "tags", "split"), crops)
         write_csv(temporary / "pairs.csv", CropPair._fields, pairs)
         write_csv(temporary / "part_of.csv", ("part", "whole"), PART_OF)
@@ -179,6 +170,7 @@ def _rows(path: Path) -> Iterator[list[str]]:
 
 
 def _draw_one(images: Path, index: int, seed: int, side: int, smallest: int) -> tuple[list[Crop], list[CropPair]]:
+    """Draw a scene, and save what is cut out of it."""
     scene = draw_scene((seed, index), SIZE)
     picture, split = Image.fromarray(scene.image), split_of(index)
     crops: list[Crop] = []

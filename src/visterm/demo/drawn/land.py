@@ -102,12 +102,9 @@ def lane(canvas: Canvas, horizon: float) -> None:
     w, h = canvas.width, canvas.height
     end, start, half = rng.uniform(0.35, 0.65) * w, rng.uniform(0.3, 0.7) * w, w * rng.uniform(0.2, 0.34)
     grey = vary(rng, (112, 110, 110), 12)
-    s.gradient(
-        [(end - 2, horizon), (end + 2, horizon), (start + half, h), (start - half, h)],
-        shade(grey, 1.2),
-        grey,
-        Material.ASPHALT,
-    )
+    s.gradient([
+        (end - 2, horizon), (end + 2, horizon), (start + half, h), (start - half, h),
+    ], shade(grey, 1.2), grey, Material.ASPHALT)  # fmt: skip
     for i in range(5):
         a, b = (i / 5) ** 1.7, ((i + 0.5) / 5) ** 1.7
         xa, xb, ya, yb = (
@@ -142,17 +139,10 @@ def mountains(canvas: Canvas, horizon: float) -> None:
             tone,
             Material.ROCK,
         )
-        s.poly(
-            [
-                (x, top),
-                (x + reach * 0.4, top + rise * 0.44),
-                (x + reach, horizon + 3),
-                (x + reach * 0.1, horizon + 3),
-                (x - reach * 0.06, top + rise * 0.5),
-            ],
-            shade(tone, 0.78),
-            Material.ROCK,
-        )
+        s.poly([
+            (x, top), (x + reach * 0.4, top + rise * 0.44), (x + reach, horizon + 3), (x + reach * 0.1, horizon + 3),
+            (x - reach * 0.06, top + rise * 0.5),
+        ], shade(tone, 0.78), Material.ROCK)  # fmt: skip
         if snowy:
             edge = [(x + reach * 0.22, top + rise * 0.25), (x + reach * 0.08, top + rise * 0.2), (x, top + rise * 0.32)]
             s.poly(

@@ -5,23 +5,26 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from PIL import Image
 
+from visterm.core.checks import check_count, check_number
 from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import whole_folder
-from visterm.core.progress import SILENT, Progress
+from visterm.core.progress import SILENT, Progress, track
 from visterm.core.threads import resolve_jobs
 from visterm.demo.drawn.people import GROUPS, NoiseSettings, person_behind
 from visterm.demo.drawn.scene import Box, DrawnObject, Part, draw_scene
 from visterm.demo.drawn.things import IS_A, PART_OF, TRUE_TAGS, Query, implied, queries_of
+
+T = TypeVar("T")
 
 KIND = "drawn library"
 _ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -135,7 +138,6 @@ def draw_library(
     noise : NoiseSettings, optional
         How far people's tags are from the truth.
     progress : Progress
-        Told of each picture.
     format : str
         "jpeg" or "png".
 
@@ -146,17 +148,16 @@ def draw_library(
     StorageError
         If something else lies at `folder`.
     """
-    if isinstance(n_scenes, bool) or n_scenes < 1:
-        raise UserError(f"n_scenes is {n_scenes!r}; expected a whole number of 1 or more.")
-    if isinstance(seed, bool) or seed < 0:
-        raise UserError(f"seed is {seed!r}; expected a whole number of 0 or more.")
+    check_count(n_scenes, "n_scenes")
+    check_number(seed, "seed", least=0)
     if format not in _ENCODERS:
         raise UserError(f"format is {format!r}; expected one of: {', '.join(_ENCODERS)}.")
-    noise, threads = noise or NoiseSettings(), resolve_jobs(n_jobs)
-    target = Path(folder)
+    noise, target = noise or NoiseSettings(), Path(folder)
     with drawn_folder(target, KIND) as temporary:
-        (temporary / "images").mkdir()
-        pictures = tuple(_draw_all(temporary / "images", n_scenes, seed, threads, noise, progress, format))
+        images = temporary / "images"
+        images.mkdir()
+        drawn = in_threads(lambda index: _draw_one(images, index, seed, noise, format), n_scenes, n_jobs, progress)
+        pictures = tuple(drawn)
         queries = tuple(
             query
             for split in SPLITS
@@ -188,21 +189,17 @@ def read_drawn_library(folder: str | os.PathLike[str]) -> DrawnLibrary:
     return DrawnLibrary(path, pictures, queries)
 
 
-def _draw_all(
-    images: Path, n_scenes: int, seed: int, n_jobs: int, noise: NoiseSettings, progress: Progress, format: str
-) -> Iterator[DrawnPicture]:
-    progress.start("drawing", n_scenes)
-    pool = ThreadPoolExecutor(n_jobs)
-    try:
-        for picture in pool.map(lambda index: _draw_one(images, index, seed, noise, format), range(n_scenes)):
-            yield picture
-            progress.advance()
-    finally:
-        pool.shutdown(cancel_futures=True)
-        progress.finish()
+def in_threads(draw: Callable[[int], T], n_scenes: int, n_jobs: int | None, progress: Progress) -> Iterator[T]:
+    """Yield ``draw(0)`` .. ``draw(n_scenes - 1)`` in order, drawn in a few threads."""
+    with ThreadPoolExecutor(resolve_jobs(n_jobs)) as pool:
+        try:
+            yield from track(pool.map(draw, range(n_scenes)), progress, "drawing", n_scenes)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _draw_one(images: Path, index: int, seed: int, noise: NoiseSettings, format: str) -> DrawnPicture:
+    """Draw a scene, save it, and have a person tag it."""
     scene = draw_scene((seed, index))
     suffix, options = _ENCODERS[format]
     name = f"{index:06d}{suffix}"

@@ -55,18 +55,10 @@ def pine(s: Sketch) -> None:
             half = 0.34 * (1 - 0.72 * i / tiers)
             high = min(1.0, low + 0.86 / tiers + 0.12)
             tone = shade(green, 0.85 + 0.09 * i)
-            s.poly(
-                [
-                    (-half, low),
-                    (-half * 0.4, low + 0.04),
-                    (0, low - 0.02),
-                    (half * 0.4, low + 0.04),
-                    (half, low),
-                    (0, high),
-                ],
-                tone,
-                Material.NEEDLES,
-            )
+            s.poly([
+                (-half, low), (-half * 0.4, low + 0.04), (0, low - 0.02), (half * 0.4, low + 0.04), (half, low),
+                (0, high),
+            ], tone, Material.NEEDLES)  # fmt: skip
             if s.mood.season == "winter":
                 mid = low + (high - low) * 0.4
                 s.poly([(-half * 0.62, mid), (0, mid - 0.05), (half * 0.62, mid), (0, high)], SNOW, Material.SNOW)
@@ -227,11 +219,7 @@ def _bare(s: Sketch, bark: RGB, across: float, down: float) -> None:
         with s.part("branch"):
             s.line([(0, 0.36 + 0.02 * i), (x * 0.5, (0.4 + y) / 2), (x, y)], 0.036, bark)
             for side in (-0.5, 0.5):
-                s.line(
-                    [
-                        (x * 0.55, (0.42 + y) / 2),
-                        (x * 0.55 + 0.16 * cos(angle + side), (0.42 + y) / 2 + 0.16 * sin(angle + side)),
-                    ],
-                    0.02,
-                    vary(rng, bark, 8),
-                )
+                s.line([
+                    (x * 0.55, (0.42 + y) / 2),
+                    (x * 0.55 + 0.16 * cos(angle + side), (0.42 + y) / 2 + 0.16 * sin(angle + side)),
+                ], 0.02, vary(rng, bark, 8))  # fmt: skip

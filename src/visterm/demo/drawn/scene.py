@@ -207,7 +207,7 @@ def _truth(canvas: Canvas, labels: NDArray[np.int32]) -> tuple[tuple[DrawnObject
 
 
 def _moods(mood: Mood, seen: set[str]) -> set[str]:
-    """Say of hour, weather and season what the picture shows: a season needs something that bears its marks."""
+    """Return what the picture shows of hour, weather and season: a season needs something that bears its marks."""
     said = {mood.hour, mood.weather}
     if seen & SEASONAL[mood.season]:
         said.add(mood.season)

@@ -129,18 +129,12 @@ _PARTS: dict[str, str] = {
     "fish": "tail fin",
     "butterfly": "wing",
     "person": "leg arm head hat",
-    "dog": "leg tail head ear",
-    "cat": "leg tail head ear",
-    "fox": "leg tail head ear",
-    "cow": "leg tail head ear horn",
+    **dict.fromkeys(("dog", "cat", "fox", "sheep", "pig", "rabbit"), "leg tail head ear"),
+    **dict.fromkeys(("cow", "giraffe"), "leg tail head ear horn"),
     "horse": "leg tail head ear mane",
-    "sheep": "leg tail head ear",
-    "pig": "leg tail head ear",
     "elephant": "leg tail head ear trunk tusk",
     "camel": "leg tail head ear hump",
-    "giraffe": "leg tail head ear horn",
     "deer": "leg tail head ear antlers",
-    "rabbit": "leg tail head ear",
 }
 _LAND_AND_SKY = (
     "sky cloud sun moon star rainbow grass field desert snow road street mountain hill forest sea lake river beach "
@@ -230,7 +224,7 @@ def queries_of(
     max_words : int
         1 to 3.
     per_length : int
-        At most so many queries of two words, and as many of three.
+        Queries of two words, at most, and as many of three.
 
     Raises
     ------

@@ -47,11 +47,11 @@ class FileCheckpoints:
         if not self._file.exists():
             return None
         with safe_open(self._file, framework="numpy") as file:
-            told = file.metadata() or {}
-            if told.get(OF) != self._of:
+            metadata = file.metadata() or {}
+            if metadata.get(OF) != self._of:
                 return None
             self.went_on = True
-            return Checkpoint(json.loads(told[FACTS]), {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+            return Checkpoint(json.loads(metadata[FACTS]), {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
 
     def there(self) -> bool:
         """Return whether there is one of the same data and settings."""

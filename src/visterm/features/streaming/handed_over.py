@@ -95,7 +95,7 @@ def hand_over(
 
 
 def take_part(handed: HandedOver, rank: int, n_workers: int) -> Part:
-    """Open the part of one worker of so many."""
+    """Open the part of one of `n_workers` workers."""
     folder = handed.folder
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     shards = Shards(handed.features)

@@ -73,7 +73,7 @@ class JoinedTags(TagRows):
     TagFileError
         If the table cannot be understood, none of its rows is of an image, or an image is in two splits.
     UnknownNameError
-        If no row is of the split that is asked for.
+        If no row is of the requested split.
     DataError
         If no tag is left.
     """
@@ -104,17 +104,11 @@ class JoinedTags(TagRows):
         self.vocabulary = self._choose(words, min_count, aliases or {}, meant)
         self.n_tags = len(self.vocabulary)
 
-    # -- inside -------------------------------------------------------------------------------------------------------
-
     def _read(
-        self,
-        records: Iterable[TagRecord],
-        words: BoundedCounts,
-        meant: Mapping[str, str],
-        split: str | None,
+        self, records: Iterable[TagRecord], words: BoundedCounts, meant: Mapping[str, str], split: str | None
     ) -> None:
         """Go through the table once: bits of images, pairs, counted words."""
-        wanted = None if split is None else split_name(split)
+        requested = None if split is None else split_name(split)
         passed, missing, found = 0, 0, 0
         splits: Counter[str | None] = Counter()
         example = ""
@@ -125,7 +119,7 @@ class JoinedTags(TagRows):
             return word, tag_hash(tag_key(word))
 
         for batch in batches_of(records):
-            some = [row for row in batch if wanted in (None, "all") or row.split == wanted]
+            some = [row for row in batch if requested in (None, "all") or row.split == requested]
             passed += len(batch) - len(some)
             if not some:
                 continue
@@ -134,8 +128,8 @@ class JoinedTags(TagRows):
             example = example or next((r.image for r, p in zip(some, positions, strict=True) if p < 0), "")
             there = [(row, position) for row, position in zip(some, positions.tolist(), strict=True) if position >= 0]
             found += len(there)
-            splits.update(row.split for row, _ in there if wanted is None)
-            bits = [_SPLITS.get(row.split, OTHER) if wanted is None else NO_SPLIT for row, _ in there]
+            splits.update(row.split for row, _ in there if requested is None)
+            bits = [_SPLITS.get(row.split, OTHER) if requested is None else NO_SPLIT for row, _ in there]
             np.bitwise_or.at(self.bits, positions[positions >= 0], np.array(bits, np.uint8))
             new = []
             for (row, position), bit in zip(there, bits, strict=True):
@@ -151,7 +145,7 @@ class JoinedTags(TagRows):
     def _choose(
         self, words: BoundedCounts, min_count: int, aliases: Mapping[str, str], meant: Mapping[str, str]
     ) -> Vocabulary:
-        """Count the images of each candidate, keep those of enough, and give each its column."""
+        """Return the vocabulary: the candidates that enough images have; each gets its column."""
         counts = np.zeros(len(self._keys), np.int64)
         n_learned = 0
         for first, kept in self.learned_parts():
@@ -204,8 +198,9 @@ class JoinedTags(TagRows):
         return found
 
 
-def _any(bits: NDArray[np.uint8], wanted: int) -> bool:
-    return any(bool((bits[start : start + PAIRS] & wanted).any()) for start in range(0, len(bits), PAIRS))
+def _any(bits: NDArray[np.uint8], requested: int) -> bool:
+    """Return whether an image has one of some bits."""
+    return any(bool((bits[start : start + PAIRS] & requested).any()) for start in range(0, len(bits), PAIRS))
 
 
 ROWS = 2**14
@@ -220,20 +215,7 @@ def batches_of(records: Iterable[TagRecord]) -> Iterator[list[TagRecord]]:
 
 
 def check_met(shards: Shards, n_found: int, n_missing: int, example: str) -> list[str]:
-    """Say which rows of a table are left out, and refuse a table of which all are.
-
-    Parameters
-    ----------
-    shards : Shards
-    n_found, n_missing : int
-        Rows whose image has features, and those whose image has none.
-    example : str
-        The image of one of these.
-
-    Returns
-    -------
-    list of str
-        What is to be told: a line, or nothing.
+    """Return a line on the rows of a table whose image has no features (`example`); nothing where all have some.
 
     Raises
     ------
@@ -244,7 +226,7 @@ def check_met(shards: Shards, n_found: int, n_missing: int, example: str) -> lis
         first = shards.names(0)[0] if len(shards) else "nothing"
         raise TagFileError(
             f"Of {count_of(n_missing, 'row')} of the tags, none is of an image with features: the tags name "
-            f"'{example}', the features '{first}'. Streamed features want the very paths."
+            f"'{example}', the features '{first}'. With streamed features both must name the same paths."
         )
     if not n_missing:
         return []

@@ -49,8 +49,8 @@ class Plan(NamedTuple):
         """Bytes of a window."""
         return self.memory // WINDOWS
 
-    def told(self, way: str = "") -> str:
-        """Say in one line which way is gone, and why; `way` is how features are streamed, if not in windows."""
+    def line(self, way: str = "") -> str:
+        """Return a line on whether features are streamed, and why; `way` is how, if not in windows."""
         sizes = f"in memory about {size_text(self.needed)}, of {size_text(self.memory)} that may be used (--memory)"
         if self.streamed:
             way = way or f"streamed from disk in windows of {size_text(self.window)}"
@@ -59,7 +59,7 @@ class Plan(NamedTuple):
 
 
 def plan_memory(n_images: int, feature_bytes: int, memory: int | None) -> Plan:
-    """Return whether images with so many bytes of features are streamed; without a limit, by half of the machine's."""
+    """Return whether images with features of these bytes are streamed; without a limit, by half of the machine's."""
     needed = COPIES * feature_bytes + BYTES_AN_IMAGE * n_images
     return Plan(needed, int(machine_memory() * SHARE) if memory is None else memory)
 

@@ -49,11 +49,11 @@ class NameIndex:
 
     def find(self, names: list[str]) -> NDArray[np.int64]:
         """Return the position of each name, -1 of those that no image has; shape (n_names,)."""
-        wanted = name_hashes(names)
+        requested = name_hashes(names)
         if not len(self.hashes):
-            return np.full(wanted.size, -1, np.int64)
-        place = np.minimum(np.searchsorted(self.hashes, wanted), len(self.hashes) - 1)
-        return np.where(self.hashes[place] == wanted, self.positions[place], -1)
+            return np.full(requested.size, -1, np.int64)
+        place = np.minimum(np.searchsorted(self.hashes, requested), len(self.hashes) - 1)
+        return np.where(self.hashes[place] == requested, self.positions[place], -1)
 
 
 def index_names(folder: Path, shards: Shards) -> NameIndex:
@@ -88,7 +88,7 @@ def _refuse_one_name(shards: Shards, positions: NDArray[np.int64]) -> None:
 
 
 def _of_bucket(hashes: NDArray[np.uint64], bucket: int, n_buckets: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Return the hashes of one of so many even ranges, with their positions; the file is read part by part."""
+    """Return the hashes of one of `n_buckets` even ranges, with their positions; the file is read part by part."""
     first, last = (np.uint64(min(number * 2**64 // n_buckets, 2**64 - 1)) for number in (bucket, bucket + 1))
     parts, places = [], []
     for start in range(0, len(hashes), BUCKET):

@@ -1,4 +1,4 @@
-"""The shards of a features folder one by one: checked and read when they are asked for, and never kept."""
+"""The shards of a features folder one by one: checked and read when they are needed, and never kept."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Shards:
         self._of[number].check(self.contents.shards[number])
 
     def place(self, number: int) -> str:
-        """Name the features folder of a shard."""
+        """Return the features folder of a shard."""
         return os.fspath(self._of[number].path)
 
     @property
@@ -111,12 +111,12 @@ class Shards:
 
     @property
     def fingerprint(self) -> str:
-        """Name the output of the encoder that made the rows."""
+        """Return the fingerprint of the encoder that made the rows."""
         return self.contents.fingerprint
 
     @property
     def asked(self) -> str:
-        """Name the encoder that was asked for, before it learned."""
+        """Return the fingerprint of the encoder that was requested, before it learned."""
         return self.contents.asked
 
     def encoder(self, n_jobs: int | None) -> Any:

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from visterm.core.errors import EncoderMismatchError
 from visterm.core.progress import Progress
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Chunk, Matrix
+from visterm.encoders.contract import AnyEncoder
 from visterm.features.streaming.name_index import index_names
 from visterm.features.streaming.shards import Shards, read_ahead
 from visterm.store.rows import stack_rows
@@ -24,7 +24,7 @@ ROWS = 4096
 
 
 def stored_chunks(
-    encoder: Any, features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], progress: Progress
+    encoder: AnyEncoder, features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], progress: Progress
 ) -> Iterator[Chunk]:
     """Yield the images of features folders, named by their paths inside the image folder.
 
@@ -81,20 +81,14 @@ def chunk_of(shards: Shards, numbers: Sequence[int]) -> Chunk:
 
 
 def refuse_names_twice(shards: Shards) -> None:
-    """Raise a `DataError` where an image is in two features folders: nobody could tell whose its tags are."""
+    """Raise `DataError` where an image is in two features folders: nobody could tell whose its tags are."""
     if shards.n_folders > 1:
         with tempfile.TemporaryDirectory(prefix="visterm-") as folder:
             index_names(Path(folder), shards)
 
 
-def check_encoder(encoder: Any, shards: Shards) -> None:
-    """Refuse rows that another encoder made.
-
-    Raises
-    ------
-    EncoderMismatchError
-        If so.
-    """
+def check_encoder(encoder: AnyEncoder, shards: Shards) -> None:
+    """Raise `EncoderMismatchError` for rows that another encoder made."""
     if shards.fingerprint != encoder.fingerprint:
         raise EncoderMismatchError(
             f"The features were made by '{shards.contents.encoder}' with the fingerprint {shards.fingerprint}, and "

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_magnitude
-from visterm.core.progress import Progress
+from visterm.core.progress import Progress, reported
 from visterm.core.types import Matrix
 from visterm.data.one_pass import Reservoir
 from visterm.features.streaming.joining import NO_SPLIT, VALID, JoinedTags
@@ -59,39 +59,35 @@ def survey(
 ) -> Survey:
     """Go once over all rows: check the shards, measure rows, and draw those that say when to stop.
 
-    These are of the split "valid" where the tags name it, else `share` of those to learn from; where that is less than
-    50, none. Rows go into the copy, if there is one.
+    These are of the split "valid" where the tags name it, else `share` of those to learn from; none where that is less
+    than 50. Rows go into the copy, if there is one.
     """
     counts = tags.split_counts()
     n_learned = sum(n for bits, n in counts.items() if bits & tags.learned)
     n_split = 0 if tags.learned == NO_SPLIT else sum(n for bits, n in counts.items() if bits & VALID)
     width = max(1, shards.contents.width)
     most = min(MOST_VALID, max(MIN_HELD_OUT, plan.window // (4 * width)))
-    wanted = n_split or round(share * n_learned)
-    chosen = draw_positions(shards, tags, VALID if n_split else tags.learned, min(wanted, most), seed)
+    n_valid = n_split or round(share * n_learned)
+    chosen = draw_positions(shards, tags, VALID if n_split else tags.learned, min(n_valid, most), seed)
     if not n_split and chosen.size < MIN_HELD_OUT:
         chosen = chosen[:0]
     squares, n_pairs = 0.0, 0
     parts: list[Matrix] = []
-    progress.start("survey features", shards.n_rows)
-    try:
+    with reported(progress, "survey features", shards.n_rows):
         for number in range(len(shards)):
             shards.check(number)
             rows: Any = shards.rows(number)
             first, last = shards.starts[number : number + 2].tolist()
-            values = rows.data if sp.issparse(rows) else rows
-            check_magnitude(values, MAX_FEATURE, "X")
+            check_magnitude(rows.data if sp.issparse(rows) else rows, MAX_FEATURE, "X")
             if copy is not None:
                 copy.add(rows)
             kept = tags.learned_among(first, last)
             squares += _squares(rows, kept)
-            n_pairs += tags.rows(first, kept).nnz
+            n_pairs += tags.rows_at(first + np.flatnonzero(kept)).nnz
             start, stop = np.searchsorted(chosen, [first, last])
             if stop > start:
                 parts.append(rows[chosen[start:stop] - first])
             progress.advance(last - first)
-    finally:
-        progress.finish()
     valid = (stack_rows(parts), tags.rows_at(chosen)) if chosen.size else None
     usable = valid is not None and valid[1].nnz > 0
     held_out = chosen[:0] if n_split or not usable else chosen
@@ -112,6 +108,7 @@ def draw_positions(shards: Shards, tags: JoinedTags, bit: int, n: int, seed: int
 
 
 def _squares(rows: Any, kept: NDArray[np.bool_]) -> float:
+    """Return the sum of the squares of the rows that are kept."""
     chosen = rows[np.flatnonzero(kept)] if sp.issparse(rows) or not kept.all() else rows
     values = (chosen.data if sp.issparse(chosen) else chosen).reshape(-1)
     return float(np.einsum("i,i->", values, values, dtype=np.float64))

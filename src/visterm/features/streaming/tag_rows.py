@@ -84,6 +84,7 @@ class TagPairs:
         return np.asarray(self._tags[places], np.int64), np.repeat(np.arange(positions.size), counts)
 
     def _blocks(self) -> Iterator[NDArray[np.void]]:
+        """Yield the unsorted pairs, `PAIRS` at a time."""
         with self._unsorted.open("rb") as file:
             while (block := np.fromfile(file, _PAIR, PAIRS)).size:
                 yield block
@@ -138,10 +139,6 @@ class TagRows:
         np.save(folder / COLUMNS, self._column_of)
         return self
 
-    def rows(self, first: int, kept: NDArray[np.bool_]) -> sp.csr_array:
-        """Return the tags of those images that are kept among the ones from position `first` on, see `rows_at`."""
-        return self.rows_at(first + np.flatnonzero(kept))
-
     def rows_at(self, positions: NDArray[np.int64]) -> sp.csr_array:
         """Return the tags of images at some positions.
 
@@ -156,5 +153,5 @@ class TagRows:
         return ones_at(images[there], columns[there], (positions.size, self.n_tags))
 
     def learned_among(self, first: int, last: int) -> NDArray[np.bool_]:
-        """Say which images of a range of positions are learned from."""
+        """Return which images of a range of positions are learned from."""
         return (np.asarray(self.bits[first:last]) & self.learned) > 0

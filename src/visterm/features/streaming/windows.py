@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import StorageError
 from visterm.core.types import Matrix
-from visterm.features.streaming.shards import Shards
+from visterm.features.streaming.shards import Shards, read_ahead
 from visterm.features.streaming.tag_rows import TagRows
 from visterm.store.rows import stack_rows
 
@@ -39,7 +38,7 @@ class ShardWindows:
     copy : RowCopy, optional
         Where to read the rows instead of the shards.
     rank, n_workers : int
-        The worker whose shards these are, of so many who learn together: each has shards of its own for good. All see
+        The worker whose shards these are, and how many learn together. Each has shards of its own for good. All see
         as many windows, the last of them maybe without an image.
 
     Attributes
@@ -81,6 +80,7 @@ class ShardWindows:
         return own + [[]] * (self.n_windows(epoch) - len(own))
 
     def _windows_of(self, rank: int, epoch: int) -> list[list[int]]:
+        """Return the shards of each window of one worker in an epoch."""
         order = np.random.default_rng([self._seed, epoch]).permutation(len(self._shards))
         order = order[self._owner[order] == rank].tolist()
         windows: list[list[int]] = []
@@ -101,48 +101,40 @@ class ShardWindows:
         counts = np.diff(self._shards.starts)
         n_rows = max((int(counts[part].sum()) for part in plan), default=0) if dense else 0
         rooms = [np.empty((n_rows, self.n_features), np.float32) for _ in range(min(2, len(plan)))]
-        with ThreadPoolExecutor(1, thread_name_prefix="visterm-reads") as reader:
-            coming: Any = reader.submit(self._read, plan[0], rooms[0]) if plan else None
-            for number in range(len(plan)):
-                window = coming.result()
-                if number + 1 < len(plan):
-                    coming = reader.submit(self._read, plan[number + 1], rooms[(number + 1) % 2])
-                yield window
+        yield from read_ahead(lambda number: self._read(plan[number], rooms[number % 2]), len(plan))
 
     def kept(self, first: int, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Take those that are held out from the images that are kept, of a range from position `first` on."""
+        """Return which images of a range from position `first` on are kept, without those that are held out."""
         start, stop = np.searchsorted(self._held_out, [first, first + kept.size])
         kept = kept.copy()
         kept[self._held_out[start:stop] - first] = False
         return kept
 
     def _read(self, numbers: list[int], room: NDArray[np.float32]) -> tuple[Matrix, sp.csr_array]:
+        """Return the rows and the tags of some shards; dense rows are written into `room`."""
         parts, tags = [], []
         filled = 0
         for number in numbers:
             first, last = self._shards.starts[number : number + 2].tolist()
             kept = self.kept(first, self._tags.learned_among(first, last))
-            tags.append(self._tags.rows(first, kept))
-            if self._copy is not None:
-                block = room[filled : filled + last - first]
-                self._copy.read_into(first, block)
-                n = int(kept.sum())
-                if n < kept.size:
-                    block[:n] = block[kept]
-                filled += n
-                continue
-            rows: Any = self._shards.rows(number)
+            n = int(kept.sum())
+            tags.append(self._tags.rows_at(first + np.flatnonzero(kept)))
+            rows: Any = self._shards.rows(number) if self._copy is None else None
             if sp.issparse(rows):
                 parts.append(rows[np.flatnonzero(kept)])
                 continue
-            n = int(kept.sum())
-            np.compress(kept, rows, axis=0, out=room[filled : filled + n])
+            if self._copy is None:
+                np.compress(kept, rows, axis=0, out=room[filled : filled + n])
+            else:
+                block = room[filled : filled + last - first]
+                self._copy.read_into(first, block)
+                if n < kept.size:
+                    block[:n] = block[kept]
             filled += n
         if not numbers:
             empty = np.empty((0, self.n_features), np.float32)
-            layout = self._shards.contents.layout
-            none = sp.csr_array((0, self.n_tags), dtype=np.float32)
-            return (empty if layout == "dense" else sp.csr_array(empty)), none
+            rows = empty if self._shards.contents.layout == "dense" else sp.csr_array(empty)
+            return rows, sp.csr_array((0, self.n_tags), dtype=np.float32)
         Y = sp.csr_array(sp.vstack(tags, format="csr"))
         return stack_rows(parts) if parts else room[:filled], Y
 
@@ -195,10 +187,10 @@ class RowCopy:
         """
         with self._file.open("rb", buffering=0) as file:
             file.seek(4 * self._width * first)
-            wanted = memoryview(room.reshape(-1)).cast("B")
+            target = memoryview(room.reshape(-1)).cast("B")
             done = 0
-            while done < len(wanted):
-                n = file.readinto(wanted[done:])
+            while done < len(target):
+                n = file.readinto(target[done:])
                 if not n:
                     raise StorageError(f"{self._file} was cut short while it was in use. Give the same command again.")
                 done += n
