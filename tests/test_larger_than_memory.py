@@ -24,7 +24,7 @@ from visterm.data.one_pass import BoundedCounts, Reservoir
 from visterm.data.planted import plant_corpus
 from visterm.data.tag_files import read_tag_table
 from visterm.data.tag_formats.tables import stream_table
-from visterm.features.streaming import checkpoints
+from visterm.features.streaming.handed_over import CHECKPOINT, FileCheckpoints
 from visterm.features.streaming.joining import JoinedTags
 from visterm.features.streaming.memory import Plan, machine_memory, plan_memory, read_size
 from visterm.features.streaming.name_index import NameIndex
@@ -324,7 +324,7 @@ def test_a_fit_that_is_refused_leaves_nothing_but_a_checkpoint(tmp_path, drawn, 
 
 def test_a_fit_that_is_stopped_anywhere_goes_on_to_the_same_bytes(tmp_path, drawn, monkeypatch):
     whole = fit(drawn, tmp_path / "whole", epochs=2)
-    offer = checkpoints.FileCheckpoints.offer
+    offer = FileCheckpoints.offer
     for stop in (1, 7, 14):
         left = [stop]
 
@@ -334,10 +334,10 @@ def test_a_fit_that_is_stopped_anywhere_goes_on_to_the_same_bytes(tmp_path, draw
             if left[0] == 0:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(checkpoints.FileCheckpoints, "offer", stopped)
+        monkeypatch.setattr(FileCheckpoints, "offer", stopped)
         with pytest.raises(KeyboardInterrupt):
             fit(drawn, tmp_path / "work", epochs=2, every=0)
-        monkeypatch.setattr(checkpoints.FileCheckpoints, "offer", offer)
+        monkeypatch.setattr(FileCheckpoints, "offer", offer)
         again = fit(drawn, tmp_path / "work", epochs=2)
         assert "Went on from where the fit before was stopped." in again.told
         assert_same_model(whole, again)
@@ -351,7 +351,7 @@ def test_a_checkpoint_of_other_settings_is_passed_over(tmp_path, drawn, monkeypa
     with pytest.raises(KeyboardInterrupt):
         fit(drawn, tmp_path / "work", epochs=2, every=0)
     monkeypatch.undo()
-    assert (tmp_path / "work" / checkpoints.CHECKPOINT).exists()
+    assert (tmp_path / "work" / CHECKPOINT).exists()
     other = fit(drawn, tmp_path / "work", epochs=3)
     assert other.told == []
     assert_same_model(other, fit(drawn, tmp_path / "work", epochs=3))
@@ -361,15 +361,15 @@ KILLED = """
 import sys, time
 from pathlib import Path
 import test_larger_than_memory as tests
-offer = tests.checkpoints.FileCheckpoints.offer
-tests.checkpoints.FileCheckpoints.offer = lambda self, make: (offer(self, make), time.sleep(0.05))
+offer = tests.FileCheckpoints.offer
+tests.FileCheckpoints.offer = lambda self, make: (offer(self, make), time.sleep(0.05))
 tests.fit(Path(sys.argv[1]), Path(sys.argv[2]), epochs=4, every=0)
 """
 
 
 def test_a_fit_that_was_killed_without_a_word_goes_on_to_the_same_bytes(tmp_path, drawn):
     folder = os.path.dirname(__file__)
-    kept = tmp_path / "work" / checkpoints.CHECKPOINT
+    kept = tmp_path / "work" / CHECKPOINT
     child = subprocess.Popen([sys.executable, "-c", KILLED, drawn, tmp_path / "work"], cwd=folder)
     try:
         until = time.monotonic() + 600

@@ -18,7 +18,7 @@ from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
-from visterm.data.corpus import Corpus
+from visterm.data.corpus import Corpus, EncodedBefore
 from visterm.data.image_folders import find_images, no_images
 from visterm.encoders.contract import AnyEncoder, name_of
 from visterm.features.contents import is_features
@@ -143,7 +143,7 @@ def encode_corpus(
     return X, Y, skipped
 
 
-def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> Any:
+def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> AnyEncoder | EncodedBefore:
     """Return what encodes the images of a corpus: the encoder, or what holds the rows that it gave them before.
 
     Raises

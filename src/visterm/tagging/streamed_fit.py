@@ -21,8 +21,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import as_path
 from visterm.core.tables import MODELS
 from visterm.features.learned_images import LearnedImages
-from visterm.features.streaming.checkpoints import CHECKPOINT, EVERY, FileCheckpoints
-from visterm.features.streaming.handed_over import HandedOver, hand_over
+from visterm.features.streaming.handed_over import CHECKPOINT, EVERY, FileCheckpoints, HandedOver, hand_over
 from visterm.features.streaming.joining import BYTES_A_WORD, NO_SPLIT, VALID, JoinedTags
 from visterm.features.streaming.memory import WINDOWS, Plan
 from visterm.features.streaming.shards import Shards

@@ -1,26 +1,30 @@
-"""What a streamed fit has prepared, left in its folder for workers in other processes: windows, rows to stop by."""
+"""What a streamed fit leaves in its folder: checkpoints, and what workers in other processes train on and stop by."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from safetensors import safe_open
 
 from visterm.core.jsonlines import json_text
+from visterm.core.persist import save_arrays
 from visterm.core.remote import as_path
-from visterm.features.streaming.checkpoints import FileCheckpoints
+from visterm.core.writing import whole_file
 from visterm.features.streaming.joining import JoinedTags
 from visterm.features.streaming.mapped_rows import read_matrix, write_matrix
 from visterm.features.streaming.shards import Shards
 from visterm.features.streaming.survey import Survey
 from visterm.features.streaming.tag_rows import TagRows
 from visterm.features.streaming.windows import RowCopy, ShardWindows
+from visterm.models.ranking.streamed_fit import Checkpoint
 
-FACTS, HELD_OUT = "handed_over.json", "held_out.npy"
+HANDED_OVER, HELD_OUT = "handed_over.json", "held_out.npy"
 
 
 class HandedOver(NamedTuple):
@@ -84,7 +88,7 @@ def hand_over(
         "learned": tags.learned, "tags": tags.n_tags, "pairs": found.n_pairs, "mean_length": found.mean_length,
         "window": window, "seed": seed, "copied": copied,
     }  # fmt: skip
-    (folder / FACTS).write_text(json_text(facts), encoding="utf-8")
+    (folder / HANDED_OVER).write_text(json_text(facts), encoding="utf-8")
     np.save(folder / HELD_OUT, found.held_out)
     for old in folder.glob("valid.*"):
         old.unlink()
@@ -97,7 +101,7 @@ def hand_over(
 def take_part(handed: HandedOver, rank: int, n_workers: int) -> Part:
     """Open the part of one of `n_workers` workers."""
     folder = handed.folder
-    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    facts = json.loads((folder / HANDED_OVER).read_text(encoding="utf-8"))
     shards = Shards(handed.features)
     X = read_matrix(folder, "valid.X")
     valid = None if X is None else (X, read_matrix(folder, "valid.Y"))
@@ -114,3 +118,65 @@ def take_part(handed: HandedOver, rank: int, n_workers: int) -> Part:
         n_workers=n_workers,
     )
     return Part(windows, valid, FileCheckpoints(folder, handed.of, handed.every))
+
+
+EVERY = 20.0
+"""Seconds between checkpoints, at least, and 20 times as long as one takes."""
+
+CHECKPOINT = "checkpoint.safetensors"
+OF, FACTS = "of", "facts"
+
+
+class FileCheckpoints:
+    """Keeps the last checkpoint in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+    of : str
+        Names the data, the settings and the windows: a checkpoint of others is passed over.
+    every : float
+        Seconds; 0 keeps each.
+
+    Attributes
+    ----------
+    went_on : bool
+        Whether `last` gave one.
+    """
+
+    def __init__(self, folder: Path, of: str, every: float = EVERY) -> None:
+        self._file, self._of, self._every = folder / CHECKPOINT, of, every
+        self._next = time.monotonic() + every
+        self.went_on = False
+
+    def last(self) -> Checkpoint | None:
+        """Read the last checkpoint; None where there is none of the same data and settings."""
+        if not self._file.exists():
+            return None
+        with safe_open(self._file, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            if metadata.get(OF) != self._of:
+                return None
+            self.went_on = True
+            return Checkpoint(json.loads(metadata[FACTS]), {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+
+    def there(self) -> bool:
+        """Return whether there is one of the same data and settings."""
+        if not self._file.exists():
+            return False
+        with safe_open(self._file, framework="numpy") as file:
+            return bool((file.metadata() or {}).get(OF) == self._of)
+
+    def offer(self, make: Callable[[], Checkpoint]) -> None:
+        """Write one where enough time has passed."""
+        if time.monotonic() >= self._next:
+            self.keep(make)
+
+    def keep(self, make: Callable[[], Checkpoint]) -> None:
+        """Write one now; a kill leaves the one before."""
+        began = time.monotonic()
+        made = make()
+        with whole_file(self._file) as temporary:
+            save_arrays(temporary, made.arrays, {OF: self._of, FACTS: json.dumps(made.facts)})
+        done = time.monotonic()
+        self._next = done + max(self._every, 20 * (done - began) if self._every else 0.0)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import EncoderMismatchError
 from visterm.core.types import Matrix, Skipped
 from visterm.data.feature_shards import read_named_rows, read_shard_index, read_shard_rows, shard_row_bytes
+from visterm.encoders.contract import AnyEncoder
 from visterm.features.remote_folder import feature_folder
 from visterm.features.stored import finished_contents
 
@@ -119,7 +120,7 @@ class Shards:
         """Return the fingerprint of the encoder that was requested, before it learned."""
         return self.contents.asked
 
-    def encoder(self, n_jobs: int | None) -> Any:
+    def encoder(self, n_jobs: int | None) -> AnyEncoder:
         """Return the encoder that made the rows, to be used with `n_jobs` threads."""
         return self._folders[0].load_encoder(n_jobs)[0]
 
