@@ -42,7 +42,7 @@ class Engine(NamedTuple):
 
 @contextmanager
 def engine(address: str, n_jobs: int | None = None) -> Iterator[Engine]:
-    """Reach the engine at an address, or start one here, and let go of it in the end.
+    """Reach the engine at an address, or start one here, and disconnect at the end.
 
     What this process is connected to already is used and left as it is.
 
@@ -149,7 +149,7 @@ def _connect(ray: Any, address: str, n_jobs: int | None) -> None:
 
 @contextmanager
 def _unheard() -> Iterator[None]:
-    """Keep what Ray's core writes to standard error as it starts, past Python, from being seen: errors are raised."""
+    """Hide what Ray's core writes to standard error as it starts; errors are raised."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)

@@ -51,7 +51,7 @@ class RayExecutor:
 
     @contextmanager
     def connect(self) -> Iterator[Resources]:
-        """Reach the engine, and let go of it at the end.
+        """Reach the engine, and disconnect at the end.
 
         Raises
         ------

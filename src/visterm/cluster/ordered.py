@@ -1,4 +1,4 @@
-"""Pieces of a job, worked on by Ray Data's actors: each done once as far as anybody can see, whoever dies meanwhile."""
+"""Pieces of a job, worked on by Ray Data's actors: each result comes once and in order, whichever machines are lost."""
 
 from __future__ import annotations
 

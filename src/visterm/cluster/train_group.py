@@ -136,7 +136,7 @@ def run_group(work: Callable[[Member, Progress], Any], group: Group, folder: Pat
 
 
 def _one(config: dict[str, Any]) -> Any:
-    """Be one of the processes.
+    """Run the function in one of the processes.
 
     An error raised on purpose is written down before it ends the process, so that the others, which may wait for it,
     are ended by Ray, and those that begin anew see that there is nothing to be done.

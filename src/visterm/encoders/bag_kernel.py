@@ -214,16 +214,9 @@ class BagKernel(Encoder):
         return self
 
     @property
-    def _max_side(self) -> int:
-        return self.max_side
-
-    @property
     def width(self) -> int | None:
         """One column a training photo."""
         return self.rows_.shape[0] if self.kernel == "visterm" else len(self.own_)
-
-    def _learns(self) -> bool:
-        return True
 
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         self._check_params()
@@ -323,6 +316,7 @@ class BagKernel(Encoder):
         return self._made_of(self.points_, lambda: BestMatches(bags, self.minor, **settings))
 
     def _visterms(self) -> Visterms:
+        """Return an encoder of visterms with these settings, not fitted."""
         return Visterms(**{name: getattr(self, name) for name in BLOCK_PARAMS + WORD_PARAMS})
 
     def _check_learned(self) -> None:

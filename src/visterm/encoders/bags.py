@@ -75,7 +75,7 @@ def in_turn(work: Callable[[int], None], n: int, step: int, task: str, n_jobs: i
 
 
 def mark_of(bag: Floats) -> bytes:
-    """Return the few bytes by which a bag is known again."""
+    """Return 16 bytes of a bag's hash, to recognise the photo later."""
     return hashlib.blake2b(np.ascontiguousarray(bag).tobytes(), digest_size=MARK_BYTES).digest()
 
 

@@ -50,7 +50,7 @@ class Encoder(AnyEncoder):
     @property
     def _max_side(self) -> int | None:
         """The longest side, in pixels, to which an image may be reduced on reading (None: full size)."""
-        return None
+        return getattr(self, "max_side", None)
 
     @property
     def reading_side(self) -> int | None:
@@ -84,9 +84,11 @@ class Encoder(AnyEncoder):
         return Encoded(rows, np.array(kept, np.int64), skipped)
 
     def _learns(self) -> bool:
-        return type(self)._fit_sample is not Encoder._fit_sample
+        kind = type(self)
+        return kind._fit_sample is not Encoder._fit_sample or kind._fit_images is not Encoder._fit_images
 
     def _readable(self, images: Images, skip: bool) -> Iterator[Pixels]:
+        """Yield the images that can be read; raise for the others unless `skip`, and if there is none."""
         found = False
         for item in self._decoded(images):
             if isinstance(item, Decoded):
@@ -98,6 +100,7 @@ class Encoder(AnyEncoder):
             raise DataError(f"None of the {len(images)} images to learn from could be read.")
 
     def _batches(self, images: Images, skipped: list[Skipped], progress: Progress) -> Iterable[list[Decoded]]:
+        """Yield images in batches; those that cannot be read are added to `skipped`."""
         batch: list[Decoded] = []
         for item in self._decoded(images):
             if isinstance(item, Decoded):

@@ -59,7 +59,7 @@ class Mixtures(NamedTuple):
 def fit_mixtures(
     bags: Sequence[Floats], n_gaussians: int, covariance: str, floor: float, seed: int, n_jobs: int | None
 ) -> Mixtures:
-    """Fit a mixture to each bag by expectation maximisation, each from the same seed, whatever its company.
+    """Fit a mixture to each bag by expectation maximisation, each from the same seed.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def log_likelihoods(x: Mixtures, y: Mixtures, n_jobs: int | None) -> Doubles:
 
 
 def log_likelihoods_among(x: Mixtures, n_jobs: int | None, progress: Progress) -> Doubles:
-    """Return those of mixtures with each other, shape (n, n), symmetric."""
+    """Return the same for mixtures with each other, shape (n, n), symmetric."""
     out = np.empty((len(x), len(x)))
 
     def row(i: int) -> None:
@@ -123,7 +123,7 @@ def log_likelihoods_among(x: Mixtures, n_jobs: int | None, progress: Progress) -
 
 
 def log_own_likelihoods(x: Mixtures) -> Doubles:
-    """Return those of each mixture with itself, shape (n,)."""
+    """Return the same for each mixture with itself, shape (n,)."""
     own = np.empty(len(x))
     for i, (first, last) in enumerate(zip(x.start[:-1], x.start[1:], strict=True)):
         alone = Mixtures(x.weights[first:last], x.means[first:last], x.spreads[first:last], np.array([0, last - first]))

@@ -167,10 +167,6 @@ class Histograms(Encoder):
         textons = self.scale_textons_ if self.textons else [0] * len(self.scales)
         return [cells * int(n) for of_scale in textons for n in (len(self.colours_), of_scale) if n]
 
-    @property
-    def _max_side(self) -> int:
-        return self.max_side
-
     def _fit_sample(self, sample: Iterator[Pixels], rng: np.random.Generator, progress: Progress) -> None:
         self._check_params()
         images = list(islice(sample, self.fit_images))

@@ -86,6 +86,7 @@ class Landmarks:
         return np.maximum(together - self._kernel.common * self._common(prepared, n_jobs).astype(np.float64), 0)
 
     def _prepared(self, rows: Matrix) -> sp.csr_array:
+        """Return rows as the kernel compares them; refuse rows of another width."""
         if rows.shape[1] != self._columns.shape[0]:
             raise ShapeError(
                 f"There are rows of {rows.shape[1]} features; the landmarks have {self._columns.shape[0]}."
@@ -93,12 +94,13 @@ class Landmarks:
         return prepared_rows(self._name, rows)
 
     def _measure(self, rows: sp.csr_array) -> NDArray[np.float64]:
-        """Sum up each row's values, or their squares, in order."""
+        """Return the sum of each row's values, or of their squares, in order."""
         powers = rows.data.astype(np.float64) ** self._kernel.power
         of_row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
         return np.bincount(of_row, powers, minlength=rows.shape[0]).astype(np.float64)
 
     def _common(self, rows: sp.csr_array, n_jobs: int | None) -> NDArray[np.float32]:
+        """Return what rows have in common with each landmark: the sum of the overlaps."""
         sums = np.zeros((rows.shape[0], self._columns.shape[1]), np.float32)
         columns: Any = self._columns
         overlap = self._kernel.overlap

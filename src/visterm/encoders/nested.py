@@ -67,6 +67,7 @@ class NestedEncoder(Encoder):
             part.check_settings()
 
     def _fit_parts(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
+        """Fit the encoders inside, each by itself."""
         parts = self._make_parts()
         for part in parts:
             part.fit(images, skip_unreadable=skip_unreadable, progress=progress)
@@ -144,6 +145,7 @@ class NestedEncoder(Encoder):
         return found
 
     def _looks_at_pixels(self) -> bool:
+        """Return whether an encoder inside reads pixels."""
         return any(
             part._looks_at_pixels() if isinstance(part, NestedEncoder) else isinstance(part, Encoder)
             for part in self.parts_
@@ -154,9 +156,6 @@ class NestedEncoder(Encoder):
         sides = [part._max_side for part in self.parts_ if isinstance(part, Encoder)]
         return max((side for side in sides if side is not None), default=None) if None not in sides else None
 
-    def _learns(self) -> bool:
-        return True
-
     def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
         """Name the encoders inside by their fingerprints; fitted ones are among what was learned."""
         fitted = hasattr(self, "parts_")
@@ -165,6 +164,7 @@ class NestedEncoder(Encoder):
 
 
 def _made(given: Any, shared: dict[str, Any]) -> AnyEncoder:
+    """Return the unfitted encoder that an entry of the list names."""
     made: AnyEncoder
     if isinstance(given, AnyEncoder):
         made = clone(given)

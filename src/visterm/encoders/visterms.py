@@ -207,10 +207,6 @@ class Visterms(Encoder):
         with one_blas_thread():
             return block_places(codes, self._finder(), self._pyramid(), self.idf_, root=self.root_terms)
 
-    @property
-    def _max_side(self) -> int:
-        return self.max_side
-
     def _fit_sample(self, sample: Iterator[Pixels], rng: np.random.Generator, progress: Progress) -> None:
         self._check_params()
         first = list(islice(sample, COLOUR_IMAGES))

@@ -88,6 +88,7 @@ class Lease:
             )
 
     def _take(self) -> None:
+        """Take the lease if nobody has it, or whoever had it abandoned it."""
         if self._file.create(self._content()) and self._is_own():
             return
         found = self._read()
@@ -99,6 +100,7 @@ class Lease:
             raise self._refusal(self._read())
 
     def _renew(self, over: threading.Event) -> None:
+        """Write the object anew, again and again, until `over`."""
         while not over.wait(RENEWED):
             with suppress(StorageError):  # the store may be back in time
                 if self._is_own():
@@ -130,6 +132,7 @@ class Lease:
 
 
 def _is_abandoned(found: dict[str, Any]) -> bool:
+    """Return whether the process that wrote a lease is gone."""
     try:
         pid, renewed = int(found["pid"]), float(found["renewed"])
     except (KeyError, TypeError, ValueError):
@@ -143,6 +146,7 @@ def _is_abandoned(found: dict[str, Any]) -> bool:
 
 
 def _in_words(found: dict[str, Any] | None) -> str:
+    """Return which process wrote a lease, for messages."""
     if found is None:
         return "it is unknown which"
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(found.get("since", 0))))

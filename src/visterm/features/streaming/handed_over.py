@@ -134,7 +134,7 @@ class FileCheckpoints:
     ----------
     folder : Path
     of : str
-        Names the data, the settings and the windows: a checkpoint of others is passed over.
+        Names the data, the settings and the windows; checkpoints of others are ignored.
     every : float
         Seconds; 0 keeps each.
 
@@ -150,7 +150,7 @@ class FileCheckpoints:
         self.went_on = False
 
     def last(self) -> Checkpoint | None:
-        """Read the last checkpoint; None where there is none of the same data and settings."""
+        """Return the last checkpoint; None if there is none of the same data and settings."""
         if not self._file.exists():
             return None
         with safe_open(self._file, framework="numpy") as file:
@@ -161,19 +161,19 @@ class FileCheckpoints:
             return Checkpoint(json.loads(metadata[FACTS]), {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
 
     def there(self) -> bool:
-        """Return whether there is one of the same data and settings."""
+        """Return whether there is a checkpoint of the same data and settings."""
         if not self._file.exists():
             return False
         with safe_open(self._file, framework="numpy") as file:
             return bool((file.metadata() or {}).get(OF) == self._of)
 
     def offer(self, make: Callable[[], Checkpoint]) -> None:
-        """Write one where enough time has passed."""
+        """Write a checkpoint if enough time has passed."""
         if time.monotonic() >= self._next:
             self.keep(make)
 
     def keep(self, make: Callable[[], Checkpoint]) -> None:
-        """Write one now; a kill leaves the one before."""
+        """Write a checkpoint now; after a kill the one before is still whole."""
         began = time.monotonic()
         made = make()
         with whole_file(self._file) as temporary:

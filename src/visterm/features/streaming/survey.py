@@ -1,4 +1,4 @@
-"""One pass over the rows of a features folder: shards checked, rows measured, and those drawn that say when to stop."""
+"""One pass over the rows of a features folder: shards are checked, rows measured, and validation rows drawn."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def survey(
     progress: Progress,
     copy: RowCopy | None = None,
 ) -> Survey:
-    """Go once over all rows: check the shards, measure rows, and draw those that say when to stop.
+    """Go once over all rows: check the shards, measure rows, and draw those that early stopping validates on.
 
     These are of the split "valid" where the tags name it, else `share` of those to learn from; none where that is less
     than 50. Rows go into the copy, if there is one.

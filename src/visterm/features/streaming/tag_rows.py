@@ -135,7 +135,7 @@ class TagRows:
         return found
 
     def save_columns(self, folder: Path) -> Self:
-        """Write the one thing that the folder of the tags does not hold yet."""
+        """Write the column of each tag, which the folder does not hold yet."""
         np.save(folder / COLUMNS, self._column_of)
         return self
 
