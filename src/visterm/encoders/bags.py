@@ -24,6 +24,10 @@ MARK_BYTES = 16
 _Tile: TypeAlias = "tuple[Floats, NDArray[np.int64], Floats]"
 """Bags that are compared at once: their points, where each bag begins, and half the squared lengths of the points."""
 
+MINORS = {"rbf": Minor.RBF, "linear": Minor.LINEAR, "polynomial": Minor.POLYNOMIAL}
+TILES_AT_ONCE = 16
+"""Rows of tiles between two reports of progress."""
+
 
 class Bags(NamedTuple):
     """Bags of points end to end.
@@ -77,12 +81,6 @@ def in_turn(work: Callable[[int], None], n: int, step: int, task: str, n_jobs: i
 def mark_of(bag: Floats) -> bytes:
     """Return 16 bytes of a bag's hash, to recognise the photo later."""
     return hashlib.blake2b(np.ascontiguousarray(bag).tobytes(), digest_size=MARK_BYTES).digest()
-
-
-MINORS = {"rbf": Minor.RBF, "linear": Minor.LINEAR, "polynomial": Minor.POLYNOMIAL}
-
-TILES_AT_ONCE = 16
-"""Rows of tiles between two reports of progress."""
 
 
 class BestMatches:

@@ -17,6 +17,18 @@ from visterm.kernels.nearest import TILE, add_by_word, nearest_words, prepare_co
 PART = 8 * TILE
 """Points that a thread takes at a time: never by the number of threads, on which the last bits would then depend."""
 
+SPACES = ("lab", "rgb")
+"""Where colours are compared."""
+
+PIXELS_AN_IMAGE = 100
+PALETTE_STEPS = 20
+
+MOST_COLOURS = 256
+"""A pixel's colour is kept in a byte."""
+
+LARGEST = 1e6
+"""Of colours and words that are read from files: beyond it float32 would not hold what is made of them."""
+
 
 def learn_codebook(
     points: NDArray[np.float32],
@@ -92,17 +104,6 @@ def _distinct(points: NDArray[np.float32], n: int, rng: np.random.Generator) -> 
     return points[list(chosen.values())]
 
 
-SPACES = ("lab", "rgb")
-PIXELS_AN_IMAGE = 100
-STEPS = 20
-
-MOST_COLOURS = 256
-"""A pixel's colour is kept in a byte."""
-
-LARGEST = 1e6
-"""Of colours and words that are read from files: beyond it float32 would not hold what is made of them."""
-
-
 def learn_palette(
     images: Sequence[NDArray[np.uint8]],
     n_colours: int,
@@ -138,7 +139,7 @@ def learn_palette(
     drawn_pixels = np.concatenate(drawn)
     points: NDArray[np.float32] = (lab_from_rgb(drawn_pixels) if space == "lab" else drawn_pixels).astype(np.float32)
     shared: dict[str, Any] = {"n_jobs": n_jobs, "progress": progress}
-    return learn_codebook(points, n_colours, rng, iterations=STEPS, task="learn colours", **shared)
+    return learn_codebook(points, n_colours, rng, iterations=PALETTE_STEPS, task="learn colours", **shared)
 
 
 def check_palette(colours: NDArray[np.float32]) -> None:

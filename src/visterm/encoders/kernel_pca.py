@@ -26,6 +26,9 @@ from visterm.kernels.rows import dense_rows, embed
 PART = 16
 """Rows that a thread projects at a time."""
 
+RANK = 1e-6
+"""Eigenvalues below this share of the largest are taken for the rounding of a float32 kernel."""
+
 
 class KernelPca(NestedEncoder):
     """Principal components of an encoder's rows, in the space of a kernel.
@@ -215,10 +218,6 @@ class KernelPca(NestedEncoder):
             check_number(self.gamma, "gamma", above=0, otherwise="or None")
         if self.kernel not in KERNELS:
             raise UnknownNameError(unknown("kernel", str(self.kernel), list(KERNELS)))
-
-
-RANK = 1e-6
-"""Eigenvalues below this share of the largest are taken for the rounding of a float32 kernel."""
 
 
 class Components(NamedTuple):

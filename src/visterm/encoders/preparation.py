@@ -23,6 +23,13 @@ FILTERS: Final = {
 """How pictures are resized: each filter covers all the pixels that it shrinks into one."""
 ORDERS: Final = ("RGB", "BGR")
 
+VIEWS = {"whole": (None,), "centre": (0.5,), "three": (None, 0.0, 1.0), "trained": (0.5,)}
+"""What each name shows: None is the whole photo squeezed into the network's picture; a number is the largest picture of
+the network's shape cut out, its place between the start (0) and the end (1) of the side that is too long. "trained"
+cuts only the part of the middle that the network was evaluated on (`Preparation.crop`)."""
+
+Box = tuple[float, float, float, float]
+
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
@@ -131,13 +138,6 @@ CHECKS: Final = {
     "crop": _as_crop,
 }
 """What reads and checks each attribute of `Preparation`: the checks of parameters and of settings in files."""
-
-VIEWS = {"whole": (None,), "centre": (0.5,), "three": (None, 0.0, 1.0), "trained": (0.5,)}
-"""What each name shows: None is the whole photo squeezed into the network's picture; a number is the largest picture of
-the network's shape cut out, its place between the start (0) and the end (1) of the side that is too long. "trained"
-cuts only the part of the middle that the network was evaluated on (`Preparation.crop`)."""
-
-Box = tuple[float, float, float, float]
 
 
 def check_views(views: Any) -> None:

@@ -24,6 +24,8 @@ REACH = 3
 KEPT_SHAPES = 16
 """Picture shapes whose transfer functions are kept; photos mostly come in two."""
 
+STEPS = 20
+
 
 class FilterBank(NamedTuple):
     """Filters like those of Leung and Malik: for each width ``σ``, derivatives of Gaussians and round Gaussians.
@@ -96,9 +98,6 @@ def _transfer(bank: FilterBank, shape: tuple[int, ...]) -> NDArray[np.complex64]
         square = sigma**2 * (down**2 + right**2)
         filters += [*edges, *bars, -square * np.exp(-square / 2), np.exp(-square / 2)]
     return np.array(filters, np.complex64)
-
-
-STEPS = 20
 
 
 class TextonFinder:

@@ -16,6 +16,11 @@ from visterm.encoders.preparation import Preparation, as_size
 from visterm.encoders.torch_loading import cached_file, reading_weights, torch_library
 from visterm.encoders.torch_network import TorchNetwork
 
+timm = torch_library("timm")
+
+HUB_FILES = ("model.safetensors", "pytorch_model.bin")
+"""The names of weights in timm's hub repositories."""
+
 
 class Timm(NetworkEncoder):
     """Feature rows from a network of timm, as it pools them before its classes.
@@ -107,12 +112,6 @@ class Timm(NetworkEncoder):
         preparation = timm_preparation(timm_config(name), size)
         what = f"The output of timm's '{name}'"
         return TorchNetwork(open_timm(name, path, size), preparation, device=self.device, what=what)
-
-
-timm = torch_library("timm")
-
-HUB_FILES = ("model.safetensors", "pytorch_model.bin")
-"""The names of weights in timm's hub repositories."""
 
 
 def timm_config(name: str) -> Any:

@@ -31,6 +31,12 @@ from visterm.features.lease import Lease
 
 LOCK, BEGUN = "lock.json", "begun"
 
+SHARE = 0.5
+"""Of what is free on the disk of temporary files (TMPDIR), taken at most."""
+
+LEAST = 8
+"""Shards that are kept whatever their size: they are being read."""
+
 
 def feature_folder(path: str | os.PathLike[str]) -> FeatureFolder:
     """Return the features folder at a path of this machine, or at an address."""
@@ -179,13 +185,6 @@ class RemoteFeatureFolder(FeatureFolder):
 
 def _remote(path: Path) -> RemotePath:
     return cast("RemotePath", path)
-
-
-SHARE = 0.5
-"""Of what is free on the disk of temporary files (TMPDIR), taken at most."""
-
-LEAST = 8
-"""Shards that are kept whatever their size: they are being read."""
 
 
 class ShardCache:

@@ -19,6 +19,28 @@ Points: TypeAlias = Sequence[tuple[float, float]]
 SCALE = 2
 """Pictures are painted this many times larger and then reduced, which smooths edges."""
 
+RGB: TypeAlias = tuple[int, int, int]
+RGBA: TypeAlias = tuple[int, int, int, int]
+Fill: TypeAlias = RGB | RGBA
+
+NAMED: dict[str, RGB] = {
+    "red": (200, 38, 40),
+    "blue": (46, 92, 180),
+    "yellow": (238, 196, 48),
+    "white": (240, 238, 232),
+}
+"""Paints whose name becomes a tag of what is painted with them."""
+
+UNNAMED: tuple[RGB, ...] = (
+    (92, 140, 96),
+    (150, 150, 156),
+    (216, 180, 140),
+    (70, 74, 84),
+    (224, 132, 62),
+    (122, 90, 130),
+)
+"""Paints that nobody names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mood:
@@ -224,29 +246,6 @@ def arc(
     """Return points on an ellipse from one angle to another, in turns (0 is right, 0.25 is up)."""
     turns = [2 * pi * (start + (stop - start) * i / (n - 1)) for i in range(n)]
     return [(x + across * cos(turn), y + down * sin(turn)) for turn in turns]
-
-
-RGB: TypeAlias = tuple[int, int, int]
-RGBA: TypeAlias = tuple[int, int, int, int]
-Fill: TypeAlias = RGB | RGBA
-
-NAMED: dict[str, RGB] = {
-    "red": (200, 38, 40),
-    "blue": (46, 92, 180),
-    "yellow": (238, 196, 48),
-    "white": (240, 238, 232),
-}
-"""Paints whose name becomes a tag of what is painted with them."""
-
-UNNAMED: tuple[RGB, ...] = (
-    (92, 140, 96),
-    (150, 150, 156),
-    (216, 180, 140),
-    (70, 74, 84),
-    (224, 132, 62),
-    (122, 90, 130),
-)
-"""Paints that nobody names."""
 
 
 def mix(a: RGB, b: RGB, share: float) -> RGB:

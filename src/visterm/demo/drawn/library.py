@@ -32,6 +32,10 @@ _ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "png": (".png", {"format": "PNG", "compress_level": 3}),
 }
 
+MARK = "drawn.json"
+SPLITS = ("train", "valid", "test")
+_TENTHS = ("train", "train", "test", "train", "train", "valid", "train", "test", "train", "train")
+
 
 @dataclass(frozen=True, slots=True)
 class DrawnPicture:
@@ -243,11 +247,6 @@ def _picture(record: dict[str, Any]) -> DrawnPicture:
 def _box(numbers: Sequence[int]) -> Box:
     left, top, right, bottom = numbers
     return left, top, right, bottom
-
-
-MARK = "drawn.json"
-SPLITS = ("train", "valid", "test")
-_TENTHS = ("train", "train", "test", "train", "train", "valid", "train", "test", "train", "train")
 
 
 def split_of(index: int) -> str:

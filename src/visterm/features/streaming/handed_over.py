@@ -26,6 +26,12 @@ from visterm.models.ranking.streamed_fit import Checkpoint
 
 HANDED_OVER, HELD_OUT = "handed_over.json", "held_out.npy"
 
+EVERY = 20.0
+"""Seconds between checkpoints, at least, and 20 times as long as one takes."""
+
+CHECKPOINT = "checkpoint.safetensors"
+OF, FACTS = "of", "facts"
+
 
 class HandedOver(NamedTuple):
     """A fit that is ready to be trained, in a folder that all workers see.
@@ -118,13 +124,6 @@ def take_part(handed: HandedOver, rank: int, n_workers: int) -> Part:
         n_workers=n_workers,
     )
     return Part(windows, valid, FileCheckpoints(folder, handed.of, handed.every))
-
-
-EVERY = 20.0
-"""Seconds between checkpoints, at least, and 20 times as long as one takes."""
-
-CHECKPOINT = "checkpoint.safetensors"
-OF, FACTS = "of", "facts"
 
 
 class FileCheckpoints:

@@ -38,6 +38,9 @@ NO_SPLIT, TRAIN, VALID, OTHER = 1, 2, 4, 8
 
 _SPLITS = {None: NO_SPLIT, "train": TRAIN, "valid": VALID}
 
+ROWS = 2**14
+"""Rows of the table taken at a time."""
+
 
 class JoinedTags(TagRows):
     """Tags of the images of a features folder, as far as they are in the vocabulary.
@@ -201,10 +204,6 @@ class JoinedTags(TagRows):
 def _any(bits: NDArray[np.uint8], requested: int) -> bool:
     """Return whether an image has one of some bits."""
     return any(bool((bits[start : start + PAIRS] & requested).any()) for start in range(0, len(bits), PAIRS))
-
-
-ROWS = 2**14
-"""Rows of the table taken at a time."""
 
 
 def batches_of(records: Iterable[TagRecord]) -> Iterator[list[TagRecord]]:

@@ -19,6 +19,8 @@ from visterm.encoders.contract import AnyEncoder
 from visterm.features.remote_folder import feature_folder
 from visterm.features.stored import finished_contents
 
+T = TypeVar("T")
+
 
 class Shards:
     """The rows of features folders as they lie; an image's position counts all rows before it.
@@ -127,9 +129,6 @@ class Shards:
     def skipped(self) -> list[Skipped]:
         """Read the list of images that have no row."""
         return [item for folder in self._folders for item in folder.skipped()]
-
-
-T = TypeVar("T")
 
 
 def read_ahead(read: Callable[[int], T], n_parts: int) -> Generator[T]:

@@ -20,6 +20,8 @@ STARTS, TAGS = "starts.npy", "tags.npy"
 
 _PAIR = np.dtype([("position", np.int64), ("tag", np.uint64)])
 
+BITS, COLUMNS = "bits.npy", "columns.npy"
+
 
 class TagPairs:
     """Which tags the images have: hashes of the tags at first, after `sort` numbers of those that are looked at.
@@ -101,9 +103,6 @@ def ones_at(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[in
     starts = np.searchsorted(each, np.arange(shape[0] + 1) * shape[1])
     data = np.ones(each.size, np.float32)
     return sp.csr_array((data, (each % shape[1]).astype(np.int32), starts.astype(np.int32)), shape=shape)
-
-
-BITS, COLUMNS = "bits.npy", "columns.npy"
 
 
 class TagRows:

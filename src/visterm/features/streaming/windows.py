@@ -17,6 +17,11 @@ from visterm.features.streaming.shards import Shards, read_ahead
 from visterm.features.streaming.tag_rows import TagRows
 from visterm.store.rows import stack_rows
 
+ROWS_FILE = "rows.f32"
+
+SPARE = 2
+"""Times the size of the copy that must be free on the disk: otherwise none is made."""
+
 
 class ShardWindows:
     """What `fit_stream` learns from: the images of a features folder that the tags say to learn from.
@@ -139,12 +144,6 @@ class ShardWindows:
         return stack_rows(parts) if parts else room[:filled], Y
 
 
-FILE = "rows.f32"
-
-SPARE = 2
-"""Times the size of the copy that must be free on the disk: otherwise none is made."""
-
-
 class RowCopy:
     """The rows of dense shards in one file, in the order of their positions.
 
@@ -170,7 +169,7 @@ class RowCopy:
     @classmethod
     def written(cls, folder: Path, shards: Shards) -> Self:
         """Return the copy that is there."""
-        return cls(folder / FILE, shards.contents.width)
+        return cls(folder / ROWS_FILE, shards.contents.width)
 
     def add(self, rows: NDArray[np.float32]) -> None:
         """Write the rows that come next."""
