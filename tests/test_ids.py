@@ -250,7 +250,7 @@ def test_it_is_said_when_too_few_images_are_there_to_hold_tags_out(n_images, few
     told = write_pairs(tmp_path / "told.csv", [(i, f"t{(i + j) % 7}") for i in range(n_images) for j in range(3)])
     done = visterm("fit", "--tags", told, "--encoder", "ids", "-o", tmp_path / "run", "--set", "dim=4")
     assert done.returncode == 0, done.stderr
-    assert ("Too few images" in done.stderr) == few
+    assert ("Fewer than 50 validation images" in done.stderr) == few
 
 
 def test_a_catalogue_of_photos_takes_no_images_known_by_number():
