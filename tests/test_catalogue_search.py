@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from tiny_catalogue import make_tiny_catalogue
 from tiny_catalogues import draw_photo, draw_photos, fit_run
 from visterm import Catalogue, Tagger
 from visterm.cli.commands import app
@@ -206,3 +208,16 @@ def test_a_search_sees_a_run_that_another_process_made_current(catalogue, tmp_pa
     assert len(opened.search("even", 0).hits) == 12
     assert opened.tagger.fingerprint == catalogue.tagger.fingerprint
     assert Origin(str(other), opened.tagger.fingerprint, opened.tagger.encoder.fingerprint) == opened.stored.origin
+
+
+def test_a_search_reads_no_more_of_the_run_than_it_needs(tmp_path):
+    tiny = make_tiny_catalogue(tmp_path)
+    opened = Catalogue.load(tiny.folder)
+    assert opened.search("dots").hits
+    assert not {"learned_images", "relations", "skipped"} & vars(opened.tagger).keys()
+    opened.tagger.save(tmp_path / "copy")
+    copy = Tagger.load(tmp_path / "copy")
+    assert copy.learned_images.count([str(path) for path in tiny.photos.iterdir()]) == 24
+    shutil.rmtree(tmp_path / "copy")
+    copy.save(tmp_path / "again")  # a run that was opened by itself needs its folder no more
+    assert Tagger.load(tmp_path / "again").fingerprint == opened.tagger.fingerprint

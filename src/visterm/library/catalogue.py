@@ -104,7 +104,7 @@ class Catalogue(Searchable):
         catalogue = cls.__new__(cls)
         catalogue._n_jobs = n_jobs
         catalogue.stored = catalogue.searched = stored = StoredCatalogue.open(path)
-        tagger = Tagger.read_from(open_folder(stored.run_folder, "run"), n_jobs=n_jobs)
+        tagger = Tagger.read_from(open_folder(stored.run_folder, "run"), n_jobs=n_jobs, all_of_it=False)
         stored.check_origin(tagger.fingerprint)
         catalogue._use(tagger)
         return catalogue
@@ -319,7 +319,7 @@ class Catalogue(Searchable):
         """Open the current run again, where another process or thread has learned one since; return whether it has."""
         if self.stored.folder is None or self.stored.origin.fingerprint == self._fingerprint:
             return False
-        self._use(Tagger.read_from(open_folder(self.stored.run_folder, "run"), n_jobs=self._n_jobs))
+        self._use(Tagger.read_from(open_folder(self.stored.run_folder, "run"), n_jobs=self._n_jobs, all_of_it=False))
         return True
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -63,7 +63,7 @@ class CatalogueUnion(Searchable):
             self._shards: Shards = self._opened.enter_context(opening)
             first = StoredCatalogue.open(self.paths[0])
             self._opened.callback(first.close)
-            self.tagger = Tagger.read_from(open_folder(first.run_folder, "run"), n_jobs=n_jobs)
+            self.tagger = Tagger.read_from(open_folder(first.run_folder, "run"), n_jobs=n_jobs, all_of_it=False)
             self._fingerprint = self.tagger.fingerprint
             self.refresh()
         except BaseException:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,6 +31,7 @@ from visterm.tagging.deep_fit_together import fit_on_machines
 from visterm.tagging.part_settings import name_blocks, tell_blocks, tell_part_of
 from visterm.tagging.query_rows import fit_weighed
 from visterm.tagging.relations import WordRelations
+from visterm.tagging.run_files import LEARNED_IMAGES, SKIPPED, read_part, read_skips
 from visterm.tagging.start_words import SETTING
 from visterm.tagging.tuning.validation import learn_by_number
 from visterm.tagging.typed_queries import QueryContext
@@ -56,9 +58,10 @@ class Run:
 
     Attributes
     ----------
-    skipped : list of Skipped
-        Images that could not be read.
-    given, learned_images, reference, relations, words, calibration, path
+    unread : Path or None
+        The folder of a run whose `skipped`, `learned_images` and `relations` are read when they are first used: no
+        search by words needs them. None: there is nothing to read.
+    given, reference, words, calibration, path
         See `Tagger`.
     """
 
@@ -78,15 +81,28 @@ class Run:
         self.facts: dict[str, Any] = dict(facts or {})
         self.min_count, self.seed, self._any_encoder = min_count, seed, any_encoder
         self.path = ""
-        self.skipped: list[Skipped] = []
+        self.unread: Path | None = None
         self.given: sp.csr_array | None = None
-        self.learned_images = LearnedImages()
         self.reference: Reference | None = None
-        self.relations = WordRelations()
         self.words = WordPlaces()
         self.calibration: Calibration | None = None
         self._idf_of: tuple[Any, Any, Any] = (None, None, None)
         self._kept_idf: NDArray[np.float32]
+
+    @cached_property
+    def skipped(self) -> list[Skipped]:
+        """Images that could not be read."""
+        return [] if self.unread is None else read_part(self.unread / SKIPPED, read_skips)
+
+    @cached_property
+    def learned_images(self) -> LearnedImages:
+        """The names of the images that were learned from."""
+        return LearnedImages() if self.unread is None else read_part(self.unread / LEARNED_IMAGES, LearnedImages.load)
+
+    @cached_property
+    def relations(self) -> WordRelations:
+        """Which tags are parts of which, and kinds of what."""
+        return WordRelations() if self.unread is None else read_part(self.unread, WordRelations.load)
 
     def check_settings(self, valid: float | None = None) -> None:
         """Refuse settings that encoder or model cannot use, `valid` among them, before anything is read.

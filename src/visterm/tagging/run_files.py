@@ -26,9 +26,7 @@ from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.reference_texts import Reference
-from visterm.features.learned_images import LearnedImages
 from visterm.models.confidence.calibration import Calibration
-from visterm.tagging.relations import WordRelations
 from visterm.tagging.word_places import WordPlaces
 
 T = TypeVar("T")
@@ -36,7 +34,7 @@ T = TypeVar("T")
 GIVEN = "given.safetensors"
 """In a run of images known by number: the tags that it learned from."""
 
-LEARNED_IMAGES = "learned_images.safetensors"
+LEARNED_IMAGES, SKIPPED = "learned_images.safetensors", "skipped.jsonl"
 REFERENCE = "reference.json"
 CALIBRATION = "calibration.safetensors"
 
@@ -73,7 +71,7 @@ def write_run(tagger: Any, folder: Path) -> None:
     save_estimator(tagger.model, MODELS, folder, "model")
     write_json(folder / "vocabulary.json", tagger.vocabulary.to_json())
     write_json(folder / "facts.json", tagger.facts)
-    write_skipped(folder / "skipped.jsonl", tagger.skipped)
+    write_skipped(folder / SKIPPED, tagger.skipped)
     tagger.learned_images.save(folder / LEARNED_IMAGES)
     tagger.relations.save(folder)
     tagger.words.save(folder)
@@ -85,8 +83,11 @@ def write_run(tagger: Any, folder: Path) -> None:
         save_arrays(folder / CALIBRATION, tagger.calibration.arrays())
 
 
-def read_run(kind: Any, folder: Path, n_jobs: int | None) -> Any:
-    """Make a tagger of the class `kind` from a folder whose checksums hold, to use it with `n_jobs` threads."""
+def read_run(kind: Any, folder: Path, n_jobs: int | None, *, all_of_it: bool) -> Any:
+    """Make a tagger of the class `kind` from a folder whose checksums hold, to use it with `n_jobs` threads.
+
+    Without `all_of_it`, what no search by words needs is read when it is first used (`Run.unread`).
+    """
     encoder, model = load_estimator(ENCODERS, folder, "encoder"), load_estimator(MODELS, folder, "model")
     with refusing(folder / "model.json"):
         check_encoder(encoder, model)
@@ -102,10 +103,10 @@ def read_run(kind: Any, folder: Path, n_jobs: int | None) -> Any:
     for part in (tagger.encoder, tagger.model):
         if "n_jobs" in part.get_params(deep=False):
             part.set_params(n_jobs=n_jobs)
-    tagger.skipped = read_part(folder / "skipped.jsonl", read_skips)
-    tagger.learned_images = read_part(folder / LEARNED_IMAGES, LearnedImages.load)
+    tagger.unread = folder
+    for part in ("skipped", "learned_images", "relations") if all_of_it else ():
+        getattr(tagger, part)
     with refusing(folder):
-        tagger.relations = WordRelations.load(folder)
         tagger.words = WordPlaces.load(folder)
         check_added_rows(tagger.words, model)
     if (folder / GIVEN).exists():

@@ -346,9 +346,9 @@ class Tagger(Run):
         return tagger
 
     @classmethod
-    def read_from(cls, folder: Path, *, n_jobs: int | None = None) -> Self:
-        """Read the parts of a run from a folder whose checksums hold."""
-        tagger: Self = read_run(cls, folder, n_jobs)
+    def read_from(cls, folder: Path, *, n_jobs: int | None = None, all_of_it: bool = True) -> Self:
+        """Read the parts of a run from a folder whose checksums hold, and stays; see `read_run`."""
+        tagger: Self = read_run(cls, folder, n_jobs, all_of_it=all_of_it)
         return tagger
 
     def _refuse_unfitted(self) -> None:
