@@ -112,6 +112,7 @@ def checked_csr(
 
 
 def _checked_shape(shape: Sequence[int], what: str, error: type[VistermError]) -> tuple[int, int]:
+    """Return rows and columns, if they can be those of a matrix."""
     numbers = tuple(shape)
     whole = all(isinstance(number, int | np.integer) and not isinstance(number, bool) for number in numbers)
     if len(numbers) != 2 or not whole or min(numbers) < 0 or numbers[1] > MOST_COLUMNS:
@@ -120,6 +121,7 @@ def _checked_shape(shape: Sequence[int], what: str, error: type[VistermError]) -
 
 
 def _refuse_repeated(csr: sp.csr_array, what: str, error: type[VistermError]) -> None:
+    """Refuse a row that has a column twice."""
     ordered = csr.sorted_indices()
     same = ordered.indices[1:] == ordered.indices[:-1]
     starts = ordered.indptr[1:-1]
@@ -131,6 +133,7 @@ def _refuse_repeated(csr: sp.csr_array, what: str, error: type[VistermError]) ->
 
 
 def _some(numbers: NDArray[Any]) -> str:
+    """Return the first of some numbers for messages."""
     shown = ", ".join(map(str, numbers[:3].tolist()))
     return f"{shown}{', …' if len(numbers) > 3 else ''} ({len(numbers):,} numbers)"
 
@@ -276,7 +279,8 @@ def is_identity(X: Any) -> bool:
     """Return whether a matrix is the identity, as canonical CSR; a dense one counts as features."""
     if not sp.issparse(X) or X.shape[0] != X.shape[1] or X.nnz != X.shape[0]:
         return False
-    return bool((X.data == 1).all() and np.array_equal(X.indices, np.arange(X.nnz)) and _one_entry_a_row(X))
+    on_diagonal = np.array_equal(X.indices, np.arange(X.nnz)) and bool((np.diff(X.indptr) == 1).all())
+    return on_diagonal and bool((X.data == 1).all())
 
 
 def count_rows(Y: Any) -> int:
@@ -293,7 +297,3 @@ def count_rows(Y: Any) -> int:
     if n_images == 0:
         raise DataError("Y has 0 rows (images); at least 1 is needed.")
     return n_images
-
-
-def _one_entry_a_row(X: sp.csr_array) -> bool:
-    return bool((np.diff(X.indptr) == 1).all())

@@ -109,6 +109,7 @@ def read_regular_text(path: str | os.PathLike[str], limit: int) -> str:
 
 
 def _not_regular(path: str | os.PathLike[str], mode: int) -> OSError:
+    """Return the error for what is no regular file, in words for people."""
     if stat.S_ISDIR(mode):
         return IsADirectoryError(errno.EISDIR, "it is a folder, not a regular file", os.fspath(path))
     kinds = {
@@ -122,6 +123,7 @@ def _not_regular(path: str | os.PathLike[str], mode: int) -> OSError:
 
 
 def _too_large(path: str | os.PathLike[str], limit: int) -> OSError:
+    """Return the error for a file of more than `limit` bytes."""
     sizes = ((GB, "GiB"), (MB, "MiB"), (KB, "KiB"))
     size = next((f"{limit // unit:,} {name}" for unit, name in sizes if limit >= unit), f"{limit:,} bytes")
     return OSError(errno.EFBIG, f"it is larger than {size}, which is more than such a file has", os.fspath(path))

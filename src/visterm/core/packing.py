@@ -286,10 +286,12 @@ def _within(name: str, place: int) -> str:
 
 
 def _are_estimators(value: Any) -> bool:
+    """Return whether a value is a list of estimators."""
     return isinstance(value, list) and bool(value) and all(_is_estimator(one) for one in value)
 
 
 def _is_estimator(value: Any) -> bool:
+    """Return whether a value is an estimator, and not a class."""
     return hasattr(value, "get_params") and not isinstance(value, type)
 
 
@@ -334,6 +336,7 @@ def put_times(description: Any, times: Any) -> None:
 
 
 def _records(part: Any, prefix: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the records with seconds in a description, by attribute."""
     values = part.get("values") if isinstance(part, dict) else None
     for name, box in values.items() if isinstance(values, dict) else ():
         for kind, found in box.items() if isinstance(box, dict) else ():
@@ -345,6 +348,7 @@ def _records(part: Any, prefix: str) -> Iterator[tuple[str, list[dict[str, Any]]
 
 
 def _has_times(value: Any) -> bool:
+    """Return whether a value is a list of records with seconds."""
     return (
         isinstance(value, list)
         and bool(value)

@@ -330,6 +330,7 @@ def folder_kind(path: str | os.PathLike[str]) -> str | None:
 
 
 def _how_to_make(kind: str) -> str:
+    """Return the command that makes a folder of a kind."""
     commands = {
         "run": "visterm fit IMAGES --tags FILE -o RUN",
         "catalogue": "visterm index RUN IMAGES -o CATALOGUE",
@@ -354,6 +355,7 @@ def _put_in_place(temporary: Path, target: Path) -> None:
 
 
 def _backup(target: Path) -> Path:
+    """Return where an old folder waits while a new one takes its place."""
     return target.with_name(f".{target.name}.old")
 
 

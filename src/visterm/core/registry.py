@@ -162,6 +162,7 @@ def unknown(kind: str, name: str, known: list[str]) -> str:
 
 
 def _advice(name: str, known: Sequence[str]) -> str:
+    """Return the nearest of the known names, or all of them."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     rest = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
     return f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(known[:_LISTED]) or 'none'}{rest}."

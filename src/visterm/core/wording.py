@@ -66,5 +66,6 @@ def has_seen_letters(text: str) -> bool:
 
 
 def _escaped(letter: str) -> str:
+    """Return a letter as JSON escapes it."""
     units = letter.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

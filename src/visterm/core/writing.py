@@ -227,6 +227,7 @@ def in_bytes(n: int) -> str:
 
 
 def _code_of(error: BaseException) -> int | None:
+    """Return the error number of the system that an error stands for, if any."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
     text = str(error)
@@ -238,6 +239,7 @@ def _code_of(error: BaseException) -> int | None:
 
 
 def _elsewhere(named: Any, path: Place) -> bool:
+    """Return whether the file that an error names is in another folder than `path`."""
     return isinstance(named, str) and not Path(named).absolute().is_relative_to(Path(path).absolute().parent)
 
 
@@ -251,6 +253,7 @@ def _disk_of(where: str | None) -> str:
 
 
 def _left(where: str | None) -> str:
+    """Return how much space is left, for messages."""
     free = None if where is None else _free(where)
     return "" if free is None else f" ({in_bytes(free)} free)"
 

@@ -84,6 +84,7 @@ def fetch(address: str) -> bytes:
 
 
 def _fetched(address: str) -> Fetched:
+    """Return an object, or that there is none."""
     try:
         return Fetched(address, as_path(address).read_bytes())
     except FileNotFoundError:
@@ -91,5 +92,6 @@ def _fetched(address: str) -> Fetched:
 
 
 def _come(item: tuple[int, Any]) -> tuple[int, Any]:
+    """Return an image once it is fetched."""
     index, image = item
     return index, image.result() if isinstance(image, Future) else image

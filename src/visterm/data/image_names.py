@@ -60,6 +60,7 @@ class ImageNames:
         return found
 
     def _match_loosely(self, names: Sequence[str], keys: Sequence[str], found: list[Match | None]) -> None:
+        """Find files that differ in capitals, or whose ending the name lacks, among those that no name has."""
         used = {match.path for match in found if match is not None}
         free = [key for key, path in self._by_path.items() if path not in used]
         folded = PathsByEnd(free, str.casefold)
@@ -76,6 +77,7 @@ class ImageNames:
                 found[i] = Match(self._by_path[fit], differ)
 
     def _only(self, name: str, fits: Sequence[str]) -> str | None:
+        """Return the only file that fits a name."""
         if len(fits) > 1:
             raise TagFileError(
                 f"The tags name '{name}', which may be {len(fits)} images in {self._folder}: {', '.join(fits[:3])}"
@@ -84,6 +86,7 @@ class ImageNames:
         return fits[0] if fits else None
 
     def _inside(self, name: str) -> str:
+        """Return a name as a path inside the folder."""
         if PurePosixPath(name).is_absolute():
             path = os.path.relpath(name, self._folder.absolute())
             return name if path.startswith("..") else path
@@ -112,10 +115,12 @@ def name_key(name: str) -> str:
 
 
 def _without_ending(key: str) -> str:
+    """Return a name without its ending, if that is of an image."""
     stem, ending = os.path.splitext(key)
     return stem if ending in SUFFIXES else key
 
 
 def _one_ends_as_the_other(one: str, other: str) -> bool:
+    """Return whether the shorter of two paths is the end of the longer one."""
     short, long = sorted((PurePosixPath(one).parts, PurePosixPath(other).parts), key=len)
     return long[len(long) - len(short) :] == short

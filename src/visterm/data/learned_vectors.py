@@ -103,6 +103,7 @@ def ppmi(Y: sp.csr_array) -> sp.csr_array:
 
 
 def _ppmi_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Return vectors by singular values of the mutual information."""
     information = ppmi(Y)
     n = information.shape[0]
     if dim < n // 2:
@@ -118,6 +119,7 @@ def _ppmi_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArray[n
 
 
 def _skipgram_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Return vectors by skip-gram with negative sampling."""
     from visterm.kernels.skipgram import skipgram_epoch
 
     counts = np.asarray(Y.sum(axis=0), np.float64)

@@ -73,6 +73,7 @@ def orientation_of(image: Image.Image) -> int:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
+    """Return an image as RGB, transparent parts on white."""
     if image.mode == "RGB" and not image.has_transparency_data:
         return image
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):

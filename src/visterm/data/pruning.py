@@ -218,11 +218,14 @@ def _learned(corpus: Corpus) -> list[int]:
 
 
 def _keys(tags: Collection[str], meant: Mapping[str, str]) -> set[str]:
+    """Return the keys of tags, of aliases those of what they mean."""
     keys = map(tag_key, tags)
     return {meant.get(key, key) for key in keys}
 
 
 def _without(corpus: Corpus, dropped: Collection[str]) -> Corpus:
+    """Return a corpus without some tags."""
+
     def kept(tags: list[str]) -> list[str]:
         return [tag for tag in tags if tag_key(tag) not in dropped]
 

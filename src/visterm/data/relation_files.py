@@ -114,10 +114,12 @@ def refuse_itself(word: str, other: str, place: str, relation: str) -> None:
 
 
 def _delimiter(path: Path) -> str:
+    """Return what stands between the cells of a file."""
     return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
 def _header(cells: list[str], form: PairFormat) -> tuple[int, int] | None:
+    """Return the two columns that a first line names; None if it is no header."""
     named = [cell.casefold() for cell in cells]
     for columns in (form.columns, form.other_columns):
         if columns is not None and all(column.casefold() in named for column in columns):
@@ -127,6 +129,7 @@ def _header(cells: list[str], form: PairFormat) -> tuple[int, int] | None:
 
 
 def _pair(cells: list[str], columns: tuple[int, int], n_columns: int, place: str, form: PairFormat) -> Pair:
+    """Return the two words of a line."""
     if len(cells) < n_columns or any(cells[n_columns:]):
         raise DataError(
             f"{place}: {len(cells)} columns; expected {n_columns}, {' and '.join(form.columns)}. "
@@ -189,6 +192,7 @@ def write_aliases(path: str | os.PathLike[str], aliases: Iterable[Alias]) -> Non
 
 
 def _end(key: str, meant: dict[str, str], place: str) -> str:
+    """Follow an alias to the tag that is no alias itself."""
     seen = [key]
     while tag_key(meant[key]) in meant:
         key = tag_key(meant[key])

@@ -75,6 +75,7 @@ class Sidecars:
         )
 
     def _list(self, folder: Path) -> tuple[dict[str, str], dict[str, set[str]]]:
+        """Return the XMP files of a folder, and the endings of its images, by the names without ending."""
         if folder not in self._listed:
             names: dict[str, str] = {}
             stems: defaultdict[str, set[str]] = defaultdict(set)

@@ -187,6 +187,7 @@ def write_mapping(path: str | os.PathLike[str], senses: Iterable[TagSense]) -> N
 
 
 def _match(wordnet: WordNet, tag: str, mapped: dict[str, MappedTag]) -> TagSense:
+    """Find the meaning of one tag."""
     line = mapped.get(_key(tag))
     if line is not None:
         return TagSense(tag, None if line.offset is None else wordnet.synset(line.offset), "mapping")
@@ -200,8 +201,10 @@ def _match(wordnet: WordNet, tag: str, mapped: dict[str, MappedTag]) -> TagSense
 
 
 def _key(tag: str) -> str:
+    """Return that by which tags and words of a mapping are compared."""
     return tag_key(tag.replace("_", " "))
 
 
 def _shown(synset: Synset) -> str:
+    """Return a synset for people."""
     return f"{synset.id} {', '.join(synset.words)}: {synset.gloss}"

@@ -109,6 +109,7 @@ class TextNotes:
             self._append(TextNote(text.name, [], [], False, None, ""))
 
     def _append(self, note: TextNote) -> None:
+        """Write a note at the end of the file."""
         fields = note._asdict()
         if note.done:
             del fields["done"]  # as all visterms read it
@@ -128,6 +129,7 @@ class TextNotes:
         self._keep(note)
 
     def _keep(self, note: TextNote) -> None:
+        """Remember a note, and forget those that it replaces."""
         notes = self._notes.setdefault(note.file, [])
         if note.done:
             notes.clear()

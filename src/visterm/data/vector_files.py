@@ -178,6 +178,7 @@ class TextVectors:
 
 
 def _opened(path: Path) -> IO[bytes]:
+    """Open a file, through gzip if it is named ``.gz``."""
     return cast("IO[bytes]", gzip.GzipFile(path)) if path.suffix == ".gz" else path.open("rb")
 
 
@@ -199,6 +200,7 @@ def _is_fraction(cell: bytes) -> bool:
 
 
 def _shown(line: bytes) -> str:
+    """Return the beginning of a line for messages."""
     text = line[:200].decode("utf-8", "replace")
     return f"'{text[:40]}{' …' if len(text) > 40 else ''}'"
 

@@ -66,15 +66,17 @@ class TensorVectors:
         """Nothing to do: the map goes with the last array that shows it."""
 
     def _tensor(self, entry: dict[str, Any], kind: str) -> NDArray[Any]:
+        """Map a tensor into memory."""
         first, last = entry["data_offsets"]
         shape = tuple(entry["shape"])
-        if last - first != np.dtype(kind).itemsize * math.prod(shape) or self._start + last > self._size():
+        if last - first != np.dtype(kind).itemsize * math.prod(shape) or self._start + last > self.path.stat().st_size:
             raise DataError(f"{self.path} is not whole: a tensor ends behind its end. Copy it again.")
         if last == first:
             return np.zeros(shape, kind)
         return np.memmap(self.path, kind, mode="r", offset=self._start + first, shape=shape)
 
     def _read_words(self, header: dict[str, Any]) -> list[str]:
+        """Return the words of the rows, from the file or one beside it."""
         if WORDS in header:
             text = self._tensor(header[WORDS], "u1").tobytes().decode("utf-8", "replace")
             return text.split("\n") if text or len(self.matrix) else []
@@ -86,9 +88,6 @@ class TensorVectors:
             f"{self.path} has no tensor '{WORDS}', and neither {beside[0].name} nor {beside[1].name} is beside it. "
             "Write the words into one of them, one a line, in the order of the rows."
         )
-
-    def _size(self) -> int:
-        return self.path.stat().st_size
 
 
 def save_tensor_vectors(path: Path, words: list[str], matrix: NDArray[np.float32]) -> None:
@@ -107,6 +106,7 @@ def save_tensor_vectors(path: Path, words: list[str], matrix: NDArray[np.float32
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:
+    """Read what a file says of its tensors, and where these begin."""
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         text = file.read(size) if size <= _LARGEST_HEADER else b""
@@ -134,6 +134,7 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _matrix_name(header: dict[str, Any], path: Path) -> str:
+    """Return which tensor has the vectors."""
     matrices = [name for name, entry in header.items() if len(entry["shape"]) == 2]
     if VECTORS in matrices:
         return VECTORS

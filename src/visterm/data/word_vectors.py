@@ -184,6 +184,7 @@ def parts_of(tag: str) -> list[str]:
 
 
 def _rows_of(vectors: WordVectors, tag: str) -> list[int]:
+    """Return the rows of a tag: its own, or those of its words."""
     whole = vectors.find(tag)
     if whole is not None:
         return [whole]

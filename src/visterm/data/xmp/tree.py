@@ -141,6 +141,7 @@ def qname(namespace: str, local: str) -> str:
 
 
 def _parse(text: bytes, where: str) -> Element:
+    """Return the root of an XML text."""
     builder = _Builder(text, where)
     parser = expat.ParserCreate("utf-8", _SEPARATOR)
     parser.buffer_text = True

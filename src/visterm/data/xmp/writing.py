@@ -144,6 +144,7 @@ def _additions(document: Document, marks: dict[str, list[Mark]], where: str) -> 
 
 
 def _is_text(element: Element) -> bool:
+    """Return whether a property holds a text in place of a list."""
     return container(element) is None and bool(element.children or element.text.strip())
 
 
@@ -163,6 +164,7 @@ def _into(document: Document, element: Element, name: str, marks: Sequence[Mark]
 
 
 def _new_description(document: Document, marks: dict[str, list[Mark]], where: str) -> Edit:
+    """Return what inserts a description with new lists."""
     rdf_node = next((node for node in document.root.every() if node.name == qname(RDF, "RDF")), None)
     if rdf_node is None and document.root.name != qname(XMP_META, "xmpmeta"):
         raise DataError(f"{where} is no XMP: it has no rdf:RDF. It is left as it is; move it away, or choose another.")
@@ -196,6 +198,7 @@ def _inside(document: Document, element: Element, text: str) -> Edit:
 
 
 def _entry(mark: Mark, name: str, around: Element) -> str:
+    """Return a tag, or a note of one, as an entry of a list."""
     rdf, declared = _prefix(around, "rdf", RDF)
     if name != WRITTEN:
         text = mark.tag if name == SUBJECT else mark.path or mark.tag
@@ -252,4 +255,5 @@ def _is_empty(document: Document, element: Element | None, gone: set[int]) -> bo
 
 
 def _without(document: Document, element: Element) -> Edit:
+    """Return what takes an element out, with the white space before it."""
     return Edit(document.with_space_before(element.start), element.end, "")
