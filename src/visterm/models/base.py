@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -115,7 +116,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
             If training ends in infinity or NaN.
         """
         bar = monitor or SILENT
-        return self._fit_by(X, Y, valid, lambda X, Y, rng, valid: self._fit_monitored(X, Y, rng, valid, bar, on_epoch))
+        return self._fit_by(X, Y, valid, partial(self._fit_monitored, monitor=bar, on_epoch=on_epoch))
 
     def image_rows(self, X: Any) -> Matrix:
         """Return U, the rows that a catalogue stores: float32 array or CSR, shape (n_images, width)."""

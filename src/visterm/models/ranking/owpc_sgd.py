@@ -26,8 +26,9 @@ class ExactRankTraining(PairTraining):
         self._scores = np.empty((self._block, len(self._W)), np.float32)
         self._n_tag_shares = -(-len(self._W) // TAG_SHARE)
 
-    def _find_steps(self, pairs: PairBatch, first: int, last: int) -> tuple[float, int, int]:
-        """Score all tags for some pairs, and weigh those that violate."""
+    def _find_steps(self, pairs: PairBatch, part: int) -> tuple[float, int, int]:
+        """Score all tags for a part of the pairs, and weigh those that violate."""
+        first, last = self._embed(pairs, part)
         scores, steps = self._scores[first:last], self._side.steps[first:last]
         np.matmul(self._side.U[first:last], self._W.T, out=scores)
         found: tuple[float, int, int]

@@ -7,6 +7,7 @@ the image's side, in `visterm.models.ranking.image_sides`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -122,29 +123,33 @@ class PairTraining:
         )  # fmt: skip
         self._negatives.begin_block(n)
 
-        def find_steps(part: int) -> tuple[float, int, int]:
-            first, last = part * self._part, min(n, (part + 1) * self._part)
-            self._side.embed(slice(first, last))
-            return self._find_steps(pairs, first, last)
-
-        def move(share: int) -> None:
-            if share < self._side.n_shares:
-                self._side.move(share, pairs.violators)
-            else:
-                self._move_tags(share - self._side.n_shares, pairs)
-
-        sums: NDArray[np.float64] = np.sum(self._team.run(find_steps, -(-n // self._part)), axis=0)
-        self._team.run(move, self._side.n_shares + self._n_tag_shares)
+        found = self._team.run(partial(self._find_steps, pairs), -(-n // self._part))
+        self._team.run(partial(self._move, pairs), self._side.n_shares + self._n_tag_shares)
+        sums: NDArray[np.float64] = np.sum(found, axis=0)
         return sums
 
-    def _find_steps(self, pairs: PairBatch, first: int, last: int) -> tuple[float, int, int]:
-        """Draw the other tags of some pairs, and weigh their steps by the ranks that the draws tell."""
+    def _find_steps(self, pairs: PairBatch, part: int) -> tuple[float, int, int]:
+        """Draw the other tags of a part of the pairs, and weigh their steps by the ranks that the draws tell."""
+        first, last = self._embed(pairs, part)
         self._negatives.draw(pairs, first, last)
         positives, rank_loss = tuple(self._positives), tuple(self._rank_loss)
         found: tuple[float, int, int] = weigh_pairs(
             tuple(pairs), first, last, positives, rank_loss, self._side.rate, self._W, self._side.steps
         )
         return found
+
+    def _embed(self, pairs: PairBatch, part: int) -> tuple[int, int]:
+        """Embed the images of a part of the pairs; return where it begins and ends."""
+        first, last = part * self._part, min(pairs.tags.size, (part + 1) * self._part)
+        self._side.embed(slice(first, last))
+        return first, last
+
+    def _move(self, pairs: PairBatch, share: int) -> None:
+        """Move one share of the features, or of the tags, and keep the norms."""
+        if share < self._side.n_shares:
+            self._side.move(share, pairs.violators)
+        else:
+            self._move_tags(share - self._side.n_shares, pairs)
 
     def _move_tags(self, share: int, pairs: PairBatch) -> None:
         """Move one share of the tags."""
