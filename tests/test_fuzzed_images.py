@@ -22,7 +22,7 @@ from visterm.data.pillow import FORMATS
 from visterm.encoders.visterms import Visterms
 
 LONGEST = 5.0
-"""Seconds that any file may take."""
+"""Seconds of processor time that any file may take."""
 PATIENCE = 600.0
 """Seconds that the child may take to start, or to answer on a machine that does much else: beyond them it hangs."""
 
