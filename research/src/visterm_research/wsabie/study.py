@@ -45,6 +45,9 @@ from visterm_research.wsabie.tables import (
     sizes_part,
 )
 
+DICTIONARY, QUICK_DICTIONARY = (20_000, 5000, 5000), (600, 120, 200)
+"""Images, tags and features of the drawn dictionary."""
+
 
 def image_problems(comparison: Comparison) -> Iterator[Problem]:
     """Yield the problems: those of the folders (or drawn scenes), then a large drawn dictionary."""
@@ -60,7 +63,7 @@ def image_problems(comparison: Comparison) -> Iterator[Problem]:
             yield delicious_problem(folder, seed=options.seed)
     if not found:
         yield scene_problem(source, QUICK_SCENES if options.quick else SCENES, encoder)
-    n_images, n_tags, n_features = (600, 120, 200) if options.quick else (20_000, 5000, 5000)
+    n_images, n_tags, n_features = QUICK_DICTIONARY if options.quick else DICTIONARY
     yield dictionary_problem(n_images, n_tags, n_features=n_features, seed=options.seed)
 
 

@@ -1,0 +1,47 @@
+"""Quick comparisons smaller still: these tests ask whether every part runs and goes on, never how good a method is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partialmethod
+from importlib import import_module
+
+import pytest
+
+SIZES = {
+    "comparison.problem": {"COST_IMAGES": 4, "COST_ROUNDS": 1},
+    "features.study": {"QUICK_PHOTOS": 40},
+    "pamir.study": {"QUICK_DRAWN": 48, "QUICK_SUBSETS": 2**6},
+    "ugc.problems": {"QUICK_SCENES": 70, "QUICK_DICTIONARY": (120, 30, 40)},
+    "wsabie.study": {"QUICK_SCENES": 60, "QUICK_DICTIONARY": (200, 50, 60)},
+}
+"""Of drawn data and of what is timed."""
+
+SETTINGS = {
+    "comparison.feature_sets": [
+        ("SMALL_VISTERMS", {"colours": 8, "codebook": 40, "sample_blocks": 800}),
+        ("SMALL_HISTOGRAMS", {"colours": 6, "textons": 4, "levels": 1, "sample_pixels": 600}),
+        ("SMALL_KERNEL_PCA", {"dim": 12, "landmarks": 30}),
+    ],
+    "comparison.methods": [("QUICK", {"epochs": 3, "patience": 2})],
+    "pamir.methods": [("QUICK", {"epochs": 3, "aspects": 8, "rank": 8})],
+    "parts.methods": [("QUICK", {"epochs": 4})],
+    "ugc.methods": [("QUICK_NETWORK", {"epochs": 2, "hidden": [12]})],
+}
+"""Of encoders and models."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_runs() -> Iterator[None]:
+    """Draw few images, fit few epochs, time a few images once, and draw figures with few dots."""
+    figures = pytest.importorskip("matplotlib.figure", reason="the extra 'plot' is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        for module, sizes in SIZES.items():
+            for name, size in sizes.items():
+                patch.setattr(f"visterm_research.{module}.{name}", size)
+        for module, tables in SETTINGS.items():
+            for table, settings in tables:
+                for name, value in settings.items():
+                    patch.setitem(getattr(import_module(f"visterm_research.{module}"), table), name, value)
+        patch.setattr(figures.Figure, "savefig", partialmethod(figures.Figure.savefig, dpi=40))
+        yield
