@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -54,6 +55,7 @@ LEARNED = {
 """What each kernel learns."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BagKernel(Encoder):
     """``x = (k(p, p_1), ..., k(p, p_n))``: a photo by its kernel with each training photo, for kernel="precomputed".
 
@@ -153,58 +155,30 @@ class BagKernel(Encoder):
         "rows_": Csr("float32", ("n_images", "n_words"), required=False),
     }
 
-    def __init__(
-        self,
-        *,
-        kernel: str = "match",
-        minor: str = "rbf",
-        gamma: float | None = None,
-        degree: int = 2,
-        offset: float = 1.0,
-        gaussians: int = 1,
-        covariance: str = "diagonal",
-        regularisation: float = 10.0,
-        normalise: bool = True,
-        block: float = 1 / 6,
-        scales: Sequence[float] = (1.0,),
-        overlap: float = OVERLAP,
-        colours: int = 50,
-        colour_space: str = "lab",
-        root: bool = True,
-        texture_weight: float = 3.0,
-        codebook: int = 10_000,
-        neighbours: int = 4,
-        root_terms: bool = True,
-        max_side: int = 256,
-        sample_blocks: int = 200_000,
-        random_state: RandomState = 0,
-        batch_size: int = 64,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.minor = minor
-        self.gamma = gamma
-        self.degree = degree
-        self.offset = offset
-        self.gaussians = gaussians
-        self.covariance = covariance
-        self.regularisation = regularisation
-        self.normalise = normalise
-        self.block = block
-        self.scales = scales
-        self.overlap = overlap
-        self.colours = colours
-        self.colour_space = colour_space
-        self.root = root
-        self.texture_weight = texture_weight
-        self.codebook = codebook
-        self.neighbours = neighbours
-        self.root_terms = root_terms
-        self.max_side = max_side
-        self.sample_blocks = sample_blocks
-        self.random_state = random_state
-        self.batch_size = batch_size
-        self.n_jobs = n_jobs
+    kernel: str = "match"
+    minor: str = "rbf"
+    gamma: float | None = None
+    degree: int = 2
+    offset: float = 1.0
+    gaussians: int = 1
+    covariance: str = "diagonal"
+    regularisation: float = 10.0
+    normalise: bool = True
+    block: float = 1 / 6
+    scales: Sequence[float] = (1.0,)
+    overlap: float = OVERLAP
+    colours: int = 50
+    colour_space: str = "lab"
+    root: bool = True
+    texture_weight: float = 3.0
+    codebook: int = 10_000
+    neighbours: int = 4
+    root_terms: bool = True
+    max_side: int = 256
+    sample_blocks: int = 200_000
+    random_state: RandomState = 0
+    batch_size: int = 64
+    n_jobs: int | None = None
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, as in scikit-learn; a number of threads is passed on to the encoder inside."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,6 +31,7 @@ DENSE_FROM = 0.5
 MOST_COLUMNS = 2**40
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Chain(NestedEncoder):
     """Joins the rows of several encoders: ``x = (f_1 x_1, f_2 x_2, ...)``.
 
@@ -84,20 +86,11 @@ class Chain(NestedEncoder):
         "dense_": Flag(),
     }
 
-    def __init__(
-        self,
-        *,
-        encoders: str | Sequence[Any] | None = None,
-        weights: Sequence[float] | None = None,
-        random_state: RandomState = 0,
-        batch_size: int = 64,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.encoders = encoders
-        self.weights = weights
-        self.random_state = random_state
-        self.batch_size = batch_size
-        self.n_jobs = n_jobs
+    encoders: str | Sequence[Any] | None = None
+    weights: Sequence[float] | None = None
+    random_state: RandomState = 0
+    batch_size: int = 64
+    n_jobs: int | None = None
 
     @property
     def width(self) -> int | None:

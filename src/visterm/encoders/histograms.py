@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -32,6 +33,7 @@ MAX_FILTER_BYTES = 2**29
 """What filtering a photo of `SMALL_SIDE` pixels a side may take."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Histograms(Encoder):
     """Spatial-pyramid and multi-scale histograms of colours and textons, side by side.
 
@@ -122,38 +124,20 @@ class Histograms(Encoder):
         "spread_": Array("float32", ("n_texton_scales", "n_filters"), above=1e-12, empty=True),
     }
 
-    def __init__(
-        self,
-        *,
-        colours: int = 256,
-        colour_space: str = "lab",
-        textons: int = 256,
-        orientations: int = 6,
-        sigmas: Sequence[float] = (1.0,),
-        scales: Sequence[float] = (1.0, 0.5),
-        levels: int = 3,
-        level_weights: Sequence[float] | None = None,
-        texton_weight: float = 1.0,
-        max_side: int = 256,
-        sample_pixels: int = 100_000,
-        random_state: RandomState = 0,
-        batch_size: int = 64,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.colours = colours
-        self.colour_space = colour_space
-        self.textons = textons
-        self.orientations = orientations
-        self.sigmas = sigmas
-        self.scales = scales
-        self.levels = levels
-        self.level_weights = level_weights
-        self.texton_weight = texton_weight
-        self.max_side = max_side
-        self.sample_pixels = sample_pixels
-        self.random_state = random_state
-        self.batch_size = batch_size
-        self.n_jobs = n_jobs
+    colours: int = 256
+    colour_space: str = "lab"
+    textons: int = 256
+    orientations: int = 6
+    sigmas: Sequence[float] = (1.0,)
+    scales: Sequence[float] = (1.0, 0.5)
+    levels: int = 3
+    level_weights: Sequence[float] | None = None
+    texton_weight: float = 1.0
+    max_side: int = 256
+    sample_pixels: int = 100_000
+    random_state: RandomState = 0
+    batch_size: int = 64
+    n_jobs: int | None = None
 
     @property
     def width(self) -> int | None:

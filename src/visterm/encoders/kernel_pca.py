@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ RANK = 1e-6
 """Eigenvalues below this share of the largest are taken for the rounding of a float32 kernel."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class KernelPca(NestedEncoder):
     """Principal components of an encoder's rows, in the space of a kernel.
 
@@ -107,30 +109,16 @@ class KernelPca(NestedEncoder):
         "gamma_": Number(least=0),
     }
 
-    def __init__(
-        self,
-        *,
-        encoder: Any = "histograms",
-        kernel: str = "intersection",
-        dim: int = 1024,
-        landmarks: int = 2048,
-        gamma: float | None = None,
-        whiten: bool = False,
-        normalise: bool = True,
-        random_state: RandomState = 0,
-        batch_size: int = 64,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.encoder = encoder
-        self.kernel = kernel
-        self.dim = dim
-        self.landmarks = landmarks
-        self.gamma = gamma
-        self.whiten = whiten
-        self.normalise = normalise
-        self.random_state = random_state
-        self.batch_size = batch_size
-        self.n_jobs = n_jobs
+    encoder: Any = "histograms"
+    kernel: str = "intersection"
+    dim: int = 1024
+    landmarks: int = 2048
+    gamma: float | None = None
+    whiten: bool = False
+    normalise: bool = True
+    random_state: RandomState = 0
+    batch_size: int = 64
+    n_jobs: int | None = None
 
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         self._check_params()

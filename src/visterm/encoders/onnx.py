@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sklearn.utils.validation import check_is_fitted
@@ -24,6 +25,7 @@ SETTINGS = ("output", "size", "mean", "std", "scale", "colours", "layout", "inte
 """Parameters that may also stand in the JSON file beside the network."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Onnx(NetworkEncoder):
     """Feature rows from an output of an image network in an ONNX file.
 
@@ -99,44 +101,23 @@ class Onnx(NetworkEncoder):
 
     learned: ClassVar[dict[str, Kind]] = {"settings_": Record()}
 
-    def __init__(
-        self,
-        *,
-        path: str | os.PathLike[str] | None = None,
-        output: str | None = None,
-        views: str = "three",
-        root: bool = True,
-        centre: bool = True,
-        normalise: bool = True,
-        size: int | tuple[int, int] | None = None,
-        mean: float | Sequence[float] | None = None,
-        std: float | Sequence[float] | None = None,
-        scale: float | None = None,
-        colours: str | None = None,
-        layout: str | Sequence[str] | None = None,
-        interpolation: str | None = None,
-        crop: float | None = None,
-        random_state: RandomState = 0,
-        batch_size: int = 32,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.path = path
-        self.output = output
-        self.views = views
-        self.root = root
-        self.centre = centre
-        self.normalise = normalise
-        self.size = size
-        self.mean = mean
-        self.std = std
-        self.scale = scale
-        self.colours = colours
-        self.layout = layout
-        self.interpolation = interpolation
-        self.crop = crop
-        self.random_state = random_state
-        self.batch_size = batch_size
-        self.n_jobs = n_jobs
+    path: str | os.PathLike[str] | None = None
+    output: str | None = None
+    views: str = "three"
+    root: bool = True
+    centre: bool = True
+    normalise: bool = True
+    size: int | tuple[int, int] | None = None
+    mean: float | Sequence[float] | None = None
+    std: float | Sequence[float] | None = None
+    scale: float | None = None
+    colours: str | None = None
+    layout: str | Sequence[str] | None = None
+    interpolation: str | None = None
+    crop: float | None = None
+    random_state: RandomState = 0
+    batch_size: int = 32
+    n_jobs: int | None = None
 
     def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
         """Return the row of one image by the cells of the feature map that the output is the average of.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -26,6 +27,7 @@ TEMPLATES = ("a photo of a {}.",)
 """What is said of a word to the text tower, as open_clip does."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class OpenClip(NetworkEncoder):
     """Feature rows from an image tower of open_clip, in the space in which its text tower has words.
 
@@ -77,30 +79,16 @@ class OpenClip(NetworkEncoder):
     test_params: ClassVar[dict[str, Any]] = {"centre": True}
     root = False
 
-    def __init__(
-        self,
-        *,
-        network: str | None = None,
-        weights: str | os.PathLike[str] | None = None,
-        pretrained: str | None = None,
-        views: str = "trained",
-        centre: bool = False,
-        normalise: bool = True,
-        device: str = "auto",
-        random_state: RandomState = 0,
-        batch_size: int = 32,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.network = network
-        self.weights = weights
-        self.pretrained = pretrained
-        self.views = views
-        self.centre = centre
-        self.normalise = normalise
-        self.device = device
-        self.random_state = random_state
-        self.batch_size = batch_size
-        self.n_jobs = n_jobs
+    network: str | None = None
+    weights: str | os.PathLike[str] | None = None
+    pretrained: str | None = None
+    views: str = "trained"
+    centre: bool = False
+    normalise: bool = True
+    device: str = "auto"
+    random_state: RandomState = 0
+    batch_size: int = 32
+    n_jobs: int | None = None
 
     def word_vectors(self, words: Sequence[str], *, templates: Sequence[str] = TEMPLATES) -> NDArray[np.float32]:
         """Return the text tower's vector of each word: for models that score tags by vectors of their words.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -47,6 +48,7 @@ class NamesMatched(NamedTuple):
     example: str
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Precomputed(AnyEncoder):
     """Feature rows read from a file that another program wrote: see `read_features` for what it may be.
 
@@ -86,18 +88,10 @@ class Precomputed(AnyEncoder):
         "names_path_": Text(pattern=FILE_NAME),
     }
 
-    def __init__(
-        self,
-        *,
-        path: str | os.PathLike[str] | None = None,
-        names: str | os.PathLike[str] | None = None,
-        column: str | None = None,
-        name_column: str | None = None,
-    ) -> None:
-        self.path = path
-        self.names = names
-        self.column = column
-        self.name_column = name_column
+    path: str | os.PathLike[str] | None = None
+    names: str | os.PathLike[str] | None = None
+    column: str | None = None
+    name_column: str | None = None
 
     def match_names(self, images: Sequence[Any]) -> NamesMatched:
         """Return which images have a row on file, and which rows belong to none of them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from math import floor
 from typing import Any
 
@@ -22,6 +23,7 @@ HUB_FILES = ("model.safetensors", "pytorch_model.bin")
 """The names of weights in timm's hub repositories."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Timm(NetworkEncoder):
     """Feature rows from a network of timm, as it pools them before its classes.
 
@@ -61,32 +63,17 @@ class Timm(NetworkEncoder):
     file_parameter = "weights"
     speed_params = ("n_jobs", "batch_size", "device")
 
-    def __init__(
-        self,
-        *,
-        network: str | None = None,
-        weights: str | os.PathLike[str] | None = None,
-        views: str = "three",
-        root: bool = True,
-        centre: bool = True,
-        normalise: bool = True,
-        size: int | tuple[int, int] | None = None,
-        device: str = "auto",
-        random_state: RandomState = 0,
-        batch_size: int = 32,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.network = network
-        self.weights = weights
-        self.views = views
-        self.root = root
-        self.centre = centre
-        self.normalise = normalise
-        self.size = size
-        self.device = device
-        self.random_state = random_state
-        self.batch_size = batch_size
-        self.n_jobs = n_jobs
+    network: str | None = None
+    weights: str | os.PathLike[str] | None = None
+    views: str = "three"
+    root: bool = True
+    centre: bool = True
+    normalise: bool = True
+    size: int | tuple[int, int] | None = None
+    device: str = "auto"
+    random_state: RandomState = 0
+    batch_size: int = 32
+    n_jobs: int | None = None
 
     def _place(self) -> str | None:
         if self.weights is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from typing import Any, ClassVar
@@ -50,6 +51,7 @@ LATER_PARAMS = {"overlap": OVERLAP, "levels": 1, "level_weights": None}
 """Settings that were added later, with the values that do what was done before."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Visterms(Encoder):
     """Bags of visual words, as in section IV-B of the PAMIR paper [1]_ and 6.2 of the WSABIE paper [2]_.
 
@@ -148,46 +150,24 @@ class Visterms(Encoder):
         "idf_": Array("float32", ("n_features",), least=0, most=LARGEST),
     }
 
-    def __init__(
-        self,
-        *,
-        block: float = 1 / 6,
-        scales: Sequence[float] = (0.5, 1.0, 2.0),
-        overlap: float = OVERLAP,
-        colours: int = 50,
-        colour_space: str = "lab",
-        codebook: int = 10_000,
-        root: bool = True,
-        texture_weight: float = 3.0,
-        neighbours: int = 4,
-        softness: float = 0.25,
-        root_terms: bool = True,
-        levels: int = 1,
-        level_weights: Sequence[float] | None = None,
-        max_side: int = 256,
-        sample_blocks: int = 200_000,
-        random_state: RandomState = 0,
-        batch_size: int = 64,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.block = block
-        self.scales = scales
-        self.overlap = overlap
-        self.colours = colours
-        self.colour_space = colour_space
-        self.codebook = codebook
-        self.root = root
-        self.texture_weight = texture_weight
-        self.neighbours = neighbours
-        self.softness = softness
-        self.root_terms = root_terms
-        self.levels = levels
-        self.level_weights = level_weights
-        self.max_side = max_side
-        self.sample_blocks = sample_blocks
-        self.random_state = random_state
-        self.batch_size = batch_size
-        self.n_jobs = n_jobs
+    block: float = 1 / 6
+    scales: Sequence[float] = (0.5, 1.0, 2.0)
+    overlap: float = OVERLAP
+    colours: int = 50
+    colour_space: str = "lab"
+    codebook: int = 10_000
+    root: bool = True
+    texture_weight: float = 3.0
+    neighbours: int = 4
+    softness: float = 0.25
+    root_terms: bool = True
+    levels: int = 1
+    level_weights: Sequence[float] | None = None
+    max_side: int = 256
+    sample_blocks: int = 200_000
+    random_state: RandomState = 0
+    batch_size: int = 64
+    n_jobs: int | None = None
 
     @property
     def width(self) -> int | None:
