@@ -16,7 +16,7 @@ help:  ## Show the targets
 demo: $(VENV)/.base  ## Draw a photo library, learn its tags, tag and search it, write demo/report.html
 	$(BIN)/visterm demo -o demo
 
-test: $(VENV)/.dev  ## Run the whole test suite (about 11 minutes on 2 cores)
+test: $(VENV)/.dev  ## Run the whole test suite in two processes
 	$(TESTING) $(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not slow" --durations 10
 
 test-kernels: $(VENV)/.dev  ## Run the kernels' tests with bounds checked, and again without compiling
@@ -24,7 +24,7 @@ test-kernels: $(VENV)/.dev  ## Run the kernels' tests with bounds checked, and a
 	NUMBA_DISABLE_JIT=1 $(PYTEST) -q $(KERNEL_TESTS)
 
 test-slow: $(VENV)/.dev  ## Run the tests that take longer, before a release
-	$(PYTEST) -m slow
+	$(TESTING) $(PYTEST) -m slow
 
 lint: $(VENV)/.dev  ## Run ruff, mypy and import-linter, and count what is tangled or hard to read
 	$(BIN)/ruff check .
