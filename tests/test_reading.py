@@ -32,10 +32,6 @@ class MeanColour(Encoder):
         self.max_side = max_side
         self.when_encoding = when_encoding
 
-    @property
-    def _max_side(self):
-        return self.max_side
-
     def _encode_batch(self, batch):
         self.when_encoding()
         return np.array([pixels.mean(axis=(0, 1)) for pixels in batch], np.float32)
