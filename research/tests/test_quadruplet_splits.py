@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from visterm.core.errors import UserError
-from visterm_research.data.quadruplet_splits import leave_out
+from visterm_research.parts.problem import leave_out
 
 
 def test_tags_of_left_out_relations_keep_another_relation_in_the_same_role():

@@ -30,8 +30,7 @@ from visterm_research.comparison.run import begin_folder
 from visterm_research.comparison.sources import kind_of
 from visterm_research.comparison.trials import OutOfTimeError, Trials
 from visterm_research.papers import read_paper
-from visterm_research.vse_ens.problems import held_tag_problem, zipf_problem
-from visterm_research.vse_ens.study import OPT_AUC, converged
+from visterm_research.vse_ens.study import OPT_AUC, converged, held_tag_problem, zipf_problem
 from visterm_research.vse_ens.study import STUDY as VSE_ENS_STUDY
 from visterm_research.wsabie.figures import best_until
 from visterm_research.wsabie.neighbours import any_lost, first_lost, neighbour_hits

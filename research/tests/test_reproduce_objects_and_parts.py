@@ -26,7 +26,6 @@ from visterm_research.comparison.methods import Method
 from visterm_research.comparison.problem import Rows
 from visterm_research.comparison.run import Comparison, Options, Outcome
 from visterm_research.comparison.trials import Choice, Judged, OutOfTimeError, Trials, fit_rows
-from visterm_research.data.quadruplet_splits import LeftOut
 from visterm_research.papers import read_paper
 from visterm_research.parts.claims import parts_claims
 from visterm_research.parts.images import Labelled, _unlearned
@@ -42,7 +41,7 @@ from visterm_research.parts.methods import (
 )
 from visterm_research.parts.parts_run import PartsRun
 from visterm_research.parts.photos import photo_runs, related_photos
-from visterm_research.parts.problem import KEPT, LEFT_OUT, PartsProblem, related
+from visterm_research.parts.problem import KEPT, LEFT_OUT, LeftOut, PartsProblem, related
 from visterm_research.parts.ranks import KNOWN, known_ranks, ranks_of, relation_of_each, task_ranks
 from visterm_research.parts.relations import (
     Relations,

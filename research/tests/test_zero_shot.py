@@ -14,8 +14,7 @@ from visterm.core.errors import DataError, ShapeError, UserError
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.zero_shot.across_corpora import across_corpora, join_tags
 from visterm_research.zero_shot.arms import ZeroShotArm, has_common, zero_shot
-from visterm_research.zero_shot.measures import zero_shot_measures
-from visterm_research.zero_shot.split import TagSplit, seen_rows, split_tags
+from visterm_research.zero_shot.held_out import TagSplit, seen_rows, split_tags, zero_shot_measures
 from visterm_research.zero_shot.vectors import prepared, tag_list_vectors, with_common, word_sources
 
 SMALL = {"hidden": [32], "epochs": 20, "batch_size": 32, "learning_rate": 0.01, "dropout": 0.0, "device": "cpu"}

@@ -28,7 +28,7 @@ from visterm_research.ugc.methods import (
 from visterm_research.ugc.problems import LEARNED, QUICK_DIM, SENTENCES
 from visterm_research.ugc.tag_run import TagRun
 from visterm_research.zero_shot.arms import ZeroShotArm, zero_shot
-from visterm_research.zero_shot.split import SHARE
+from visterm_research.zero_shot.held_out import SHARE
 from visterm_research.zero_shot.vectors import DIM, prepared, tag_list_vectors, word_sources
 
 Floats = NDArray[np.float64]

@@ -15,8 +15,7 @@ from visterm.core.progress import SILENT, Progress, track
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
 from visterm_research.comparison.problem import Problem, Rows
-from visterm_research.zero_shot.measures import zero_shot_measures
-from visterm_research.zero_shot.split import SHARE, TagSplit, seen_rows, split_tags
+from visterm_research.zero_shot.held_out import SHARE, TagSplit, seen_rows, split_tags, zero_shot_measures
 from visterm_research.zero_shot.vectors import with_common
 
 Floats = NDArray[np.float32]
