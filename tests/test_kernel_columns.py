@@ -12,7 +12,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.planted import plant_corpus
 from visterm.features.training_rows import TrainingRows
 from visterm.models.blend import trials
-from visterm.models.stopping import own_columns
+from visterm.models.stopping import visible_columns
 from visterm.tagging.calibrating import calibrate
 from visterm.tagging.tuning.tune import tune
 
@@ -74,9 +74,9 @@ def test_candidates_of_kernel_values_are_tried_on_an_eighth_of_the_images_first(
 
 def test_features_of_other_models_keep_all_columns(planted):
     X, some = planted.X_train, np.arange(5)
-    assert own_columns(MODELS.create("svm", kernel="linear"), X, some) is X
-    assert own_columns(MODELS.create("ensemble"), X, some) is X
-    np.testing.assert_array_equal(own_columns(MODELS.create("svm", kernel=MADE), X, some), X[:, :5])
+    assert visible_columns(MODELS.create("svm", kernel="linear"), X, some) is X
+    assert visible_columns(MODELS.create("ensemble"), X, some) is X
+    np.testing.assert_array_equal(visible_columns(MODELS.create("svm", kernel=MADE), X, some), X[:, :5])
 
 
 @pytest.fixture(scope="module")

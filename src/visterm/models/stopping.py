@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
 from visterm.core.types import Matrix
@@ -21,12 +22,12 @@ OnEpoch: TypeAlias = Callable[[dict[str, Any]], str | None]
 
 
 def says_stop(on_epoch: OnEpoch | None, record: dict[str, Any]) -> bool:
-    """Show a callback the record of an epoch, and say whether it wants training to end."""
+    """Show a callback the record of an epoch; return whether it ends the training."""
     return on_epoch is not None and on_epoch(record) == "stop"
 
 
 def hold_out(n_images: int, share: float, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Split images at random into training rows and held-out rows, both sorted; of too few images none are held out."""
+    """Split images at random into training rows and held-out rows, both sorted; none are held out if too few."""
     n_held = round(share * n_images)
     if n_held < MIN_HELD_OUT:
         return np.arange(n_images), np.empty(0, np.int64)
@@ -100,28 +101,16 @@ class HeldOutFit(NamedTuple):
         return np.ascontiguousarray(found.toarray() if sp.issparse(found) else found, np.float32)
 
 
-def learns_from_kernel(model: Any) -> bool:
-    """Whether the features that a model learns from are values of a kernel with the training images, in their order."""
+def learns_from_kernel(model: BaseEstimator) -> bool:
+    """Return whether a model learns from values of a kernel with the training images, in their order, as features."""
     return bool(get_tags(model).input_tags.pairwise)
 
 
-def own_columns(model: Any, X: Matrix, learned: NDArray[np.int64] | None) -> Matrix:
-    """Take what a model may see of feature rows, if it learns from some of the training images only.
+def visible_columns(model: BaseEstimator, X: Matrix, learned: NDArray[np.int64] | None) -> Matrix:
+    """Return what a model may see of feature rows, if it learns only from the images at `learned` (None: from all).
 
     Every part of a training set that a model is fitted on, or judged by, goes through here: a model over kernel values
     (``kernel="precomputed"``) needs the square kernel of the images that it learns from, and of others their values
     with these. For all other models features are features.
-
-    Parameters
-    ----------
-    model : Annotator
-    X : array or CSR, shape (n_rows, n_features)
-        Rows of any images.
-    learned : ndarray of int64 or None
-        Places of the images to learn from among those that the columns stand for. None: all of them.
-
-    Returns
-    -------
-    array or CSR, shape (n_rows, n_features) or (n_rows, n_learned)
     """
     return X if learned is None or not learns_from_kernel(model) else X[:, learned]

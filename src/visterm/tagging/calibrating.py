@@ -15,7 +15,7 @@ from visterm.features.training_rows import TrainingRows
 from visterm.models.abilities import HoldsOut
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import MIN_IMAGES, fit_calibration
-from visterm.models.stopping import own_columns
+from visterm.models.stopping import visible_columns
 
 SHARE = 0.2
 """Of the images, left out of the fit of a copy where the model itself holds none out."""
@@ -69,8 +69,8 @@ def calibrate(model: Any, rows: TrainingRows, *, seed: int = 0, progress: Progre
     if min(tagged, learned) < MIN_IMAGES:
         return None
     copy = _unfitted(model)
-    copy.fit(own_columns(copy, rows.X[others], others), rows.Y[others], monitor=progress)
-    scores = _search_scores(copy, own_columns(copy, rows.X[left_out], others))
+    copy.fit(visible_columns(copy, rows.X[others], others), rows.Y[others], monitor=progress)
+    scores = _search_scores(copy, visible_columns(copy, rows.X[left_out], others))
     return fit_calibration(scores, rows.Y[left_out], rows.Y[others], seed=seed)
 
 

@@ -45,7 +45,7 @@ from visterm.models.blend.stacked import BLEND, check_stacked, stacked_image_row
 from visterm.models.blend.trials import Budget, Rows, Trial, in_turn, shortlist, try_all
 from visterm.models.explaining import FeatureShares
 from visterm.models.neighbours.distances import check_blocks
-from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out, learns_from_kernel, own_columns
+from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out, learns_from_kernel, visible_columns
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -281,8 +281,8 @@ class Auto(Annotator):
             return alone
         if valid is None:
             kept, held = hold_out(n, max(self.valid_share, min(MIN_HELD_OUT / n, 0.5)), rng)
-            learned = Rows(own_columns(self, rows.X[kept], kept), rows.Y[kept])
-            judged = Rows(own_columns(self, rows.X[held], kept), rows.Y[held])
+            learned = Rows(visible_columns(self, rows.X[kept], kept), rows.Y[kept])
+            judged = Rows(visible_columns(self, rows.X[held], kept), rows.Y[held])
         else:
             learned, judged, held = rows, Rows(*valid), nobody
         tagged = np.flatnonzero(np.bincount(judged.Y.tocoo().coords[0][judged.Y.data > 0], minlength=judged.X.shape[0]))

@@ -24,7 +24,7 @@ from visterm.models.blend.members import any_from_kernel, listed, make_member, p
 from visterm.models.blend.mixing import best_mix, sample
 from visterm.models.blend.stacked import BLEND, check_stacked, stacked_image_rows, stacked_tag_rows
 from visterm.models.explaining import LinearScores
-from visterm.models.stopping import OnEpoch, hold_out, own_columns
+from visterm.models.stopping import OnEpoch, hold_out, visible_columns
 
 DEFAULT_MEMBERS = (("wsabie", {"dim": 100}), ("wsabie", {"dim": 200}))
 
@@ -119,8 +119,8 @@ class Ensemble(LinearScores):
         if weights is None and valid is None and len(members) > 1:
             trained, held = hold_out(X.shape[0], self.valid_share, rng)
             if (Y[held].data > 0).any():
-                judged = own_columns(self, X[held], trained), Y[held]
-                some = own_columns(self, X[trained], trained), Y[trained]
+                judged = visible_columns(self, X[held], trained), Y[held]
+                some = visible_columns(self, X[trained], trained), Y[trained]
                 means, scales = self._fit_members(members, *some, judged, monitor, rng)
                 weights, self.valid_map_ = self._choose(members, means, scales, judged, rng)
                 members = [clone(member) for member in members]

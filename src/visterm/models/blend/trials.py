@@ -20,7 +20,7 @@ from visterm.core.types import Matrix
 from visterm.models.base import Annotator
 from visterm.models.blend.candidates import GROWTHS, PAIRWISE, Columns
 from visterm.models.blend.mixing import image_map, word_map
-from visterm.models.stopping import own_columns
+from visterm.models.stopping import visible_columns
 
 PROBE_PART = 8
 """One row of so many is fitted first, to see how long all would take."""
@@ -171,7 +171,7 @@ def try_all(
 def _warm_up(trial: Trial, learned: Rows, budget: Budget, rng: np.random.Generator) -> None:
     """Fit a few rows so that kernels are compiled, and put the end of the budget off by the time of it."""
     rows = np.sort(rng.permutation(learned.X.shape[0])[:WARM_ROWS])
-    X = own_columns(trial.model, trial.columns.of(learned.X[rows]), rows)
+    X = visible_columns(trial.model, trial.columns.of(learned.X[rows]), rows)
     began = now()
     with suppress(DivergedError, TooLargeError):  # if all rows do that too, the fit of these says so
         clone(trial.model).fit(X, learned.Y[rows]).decision_function(X)
@@ -187,7 +187,7 @@ def _too_long(trial: Trial, learned: Rows, judged: Rows, n_all: int, left: float
     probe = clone(trial.model)
     began = now()
     try:
-        some, others = (own_columns(probe, trial.columns.of(X), rows) for X in (learned.X[rows], judged.X))
+        some, others = (visible_columns(probe, trial.columns.of(X), rows) for X in (learned.X[rows], judged.X))
         probe.fit(some, learned.Y[rows]).decision_function(others)
     except (DivergedError, TooLargeError) as error:
         trial.error = error

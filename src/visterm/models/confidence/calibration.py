@@ -82,13 +82,8 @@ class HeldOutChances(NamedTuple):
             groups[band.tags] = number
         order = np.lexsort((images, -values, tags))
         starts = np.concatenate([[0], np.cumsum(np.bincount(tags, minlength=n_tags))]).astype(np.int64)
-        return cls(
-            starts,
-            values[order].astype(np.float32),
-            given[images, tags][order],
-            groups,
-            int(given.sum()),
-        )
+        right = given[images, tags][order]
+        return cls(starts, values[order].astype(np.float32), right, groups, int(given.sum()))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return what there is to store."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -61,8 +62,8 @@ def fit_calibration(
     less of a score than a rare one. A tag whose scores speak against it keeps the common curve. Tags that people left
     out count as absent, so confidences are those of a tag being *given*.
 
-    Then the images are parted in five, and each part gets chances by the curves of the others: all confidences are bent
-    so that these chances hold, and what was right at them is kept, to choose cut-offs by.
+    Then each fifth of the images gets chances by curves fitted on the others: all confidences are bent so that these
+    chances hold, and what was right at them is kept, to choose cut-offs by.
 
     Parameters
     ----------
@@ -91,22 +92,16 @@ def fit_calibration(
     if n_tagged < MIN_IMAGES or given.nnz == given.shape[0] * given.shape[1]:
         return None
     rng = np.random.default_rng(seed)
-    log_odds = _log_odds(others)
+    n, counts = others.shape[0], np.bincount(others.indices, minlength=others.shape[1])
+    log_odds: Doubles = np.log((counts + 0.5) / (n - counts + 0.5))
     slope, offset = _sigmoids(scores, given, log_odds, prior, rng)
-    bend, held = _judged(scores, given, others, log_odds, prior, seed)
+    bend, held = _judged(scores, given, counts, log_odds, prior, seed)
     plain = Calibration(slope, offset, TOGETHER, given.shape[0], bend, held)
     return plain._replace(together=_together(plain, scores, given, others, rng))
 
 
-def _log_odds(tags: sp.csr_array) -> Doubles:
-    n = tags.shape[0]
-    counts = np.bincount(tags.indices, minlength=tags.shape[1])
-    odds: Doubles = np.log((counts + 0.5) / (n - counts + 0.5))
-    return odds
-
-
 def _judged(
-    scores: NDArray[np.float32], given: sp.csr_array, others: sp.csr_array, log_odds: Doubles, prior: float, seed: int
+    scores: NDArray[np.float32], given: sp.csr_array, counts: Any, log_odds: Doubles, prior: float, seed: int
 ) -> tuple[Bend, HeldOutChances]:
     """Judge curves on images that they were not fitted on, part by part: how all bend, and what was right."""
     rng = np.random.default_rng(seed + 1)
@@ -120,7 +115,6 @@ def _judged(
         odds[part] = slope * scores[part] + offset
     right = given.toarray() > 0
     bend = fit_bend(odds.ravel(), right.ravel(), rng)
-    counts = np.bincount(others.indices, minlength=given.shape[1])
     return bend, HeldOutChances.of(np.exp(log_sigmoid(bend(odds))), right, counts)
 
 
@@ -181,15 +175,15 @@ def _together(
     if several.size == 0:
         return plain.together
     shares = made.n_relevant[several] / made.n_relevant[several].sum()
-    asked = made.words[np.sort(rng.choice(several, min(N_QUERIES, several.size), replace=False, p=shares))]
+    words = made.words[np.sort(rng.choice(several, min(N_QUERIES, several.size), replace=False, p=shares))]
     images = np.sort(rng.permutation(len(scores))[:QUERY_IMAGES])
-    right = relevant_images(asked, given[images]).toarray() > 0
+    right = relevant_images(words, given[images]).toarray() > 0
     if not right.any():
         return plain.together
     logs = log_sigmoid(plain.odds(scores[images]))
-    words = [asked.indices[asked.indptr[q] : asked.indptr[q + 1]] for q in range(asked.shape[0])]
-    product = np.stack([logs[:, of_query].sum(axis=1) for of_query in words])
-    least = np.stack([logs[:, of_query].min(axis=1) for of_query in words])
+    queries = [words.indices[start:stop] for start, stop in pairwise(words.indptr)]
+    product = np.stack([logs[:, tags].sum(axis=1) for tags in queries])
+    least = np.stack([logs[:, tags].min(axis=1) for tags in queries])
 
     def loss(together: float) -> float:
         log_p = (1 - together) * product + together * least

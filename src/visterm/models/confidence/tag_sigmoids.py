@@ -20,13 +20,7 @@ ROUNDING = 1e-13
 
 
 class Costs(NamedTuple):
-    """What a tag weighs in the likelihood.
-
-    Attributes
-    ----------
-    given, absent : float
-        Of one that an image has, and of one that it has not.
-    """
+    """What a tag weighs in the likelihood: one that an image has, and one that it has not."""
 
     given: float
     absent: float
@@ -39,12 +33,7 @@ class Costs(NamedTuple):
 
 
 class Sigmoids(NamedTuple):
-    """Curves ``1 / (1 + exp(-scale v - offset))``.
-
-    Attributes
-    ----------
-    scale, offset : ndarray of float64, shape (n_tags,)
-    """
+    """Curves ``1 / (1 + exp(-scale v - offset))``, one a tag."""
 
     scale: Doubles
     offset: Doubles

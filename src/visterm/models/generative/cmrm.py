@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from visterm.core.checks import check_number
 from visterm.core.learned import Kind, Number
 from visterm.core.types import Matrix, RandomState
-from visterm.models.generative.counts import CountingAnnotator, Counts, as_counts, check_length, scale_rows
+from visterm.models.generative.counts import CountingAnnotator, Counts, as_counts, scale_rows
 from visterm.models.generative.relevance import Floats, RelevanceAnnotator
 
 
@@ -74,7 +74,8 @@ class Cmrm(CountingAnnotator, RelevanceAnnotator):
     random_state: RandomState = 0
 
     def _check_settings(self) -> None:
-        check_length(self.length)
+        if self.length is not None:
+            check_number(self.length, "length", above=0, otherwise="or None to take the features as they are")
         if self.alpha is not None:
             check_number(self.alpha, "alpha", least=0, below=1, otherwise="or None to have it chosen")
         if self.beta is not None:

@@ -94,8 +94,12 @@ class Cmtt(CountingAnnotator):
         uses = sp.hstack([_weighted(given, idf=True), _weighted(counts, idf=self.idf)], format="csr")
         with one_blas_thread():
             places = _unit_rows(_places(sp.csr_array(uses), self.rank, rng))
-            cosines = np.asarray(_dense(places[: self.n_tags_] @ places[self.n_tags_ :].T))
-        table = self._normalized(cosines).astype(np.float32)
+            products: Any = places[: self.n_tags_] @ places[self.n_tags_ :].T
+        cosines: Floats = products.toarray() if sp.issparse(products) else products
+        if self.normalize == "tags":
+            cosines = np.maximum(cosines, 0)
+        sums = cosines.sum(axis=0 if self.normalize == "tags" else 1, keepdims=True)
+        table = np.divide(cosines, sums, out=np.zeros_like(cosines), where=sums > 0).astype(np.float32)
         if sp.issparse(X) or X.shape[1] <= self.n_tags_:
             self.tag_rows_ = table
         else:
@@ -106,13 +110,6 @@ class Cmtt(CountingAnnotator):
         if hasattr(self, "tag_rows_"):
             return sp.csr_array(shares) if sp.issparse(shares) else np.asarray(shares)
         return np.asarray(shares @ self.table_, np.float32)
-
-    def _normalized(self, cosines: Floats) -> Floats:
-        if self.normalize == "tags":
-            cosines = np.maximum(cosines, 0)
-        sums = cosines.sum(axis=0 if self.normalize == "tags" else 1, keepdims=True)
-        table: Floats = np.divide(cosines, sums, out=np.zeros_like(cosines), where=sums > 0)
-        return table
 
 
 def _weighted(counts: Counts, *, idf: bool) -> sp.csr_array:
@@ -141,7 +138,3 @@ def _unit_rows(rows: Any) -> Any:
     lengths = np.sqrt(np.asarray(squares, np.float64).ravel())
     factors = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
     return sp.csr_array(sp.diags_array(factors) @ rows) if sp.issparse(rows) else rows * factors[:, None]
-
-
-def _dense(matrix: Any) -> Any:
-    return matrix.toarray() if sp.issparse(matrix) else matrix

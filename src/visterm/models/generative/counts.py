@@ -9,7 +9,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import Tags
 
-from visterm.core.checks import check_number
 from visterm.core.errors import DataError
 from visterm.core.types import Matrix
 from visterm.models.base import Annotator
@@ -28,24 +27,10 @@ class CountingAnnotator(Annotator):
 
 
 def as_counts(X: Matrix, length: float | None = None) -> Counts:
-    """Return features as counts, in float64.
+    """Return features as counts, in float64, array or CSR as they are; a feature below 0 is a `DataError`.
 
-    Parameters
-    ----------
-    X : array or CSR of float32, shape (n_images, n_features)
-        Whole numbers or not: a visterm of weight 0.3 counts as 0.3 of one.
-    length : float, optional
-        Every image is scaled to so many visterms; one without any stays empty. None: the features as they are.
-
-    Returns
-    -------
-    array or CSR of float64, shape (n_images, n_features)
-        Of the kind of `X`.
-
-    Raises
-    ------
-    DataError
-        If a feature is below 0.
+    Whole numbers or not: a visterm of weight 0.3 counts as 0.3 of one. With `length`, every image is scaled to so many
+    visterms; one without any stays empty.
     """
     values: Any = X.data if sp.issparse(X) else X
     if values.min(initial=0) < 0:
@@ -58,19 +43,7 @@ def as_counts(X: Matrix, length: float | None = None) -> Counts:
 
 
 def count_tags(Y: sp.csr_array) -> tuple[NDArray[np.int64], sp.csr_array]:
-    """Return the images that have a tag, and their tags as counts of 1; the others know nothing of tags.
-
-    Returns
-    -------
-    rows : ndarray of int64, shape (n_tagged,)
-        Rows of `Y`.
-    tags : csr_array of float64, shape (n_tagged, n_tags)
-
-    Raises
-    ------
-    DataError
-        If no image has one.
-    """
+    """Return the rows of images that have a tag, and their tags as counts of 1; without any there is a `DataError`."""
     given = sp.csr_array(Y > 0, dtype=np.float64)
     rows = np.flatnonzero(np.diff(given.indptr))
     if rows.size == 0:
@@ -82,17 +55,6 @@ def count_tags(Y: sp.csr_array) -> tuple[NDArray[np.int64], sp.csr_array]:
 
 def scale_rows(counts: Counts, length: float = 1.0) -> Counts:
     """Scale each row to the sum `length`: with 1, frequencies within the image. Rows of zeros stay."""
-    sums = row_sums(counts)
+    sums = np.asarray(counts.sum(axis=1), np.float64).ravel()
     factors = np.divide(length, sums, out=np.zeros_like(sums), where=sums > 0)
     return sp.csr_array(sp.diags_array(factors) @ counts) if sp.issparse(counts) else counts * factors[:, None]
-
-
-def row_sums(counts: Counts) -> NDArray[np.float64]:
-    """Add up each row."""
-    return np.asarray(counts.sum(axis=1), np.float64).ravel()
-
-
-def check_length(length: Any) -> None:
-    """Refuse a `length` that is neither None nor a number above 0."""
-    if length is not None:
-        check_number(length, "length", above=0, otherwise="or None to take the features as they are")

@@ -14,6 +14,7 @@ from visterm.core.errors import ShapeError
 from visterm.core.learned import Kind, Number
 from visterm.core.types import Matrix, RandomState
 from visterm.models.generative.relevance import Floats, RelevanceAnnotator
+from visterm.models.neighbours.distances import row_squares, squared_distances
 
 TILE_BYTES = 2**26
 """Kernels between regions held at a time."""
@@ -93,6 +94,7 @@ class Mbrm(RelevanceAnnotator):
         self._check_width(self.n_features_in_)
 
     def _check_width(self, n_features: int) -> None:
+        """Refuse features that are not those of regions of equal width."""
         if n_features % self.regions:
             raise ShapeError(
                 f"X has {n_features} features, which cannot be those of {self.regions} regions of equal width. "
@@ -103,7 +105,7 @@ class Mbrm(RelevanceAnnotator):
         self._check_width(X.shape[1])
         regions = self._regions(X)
         mean = np.asarray(regions.sum(axis=0), np.float64).ravel() / regions.shape[0]
-        self.spread_ = 2 * max(0.0, float(_squares(regions).mean() - mean @ mean))
+        self.spread_ = 2 * max(0.0, float(row_squares(regions).mean() - mean @ mean))
         return X.astype(np.float64)
 
     def _log_likelihoods(self, X: Matrix, images: Any, sharpness: float) -> Floats:
@@ -114,7 +116,7 @@ class Mbrm(RelevanceAnnotator):
         step = max(1, TILE_BYTES // (8 * self.regions * known.shape[0]))
         tiles = []
         for start in range(0, X.shape[0], step):
-            logs = _squared_distances(self._regions(X[start : start + step]), known) / -width
+            logs = squared_distances(self._regions(X[start : start + step]), known) / -width
             if self.regions > 1:
                 logs = logsumexp(logs.reshape(len(logs), -1, self.regions), axis=2)
                 logs = logs.reshape(-1, self.regions, logs.shape[1]).sum(axis=1)
@@ -132,17 +134,3 @@ class Mbrm(RelevanceAnnotator):
             return rows
         shape = X.shape[0] * self.regions, X.shape[1] // self.regions
         return sp.csr_array(rows.reshape(shape)) if sp.issparse(X) else rows.reshape(shape)
-
-
-def _squared_distances(A: Any, B: Any) -> Floats:
-    products: Any = A @ B.T
-    if sp.issparse(products):
-        products = products.toarray()
-    squared: Floats = np.maximum(_squares(A)[:, None] + _squares(B) - 2 * products, 0)
-    return squared
-
-
-def _squares(rows: Any) -> Floats:
-    if sp.issparse(rows):
-        return np.asarray(rows.power(2).sum(axis=1), np.float64).ravel()
-    return np.asarray(np.einsum("ij,ij->i", rows, rows))

@@ -96,6 +96,7 @@ class RelevanceAnnotator(Annotator):
         """Return what is P(t|j) together: the image's own part (n_tagged, n_tags) and the background (n_tags,)."""
 
     def _blocks(self, X: Matrix, images: Any, sharpness: float) -> Iterator[tuple[slice, Floats]]:
+        """Yield parts of the images and their log likelihoods."""
         step = max(1, BLOCK_BYTES // (8 * images.shape[0]))
         for start in range(0, X.shape[0], step):
             part = slice(start, min(start + step, X.shape[0]))
@@ -104,28 +105,26 @@ class RelevanceAnnotator(Annotator):
             yield part, likelihoods
 
     def _choose(self, X: Matrix, given: sp.csr_array, rng: np.random.Generator) -> tuple[float, float]:
-        sharps = self._values(self.likelihood_setting, self.likelihood_choices)
-        smooths = self._values(self.caption_setting, self.caption_choices)
+        """Return sharpness and smoothing; those that are None by leaving each of some training images out."""
+        sharpness, smoothing = (getattr(self, name) for name in (self.likelihood_setting, self.caption_setting))
+        sharps = self.likelihood_choices if sharpness is None else (float(sharpness),)
+        smooths = self.caption_choices if smoothing is None else (float(smoothing),)
         n = given.shape[0]
         rows = np.sort(rng.permutation(n)[:CHOICE_ROWS])
         if len(sharps) * len(smooths) == 1 or n < 2 or given.shape[1] < 2:
             return sharps[0], smooths[0]
         shares = {smoothing: self._tag_shares(given, smoothing) for smoothing in smooths}
-        tried = dict.fromkeys(product(sharps, smooths), 0.0)
+        sums = dict.fromkeys(product(sharps, smooths), 0.0)
         for sharpness in sharps:
             images = self._learn_images(X, sharpness)
             for part, likelihoods in self._blocks(X[rows], images, sharpness):
-                own = rows[part]
-                likelihoods[np.arange(own.size), own] = -np.inf
+                left_out = rows[part]
+                likelihoods[np.arange(left_out.size), left_out] = -np.inf
                 weights = posteriors(likelihoods)
                 for smoothing, (captions, background) in shares.items():
                     scores = (weights @ captions + background).astype(np.float32)
-                    tried[sharpness, smoothing] += float(average_precisions(scores, given[own]).sum())
-        return max(tried, key=tried.__getitem__)
-
-    def _values(self, name: str, choices: tuple[float, ...]) -> tuple[float, ...]:
-        value = getattr(self, name)
-        return choices if value is None else (float(value),)
+                    sums[sharpness, smoothing] += float(average_precisions(scores, given[left_out]).sum())
+        return max(sums, key=sums.__getitem__)
 
 
 def posteriors(likelihoods: Floats) -> Floats:

@@ -17,7 +17,7 @@ from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Annotator
-from visterm.models.neighbours.distances import row_squares
+from visterm.models.neighbours.distances import squared_distances
 from visterm.models.neighbours.knn import UNIT_ROWS, unit_rows
 
 Doubles = NDArray[np.float64]
@@ -130,11 +130,11 @@ class KernelRidge(Annotator):
 
     def _kernel(self, A: Matrix, B: Matrix) -> Doubles:
         """Return the kernel of rows of unit length."""
-        return np.asarray(np.exp(_distances(A, B) * (-self.gamma_ / self.width_)))
+        return np.asarray(np.exp(squared_distances(A, B) * (-self.gamma_ / self.width_)))
 
     def _choose(self, rows: Matrix, given: sp.csr_array, some: NDArray[np.int64]) -> tuple[float, float, float]:
         """Return γ, the penalty and the mean squared distance; settings that are None by leaving some images out."""
-        distances = _distances(rows[some], rows[some])
+        distances = squared_distances(rows[some], rows[some])
         width = float(distances.sum()) / max(some.size * (some.size - 1), 1) or 1.0
         gammas = GAMMAS if self.gamma is None else (float(self.gamma),)
         alphas = ALPHAS if self.alpha is None else (float(self.alpha),)
@@ -175,14 +175,6 @@ class KernelRidge(Annotator):
             between[np.diag_indices_from(between)] += ROUNDING * n
             square += self.alpha_ * between
         return np.asarray(cho_solve(cho_factor(square, lower=True, overwrite_a=True), np.asarray(moment, np.float64)))
-
-
-def _distances(A: Matrix, B: Matrix) -> Doubles:
-    """Return the squared distances of rows, shape (n_a, n_b)."""
-    products: Any = A @ B.T
-    products = (products.toarray() if sp.issparse(products) else products).astype(np.float64)
-    lengths = [row_squares(rows.astype(np.float64)) for rows in (A, B)]
-    return np.asarray(np.maximum(lengths[0][:, None] + lengths[1] - 2 * products, 0))
 
 
 def _left_out(kernel: Doubles, targets: Doubles, alpha: float) -> Doubles:

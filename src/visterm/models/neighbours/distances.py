@@ -224,3 +224,10 @@ def row_squares(X: Any) -> NDArray[np.float64]:
     if sp.issparse(X):
         return np.asarray(X.astype(np.float64).power(2).sum(axis=1))
     return np.asarray(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+
+
+def squared_distances(A: Matrix, B: Matrix) -> NDArray[np.float64]:
+    """Return the squared Euclidean distances of rows, shape (n_a, n_b), by products of their type."""
+    products = np.asarray(_products(A, B), np.float64)
+    lengths = [row_squares(rows.astype(np.float64)) for rows in (A, B)]
+    return np.asarray(np.maximum(lengths[0][:, None] + lengths[1] - 2 * products, 0))

@@ -20,7 +20,7 @@ from visterm.core.types import Matrix
 from visterm.data.held_tags import hold_one_out
 from visterm.features.training_rows import TrainingRows
 from visterm.metrics import evaluate
-from visterm.models.stopping import MIN_HELD_OUT, OnEpoch, learns_from_kernel, own_columns
+from visterm.models.stopping import MIN_HELD_OUT, OnEpoch, learns_from_kernel, visible_columns
 
 
 class Parts(NamedTuple):
@@ -49,7 +49,7 @@ class Parts(NamedTuple):
 
     def seen_by(self, model: Any) -> Parts:
         """Return the parts as a model may see them: of kernel values, those with the images that it learns from."""
-        X, X_valid = (own_columns(model, rows, self.learned) for rows in (self.X, self.X_valid))
+        X, X_valid = (visible_columns(model, rows, self.learned) for rows in (self.X, self.X_valid))
         return self._replace(X=X, X_valid=X_valid)
 
 
