@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,9 +18,8 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.learned import Array, Kind, Listed, Number, Record, Text, Whole
 from visterm.core.progress import Progress, Titled
 from visterm.core.tables import MODELS
-from visterm.core.types import Matrix, RandomState
+from visterm.core.types import Matrix
 from visterm.models.abilities import Explains
-from visterm.models.base import Annotator
 from visterm.models.blend.candidates import Columns, candidates_for, column_sets
 from visterm.models.blend.members import (
     any_from_kernel,
@@ -28,7 +27,6 @@ from visterm.models.blend.members import (
     listed,
     make_member,
     own_settings,
-    pass_on_jobs,
 )
 from visterm.models.blend.mixing import (
     best_lift,
@@ -41,7 +39,7 @@ from visterm.models.blend.mixing import (
     without_idlers,
     word_map,
 )
-from visterm.models.blend.stacked import BLEND, check_stacked, stacked_image_rows, stacked_tag_rows
+from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
 from visterm.models.blend.trials import Budget, Rows, Trial, in_turn, shortlist, try_all
 from visterm.models.explaining import FeatureShares
 from visterm.models.neighbours.distances import check_blocks
@@ -49,7 +47,7 @@ from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out,
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Auto(Annotator):
+class Auto(Blend):
     """Fits several models, judges them on images that they have not seen, and blends the best.
 
     The score of tag t is ``d_t Σ_m λ_m (s_m - μ_m) / σ_m``, where ``s_m`` is the score of model m, and ``μ_m`` and
@@ -124,7 +122,6 @@ class Auto(Annotator):
     """
 
     learned: ClassVar[dict[str, Kind]] = {
-        **BLEND,
         "weights_": Array("float64", ("n_members",), least=0),
         "columns_": Array("int64", ("n_members", 4), least=0),
         "lift_": Number(least=0, below=1),
@@ -147,15 +144,6 @@ class Auto(Annotator):
     candidates: Sequence[Any] | None = None
     lift: float | None = None
     valid_share: float = 0.2
-    n_jobs: int | None = None
-    random_state: RandomState = 0
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, as in scikit-learn; a number of threads is passed on to fitted members."""
-        super().set_params(**params)
-        if "n_jobs" in params:
-            pass_on_jobs(getattr(self, "members_", []), self.n_jobs)
-        return self
 
     def explain(self, x: Any, tag: int) -> FeatureShares:
         """Return what each feature contributes to a tag's score, see `LinearScores.explain`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,12 +17,12 @@ from visterm.core.errors import UserError
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.progress import Progress
 from visterm.core.tables import MODELS
-from visterm.core.types import Matrix, RandomState
+from visterm.core.types import Matrix
 from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
-from visterm.models.blend.members import any_from_kernel, listed, make_member, pass_on_jobs
+from visterm.models.blend.members import any_from_kernel, listed, make_member
 from visterm.models.blend.mixing import best_mix, sample
-from visterm.models.blend.stacked import BLEND, check_stacked, stacked_image_rows, stacked_tag_rows
+from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
 from visterm.models.explaining import LinearScores
 from visterm.models.stopping import OnEpoch, hold_out, visible_columns
 
@@ -30,7 +30,7 @@ DEFAULT_MEMBERS = (("wsabie", {"dim": 100}), ("wsabie", {"dim": 200}))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Ensemble(LinearScores):
+class Ensemble(Blend, LinearScores):
     """Scores a tag by the weighted sum of what other models say: ``Σ_m λ_m (s_m - μ_m) / σ_m``.
 
     ``s_m`` is the score of member m, ``μ_m`` and ``σ_m`` the mean and the standard deviation of its scores of all tags
@@ -79,7 +79,6 @@ class Ensemble(LinearScores):
     """
 
     learned: ClassVar[dict[str, Kind]] = {
-        **BLEND,
         "weights_": Array("float64", ("n_members",), least=0, most=1),
         "valid_map_": Number(least=0, most=1, or_none=True),
     }
@@ -92,15 +91,6 @@ class Ensemble(LinearScores):
     members: Sequence[Any] | None = None
     weights: Sequence[float] | None = None
     valid_share: float = 0.1
-    n_jobs: int | None = None
-    random_state: RandomState = 0
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, as in scikit-learn; a number of threads is passed on to fitted members."""
-        super().set_params(**params)
-        if "n_jobs" in params:
-            pass_on_jobs(getattr(self, "members_", []), self.n_jobs)
-        return self
 
     def _fit_monitored(
         self,

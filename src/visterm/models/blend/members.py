@@ -45,13 +45,6 @@ def make_member(member: Any, whose: str, n_jobs: int | None, rng: np.random.Gene
     return model
 
 
-def pass_on_jobs(members: Iterable[Annotator], n_jobs: int | None) -> None:
-    """Set the threads of those members that have them."""
-    for member in members:
-        if "n_jobs" in member.get_params(deep=False):
-            member.set_params(n_jobs=n_jobs)
-
-
 def any_from_kernel(given: Any, what: str, whose: str) -> bool:
     """Return whether a list of members, or None, has one whose features are kernel values with the training images."""
     rng = np.random.default_rng(0)  # of seeds, which do not matter here

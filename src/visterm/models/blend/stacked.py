@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,16 +12,31 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 from visterm.core.learned import Array, DenseOrCsr, Fitted, Kind, Listed
-from visterm.core.types import Matrix
+from visterm.core.types import Matrix, RandomState
 from visterm.models.base import Annotator
 
-BLEND: dict[str, Kind] = {
-    "members_": Listed(Fitted(base=Annotator), "n_members"),
-    "means_": Array("float64", ("n_members",)),
-    "scales_": Array("float64", ("n_members",), above=0),
-    "tag_rows_": DenseOrCsr("float32", ("n_tags_", None), canonical=False),
-}
-"""What blends of models learn."""
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Blend(Annotator):
+    """What blends share: members whose scores are shifted and scaled, their threads and their seed."""
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "members_": Listed(Fitted(base=Annotator), "n_members"),
+        "means_": Array("float64", ("n_members",)),
+        "scales_": Array("float64", ("n_members",), above=0),
+        "tag_rows_": DenseOrCsr("float32", ("n_tags_", None), canonical=False),
+    }
+
+    n_jobs: int | None = None
+    random_state: RandomState = 0
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, as in scikit-learn; a number of threads is passed on to fitted members."""
+        super().set_params(**params)
+        for member in getattr(self, "members_", []) if "n_jobs" in params else ():
+            if "n_jobs" in member.get_params(deep=False):
+                member.set_params(n_jobs=self.n_jobs)
+        return self
 
 
 def check_stacked(members: Sequence[Annotator], widths: Sequence[int], tag_rows: Any) -> None:
