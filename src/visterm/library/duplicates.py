@@ -12,7 +12,7 @@ import numpy as np
 
 from visterm.core.errors import UserError
 from visterm.core.object_stores import check_named
-from visterm.core.progress import SILENT, Progress
+from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.remote import is_remote
 from visterm.core.types import Skipped
 from visterm.data.images import decode_images
@@ -161,8 +161,7 @@ def _hash_what_has_none(stored: StoredCatalogue, n_jobs: int | None, progress: P
             skipped.append(Skipped(image.name, str(error)))
         else:
             missing.append(image)
-    progress.start("look at pictures", len(missing))
-    try:
+    with reported(progress, "look at pictures", len(missing)):
         for start in range(0, len(missing), CHUNK):
             chunk = missing[start : start + CHUNK]
             hashes = []
@@ -174,8 +173,6 @@ def _hash_what_has_none(stored: StoredCatalogue, n_jobs: int | None, progress: P
                     hashes.append((image.id, perceptual_hash(decoded.pixels)))
                 progress.advance()
             stored.images.set_phashes(hashes)
-    finally:
-        progress.finish()
     return skipped
 
 

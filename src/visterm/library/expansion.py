@@ -137,19 +137,19 @@ def related_tags(tagger: Tagger, words: str | Sequence[str], how: str) -> list[R
     if how not in EXPANSIONS:
         raise UserError(f"A search is expanded by {how!r}; expected one of {', '.join(EXPANSIONS)}.")
     query = tagger.query_weights(words)
-    wanted = query.weights.indices[query.weights.data > 0]
-    if not len(wanted) and query.outside is not None:
+    positive_tags = query.weights.indices[query.weights.data > 0]
+    if not len(positive_tags) and query.outside is not None:
         raise UserError(
             "Relations are between tags, and no word of the search without a '-' is one "
             f"({', '.join(query.outside.words)}). Leave --expand out, or add a tag."
         )
-    if not len(wanted):
+    if not len(positive_tags):
         raise UserError("All words of the search have a '-', so there is none to expand. Add one without a '-'.")
-    found = _parts(tagger, wanted) if how == PARTS else _siblings(tagger, wanted)
+    found = _parts(tagger, positive_tags) if how == PARTS else _siblings(tagger, positive_tags)
     first: dict[str, RelatedTag] = {}
     for item in found:
         first.setdefault(item.tag, item)
-    return [item for item in first.values() if tagger.vocabulary.index(item.tag) not in wanted]
+    return [item for item in first.values() if tagger.vocabulary.index(item.tag) not in positive_tags]
 
 
 def _parts(tagger: Tagger, wholes: Any) -> list[RelatedTag]:

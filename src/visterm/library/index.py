@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from visterm.core.jsonlines import write_skipped
-from visterm.core.progress import SILENT, Progress, Steps
+from visterm.core.progress import SILENT, Progress, Steps, reported
 from visterm.core.types import Skipped
 from visterm.data.contents import file_state, is_there
 from visterm.library.files import Comparison, compare, full_paths
@@ -99,11 +99,8 @@ class Indexing:
             done = Indexed(moved=len(found.moved), gone=len(found.gone), skipped=list(photos.left_out))
             done = replace(done, kept=len(photos.items) - len(found.moved) - len(found.new) - len(found.changed))
             work = sorted([*found.new, *found.changed])
-            progress.start("index", len(work))
-            try:
+            with reported(progress, "index", len(work)):
                 done = self._encode_all(photos, found, work, done, chunk_size, job, progress)
-            finally:
-                progress.finish()
             filled = self._writer.fill(chunk_size, job, progress)
             done = replace(done, rows=filled.rows, encoded=done.encoded + filled.encoded, cancelled=job.cancelled)
             if not job.cancelled:

@@ -251,7 +251,9 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
         "rows in": stored.where_rows_are(),
         "features": _features(stored),
         "runs": runs,
-        "jobs": {f"{job.id} {job.kind}": _told(job.state, job.message, job.error) for job in stored.jobs.latest(SHOWN)},
+        "jobs": {
+            f"{job.id} {job.kind}": _in_words(job.state, job.message, job.error) for job in stored.jobs.latest(SHOWN)
+        },
         "history": {
             f"{event.at} {event.what}": ", ".join(f"{k}: {v}" for k, v in event.details.items())
             for event in stored.history.latest(SHOWN)
@@ -280,5 +282,5 @@ def _size(folder: Path) -> int:
     return sum(entry.stat().st_size for entry in os.scandir(folder)) if folder.is_dir() else 0
 
 
-def _told(state: str, message: str, error: str | None) -> str:
+def _in_words(state: str, message: str, error: str | None) -> str:
     return ": ".join(part for part in (state, error or message) if part)

@@ -50,8 +50,8 @@ class CatalogueJob:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        told = None if error is None else str(error) or type(error).__name__
-        self._stored.jobs.finish(self.id, error=told, message=self.message)
+        reason = None if error is None else str(error) or type(error).__name__
+        self._stored.jobs.finish(self.id, error=reason, message=self.message)
 
     @property
     def cancelled(self) -> bool:

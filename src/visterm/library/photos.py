@@ -131,8 +131,8 @@ def _refuse_if_all_gone(photos: Sequence[Any]) -> None:
 
 def indexed_folders(stored: StoredCatalogue) -> list[str]:
     """Return the folders that were indexed; where none is known, the topmost that hold images."""
-    told = [event.details.get("folder") for event in stored.history.latest(EVENTS) if event.what == "index"]
-    folders = sorted({folder for folder in told if folder})
+    indexed = [event.details.get("folder") for event in stored.history.latest(EVENTS) if event.what == "index"]
+    folders = sorted({folder for folder in indexed if folder})
     if not folders:
         found = stored.database.rows(
             "SELECT DISTINCT folder FROM images WHERE state = 'here' AND path IS NOT NULL ORDER BY folder"

@@ -138,9 +138,9 @@ def _worth(confidences: list[float | None], before: list[float | None]) -> NDArr
 
 def _why(confidence: float | None, before: float | None, n_images: int) -> list[str]:
     """Return what makes a question worth asking, in words."""
-    told = ["the run has no confidences" if confidence is None else f"{confidence:.0%} sure"]
+    reasons = ["the run has no confidences" if confidence is None else f"{confidence:.0%} sure"]
     if confidence is not None and before is not None and abs(confidence - before) >= DISAGREE:
-        told.append(f"the run before was {before:.0%} sure")
+        reasons.append(f"the run before was {before:.0%} sure")
     if n_images < RARE:
-        told.append(f"a rare tag: {count_of(n_images, 'photo')}")
-    return told
+        reasons.append(f"a rare tag: {count_of(n_images, 'photo')}")
+    return reasons

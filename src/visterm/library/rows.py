@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from visterm.core.checks import check_k, finite_rows
-from visterm.core.progress import Progress, Steps
+from visterm.core.progress import Progress, Steps, reported
 from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import clean_tag, tag_key
@@ -107,8 +107,7 @@ class RowWriter:
         ready = self.features.in_order(missing)
         others = sorted(set(missing) - set(ready))
         n_rows = n_encoded = 0
-        progress.start("make rows", len(missing))
-        try:
+        with reported(progress, "make rows", len(missing)):
             for chunk, there in [
                 *((ready[i : i + chunk_size], True) for i in range(0, len(ready), chunk_size)),
                 *((others[i : i + chunk_size], False) for i in range(0, len(others), chunk_size)),
@@ -124,8 +123,6 @@ class RowWriter:
                     n_encoded += len(ids)
                 n_rows += len(ids)
                 job.advance(n_rows, len(missing))
-        finally:
-            progress.finish()
         return Filled(n_rows, n_encoded)
 
     def encode_missing(self, image_ids: Sequence[int], chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
@@ -133,29 +130,23 @@ class RowWriter:
         others = sorted(set(image_ids) - set(self.features.in_order(image_ids)))
         if not others:
             return
-        progress.start("encode", len(others))
-        try:
+        with reported(progress, "encode", len(others)):
             for start in range(0, len(others), chunk_size):
                 if job.cancelled:
                     break
                 self._encode_again(others[start : start + chunk_size], Steps(progress))
-        finally:
-            progress.finish()
 
     def predict(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
         """Predict the tags of all images, here or gone, from their features: where rows stay and only tags moved."""
         known = [row[0] for row in self._stored.database.rows("SELECT id FROM images")]  # gone ones may come back
         ids = self.features.in_order(known)
-        progress.start("predict", len(ids))
-        try:
+        with reported(progress, "predict", len(ids)):
             for start in range(0, len(ids), chunk_size):
                 if job.cancelled:
                     break
                 chunk, X = self.features.rows(ids[start : start + chunk_size])
                 self._stored.tags.set_predictions(self._run_id, self._predictions(X, chunk))
                 progress.advance(len(chunk))
-        finally:
-            progress.finish()
 
     def spelled(self, photos: Listed) -> Listed:
         """Return photos with their tags as the run spells them, each once; empty ones are left out.

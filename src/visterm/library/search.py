@@ -129,7 +129,7 @@ class Searchable:
         rows = self.searched.current_rows()
         ids = None if not among else self._passing(among, rows)
         # images of which a person has said that a word is not there, in order, do not come back
-        rejected = self.searched.rejected([tagger.vocabulary.tags[i] for i in _wanted(query.weights)])
+        rejected = self.searched.rejected([tagger.vocabulary.tags[i] for i in _positive_tags(query.weights)])
         n_likely = None
         if query.outside is not None:
             _refuse_confidences(query.outside.words, combine, limited=limited)
@@ -258,10 +258,10 @@ def _calibration(tagger: Tagger, combine: str | None, *, limited: bool) -> Calib
     return tagger.calibration
 
 
-def _wanted(weights: sp.csr_array) -> NDArray[np.int32]:
+def _positive_tags(weights: sp.csr_array) -> NDArray[np.int32]:
     """Return the tags of a query that are not subtracted."""
-    wanted: NDArray[np.int32] = weights.indices[weights.data > 0]
-    return wanted
+    positive_tags: NDArray[np.int32] = weights.indices[weights.data > 0]
+    return positive_tags
 
 
 def _without(ids: Ids | None, rejected: Ids, rows: SearchedRows) -> Ids:

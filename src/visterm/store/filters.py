@@ -102,15 +102,15 @@ def is_date(text: str) -> bool:
     return hour < 24 and minute < 60 and second < 60
 
 
-def image_ids(database: Database, wanted: Filter) -> NDArray[np.int64]:
+def image_ids(database: Database, among: Filter) -> NDArray[np.int64]:
     """Return the ids of the images that are here and pass a filter, in order: one statement."""
-    conditions, values = conditions_of(wanted)
+    conditions, values = conditions_of(among)
     where = " AND ".join(["state = 'here'", *conditions])
     found = database.rows(f"SELECT id FROM images WHERE {where} ORDER BY id", values)
     return np.fromiter((row[0] for row in found), np.int64, len(found))
 
 
-def conditions_of(wanted: Filter) -> tuple[list[str], list[Any]]:
+def conditions_of(among: Filter) -> tuple[list[str], list[Any]]:
     """Return a filter as SQL conditions on ``images``, and the values to bind, in their order."""
     conditions: list[str] = []
     values: list[Any] = []
@@ -119,33 +119,33 @@ def conditions_of(wanted: Filter) -> tuple[list[str], list[Any]]:
         conditions.append(condition)
         values.extend(bound)
 
-    for tag in wanted.tags:
+    for tag in among.tags:
         add(_has(), *[as_text(tag)] * 3)
-    for tag in wanted.without:
+    for tag in among.without:
         add(f"NOT {_has()}", *[as_text(tag)] * 3)
-    for tag in wanted.predicted:
+    for tag in among.predicted:
         add(
             "id IN (SELECT image_id FROM predictions WHERE run_id = (SELECT id FROM runs WHERE current = 1) "
             f"AND tag_id = {TAG} AND (? IS NULL OR confidence >= ?))",
-            as_text(tag), wanted.min_confidence, wanted.min_confidence,
+            as_text(tag), among.min_confidence, among.min_confidence,
         )  # fmt: skip
         add(f"id NOT IN (SELECT image_id FROM verdicts WHERE tag_id = {TAG} AND verdict = -1)", as_text(tag))
-    if wanted.folder is not None:
-        folder = os.fspath(in_full(wanted.folder))
+    if among.folder is not None:
+        folder = os.fspath(in_full(among.folder))
         inside = folder.rstrip("/") + "/"
         text = "CAST(? AS TEXT)"
         add(f"(folder = {text} OR substr(folder, 1, length({text})) = {text})", *map(as_text, (folder, inside, inside)))
-    if wanted.taken_from is not None:
-        add("taken >= ?", wanted.taken_from)
-    if wanted.taken_to is not None:
-        add("substr(taken, 1, length(?)) <= ?", wanted.taken_to, wanted.taken_to)
-    if wanted.min_bytes is not None:
-        add("n_bytes >= ?", wanted.min_bytes)
-    if wanted.max_bytes is not None:
-        add("n_bytes <= ?", wanted.max_bytes)
-    if wanted.file_type is not None:
-        add("file_type = ?", file_type_of(f"x.{wanted.file_type.strip().removeprefix('.')}"))
-    if wanted.unreviewed:
+    if among.taken_from is not None:
+        add("taken >= ?", among.taken_from)
+    if among.taken_to is not None:
+        add("substr(taken, 1, length(?)) <= ?", among.taken_to, among.taken_to)
+    if among.min_bytes is not None:
+        add("n_bytes >= ?", among.min_bytes)
+    if among.max_bytes is not None:
+        add("n_bytes <= ?", among.max_bytes)
+    if among.file_type is not None:
+        add("file_type = ?", file_type_of(f"x.{among.file_type.strip().removeprefix('.')}"))
+    if among.unreviewed:
         add("reviewed IS NULL")
     return conditions, values
 

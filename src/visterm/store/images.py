@@ -144,10 +144,10 @@ class Images(Table):
 
     def get_many(self, image_ids: Iterable[int]) -> list[ImageRecord]:
         """Return images by id, in the order of the ids given."""
-        wanted = list(image_ids)
-        found = self._select(f"WHERE {AMONG}", as_list(wanted))
+        requested = list(image_ids)
+        found = self._select(f"WHERE {AMONG}", as_list(requested))
         by_id = {image.id: image for image in found}
-        return [by_id[int(i)] for i in wanted if int(i) in by_id]
+        return [by_id[int(i)] for i in requested if int(i) in by_id]
 
     def by_path(self, path: str | os.PathLike[str]) -> ImageRecord | None:
         """Return the image that lies at a path now; None where there is none."""

@@ -98,10 +98,10 @@ class LanceRows:
             return self.kept[places]
         found = np.empty((len(places), self.width), np.float32)
         filled = np.zeros(len(places), np.bool_)
-        wanted, back = np.unique(places, return_inverse=True)
-        for numbers, block in self.blocks(wanted):
-            inside = np.zeros(len(wanted), np.bool_)
-            inside[np.searchsorted(wanted, numbers)] = True
+        requested, back = np.unique(places, return_inverse=True)
+        for numbers, block in self.blocks(requested):
+            inside = np.zeros(len(requested), np.bool_)
+            inside[np.searchsorted(requested, numbers)] = True
             mine = np.flatnonzero(inside[back])
             found[mine] = block[np.searchsorted(numbers, places[mine])]
             filled[mine] = True
@@ -115,10 +115,10 @@ class LanceRows:
             yield from self._scanned()
         elif len(places) and len(places) * GATHERED > places[-1] - places[0]:
             first = int(places[0])
-            wanted = np.zeros(int(places[-1]) + 1 - first, np.bool_)
-            wanted[places - first] = True
-            for numbers, block in self._scanned(first, first + len(wanted)):
-                inside = wanted[numbers - first]
+            requested = np.zeros(int(places[-1]) + 1 - first, np.bool_)
+            requested[places - first] = True
+            for numbers, block in self._scanned(first, first + len(requested)):
+                inside = requested[numbers - first]
                 if inside.any():
                     yield numbers[inside], block[inside]
         else:

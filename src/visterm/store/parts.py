@@ -117,16 +117,16 @@ class Part(ABC):
         k = min(k, n_rows - passed_over)
         if k == 0:
             return Ranking(np.empty((len(Q), 0), np.int64), np.empty((len(Q), 0), np.float32))
-        wanted = k + passed_over
+        k_visited = k + passed_over
         if self._ascending:
-            found = self._best_places(Q, wanted, places)
+            found = self._best_places(Q, k_visited, places)
         else:  # equal rows are ranked by id, and rows of changed images lie behind those of later ones
-            k_ties = min(wanted + 1, n_rows)
+            k_ties = min(k_visited + 1, n_rows)
             found = self._best_places(Q, k_ties, places)
-            while k_ties < n_rows and (found.scores[:, -1] == found.scores[:, wanted - 1]).any():
+            while k_ties < n_rows and (found.scores[:, -1] == found.scores[:, k_visited - 1]).any():
                 k_ties = min(2 * k_ties, n_rows)
                 found = self._best_places(Q, k_ties, places)
-            found = _at(found, np.lexsort((self.ids[found.ids], -found.scores), axis=1)[:, :wanted])
+            found = _at(found, np.lexsort((self.ids[found.ids], -found.scores), axis=1)[:, :k_visited])
         if passed_over:
             found = _at(found, np.argsort(np.isin(found.ids, self.hidden), axis=1, kind="stable")[:, :k])
         return Ranking(self.ids[found.ids], found.scores)

@@ -74,7 +74,7 @@ class Searched(Protocol):
     def current_rows(self) -> SearchedRows:
         """Return the rows that are there now."""
 
-    def find(self, wanted: Filter) -> Ids:
+    def find(self, among: Filter) -> Ids:
         """Return the ids of the images that pass a filter, in order."""
 
     def lengths(self) -> tuple[Ids, NDArray[np.float32]]:
@@ -161,9 +161,9 @@ class SearchedCatalogue:
         """Return the ids of the images that can be searched, in order."""
         return self._rows.current().ids
 
-    def find(self, wanted: Filter) -> Ids:
+    def find(self, among: Filter) -> Ids:
         """Return the ids of the images that pass a filter, in order."""
-        return image_ids(self.database, wanted)
+        return image_ids(self.database, among)
 
     def lengths(self) -> tuple[Ids, NDArray[np.float32]]:
         """Return the lengths of rows, measured once, until rows change."""
@@ -256,9 +256,9 @@ class ShardedRows:
         Q = as_queries(q)
         if ids is None:
             return np.concatenate(self.of_all("products", q=Q))
-        wanted = np.asarray(ids, np.int64).ravel()
-        found = np.empty((len(wanted), Q.shape[0]), np.float32)
-        for places, products in self.of_some("products", wanted, q=Q):
+        requested = np.asarray(ids, np.int64).ravel()
+        found = np.empty((len(requested), Q.shape[0]), np.float32)
+        for places, products in self.of_some("products", requested, q=Q):
             found[places] = products
         return found
 
@@ -309,9 +309,9 @@ class SearchedUnion:
         """Return the rows of all catalogues; each looks which ones it has now at each search."""
         return self._rows
 
-    def find(self, wanted: Filter) -> Ids:
+    def find(self, among: Filter) -> Ids:
         """Return the ids of the images that pass a filter."""
-        return self._rows.joined(self._rows.of_all("find", wanted=wanted))
+        return self._rows.joined(self._rows.of_all("find", among=among))
 
     def lengths(self) -> tuple[Ids, NDArray[np.float32]]:
         """Return the lengths of rows; each catalogue measures its own, once."""

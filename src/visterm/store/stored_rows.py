@@ -91,7 +91,7 @@ class StoredRows:
             raise StorageError("The catalogue has rows already, and they stay where they are.")
         place = LancePlace.at(uri)
         assert self.folder is not None
-        table_names(place.uri_of(self.folder))  # told of now, not after the first images were encoded
+        table_names(place.uri_of(self.folder))  # fails now, not after the first images were encoded
         self.database.write("INSERT OR REPLACE INTO meta VALUES ('lance', ?)", (place.as_text(),))
 
     def files(self, segment: StoredSegment) -> Segment:

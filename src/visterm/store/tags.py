@@ -66,15 +66,15 @@ class Tags(Table):
 
     def ids(self, names: Iterable[str], *, create: bool = False) -> dict[str, int]:
         """Return the ids of tags by name; those that are not there are left out, or made."""
-        wanted = list(dict.fromkeys(names))
+        names = list(dict.fromkeys(names))
         with self._database.transaction() if create else self._database.snapshot() as connection:
             if create:
                 connection.executemany(
                     "INSERT INTO tags (name) VALUES (CAST(? AS TEXT)) ON CONFLICT DO NOTHING",
-                    ((as_text(name),) for name in wanted),
+                    ((as_text(name),) for name in names),
                 )
             one = "SELECT id FROM tags WHERE name = CAST(? AS TEXT)"
-            found = {name: connection.execute(one, (as_text(name),)).fetchone() for name in wanted}
+            found = {name: connection.execute(one, (as_text(name),)).fetchone() for name in names}
         return {name: row[0] for name, row in found.items() if row is not None}
 
     def give(self, image_id: int, tags: Iterable[str], source: str) -> None:

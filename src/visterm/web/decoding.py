@@ -195,9 +195,9 @@ def _exchange(process: subprocess.Popen[bytes], header: bytes, content: bytes) -
         process.kill()
         process.wait()
         return None
-    told = read_exactly(process.stdout, ANSWER.size)
-    if told is not None:
-        how, height, width, n_bytes = ANSWER.unpack(told)
+    answer = read_exactly(process.stdout, ANSWER.size)
+    if answer is not None:
+        how, height, width, n_bytes = ANSWER.unpack(answer)
         found = read_exactly(process.stdout, n_bytes)
         if found is not None:
             return how, Jpeg(found, width, height)

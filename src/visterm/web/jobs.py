@@ -1,4 +1,4 @@
-"""Jobs of the service: one process at a time beside it, a few more waiting; what does not stop when told is killed."""
+"""Jobs of the service: one process at a time beside it, a few more waiting; one that does not stop is killed."""
 
 from __future__ import annotations
 

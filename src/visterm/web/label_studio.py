@@ -126,38 +126,38 @@ async def health(request: Request) -> Response:
 
 @router.post("/setup", response_model=Version, responses=errors(408, 413))
 @takes(MEDIUM)
-async def setup(request: Request, told: SetupTold) -> Response:
+async def setup(request: Request, sent: SetupTold) -> Response:
     """Look at a project's labelling configuration, and say which run answers."""
-    read_config(told.schema_)
+    read_config(sent.schema_)
     return json_answer({"model_version": await _version(service_of(request))})
 
 
 @router.post("/predict", response_model=Predictions, responses=errors(408, 413))
 @takes_pictures
-async def predict(request: Request, told: PredictTold) -> Response:
+async def predict(request: Request, sent: PredictTold) -> Response:
     """Choose tags for the pictures of tasks: those of the catalogue by id, and those in ``data:`` addresses."""
     service = service_of(request)
-    wanted = read_config(told.label_config)
+    config = read_config(sent.label_config)
     version = await _version(service)
     results: list[dict[str, Any]] = []
-    for start in range(0, len(told.tasks), AT_ONCE):
-        some = told.tasks[start : start + AT_ONCE]
-        results += await asyncio.gather(*(_predict(service, task, wanted, version) for task in some))
+    for start in range(0, len(sent.tasks), AT_ONCE):
+        some = sent.tasks[start : start + AT_ONCE]
+        results += await asyncio.gather(*(_predict(service, task, config, version) for task in some))
     return json_answer({"results": results, "model_version": version})
 
 
 @router.post("/webhook", status_code=201, response_model=WebhookAnswer, responses=errors(408, 409, 413))
 @takes(MEDIUM)
-async def webhook(request: Request, told: WebhookTold) -> Response:
+async def webhook(request: Request, sent: WebhookTold) -> Response:
     """Take what people chose as tags of the image; START_TRAINING starts the job "fit"."""
     service = service_of(request)
-    if told.action == "START_TRAINING":
+    if sent.action == "START_TRAINING":
         job = await service.jobs.start("fit")
         return json_answer({"status": "ok", "result": {"job": job.id}}, 201)
-    if told.action not in LEARNS_FROM or told.annotation is None or told.task is None:
+    if sent.action not in LEARNS_FROM or sent.annotation is None or sent.task is None:
         return json_answer({"status": "ignored", "result": {}}, 201)
-    image_id = _id_in(told.task)
-    tags = _chosen(told.annotation)
+    image_id = _id_in(sent.task)
+    tags = _chosen(sent.annotation)
     if image_id is None or not tags:
         return json_answer({"status": "ignored", "result": {}}, 201)
 
@@ -174,19 +174,19 @@ async def _version(service: Service) -> str:
     return await service.searching.run(lambda: service.catalogue.stored.origin.fingerprint)
 
 
-async def _predict(service: Service, task: dict[str, Any], wanted: ChoicesWanted, version: str) -> dict[str, Any]:
+async def _predict(service: Service, task: dict[str, Any], config: ChoicesWanted, version: str) -> dict[str, Any]:
     try:
-        picture = await _picture(service, _told_of(task, wanted.value))
+        picture = await _picture(service, _picture_in(task, config.value))
         tags = await service.annotate(picture, len(service.catalogue.tagger.vocabulary), HowMany())
     except ImageError as error:
         return {"result": [], "score": 0.0, "model_version": version, "error": error.reason}
     except DataError as error:
         return {"result": [], "score": 0.0, "model_version": version, "error": str(error)}
-    chosen = _choices(tags, wanted)
+    chosen = _choices(tags, config)
     sure = [tag.confidence for tag, _ in chosen if tag.confidence is not None]
     result = {
-        "from_name": wanted.from_name,
-        "to_name": wanted.to_name,
+        "from_name": config.from_name,
+        "to_name": config.to_name,
         "type": "choices",
         "value": {"choices": [name for _, name in chosen]},
     }
@@ -194,24 +194,24 @@ async def _predict(service: Service, task: dict[str, Any], wanted: ChoicesWanted
     return {"result": [result] if chosen else [], "score": score, "model_version": version}
 
 
-def _choices(tags: Sequence[Tag], wanted: ChoicesWanted) -> list[tuple[Tag, str]]:
+def _choices(tags: Sequence[Tag], config: ChoicesWanted) -> list[tuple[Tag, str]]:
     """Return the tags that are chosen for people, under the names that the project has for them."""
-    known = [(tag, wanted.choices.get(tag_key(tag.tag), "") if wanted.choices else tag.tag) for tag in tags]
+    known = [(tag, config.choices.get(tag_key(tag.tag), "") if config.choices else tag.tag) for tag in tags]
     offered = [(tag, name) for tag, name in known if name]
     chosen = [pair for pair in offered if (pair[0].confidence or 0.0) >= SURE]
     if all(tag.confidence is None for tag, _ in offered):
         chosen = offered[:FEW]
-    return chosen[:1] if wanted.single else chosen
+    return chosen[:1] if config.single else chosen
 
 
-async def _picture(service: Service, told: Any) -> bytes | str:
+async def _picture(service: Service, sent: Any) -> bytes | str:
     """Return the content of a picture that was sent, or the path of one of the catalogue."""
-    if isinstance(told, str) and _DATA.match(told):
+    if isinstance(sent, str) and _DATA.match(sent):
         try:
-            return base64.b64decode(told.partition(",")[2], validate=True)
+            return base64.b64decode(sent.partition(",")[2], validate=True)
         except (binascii.Error, ValueError) as error:
             raise DataError(f"the data: address is not base64: {error}") from error
-    image_id = _id_of(told)
+    image_id = _id_of(sent)
     if image_id is None:
         raise DataError(NOT_OURS)
     try:
@@ -222,7 +222,7 @@ async def _picture(service: Service, told: Any) -> bytes | str:
         raise DataError(str(error.detail)) from error
 
 
-def _told_of(task: dict[str, Any], value: str) -> Any:
+def _picture_in(task: dict[str, Any], value: str) -> Any:
     """Return what a task says of its picture."""
     data = task.get("data")
     return data.get(value) if isinstance(data, dict) else None
@@ -235,15 +235,15 @@ def _id_in(task: dict[str, Any]) -> int | None:
     return next((image_id for image_id in found if image_id is not None), None)
 
 
-def _id_of(told: Any) -> int | None:
-    if isinstance(told, int) and not isinstance(told, bool) and 0 <= told < 10**18:
-        return told
-    if not isinstance(told, str) or len(told) > 2000:
+def _id_of(sent: Any) -> int | None:
+    if isinstance(sent, int) and not isinstance(sent, bool) and 0 <= sent < 10**18:
+        return sent
+    if not isinstance(sent, str) or len(sent) > 2000:
         return None
-    found = _ID.fullmatch(told)
+    found = _ID.fullmatch(sent)
     if found is None:
         try:
-            found = _ADDRESS.fullmatch(urlsplit(told).path)
+            found = _ADDRESS.fullmatch(urlsplit(sent).path)
         except ValueError:  # no address, such as one with half a bracket
             return None
     return int(found[1]) if found else None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.persist import folder_kind
-from visterm.core.progress import SILENT, Progress, Steps
+from visterm.core.progress import SILENT, Progress, Steps, reported
 from visterm.core.remote import as_path, is_remote
 from visterm.core.types import Skipped
 from visterm.core.vocabulary import Vocabulary
@@ -116,8 +116,7 @@ class RunSource:
         tagger, images = self.tagger, self._images
         least = _least_confidences(tagger.calibration, limits)
         sidecars = Sidecars()
-        progress.start("export", len(images))
-        try:
+        with reported(progress, "export", len(images)):
             for start in range(0, len(images), CHUNK):
                 chunk = images[start : start + CHUNK]
                 X, kept, skipped = tagger.encoder.encode(chunk, progress=Steps(progress))
@@ -133,8 +132,6 @@ class RunSource:
                         continue
                     predicted = _predictions(tagger, scores, limits.k, least)
                     yield ExportItem(image, given, predicted, name=image.relative_to(self._folder).as_posix())
-        finally:
-            progress.finish()
 
     def images(self) -> list[Path]:
         """List the image files."""
@@ -164,8 +161,7 @@ class CatalogueSource:
         least = _least_confidences(tagger.calibration, limits)
         held, rejected = stored.tags.held(), stored.tags.rejected()
         ids = stored.searchable()
-        progress.start("export", len(ids))
-        try:
+        with reported(progress, "export", len(ids)):
             for start in range(0, len(ids), CHUNK):
                 some = ids[start : start + CHUNK]
                 images = stored.images.get_many(some.tolist())
@@ -181,8 +177,6 @@ class CatalogueSource:
                         tuple(rejected.get(image.id, ())),
                         name=image.path,
                     )
-        finally:
-            progress.finish()
 
     def images(self) -> list[Path]:
         """List the files of the images that are here; objects have none."""
