@@ -202,7 +202,10 @@ def spelled(vocabulary: Vocabulary, tag: str, stored: StoredCatalogue | None = N
     """
     name = as_known(vocabulary, tag)
     if name not in vocabulary and (stored is None or not stored.tags.ids([name])):
-        _check_new(name)
+        fault = tag_fault(name)
+        if fault is not None:
+            begins = f"that begins with {name[:20]!r}" if len(name) > MOST_LETTERS else repr(name)
+            raise UserError(f"The tag {begins} {fault}.")
     return name
 
 
@@ -243,13 +246,6 @@ def all_spelled(
                 "out those that say least."
             )
     return list(names)
-
-
-def _check_new(name: str) -> None:
-    fault = tag_fault(name)
-    if fault is not None:
-        begins = f"that begins with {name[:20]!r}" if len(name) > MOST_LETTERS else repr(name)
-        raise UserError(f"The tag {begins} {fault}.")
 
 
 def verdict_of(stored: StoredCatalogue, number: int) -> Verdict:

@@ -129,7 +129,8 @@ class Searchable:
         rows = self.searched.current_rows()
         ids = None if not among else self._passing(among, rows)
         # images of which a person has said that a word is not there, in order, do not come back
-        rejected = self.searched.rejected([tagger.vocabulary.tags[i] for i in _positive_tags(query.weights)])
+        positive_tags = query.weights.indices[query.weights.data > 0]
+        rejected = self.searched.rejected([tagger.vocabulary.tags[i] for i in positive_tags])
         n_likely = None
         if query.outside is not None:
             _refuse_confidences(query.outside.words, combine, limited=limited)
@@ -256,12 +257,6 @@ def _calibration(tagger: Tagger, combine: str | None, *, limited: bool) -> Calib
             "--no-calibration), and index again."
         )
     return tagger.calibration
-
-
-def _positive_tags(weights: sp.csr_array) -> NDArray[np.int32]:
-    """Return the tags of a query that are not subtracted."""
-    positive_tags: NDArray[np.int32] = weights.indices[weights.data > 0]
-    return positive_tags
 
 
 def _without(ids: Ids | None, rejected: Ids, rows: SearchedRows) -> Ids:
