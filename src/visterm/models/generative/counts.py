@@ -18,7 +18,7 @@ Counts = Any
 
 
 class CountingAnnotator(Annotator):
-    """An annotator whose features are counts, 0 or more; scikit-learn is told so."""
+    """An annotator whose features are counts, 0 or more, as its scikit-learn tags say."""
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
