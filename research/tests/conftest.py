@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partialmethod
 from importlib import import_module
+from importlib.util import find_spec
 
 import pytest
 
@@ -31,10 +32,12 @@ SETTINGS = {
 """Of encoders and models."""
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def small_runs() -> Iterator[None]:
-    """Draw few images, fit few epochs, time a few images once, and draw figures with few dots."""
-    figures = pytest.importorskip("matplotlib.figure", reason="the extra 'plot' is not installed")
+    """Draw few images, fit few epochs, time a few images once, and draw figures with few dots.
+
+    By module, so that tests of visterm in the same process do not run with it.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for module, sizes in SIZES.items():
             for name, size in sizes.items():
@@ -43,5 +46,7 @@ def small_runs() -> Iterator[None]:
             for table, settings in tables:
                 for name, value in settings.items():
                     patch.setitem(getattr(import_module(f"visterm_research.{module}"), table), name, value)
-        patch.setattr(figures.Figure, "savefig", partialmethod(figures.Figure.savefig, dpi=40))
+        if find_spec("matplotlib") is not None:
+            figure = import_module("matplotlib.figure").Figure
+            patch.setattr(figure, "savefig", partialmethod(figure.savefig, dpi=40))
         yield
