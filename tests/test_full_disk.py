@@ -145,6 +145,16 @@ def check_nothing_is_half(listed):
             json.loads(listed[path])
 
 
+def space_taken(name, disk, places):
+    """Run a command with space for all, and return the bytes that it took."""
+    disk.restore(places["kept"])
+    start, before = disk.used(), disk.listed()
+    whole = command(name, places)
+    assert whole.returncode == EXIT.get(name, 0), whole.stderr
+    changed = sum(len(content) for path, content in disk.listed().items() if before.get(path) != content)
+    return max(disk.used() - start, changed)
+
+
 def check(name, disk, places, share):
     """Run a command twice: with space for a share of what it takes, and then with space for all."""
     if name == "export to embed" and shutil.which("exiftool") is None:
@@ -152,16 +162,12 @@ def check(name, disk, places, share):
     if name == "add words":
         pytest.importorskip("torch", reason="the extra 'torch' is not installed")
     code = EXIT.get(name, 0)
-    disk.restore(places["kept"])
-    start, before = disk.used(), disk.listed()
-    whole = command(name, places)
-    assert whole.returncode == code, whole.stderr
-    changed = sum(len(content) for path, content in disk.listed().items() if before.get(path) != content)
-    needed = max(disk.used() - start, changed)
+    room = int(share * space_taken(name, disk, places)) if share else 0
     shutil.rmtree(places["catalogue"])
     shutil.copytree(places["kept"] / "catalogue", places["catalogue"])
     disk.restore(places["kept"])
-    disk.leave(int(share * needed))
+    before = disk.listed()
+    disk.leave(room)
     full = command(name, places)
     try:
         check_refused(full)
