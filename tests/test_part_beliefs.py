@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from visterm.core.vocabulary import Vocabulary
-from visterm.tagging.part_beliefs import Kin, PartBeliefs
+from visterm.tagging.part_beliefs import PartBeliefs, SameKind
 from visterm.tagging.relations import WordRelations
 
 HOUSE, CASTLE, TOWER, ROOF, MOON = range(5)
@@ -119,7 +119,7 @@ def test_what_the_kin_of_a_tag_have_counts_as_much_as_known_relations_do_on_aver
 def test_kin_are_two_others_of_a_kind_with_known_parts_and_the_kind_that_has_most_counts():
     known = np.array([(6, 0), (6, 1), (7, 1), (7, 2)])
     kinds = np.array([(0, 4), (1, 4), (2, 4), (3, 4), (0, 5), (3, 5)])  # of kind 5 only 0 has known parts beside 3
-    shares = Kin(known, kinds, 8).shares(np.array([3, 0, 6]))
+    shares = SameKind(known, kinds, 8).shares(np.array([3, 0, 6]))
     np.testing.assert_allclose(shares[0, 6:], [2 / 3, 2 / 3])
     np.testing.assert_allclose(shares[1, 6:], [1 / 2, 1])  # of 1 and 2
     assert shares[2].max() == 0

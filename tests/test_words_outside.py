@@ -21,7 +21,7 @@ from visterm.core.persist import file_hash
 from visterm.core.tables import MODELS
 from visterm.data.word_vectors import WordVectors
 from visterm.models.confidence.calibration import Calibration
-from visterm.tagging.start_words import told_of_random
+from visterm.tagging.start_words import random_vectors_warning
 from visterm.tagging.word_places import WordPlaces
 
 SHOWN = {"rose": [1, 0, 0, 0.3], "sea": [0, 1, 0, 0.3], "grass": [0, 0, 1, 0.3]}
@@ -107,7 +107,7 @@ def test_fit_says_once_which_tags_have_no_vector_and_the_run_knows_its_source(pl
      ("sampled_tagger", {"fixed_vectors": True}, True), ("fast0tag", {"fixed_vectors": False}, False)],
 )  # fmt: skip
 def test_vectors_that_are_random_and_stay_so_are_told_of(model, params, random):
-    told = told_of_random(MODELS.create(model, **params))
+    told = random_vectors_warning(MODELS.create(model, **params))
     assert told == "" if not random else "does not move the vectors of tags, and none were given" in told
 
 

@@ -25,33 +25,27 @@ def encode(
     images: options.Images,
     out: Annotated[
         Path,
-        typer.Option(
+        options.output_option(
             "-o",
             "--out",
             help="The features folder to write, or to bring up to date; also in an object store (s3://BUCKET/NAME).",
-            show_default=False,
             parser=as_path,
         ),
     ],
     encoder: Annotated[
         str | None,
-        typer.Option(
+        options.model_option(
             help="How images become features: a name from `visterm encoders`, or name:argument "
             "[default: visterms; of a features folder: its own].",
-            show_default=False,
         ),
     ] = None,
-    encoder_set: Annotated[
-        list[str] | None, typer.Option("--encoder-set", help="A setting of the encoder, NAME=VALUE.")
-    ] = None,
-    run: Annotated[
-        Path | None, typer.Option("--run", help="Take the encoder of this fitted run.", show_default=False)
-    ] = None,
+    encoder_set: options.EncoderSettings = None,
+    run: Annotated[Path | None, options.model_option("--run", help="Take the encoder of this fitted run.")] = None,
     shard_size: Annotated[
         int | None,
-        typer.Option(min=1, help="Images in a shard, about: what a kill loses [default: 512].", show_default=False),
+        options.scale_option(min=1, help="Images in a shard, about: what a kill loses [default: 512]."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same photos: same bytes.")] = 0,
+    seed: options.Seed = 0,
     json: options.Json = False,
     jobs: options.Jobs = None,
     ray: options.Ray = None,

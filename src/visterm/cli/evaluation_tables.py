@@ -21,7 +21,7 @@ def show_measured(summary: dict[str, Any], told: Sequence[str]) -> None:
     ----------
     summary : dict
     told : sequence of str
-        Metrics of tags whose comparisons are told.
+        Metrics whose comparisons are printed.
     """
     if "queries" in summary:
         show_queries(summary)
@@ -41,7 +41,7 @@ def show_annotation(results: dict[str, Any], told: Sequence[str]) -> None:
     results : dict
         As `annotation_summary` gives them.
     told : sequence of str
-        Metrics whose comparisons are told.
+        Metrics whose comparisons are printed.
     """
     runs = results["runs"]
     rows = []

@@ -42,54 +42,58 @@ def export(
     ] = None,
     to: Annotated[
         str,
-        typer.Option(
+        options.output_option(
             "--to",
             help="xmp: a file beside each photo, which stays as it is; embed: into the photos, by exiftool; txt: a "
             "text beside each; csv or jsonl: one table, -o FILE.",
+            show_default=True,
         ),
     ] = "xmp",
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Of csv and jsonl: the file to write.", show_default=False)
+        Path | None, options.output_option("-o", "--out", help="Of csv and jsonl: the file to write.")
     ] = None,
     min_confidence: Annotated[
         float | None,
-        typer.Option(
+        options.which_option(
             "--min-confidence",
-            help="Write no predictions that are less sure, 0 to 1 [default: 0.5].",
-            show_default=False,
+            help="Write predictions with at least this confidence (0-1) [default: 0.5].",
         ),
     ] = None,
     precision: Annotated[
         float | None,
-        typer.Option(
+        options.which_option(
             "--precision",
-            help="Write each tag's predictions down to the confidence where this share of them shall be right, such as "
-            "0.9.",
-            show_default=False,
+            help="Choose each tag's cut-off for this expected precision, such as 0.9.",
         ),
     ] = None,
     k: Annotated[
-        int, typer.Option("-k", min=0, help="At most so many predictions a photo; 0: all that are sure enough.")
+        int,
+        options.which_option(
+            "-k", min=0, help="Predictions a photo, at most; 0: all that are sure enough.", show_default=True
+        ),
     ] = 0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes, and change nothing.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take back all tags that visterm wrote.")] = False,
+    dry_run: Annotated[bool, options.output_option("--dry-run", help="Show the changes, and change nothing.")] = False,
+    undo: Annotated[bool, options.output_option("--undo", help="Take back all tags that visterm wrote.")] = False,
     keep_originals: Annotated[
         bool,
-        typer.Option(
-            "--keep-originals/--overwrite", help="Of embed: leave each photo as it was beside it (photo.jpg_original)."
+        options.output_option(
+            "--keep-originals/--overwrite",
+            help="With --to embed: keep a backup of the original (photo.jpg_original).",
+            show_default=True,
         ),
     ] = True,
     guard: Annotated[
         bool,
-        typer.Option(
+        options.output_option(
             "--guard/--no-guard",
-            help="Of csv: put ' before cells that a spreadsheet would compute (=, +, -, @); visterm reads them as they "
-            "were.",
+            help="With --to csv: put ' before cells that a spreadsheet would compute (=, +, -, @); visterm reads them "
+            "as they were.",
+            show_default=True,
         ),
     ] = True,
     follow_links: Annotated[
         bool,
-        typer.Option("--follow-links", help="Write through links that lead out of a photo's folder."),
+        options.output_option("--follow-links", help="Write through links that lead out of a photo's folder."),
     ] = False,
     json: options.Json = False,
     jobs: options.Jobs = None,

@@ -39,35 +39,31 @@ def index(
     images: options.ImagesOrFeatures,
     out: Annotated[
         Path | None,
-        typer.Option(
+        options.output_option(
             "-o",
             "--out",
             help="The catalogue: a new folder, or one to be updated [default: RUN, where that is a catalogue].",
-            show_default=False,
         ),
     ] = None,
     tags: Annotated[
         str | None,
-        typer.Option(
+        options.input_option(
             "--tags",
             help="Tags that people gave, to store with the images: a tag file, a folder of `.txt` files, or 'auto'.",
-            show_default=False,
         ),
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option(
+        options.output_option(
             help="Where a new catalogue keeps its rows: files, lance (LanceDB's tables in its folder, for libraries "
             "past ten million photos; extra lance), or lance:URI (tables at another place, such as "
             "lance:s3://bucket/rows) [default: files].",
-            show_default=False,
         ),
     ] = None,
     follow_links: Annotated[
         bool,
-        typer.Option(
-            "--follow-links",
-            help="Take links to photos outside of IMAGES, too; otherwise they are listed as skipped.",
+        options.input_option(
+            "--follow-links", help="Take links to photos outside of IMAGES, too; otherwise they are listed as skipped."
         ),
     ] = False,
     device: options.Device = None,
@@ -114,7 +110,7 @@ def union(
         list[Path],
         typer.Argument(help="Catalogues of the same run, in the order of equal results.", show_default=False),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Where the list shall be: a new, small folder.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The union to write: a new, small folder.")],
     json: options.Json = False,
 ) -> None:
     """Name several catalogues, to be searched as one: `visterm search UNION WORDS`.
@@ -142,7 +138,7 @@ def _open(run: Path, out: Path | None, jobs: int | None, store: str | None) -> t
     from visterm.store.lance_segment import FILES, lance_uri
     from visterm.tagging.tagger import Tagger
 
-    lance_uri(store or FILES)  # a mistyped one is told of first
+    lance_uri(store or FILES)  # refuses a mistyped one
     if folder_kind(run) == "catalogue":
         if out is not None and out.resolve() != run.resolve():
             raise UserError(
@@ -156,7 +152,7 @@ def _open(run: Path, out: Path | None, jobs: int | None, store: str | None) -> t
             f"There is no run or catalogue at {run}. Make a catalogue with: visterm index RUN IMAGES -o {run}"
         )
     if out is None:
-        raise UserError("Where shall the catalogue be? Name a folder, new or a catalogue to update: -o CATALOGUE.")
+        raise UserError("Missing catalogue: pass -o CATALOGUE, a new folder or a catalogue to update.")
     check_target(out, "catalogue")
     tagger = Tagger.load(run, n_jobs=jobs)
     if folder_kind(out) != "catalogue":

@@ -23,19 +23,24 @@ PAIR_EXAMPLES = (
 
 def relations(
     run: options.Run,
-    k: Annotated[int, typer.Option("-k", min=0, help="Pairs to show; 0 for all that the model believes in.")] = 20,
+    k: Annotated[
+        int,
+        options.relation_option(
+            "-k", min=0, help="Pairs to show; 0 for all that the model believes in.", show_default=True
+        ),
+    ] = 20,
     known: Annotated[
         bool,
-        typer.Option("--known", help="Show the relations that are known instead, and what the model makes of them."),
+        options.relation_option(
+            "--known", help="Show the relations that are known instead, and what the model makes of them."
+        ),
     ] = False,
     part_of: learning.PartOf = None,
     tag_synsets: learning.TagSynsets = None,
     inherit: learning.Inherit = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", help="Write the pairs to a CSV of part,whole,score, which --part-of takes.", show_default=False
-        ),
+        options.output_option("--out", help="Write the pairs to a CSV of part,whole,score, which --part-of takes."),
     ] = None,
     json: options.Json = False,
 ) -> None:

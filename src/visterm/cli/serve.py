@@ -23,7 +23,7 @@ def serve(
     catalogue: Annotated[
         Path, typer.Argument(help="A catalogue: the folder that `visterm index` wrote.", show_default=False)
     ],
-    host: Annotated[str, typer.Option(help="Where to listen; beyond this machine a token is wanted.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Where to listen; beyond this machine a token is required.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
     token_file: Annotated[
         Path | None,

@@ -36,32 +36,30 @@ def tags(
     images: options.ImagesOrNone = None,
     suggest: Annotated[
         bool,
-        typer.Option("--suggest", help="Suggest which tags mean the same, and why, in place of listing the tags."),
+        options.output_option(
+            "--suggest", help="Suggest which tags mean the same, and why, in place of listing the tags."
+        ),
     ] = False,
     tag_file: options.TagFile = "auto",
     out: Annotated[
         Path | None,
-        typer.Option(
+        options.output_option(
             "--out",
             help="Write the suggestions to a CSV of alias,tag,reason: take out what is wrong, then give it to "
             "`visterm fit --aliases`. The run's aliases are written, too.",
-            show_default=False,
         ),
     ] = None,
     add: Annotated[
         Path | None,
-        typer.Option(
+        options.input_option(
             "--add",
             help="A text file, a word or phrase a line: add them to the dictionary, without training images, of a run "
             "fitted with --word-vectors. `visterm search` finds them; `visterm annotate --added` gives them.",
-            show_default=False,
         ),
     ] = None,
     word_vectors: Annotated[
         Path | None,
-        typer.Option(
-            "--word-vectors", help="With --add: where the run's file of word vectors is now.", show_default=False
-        ),
+        options.input_option("--word-vectors", help="With --add: where the run's file of word vectors is now."),
     ] = None,
     json: options.Json = False,
     jobs: options.Jobs = None,

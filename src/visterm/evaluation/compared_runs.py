@@ -19,7 +19,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow, judge_images, read_query_file
 from visterm.data.tag_queries import queries_of_tags
 from visterm.features.training_rows import refuse_strangers, source_of_rows
-from visterm.tagging.tagger import Tagger
+from visterm.tagging.run import Run
 
 
 class SharedRows(NamedTuple):
@@ -40,7 +40,7 @@ class SharedRows(NamedTuple):
     skipped: list[Skipped]
 
 
-def encode_for_all(taggers: Sequence[Tagger], corpus: Corpus, progress: Progress = SILENT) -> SharedRows:
+def encode_for_all(taggers: Sequence[Run], corpus: Corpus, progress: Progress = SILENT) -> SharedRows:
     """Encode the images for each tagger, once for those whose encoders are the same.
 
     Raises
@@ -66,14 +66,14 @@ def encode_for_all(taggers: Sequence[Tagger], corpus: Corpus, progress: Progress
     return SharedRows(of_each, corpus.subset(common), list(skipped.values()))
 
 
-def shared_vocabulary(taggers: Sequence[Tagger]) -> Vocabulary:
+def shared_vocabulary(taggers: Sequence[Run]) -> Vocabulary:
     """Return the tags that all taggers know, in the order of the first."""
     first = taggers[0].vocabulary
     known = [column for column, tag in enumerate(first) if all(tag in other.vocabulary for other in taggers[1:])]
     return first.subset(known)
 
 
-def told_of_any(taggers: Sequence[Tagger], rows: Sequence[Matrix], vocabulary: Vocabulary) -> sp.csr_array | None:
+def known_to_any(taggers: Sequence[Run], rows: Sequence[Matrix], vocabulary: Vocabulary) -> sp.csr_array | None:
     """Return the tags that any tagger learned of images known by number, in the columns of a vocabulary of all.
 
     Returns
@@ -91,7 +91,7 @@ def told_of_any(taggers: Sequence[Tagger], rows: Sequence[Matrix], vocabulary: V
     return told
 
 
-class AskedQueries(NamedTuple):
+class SharedQueries(NamedTuple):
     """Queries as texts, as words in the columns of each tagger, and what is relevant.
 
     Attributes
@@ -111,20 +111,20 @@ class AskedQueries(NamedTuple):
 
 
 def queries_from_tags(
-    taggers: Sequence[Tagger], tags: list[list[str]], max_words: int | None, min_count: int
-) -> AskedQueries:
+    taggers: Sequence[Run], tags: list[list[str]], max_words: int | None, min_count: int
+) -> SharedQueries:
     """Make queries of the tags that all taggers know, each tagger with its own columns."""
     there = Vocabulary.from_lists(tags, min_count=min_count, aliases=taggers[0].vocabulary.aliases)
     known = (column for column, tag in enumerate(there) if all(tag in tagger.vocabulary for tagger in taggers))
     shared = there.subset(known)
     if len(shared) == 0:
-        return AskedQueries([], [], sp.csr_array((0, len(tags))), 0)
+        return SharedQueries([], [], sp.csr_array((0, len(tags))), 0)
     made = queries_of_tags(shared.encode(tags), max_words=max_words)
     words = [as_csr(made.words @ tagger.vocabulary.encode([[tag] for tag in shared])) for tagger in taggers]
-    return AskedQueries(made.texts(shared.tags), words, made.relevant, 0)
+    return SharedQueries(made.texts(shared.tags), words, made.relevant, 0)
 
 
-def queries_from_file(taggers: Sequence[Tagger], names: list[str], queries: Path | Sequence[QueryRow]) -> AskedQueries:
+def queries_from_file(taggers: Sequence[Run], names: list[str], queries: Path | Sequence[QueryRow]) -> SharedQueries:
     """Take the queries of a file that have a relevant image here and, for each tagger, a word that it knows."""
     rows = read_query_file(queries) if isinstance(queries, Path) else queries
     judged = judge_images(rows, names)
@@ -143,4 +143,4 @@ def queries_from_file(taggers: Sequence[Tagger], names: list[str], queries: Path
         for i in range(len(taggers))
     ]
     n_texts = len({row.query for row in rows})
-    return AskedQueries([judged.texts[i] for i in kept], words, judged.relevant[kept], n_texts - len(kept))
+    return SharedQueries([judged.texts[i] for i in kept], words, judged.relevant[kept], n_texts - len(kept))

@@ -17,7 +17,7 @@ from visterm.core.types import Matrix, Ranking, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.relations import read_relations, sibling_sets
-from visterm.evaluation.compared_runs import encode_for_all, shared_vocabulary, told_of_any
+from visterm.evaluation.compared_runs import encode_for_all, known_to_any, shared_vocabulary
 from visterm.kernels.topk import top_k
 from visterm.metrics import check_metrics, measure
 from visterm.metrics.blocks import Judgements
@@ -215,7 +215,7 @@ def evaluate_taggers(
         raise DataError("There are no images to measure on. Check --split and the tag file.")
     rows, read, skipped = encode_for_all(taggers, corpus, progress)
     Y = vocabulary.encode(read.tags, read.negatives)
-    hidden = told_of_any(taggers, rows, vocabulary)
+    hidden = known_to_any(taggers, rows, vocabulary)
     judgements = Judgements.of(Y, hidden)
     rankers = [Ranker(tagger, X, _columns(tagger, vocabulary)) for tagger, X in zip(taggers, rows, strict=True)]
     values: list[dict[str, NDArray[np.float64]]] = []

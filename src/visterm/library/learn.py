@@ -31,7 +31,7 @@ from visterm.library.training import (
 from visterm.models.abilities import AddsTags, LearnsOn
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import MIN_IMAGES
-from visterm.tagging.part_settings import tell_part_of
+from visterm.tagging.part_settings import set_part_of
 from visterm.tagging.start_words import SETTING, StartWords
 from visterm.tagging.tagger import CHUNK, Tagger
 from visterm.tagging.word_sources import LEARNED
@@ -183,12 +183,12 @@ def _anew(tagger: Tagger, train: Part, held_out: Part, min_count: int, progress:
     learned = _with_all_but_the_model(tagger, clone(tagger.model), vocabulary)
     rows = _rows(vocabulary, train, held_out)
     if learned.relations.part_of:
-        tell_part_of(learned.model, learned.relations.pairs(vocabulary))
+        set_part_of(learned.model, learned.relations.pairs(vocabulary))
     source = tagger.words.source
     if source is not None and SETTING in learned.model.get_params(deep=False):
         learned.model.set_params(**{SETTING: None})
         starts = StartWords(source, None if source.kind == LEARNED else source.read(vocabulary))
-        learned.words = starts.tell(learned.model, rows)
+        learned.words = starts.set_vectors(learned.model, rows)
     learned.learn(rows, progress=progress)
     learned.facts[BY_CONTENT] = True
     _find_confidences(learned, train, held_out, None)

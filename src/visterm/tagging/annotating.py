@@ -15,8 +15,10 @@ from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Chunk, Matrix, Ranking, Skipped, Tag
+from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_images, is_name
+from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import Cutoff, cutoff_at, cutoff_for_precision, cutoff_of_best_f1
 from visterm.tagging.run import Run
@@ -57,7 +59,7 @@ class TagsWanted(NamedTuple):
 
 
 class ChunkTags:
-    """Gives the images of chunks their tags.
+    """Tags the images of chunks.
 
     Parameters
     ----------
@@ -67,7 +69,7 @@ class ChunkTags:
     Raises
     ------
     UserError
-        If the run cannot give what is wanted.
+        If the run cannot do what is requested.
     """
 
     def __init__(self, run: Run, wanted: TagsWanted) -> None:
@@ -111,7 +113,7 @@ def annotate_each(
         progress.finish()
 
 
-def _chunks(encoder: Any, images: Photos, progress: Progress) -> Iterator[Chunk]:
+def _chunks(encoder: AnyEncoder, images: Photos, progress: Progress) -> Iterator[Chunk]:
     """Yield images with their rows, some at a time: encoded now, or before."""
     if is_features(images) or _several_features(images):
         from visterm.features.streaming.stored_chunks import stored_chunks  # which loads pyarrow
@@ -148,7 +150,7 @@ def _named(run: Run, found: list[tuple[Any, Any]]) -> Iterator[list[Tag]]:
     values = np.concatenate([np.asarray(scores, np.float64) for _, scores in found])
     chances: list[float | None] = [None] * places.size
     if run.calibration is not None:
-        # An added word has no curve; that of the first tag stands in, and is not looked at.
+        # An added word has no curve; that of the first tag is computed, and not used.
         chances = run.calibration.confidences(values, np.where(places < n, places, 0)).tolist()
     named = (
         Tag(tags[i], s, confidence=chance) if i < n else Tag(words[i - n], s, trained=False)
@@ -158,8 +160,8 @@ def _named(run: Run, found: list[tuple[Any, Any]]) -> Iterator[list[Tag]]:
         yield list(islice(named, len(ids)))
 
 
-def new_tags(model: Any, X: Matrix, k: int, known: sp.csr_array) -> list[Ranking]:
-    """Rank the tags that images were not told of, each image's in a ranking of its own, of at most `k`."""
+def new_tags(model: Annotator, X: Matrix, k: int, known: sp.csr_array) -> list[Ranking]:
+    """Rank the tags that images are not known to have, at most `k` of each image."""
     known = sp.csr_array(known)
     most = int(np.diff(known.indptr).max(initial=0))
     ids, scores = model.annotate(X, k + most if k else 0)
@@ -178,7 +180,7 @@ def cutoff_of(
     best_f1: bool = False,
     min_confidence: float | None = None,
 ) -> Cutoff | None:
-    """Choose the cut-off that is asked for; None where none is.
+    """Return the cut-off that is requested; None where none is.
 
     Parameters
     ----------
@@ -228,7 +230,7 @@ def cutoff_of(
 
 
 def tags_above(
-    model: Any, X: Matrix, calibration: Calibration, cutoff: Cutoff, k: int
+    model: Annotator, X: Matrix, calibration: Calibration, cutoff: Cutoff, k: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Yield the tags of each image above the cut-off, best first by their scores, with these; `k` at most, 0: all."""
     for _, block in model.score_blocks(X):

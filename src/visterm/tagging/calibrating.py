@@ -13,6 +13,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix
 from visterm.features.training_rows import TrainingRows
 from visterm.models.abilities import HoldsOut
+from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import MIN_IMAGES, fit_calibration
 from visterm.models.stopping import visible_columns
@@ -25,7 +26,9 @@ MOST_SCORES = 2**24
 """Held at a time: where there are very many tags, fewer images are looked at."""
 
 
-def calibrate(model: Any, rows: TrainingRows, *, seed: int = 0, progress: Progress = SILENT) -> Calibration | None:
+def calibrate(
+    model: Annotator, rows: TrainingRows, *, seed: int = 0, progress: Progress = SILENT
+) -> Calibration | None:
     """Fit confidences to the scores of images that were not learned from, as cheaply as the model allows.
 
     These are the first there are of: the rows of the split "valid"; the images that the model held out of a first fit
@@ -42,7 +45,7 @@ def calibrate(model: Any, rows: TrainingRows, *, seed: int = 0, progress: Progre
     seed : int
         Of the images looked at, where there are more than 2,000.
     progress : Progress
-        Told of the fit of a copy.
+        Takes the steps of the fit of a copy.
 
     Returns
     -------
@@ -74,7 +77,7 @@ def calibrate(model: Any, rows: TrainingRows, *, seed: int = 0, progress: Progre
     return fit_calibration(scores, rows.Y[left_out], rows.Y[others], seed=seed)
 
 
-def _unfitted(model: Any) -> Any:
+def _unfitted(model: Annotator) -> Any:
     """Copy a model without what it learned; what a blend has chosen of models and weights need not be chosen again."""
     copy = clone(model)
     params = model.get_params(deep=False)
@@ -85,7 +88,7 @@ def _unfitted(model: Any) -> Any:
     return copy
 
 
-def _search_scores(model: Any, X: Matrix) -> NDArray[np.float32]:
+def _search_scores(model: Annotator, X: Matrix) -> NDArray[np.float32]:
     """Return the scores by which a search for each tag ranks images; blends may rank the tags of an image by others."""
     rows = model.query_rows(sp.eye_array(model.n_tags_, format="csr", dtype=np.float32))
     scores: Any = model.image_rows(X) @ rows.T

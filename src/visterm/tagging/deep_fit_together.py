@@ -18,6 +18,7 @@ from visterm.core.tables import MODELS
 from visterm.features.streaming.mapped_rows import read_matrix, write_matrix
 from visterm.features.training_rows import TrainingRows
 from visterm.models.abilities import FitsTogether
+from visterm.models.base import Annotator
 from visterm.models.deep.checkpoint import matrix_fingerprint
 
 STATE, ROWS = "state", "rows"
@@ -38,7 +39,7 @@ class DeepFit(NamedTuple):
         With the rows (`write_matrix`).
     """
 
-    model: Any
+    model: Annotator
     folder: Path
 
     def run(self, member: Member, progress: Progress) -> dict[str, Any] | None:
@@ -61,7 +62,7 @@ class DeepFit(NamedTuple):
         return _learned(model) if member.rank == 0 else None
 
 
-def check_fits_together(model: Any) -> None:
+def check_fits_together(model: Annotator) -> None:
     """Refuse a model that cannot learn in several processes.
 
     Raises
@@ -83,7 +84,7 @@ def check_fits_together(model: Any) -> None:
         raise UserError(f"Workers compute on processors, and device is '{device}'. Leave --ray out to train on a GPU.")
 
 
-def fit_on_machines(model: Any, rows: TrainingRows, executor: Executor, folder: Path, progress: Progress) -> int:
+def fit_on_machines(model: Annotator, rows: TrainingRows, executor: Executor, folder: Path, progress: Progress) -> int:
     """Fit a model as its `fit` does, to the same weights but for rounding, in the processes of an executor.
 
     All rows are written to the folder once, and are mapped into the processes' memory from there. The state is kept in
@@ -151,7 +152,7 @@ def _join(member: Member) -> None:
     dist.init_process_group("gloo", store=store, rank=member.rank, world_size=member.size)
 
 
-def _learned(model: Any) -> dict[str, Any]:
+def _learned(model: Annotator) -> dict[str, Any]:
     """Return all that a fit has set."""
     return {
         name: value
@@ -160,19 +161,19 @@ def _learned(model: Any) -> dict[str, Any]:
     }
 
 
-def _matrices(model: Any, rows: TrainingRows) -> dict[str, Any]:
+def _matrices(model: Annotator, rows: TrainingRows) -> dict[str, Any]:
     X_valid, Y_valid = rows.valid or (None, None)
     return dict(zip(MATRICES, (rows.X, rows.Y, X_valid, Y_valid, model.word_vectors), strict=True))
 
 
-def _named(model: Any, given: Mapping[str, Any]) -> str:
+def _named(model: Annotator, given: Mapping[str, Any]) -> str:
     """Name a training by its settings and rows, so that another one does not go on from its checkpoint."""
     settings = {name: value for name, value in json_params(model).items() if name not in OF_SPEED}
     prints = [None if matrix is None else matrix_fingerprint(matrix) for matrix in given.values()]
     return hashlib.sha256(json.dumps([MODELS.name_of(model), settings, prints]).encode()).hexdigest()[:16]
 
 
-def _unfitted(model: Any, state: Path) -> Any:
+def _unfitted(model: Annotator, state: Path) -> Any:
     """Make the model that is sent: word vectors lie among the rows, and a folder for checkpoints is there."""
     params = model.get_params(deep=False)
     changed = {"word_vectors": None, "device": "cpu", "checkpoint": os.path.abspath(params["checkpoint"] or state)}

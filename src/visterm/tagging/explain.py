@@ -15,7 +15,7 @@ from visterm.data.images import image_size
 from visterm.encoders.places import HasPlaces
 from visterm.models.abilities import Explains
 from visterm.tagging.part_settings import names_with
-from visterm.tagging.tagger import Tagger
+from visterm.tagging.run import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +105,12 @@ class Explanation:
         }
 
 
-def explain(tagger: Tagger, image: str | os.PathLike[str] | NDArray[np.uint8], tag: str) -> Explanation:
+def explain(tagger: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag: str) -> Explanation:
     """Say what each feature and each place of a photo gave to a tag's score.
 
     Parameters
     ----------
-    tagger : Tagger
+    tagger : Run
         Its model must be linear in the features, and its encoder know places.
     image : path-like or ndarray of uint8, shape (height, width, 3)
     tag : str
@@ -159,7 +159,7 @@ def explain(tagger: Tagger, image: str | os.PathLike[str] | NDArray[np.uint8], t
     )
 
 
-def check_explains(tagger: Tagger) -> None:
+def check_explains(tagger: Run) -> None:
     """Refuse a tagger whose scores cannot be taken apart, and say which can."""
     if not isinstance(tagger.encoder, HasPlaces):
         raise UserError(

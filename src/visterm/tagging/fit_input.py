@@ -20,7 +20,7 @@ from visterm.features.contents import is_features
 from visterm.features.training_rows import as_corpus, named_corpus, not_learned, read_corpus
 from visterm.models.base import Annotator
 from visterm.tagging.fit_request import FitRequest
-from visterm.tagging.part_settings import takes_part_of
+from visterm.tagging.part_settings import has_part_of_setting
 from visterm.tagging.query_rows import query_corpus, query_lines
 from visterm.tagging.relations import RelationSources, WordRelations, check_word_relations, tags_to_learn
 
@@ -244,7 +244,7 @@ def relations_to_learn(
         )
     if not sources.any:
         return None
-    learns = sources.part_of is not None and takes_part_of(model)
+    learns = sources.part_of is not None and has_part_of_setting(model)
     vocabulary = tags_to_learn(corpus, request.min_count, aliases)
     found = sources.read(vocabulary)
     if found is not None:

@@ -17,7 +17,7 @@ from visterm.tagging.fit_request import FitRequest
 from visterm.tagging.query_rows import check_learns_queries, query_rows
 from visterm.tagging.relations import WordRelations, tags_to_learn
 from visterm.tagging.run import Run
-from visterm.tagging.start_words import StartWords, check_start_words, told_of, told_of_random
+from visterm.tagging.start_words import StartWords, check_start_words, random_vectors_warning, vectors_summary
 
 if TYPE_CHECKING:
     from visterm.features.streaming.memory import Plan
@@ -101,7 +101,7 @@ def _fit_tags(
     run.refer_to(request.idf, rows.vocabulary)
     run.relate(relations, rows.vocabulary)
     if starts is not None:
-        run.words = starts.tell(run.model, rows)
+        run.words = starts.set_vectors(run.model, rows)
     work = request.work_folder("workers") if request.executor.remote else ""
     run.learn(rows, executor=request.executor, work=work, calibrate=request.calibrate, progress=progress)
 
@@ -174,8 +174,8 @@ def _how_it_went(run: Run, request: FitRequest, cleaning: Cleaning) -> list[str]
     if stops and not any(entry.get(name) is not None for entry in history for name in ("map", "mean_rank")):
         lines.append(NONE_HELD_OUT)
     if request.word_vectors is not None:
-        lines.append(told_of(run.words, run.facts["tags"]))
-    elif at_random := told_of_random(run.model):
+        lines.append(vectors_summary(run.words, run.facts["tags"]))
+    elif at_random := random_vectors_warning(run.model):
         lines.append(at_random)
     lines += cleaning.summary(run.vocabulary.aliases)
     if request.queries is not None:

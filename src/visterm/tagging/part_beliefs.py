@@ -13,18 +13,19 @@ from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.kernels.topk import top_k
 from visterm.models.abilities import LabelsParts
+from visterm.models.base import Annotator
 from visterm.tagging.part_settings import names_with
 
 if TYPE_CHECKING:
     from visterm.tagging.relations import WordRelations
-    from visterm.tagging.tagger import Tagger
+    from visterm.tagging.run import Run
 
 BLOCK = 256
 """Wholes whose parts are scored at a time."""
 
 NEVER = np.float32(-np.inf)
 
-MIN_KIN = 2
+MIN_OTHERS = 2
 """Others of a kind that it takes to say what the kind has."""
 
 
@@ -48,9 +49,9 @@ class PartBeliefs:
       its relations; of equal ones, that which is a whole in more of them, and then the one that comes first;
     - nothing is part of itself, nor of what it is a kind of, nor of its own parts.
 
-    Where kinds are known, what the kin of a tag have counts too (`Kin`): a part that all have, as much as a known
-    relation on average. Of drawn objects, half of whose relations were left out, this raised the area under the ROC
-    curve of those left out, among all pairs that could be, from 0.84 to 0.93 (validation images).
+    Where kinds are known, the parts of other tags of the same kind count too (`SameKind`): a part that all have, as
+    much as a known relation on average. Of drawn objects, half of whose relations were left out, this raised the area
+    under the ROC curve of those left out, among all pairs that could be, from 0.84 to 0.93 (validation images).
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ class PartBeliefs:
         Columns of a tag and another that it is a kind of, over any number of steps.
     """
 
-    def __init__(self, model: Any, known: Any, n_tags: int, kinds: Any = ()) -> None:
+    def __init__(self, model: Annotator, known: Any, n_tags: int, kinds: Any = ()) -> None:
         self.model = model
         self.n_tags = n_tags
         pairs = _as_pairs(known)
@@ -71,7 +72,7 @@ class PartBeliefs:
             pairs = np.concatenate([pairs, model.part_of_])
         self.known: NDArray[Any] = np.unique(pairs, axis=0)
         self._kinds = _as_pairs(kinds)
-        self._kin = Kin(self.known, self._kinds, n_tags)
+        self._same_kind = SameKind(self.known, self._kinds, n_tags)
         params = model.get_params(deep=False)
         as_part, as_whole = (np.bincount(self.known[:, column], minlength=n_tags) for column in (0, 1))
         # Vectors that only relations teach are as they were drawn where a tag has none.
@@ -102,7 +103,7 @@ class PartBeliefs:
     def scores(self, wholes: NDArray[Any]) -> NDArray[np.float32]:
         """Return how much each tag is believed to be a part of some wholes, (n_wholes, n_tags); -inf: it cannot be."""
         scores = np.array(self.model.relation_scores(wholes), np.float32)
-        scores += self._usual_score * self._kin.shares(wholes)
+        scores += self._usual_score * self._same_kind.shares(wholes)
         cannot_be = ~(self._can_be_whole[wholes][:, None] & self._can_be_part[None, :])
         for pairs in (self.known[:, ::-1], self._kinds, self._kinds[:, ::-1]):
             cannot_be |= self._among(wholes, pairs)
@@ -155,19 +156,19 @@ class PartBeliefs:
         return found
 
 
-def beliefs_of(tagger: Tagger, more: WordRelations | None = None) -> PartBeliefs:
+def beliefs_of(tagger: Run, more: WordRelations | None = None) -> PartBeliefs:
     """Return what a tagger knows and believes of its tags, with further known relations if there are some."""
     tags = tagger.vocabulary
     known = np.concatenate([told.pairs(tags) for told in (tagger.relations, more) if told is not None])
     return PartBeliefs(tagger.model, known, len(tags), tagger.relations.kinds(tags))
 
 
-def labels_parts(model: Any) -> bool:
+def labels_parts(model: Annotator) -> bool:
     """Return whether a fitted model knows of parts: it can, and has learned from relations."""
     return isinstance(model, LabelsParts) and len(model.part_of_) > 0
 
 
-def check_believes(model: Any) -> None:
+def check_believes(model: Annotator) -> None:
     """Refuse a model that knows nothing of parts, and say what does.
 
     Raises
@@ -201,7 +202,7 @@ def _wholeness(as_part: NDArray[Any], as_whole: NDArray[Any]) -> NDArray[np.int6
     return place
 
 
-class Kin:
+class SameKind:
     """Which parts those tags have that are of one kind with another.
 
     Parameters
@@ -220,18 +221,18 @@ class Kin:
         self._members = _lists(kinds[:, 1], kinds[:, 0])
 
     def shares(self, wholes: NDArray[Any]) -> NDArray[np.float32]:
-        """Return the share of the kin of wholes that have each tag as a part, (n_wholes, n_tags).
+        """Return the share of the other tags of each whole's kind that have each tag as a part, (n_wholes, n_tags).
 
-        Kin are the others of a kind of which parts are known, two at least; of several kinds the largest share counts.
+        Others count whose parts are known, if there are two at least; of several kinds the largest share counts.
         """
         shares = np.zeros((len(wholes), self._n_tags), np.float32)
         for row, whole in enumerate(wholes.tolist()):
             for kind in self._kinds_of.get(whole, []):
-                kin = [tag for tag in self._members[kind] if tag != whole and tag in self._parts_of]
-                if len(kin) >= MIN_KIN:
-                    parts = [part for tag in kin for part in self._parts_of[tag]]
+                others = [tag for tag in self._members[kind] if tag != whole and tag in self._parts_of]
+                if len(others) >= MIN_OTHERS:
+                    parts = [part for tag in others for part in self._parts_of[tag]]
                     counts = np.bincount(parts, minlength=self._n_tags)
-                    np.maximum(shares[row], (counts / len(kin)).astype(np.float32), out=shares[row])
+                    np.maximum(shares[row], (counts / len(others)).astype(np.float32), out=shares[row])
         return shares
 
 

@@ -12,7 +12,7 @@ from visterm.data.part_of import PART_OF_FILE
 from visterm.data.relation_files import write_pairs
 from visterm.tagging.part_beliefs import beliefs_of, check_believes
 from visterm.tagging.relations import WordRelations
-from visterm.tagging.tagger import Tagger
+from visterm.tagging.run import Run
 
 
 class ScoredRelation(NamedTuple):
@@ -23,7 +23,7 @@ class ScoredRelation(NamedTuple):
     score: float | None
 
 
-def believed_relations(tagger: Tagger, k: int = 20, more: WordRelations | None = None) -> list[ScoredRelation]:
+def believed_relations(tagger: Run, k: int = 20, more: WordRelations | None = None) -> list[ScoredRelation]:
     """Return the pairs that the model believes in and nobody told it, best first: those with a score above 0.
 
     A model that is not ``directed`` scores both directions alike: such a pair is listed once, with the direction that
@@ -31,7 +31,7 @@ def believed_relations(tagger: Tagger, k: int = 20, more: WordRelations | None =
 
     Parameters
     ----------
-    tagger : Tagger
+    tagger : Run
     k : int
         How many; 0 means all.
     more : WordRelations, optional
@@ -48,7 +48,7 @@ def believed_relations(tagger: Tagger, k: int = 20, more: WordRelations | None =
     ]
 
 
-def known_relations(tagger: Tagger, k: int = 20, more: WordRelations | None = None) -> list[ScoredRelation]:
+def known_relations(tagger: Run, k: int = 20, more: WordRelations | None = None) -> list[ScoredRelation]:
     """Return the relations between tags that are known; by what the model makes of them, if it has beliefs, best first.
 
     Parameters are those of `believed_relations`.
@@ -87,7 +87,7 @@ class LabelledPair(NamedTuple):
 
 
 def label_pair(
-    tagger: Tagger,
+    tagger: Run,
     object_image: Any,
     part_image: Any,
     k: int = 5,
@@ -101,7 +101,7 @@ def label_pair(
 
     Parameters
     ----------
-    tagger : Tagger
+    tagger : Run
         Its model must have learned from part-of relations.
     object_image, part_image : path-like or ndarray of uint8, shape (height, width, 3)
         For an encoder of names: names.

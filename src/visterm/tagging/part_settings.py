@@ -13,8 +13,10 @@ from visterm.core.errors import MissingExtraError, UserError
 from visterm.core.query_weights import COMBINATIONS
 from visterm.core.registry import Registry
 from visterm.core.tables import ENCODERS, MODELS
+from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import DEFAULT_ENCODER
 from visterm.models.abilities import GivesProbabilities
+from visterm.models.base import Annotator
 
 DEFAULT_MODEL, DEFAULT_BY_NUMBER = "auto", "wsabie"
 """On three data sets and five seeds `auto` was at most 0.008 below the best single model in MAP over images, and better
@@ -38,8 +40,8 @@ def make_model(
     return MODELS.create(name, **{**{key: shared[key] for key in shared if key in known}, **defaults, **params})
 
 
-def tell_blocks(model: Any, encoder: Any) -> None:
-    """Tell a model which kinds of features an encoder's rows have, if it has the setting `blocks` and was not told."""
+def set_blocks(model: Annotator, encoder: AnyEncoder) -> None:
+    """Set which kinds of features an encoder's rows have, if a model has the setting `blocks` and it is not given."""
     if "blocks" in (params := model.get_params(deep=False)) and params["blocks"] is None and encoder.blocks:
         model.set_params(blocks=list(encoder.blocks))
 
@@ -53,13 +55,13 @@ def name_blocks(
     return [{**entry, "encoder": encoders[entry["block"] - 1]} if entry.get("block") else entry for entry in report]
 
 
-def takes_part_of(model: Any) -> bool:
-    """Return whether a model can be told which tags are parts of which: whether it has the setting `part_of`.
+def has_part_of_setting(model: Annotator) -> bool:
+    """Return whether a model learns which tags are parts of which: whether it has the setting `part_of`.
 
     Raises
     ------
     UserError
-        If it was told already, by that setting.
+        If that setting is given already.
     """
     params = model.get_params(deep=False)
     if params.get("part_of") is not None:
@@ -67,9 +69,9 @@ def takes_part_of(model: Any) -> bool:
     return "part_of" in params
 
 
-def tell_part_of(model: Any, pairs: NDArray[np.int64]) -> None:
-    """Tell a model the columns of (part, whole), shape (n_pairs, 2), if it can be told; see `takes_part_of`."""
-    if takes_part_of(model):
+def set_part_of(model: Annotator, pairs: NDArray[np.int64]) -> None:
+    """Set the columns of (part, whole), shape (n_pairs, 2), if the model has the setting `part_of`."""
+    if has_part_of_setting(model):
         model.set_params(part_of=pairs.tolist())  # lists, as the settings of a run are kept as JSON
 
 
@@ -84,7 +86,7 @@ def names_with(table: Registry, ability: str) -> Iterator[str]:
             yield name
 
 
-def check_combination(combine: str, model: Any) -> None:
+def check_combination(combine: str, model: Annotator) -> None:
     """Refuse a way to put words together that there is not, or that the scores of a model do not allow.
 
     Raises
@@ -131,25 +133,25 @@ def with_device(
         If neither has such a setting, it is given already, or there is no such device here.
     """
     model, encoder = model or DEFAULT_MODEL, (encoder or DEFAULT_ENCODER).partition(":")[0]
-    told = {
+    has_device = {
         "--set": _has_device(MODELS.load(model)),
         "--encoder-set": _has_device(ENCODERS.load(encoder)),
     }
-    if not any(told.values()):
+    if not any(has_device.values()):
         raise UserError(
             f"Neither the model '{model}' nor the encoder '{encoder}' runs a network of torch, so there is no device "
             "to choose. Leave --device out."
         )
     found = []
     for option, params in (("--set", model_params), ("--encoder-set", encoder_params)):
-        if told[option] and SETTING in params:
+        if has_device[option] and SETTING in params:
             raise UserError(f"The device is given twice: by --device and by {option} device. Leave one out.")
-        found.append({**params, SETTING: device} if told[option] else dict(params))
+        found.append({**params, SETTING: device} if has_device[option] else dict(params))
     check_device(device)
     return found[0], found[1]
 
 
-def move_encoder(encoder: Any, device: str) -> None:
+def move_encoder(encoder: AnyEncoder, device: str) -> None:
     """Let the networks of a fitted encoder, or of those inside it, run on another device from now on.
 
     Raises

@@ -39,6 +39,7 @@ from visterm.features.training_rows import (
     source_of_rows,
 )
 from visterm.models.abilities import LearnsQueries
+from visterm.models.base import Annotator
 from visterm.tagging.part_settings import names_with
 
 
@@ -156,7 +157,7 @@ class QueryRows(NamedTuple):
     valid: Judged | None
     facts: dict[str, int]
 
-    def fit(self, model: Any, idf: NDArray[np.float32], progress: Progress) -> None:
+    def fit(self, model: Annotator, idf: NDArray[np.float32], progress: Progress) -> None:
         """Fit a model on the queries, their words weighed."""
         X, words, relevant = self.learned
         held_out = None
@@ -166,7 +167,7 @@ class QueryRows(NamedTuple):
 
 
 def query_rows(
-    encoder: Any,
+    encoder: AnyEncoder,
     corpus: Corpus,
     lines: Sequence[QueryRow],
     *,
@@ -248,7 +249,7 @@ def query_rows(
     )
 
 
-def fit_weighed(model: Any, rows: TrainingRows, idf: NDArray[np.float32], progress: Progress) -> None:
+def fit_weighed(model: Annotator, rows: TrainingRows, idf: NDArray[np.float32], progress: Progress) -> None:
     """Fit a model on tags; one that learns from queries makes them of the tags with the given weights of words."""
     params: dict[str, Any] = model.get_params(deep=False)
     if not isinstance(model, LearnsQueries):
@@ -264,7 +265,7 @@ def fit_weighed(model: Any, rows: TrainingRows, idf: NDArray[np.float32], progre
     model.fit_queries(rows.X, *queries_of(rows.Y), valid=held_out, monitor=progress)
 
 
-def check_learns_queries(model: Any) -> None:
+def check_learns_queries(model: Annotator) -> None:
     """Refuse a model that cannot learn from queries, and say which can.
 
     Raises
@@ -304,7 +305,7 @@ def _words_of(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[sp.csr_arra
 
 
 def _encoded(
-    encoder: Any, corpus: Corpus, lines: Sequence[QueryRow], vocabulary: Vocabulary, progress: Progress
+    encoder: AnyEncoder, corpus: Corpus, lines: Sequence[QueryRow], vocabulary: Vocabulary, progress: Progress
 ) -> tuple[Judged, list[Skipped]]:
     """Encode the images that can be read, and find the queries with a relevant one among them and a known word."""
     X: Matrix = np.empty((0, 0), np.float32)

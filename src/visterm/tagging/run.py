@@ -28,7 +28,7 @@ from visterm.features.training_rows import TrainingRows
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.tagging.deep_fit_together import fit_on_machines
-from visterm.tagging.part_settings import name_blocks, tell_blocks, tell_part_of
+from visterm.tagging.part_settings import name_blocks, set_blocks, set_part_of
 from visterm.tagging.query_rows import fit_weighed
 from visterm.tagging.relations import WordRelations
 from visterm.tagging.run_files import LEARNED_IMAGES, SKIPPED, read_part, read_skips
@@ -58,11 +58,30 @@ class Run:
 
     Attributes
     ----------
+    vocabulary : Vocabulary
+        The tags that it learned.
+    given : csr_array or None, shape (n_images, n_tags)
+        For images known by number (the encoder ``ids``): the tags that it learned from, 1 given and -1 explicitly not.
+    learned_images : LearnedImages
+        The names of the images that it learned from.
+    calibration : Calibration or None
+        What makes confidences of scores; None of a run written before there were any, of images known by number, and
+        where there were too few images.
+    reference : Reference or None
+        How common the tags are in the texts that words were weighed by; None: weighed by the training images.
+    relations : WordRelations
+        Which tags are parts of which and kinds of what, as far as it knows.
+    words : WordPlaces
+        What it knows of words that are no tags: where their vectors come from, and those that were added.
+    path : str
+        The run that it was loaded from, in full; empty if it was not.
+    facts : dict
+        Counts and figures of the last `fit`, as ``visterm info`` shows them.
+    skipped : list of Skipped
+        Images that could not be read.
     unread : Path or None
         The folder of a run whose `skipped`, `learned_images` and `relations` are read when they are first used: no
         search by words needs them. None: there is nothing to read.
-    given, reference, words, calibration, path
-        See `Tagger`.
     """
 
     def __init__(
@@ -162,7 +181,7 @@ class Run:
             self.model.set_params(part_of=None)
         self.relations = relations or WordRelations()
         if self.relations.part_of:
-            tell_part_of(self.model, self.relations.pairs(vocabulary))
+            set_part_of(self.model, self.relations.pairs(vocabulary))
 
     def learn(
         self,
@@ -177,7 +196,7 @@ class Run:
 
         Parameters are those of `Tagger.fit`.
         """
-        tell_blocks(self.model, self.encoder)
+        set_blocks(self.model, self.encoder)
         n_workers = 0
         if executor.remote:
             n_workers = fit_on_machines(self.model, rows, executor, Path(work), progress)
@@ -256,7 +275,7 @@ class Run:
         return self._kept_idf
 
     def idf_among(self, vocabulary: Vocabulary, n_images: int) -> NDArray[np.float32]:
-        """Return the idf of tags in the reference corpus, or among so many training images."""
+        """Return the idf of tags in the reference corpus, or among `n_images` training images."""
         if self.reference is not None:
             return self.reference.idf
         return inverse_frequencies(vocabulary.counts, max(n_images, int(vocabulary.counts.max(initial=1))))

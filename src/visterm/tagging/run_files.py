@@ -26,6 +26,8 @@ from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.reference_texts import Reference
+from visterm.encoders.contract import AnyEncoder
+from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.tagging.word_places import WordPlaces
 
@@ -119,7 +121,7 @@ def read_run(kind: Any, folder: Path, n_jobs: int | None, *, all_of_it: bool) ->
     return tagger
 
 
-def read_part(file: Path, read: Callable[[Any], T], kind: Kind | None = None, model: Any = None) -> T:
+def read_part(file: Path, read: Callable[[Any], T], kind: Kind | None = None, model: Annotator | None = None) -> T:
     """Read a file of a run, check it, and make of it what `read` makes.
 
     Parameters
@@ -153,7 +155,7 @@ def read_skips(file: Path) -> list[Skipped]:
     return [Skipped(**entry) for entry in found]
 
 
-def check_encoder(encoder: Any, model: Any) -> None:
+def check_encoder(encoder: AnyEncoder, model: Annotator) -> None:
     """Refuse an encoder whose rows the model cannot take, or that names fewer images than the model knows by number."""
     width, expected = encoder.width, getattr(model, "n_features_in_", None)
     if width is not None and expected is not None and width != expected:
@@ -163,7 +165,7 @@ def check_encoder(encoder: Any, model: Any) -> None:
         raise DataError(f"the model knows {expected} images by number, but the encoder names {n_named}")
 
 
-def read_calibration(file: Path, model: Any) -> dict[str, Any]:
+def read_calibration(file: Path, model: Annotator) -> dict[str, Any]:
     """Read the arrays of a calibration, and refuse those that are none of this model."""
     arrays = load_arrays(file)
     kinds = CALIBRATION_KIND | (HELD_OUT if any(name in arrays for name in HELD_OUT) else {})
@@ -180,7 +182,7 @@ def read_calibration(file: Path, model: Any) -> dict[str, Any]:
     return arrays
 
 
-def read_given(file: Path, model: Any, encoder: Any) -> Any:
+def read_given(file: Path, model: Annotator, encoder: AnyEncoder) -> Any:
     """Read the tags that images known by number were learned with, and refuse those of other images or tags."""
     given = load_csr(file)
     GIVEN_KIND.check(given, Sizes(model))
@@ -189,7 +191,7 @@ def read_given(file: Path, model: Any, encoder: Any) -> Any:
     return given
 
 
-def check_added_rows(words: WordPlaces, model: Any) -> None:
+def check_added_rows(words: WordPlaces, model: Annotator) -> None:
     """Refuse rows of added words that are not one a word, as wide as those of the model's tags."""
     if words.added:
         tag_rows: Matrix | None = model._tag_rows()

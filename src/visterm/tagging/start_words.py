@@ -14,6 +14,7 @@ from visterm.core.wording import count_of
 from visterm.data.learned_vectors import learn_word_vectors
 from visterm.data.word_vectors import WordVectors, vectors_of_tags
 from visterm.features.training_rows import TrainingRows
+from visterm.models.base import Annotator
 from visterm.tagging.word_places import WordPlaces
 from visterm.tagging.word_sources import FILE, GIVEN, LEARNED, SENTENCES, WordSource
 
@@ -21,7 +22,7 @@ SETTING = "word_vectors"
 """The setting of models that start from vectors of the tags."""
 
 LEARNED_DIM = 100
-"""Numbers of vectors learned from the tags, where the model is not told how many."""
+"""Numbers of vectors learned from the tags, where the model does not say how many."""
 
 
 class StartWords(NamedTuple):
@@ -31,7 +32,7 @@ class StartWords(NamedTuple):
     vectors: WordVectors | None
 
     @classmethod
-    def read(cls, model: Any, asked: Any, vocabulary: Vocabulary) -> StartWords:
+    def read(cls, model: Annotator, asked: Any, vocabulary: Vocabulary) -> StartWords:
         """Read the vectors of the tags to learn.
 
         Parameters
@@ -45,7 +46,7 @@ class StartWords(NamedTuple):
         Raises
         ------
         UserError
-            If the model does not start from word vectors, was given some already, or is told another width.
+            If the model does not start from word vectors, was given some already, or has another width.
         DataError
             If there is no such file, or it has no vector of any tag.
         MissingExtraError
@@ -68,15 +69,15 @@ class StartWords(NamedTuple):
             )
         return cls(source.marked(), vectors)
 
-    def tell(self, model: Any, rows: TrainingRows) -> WordPlaces:
-        """Return the model a vector for each tag of the rows; zeros, where there is none, start at random."""
+    def set_vectors(self, model: Annotator, rows: TrainingRows) -> WordPlaces:
+        """Set the vectors that the tags of the rows start with; zeros, where there is none, start at random."""
         vectors = self.vectors if self.vectors is not None else self._learn(model, rows)
         matrix, _ = vectors_of_tags(vectors, rows.vocabulary)
         model.set_params(**{SETTING: matrix})
         without = np.flatnonzero(~matrix.any(axis=1))
         return WordPlaces(self.source, width=vectors.width, without=[rows.vocabulary.tags[tag] for tag in without])
 
-    def _learn(self, model: Any, rows: TrainingRows) -> WordVectors:
+    def _learn(self, model: Annotator, rows: TrainingRows) -> WordVectors:
         params = model.get_params(deep=False)
         seed = params.get("random_state")
         given = np.split(rows.Y.indices, rows.Y.indptr[1:-1])
@@ -88,8 +89,8 @@ class StartWords(NamedTuple):
         return learn_word_vectors(lists, self.source.method, dim=dim, random_state=seed if isinstance(seed, int) else 0)
 
 
-def check_start_words(model: Any, asked: Any) -> WordSource:
-    """Understand where word vectors shall come from, and refuse what cannot be; nothing is read.
+def check_start_words(model: Annotator, asked: Any) -> WordSource:
+    """Return where word vectors come from, and refuse what cannot be used; nothing is read.
 
     Raises
     ------
@@ -109,7 +110,7 @@ def check_start_words(model: Any, asked: Any) -> WordSource:
     return WordSource.of(asked)
 
 
-def told_of(words: WordPlaces, n_tags: int) -> str:
+def vectors_summary(words: WordPlaces, n_tags: int) -> str:
     """Say in a line which tags have vectors."""
     if words.source is None:
         return ""
@@ -124,7 +125,7 @@ def told_of(words: WordPlaces, n_tags: int) -> str:
     return f"{said}; {count_of(len(words.without), 'tag')} without one (such as {examples}) start at random."
 
 
-def told_of_random(model: Any) -> str:
+def random_vectors_warning(model: Annotator) -> str:
     """Say that the tags lie at random, and stay there, where a model that does not move them was given no vectors."""
     params = model.get_params(deep=False)
     if SETTING not in params or params[SETTING] is not None or not params.get("fixed_vectors", True):

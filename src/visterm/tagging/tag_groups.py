@@ -19,7 +19,7 @@ from visterm.data.relation_files import Alias
 from visterm.data.spellings import DOUBLED, EXCHANGED, HOW, LEFT_OUT, TWO_SLIPS, alike_spellings, folded
 from visterm.features.training_rows import LEARNED, encode_corpus
 from visterm.models.blend import stacked
-from visterm.tagging.tagger import Tagger
+from visterm.tagging.run import Run
 
 NEVER_TOGETHER = "images alike, never together"
 
@@ -32,8 +32,8 @@ vectors; both of centred rows, so that 0 is that of any two tags. Chosen on a dr
 
 TESTED = (DOUBLED, LEFT_OUT, EXCHANGED, TWO_SLIPS)
 MANY, FALSE_SHARE = 30, 0.2
-"""From so many pairs of one of these kinds on, the cosine is raised until at most this share of those left is expected
-to be of other words: a large dictionary has thousands of words that are a slip or two from another word."""
+"""From this many pairs of one of these kinds on, the cosine is raised until at most this share of those left is
+expected to be of other words: a large dictionary has thousands of words that are a slip or two from another word."""
 
 RANDOM_PAIRS = 20_000
 
@@ -77,12 +77,12 @@ class Pair(NamedTuple):
     nearness: float | None
 
 
-def suggest_aliases(tagger: Tagger, corpus: Corpus | None = None, *, progress: Progress = SILENT) -> list[Alias]:
+def suggest_aliases(tagger: Run, corpus: Corpus | None = None, *, progress: Progress = SILENT) -> list[Alias]:
     """Suggest which tags mean the same, surest reasons first.
 
     Parameters
     ----------
-    tagger : Tagger
+    tagger : Run
     corpus : Corpus, optional
         Images with their tags, of which those of the split "train" are looked at if there are splits. With them tags
         are also compared by their images; and tags of other spellings are found, that are on images alike, and of
@@ -114,7 +114,7 @@ def suggest_aliases(tagger: Tagger, corpus: Corpus | None = None, *, progress: P
     return aliases_of(tagger.vocabulary, [*pairs, *pairs_by_images(Y, U, V, pairs)])
 
 
-def tag_vectors(tagger: Tagger) -> NDArray[np.float32] | None:
+def tag_vectors(tagger: Run) -> NDArray[np.float32] | None:
     """Return the vectors that a model has of tags; None where it has none, or numbers only, without a direction."""
     V = stacked.tag_vectors(tagger.model)
     if V is None or V.shape[1] < 2:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary, tag_key
+from visterm.models.base import Annotator
 from visterm.models.blend.stacked import tag_vectors
 
 _LAST = "\U0010ffff"
@@ -72,7 +73,7 @@ class Neighbour(NamedTuple):
     score: float
 
 
-def nearest_tags(model: Any, vocabulary: Vocabulary, tag: str, k: int = 10) -> list[Neighbour]:
+def nearest_tags(model: Annotator, vocabulary: Vocabulary, tag: str, k: int = 10) -> list[Neighbour]:
     """Find the tags nearest to one, by cosine, best first; 0 means all.
 
     Raises

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.core.threads import one_blas_thread
 from visterm.core.vocabulary import Vocabulary
+from visterm.models.base import Annotator
 from visterm.models.blend.stacked import tag_vectors
 
 MOST_TAGS = 2000
@@ -38,7 +39,7 @@ class PlacedTag(NamedTuple):
     images: int
 
 
-def tag_map(model: Any, vocabulary: Vocabulary, *, seed: int = 0) -> list[PlacedTag]:
+def tag_map(model: Annotator, vocabulary: Vocabulary, *, seed: int = 0) -> list[PlacedTag]:
     """Place the most frequent tags of a run in a plane by t-SNE of their vectors' directions.
 
     t-SNE keeps neighbours together; distances between far groups mean little (van der Maaten, Hinton 2008, Visualizing
@@ -86,7 +87,7 @@ def _in_a_plane(V: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     if np.ptp(directions, axis=0).max() == 0:
         return np.full((n, 2), 0.5)
     flat = PCA(min(COMPONENTS, *directions.shape), random_state=seed).fit_transform(directions)
-    if n > 3:  # t-SNE wants more points than neighbours
+    if n > 3:  # t-SNE needs more points than neighbours
         flat = TSNE(perplexity=min(30.0, (n - 1) / 3), init="pca", random_state=seed, n_jobs=1).fit_transform(flat)
     if flat.shape[1] < 2:
         flat = np.column_stack([flat, np.zeros(n)])

@@ -39,44 +39,13 @@ _OF_TAGGERS = {"encoder", "model", "encoder_params", "model_params", "budget", "
 class Tagger(Run):
     """Learns a library's tags from photos that have them, and tags other photos.
 
+    Its attributes are those of `Run`: the parts that it learned, and counts and figures of the last fit.
+
     Parameters
     ----------
-    encoder : str, optional
-        A name from ``visterm encoders``; what stands after a colon is the encoder's argument
-        (``"onnx:network.onnx"``). None: "visterms", or where features are given, the one that made them.
-    model : str, optional
-        A name from ``visterm models``. None: "auto", or "wsabie" for images known by number.
-    encoder_params, model_params : mapping, optional
-        Settings of the encoder and of the model. Those of the model that are not given are its defaults, or, for images
-        known by number, those that suit them.
-    min_count : int
-        Tags of fewer training images are left out.
-    seed : int
-        Same seed, same photos: same bytes.
-    n_jobs : int, optional
-        Threads; None is all cores.
-
-    Attributes
-    ----------
-    vocabulary : Vocabulary
-        The tags that it learned.
-    given : csr_array or None, shape (n_images, n_tags)
-        For images known by number (the encoder ``ids``): the tags that it learned from, 1 given and -1 explicitly not.
-    learned_images : LearnedImages
-        The names of the images that it learned from.
-    calibration : Calibration or None
-        What makes confidences of scores; None of a run written before there were any, of images known by number, and
-        where there were too few images.
-    reference : Reference or None
-        How common the tags are in the texts that words were weighed by; None: weighed by the training images.
-    relations : WordRelations
-        Which tags are parts of which and kinds of what, as far as it knows.
-    words : WordPlaces
-        What it knows of words that are no tags: where their vectors come from, and those that were added.
-    path : str
-        The run that it was loaded from, in full; empty if it was not.
-    facts : dict
-        Counts and figures of the last `fit`, as ``visterm info`` shows them.
+    encoder, model, encoder_params, model_params, min_count, seed, n_jobs
+        As in `FitRequest`. Settings of the model that are not given are its defaults, or, for images known by number,
+        those that suit them.
 
     Examples
     --------
@@ -215,7 +184,7 @@ class Tagger(Run):
             Give only the tags above a cut-off, however many an image has of them: down to an expected precision, 0.9
             say, to the best F1, or to a confidence (`visterm.tagging.annotating.cutoff_of`).
         progress : Progress
-            Told of each image.
+            Takes a step for each image.
 
         Raises
         ------
@@ -315,11 +284,7 @@ class Tagger(Run):
         """
         self._refuse_unfitted()
         with new_folder(path, "run") as folder:
-            self.write_into(folder)
-
-    def write_into(self, folder: Path) -> None:
-        """Write the parts of a run into a folder that is being made."""
-        write_run(self, folder)
+            write_run(self, folder)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None, device: str | None = None) -> Self:

@@ -89,7 +89,7 @@ def typed_query(context: QueryContext, words: str | Sequence[str]) -> Query:
     return Query(weights, names, unknown, OutsideWords([shown[key] for key in counted], others, places))
 
 
-def query_row(model: Any, query: Query) -> Any:
+def query_row(model: Annotator, query: Query) -> Any:
     """Return the row that images are searched by, shape (1, width)."""
     row = model.query_rows(query.weights)
     return row if query.outside is None else row + (query.outside.weights @ query.outside.rows)[None, :]

@@ -18,6 +18,7 @@ from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.data.word_vectors import vectors_of_tags
 from visterm.models.abilities import PlacesWords
+from visterm.models.base import Annotator
 from visterm.tagging.word_sources import SENTENCES, WordSource
 
 Floats = NDArray[np.float32]
@@ -121,7 +122,7 @@ class WordPlaces:
         found: Vocabulary = self._dictionaries[1]
         return found
 
-    def look_up(self, model: Any, words: Sequence[str]) -> list[Floats | None]:
+    def look_up(self, model: Annotator, words: Sequence[str]) -> list[Floats | None]:
         """Return the rows of words of a search, None of those without a vector; each has the same in any company.
 
         The errors are those of `place`.
@@ -135,7 +136,7 @@ class WordPlaces:
             self._looked_up[tag_key(word)] = model.tag_rows_from(vector[None, :])[0] if there else None
         return [self._looked_up[tag_key(word)] for word in words]
 
-    def place(self, model: Any, words: Sequence[str]) -> Placed:
+    def place(self, model: Annotator, words: Sequence[str]) -> Placed:
         """Look up the vectors of words, and move them as training moved those of the tags (equations 3 and 4).
 
         Parameters
@@ -165,7 +166,7 @@ class WordPlaces:
 
     def with_words(
         self,
-        model: Any,
+        model: Annotator,
         vocabulary: Vocabulary,
         words: Iterable[str],
         *,
@@ -206,7 +207,7 @@ class WordPlaces:
         places = WordPlaces(source, width=self.width, without=self.without, added=[*self.added, *added], rows=rows)
         return places, Added(added, there, without)
 
-    def why_not(self, model: Any) -> str:
+    def why_not(self, model: Annotator) -> str:
         """Say why words that are no tags have no place in this run, and what to do; empty where they may have one."""
         if not isinstance(model, PlacesWords):
             return (
@@ -220,7 +221,7 @@ class WordPlaces:
             )
         return "" if self.source.gives_others else self.source.why_not()
 
-    def _vectors(self, model: Any, words: Sequence[str]) -> tuple[Floats, NDArray[np.bool_]]:
+    def _vectors(self, model: Annotator, words: Sequence[str]) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the vectors of words, and which have one; none where the model or the source knows only tags."""
         if not words or self.source is None or not self.source.gives_others or not isinstance(model, PlacesWords):
             return np.zeros((len(words), self.width), np.float32), np.zeros(len(words), np.bool_)
@@ -247,7 +248,7 @@ class WordPlaces:
 
 
 def rank_with_added(
-    best: Iterable[tuple[Any, Any]], model: Any, X: Any, places: WordPlaces, k: int
+    best: Iterable[tuple[Any, Any]], model: Annotator, X: Any, places: WordPlaces, k: int
 ) -> Iterator[tuple[NDArray[np.int64], Floats]]:
     """Yield the tags of each image with added words among them, by score; these have the numbers after the tags."""
     others = np.asarray(model.image_rows(X) @ places.rows.T, np.float32)

@@ -130,11 +130,11 @@ class PartWork:
     ----------
     folder : AnnotationFolder
     tags : ChunkTags
-        Gives images their tags.
+        Tags images.
     reader : PieceReader
-        Gives images their rows.
+        Encodes images, or reads their rows.
     asked : str
-        Fingerprint of the run and of what is wanted.
+        Fingerprint of the run and the request.
     known : KnownParts
     team : Team
         Threads that hash files.
@@ -153,7 +153,7 @@ class PartWork:
         ----------
         piece : Piece
         progress : Progress
-            Told of each image.
+            Takes a step for each image.
         """
         content = self._reader.content(piece, self._team)
         note = self._folder.unfinished / f"{self._digest(piece.images, content)}.json"

@@ -79,9 +79,9 @@ def annotate_into(
 ) -> AnnotateSummary:
     """Write the tags of images into a folder, as JSON lines in parts.
 
-    What is written depends on the run, on what is wanted and on the images, not on how often the job was killed. In a
-    folder that has parts already, only those are made whose images are new or changed; those that nothing of `found`
-    stands in are dropped. Until all is done, the folder holds what it held before.
+    What is written depends on the run, the request and the images, not on how often the job was killed. In a
+    folder that has parts already, only those are made whose images are new or changed; those without an image of
+    `found` are dropped. Until all is done, the folder holds what it held before.
 
     Parameters
     ----------
@@ -100,12 +100,12 @@ def annotate_into(
         Makes the parts; None: this process. With one of several machines, the run, the images and `out` must lie
         where all of them find them; a single part is made here all the same.
     progress : Progress
-        Told of each image.
+        Takes a step for each image.
 
     Raises
     ------
     UserError
-        If the run cannot give what is wanted.
+        If the run cannot do what is requested.
     StorageError
         If `out` is something else, is written by another process, or its disk is full; or if an image is missing in
         the end.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress
@@ -14,6 +14,7 @@ from visterm.core.threads import Team
 from visterm.core.types import Chunk, Skipped
 from visterm.data.contents import content_hash, stamp_hash, stamps
 from visterm.data.image_folders import find_images, no_images
+from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import cut, is_features
 from visterm.features.training_rows import is_name
 from visterm.tagging.annotating import CHUNK
@@ -75,7 +76,7 @@ class Pieces(NamedTuple):
         return sum(piece.n for piece in self.pieces) + len(self.skipped)
 
 
-def find(encoder: Any, given: Sequence[str]) -> Found:
+def find(encoder: AnyEncoder, given: Sequence[str]) -> Found:
     """Find what is meant by folders, files and names that were typed.
 
     Raises
@@ -97,7 +98,7 @@ def find(encoder: Any, given: Sequence[str]) -> Found:
     return Found([], images)
 
 
-def pieces_of(encoder: Any, found: Found, *, stable: bool) -> Pieces:
+def pieces_of(encoder: AnyEncoder, found: Found, *, stable: bool) -> Pieces:
     """Cut what was found into pieces.
 
     Parameters
@@ -106,7 +107,7 @@ def pieces_of(encoder: Any, found: Found, *, stable: bool) -> Pieces:
         Of the run.
     found : Found
     stable : bool
-        Whether a new image shall change one piece only: a piece is then a shard, or ends where names say so (see
+        Whether a new image may change only one piece: a piece is then a shard, or ends where names say so (see
         `cut`). Else pieces are as large as one process has them when it goes through all.
 
     Raises
@@ -124,7 +125,7 @@ def pieces_of(encoder: Any, found: Found, *, stable: bool) -> Pieces:
     return Pieces([Piece([found.images[i] for i in part], [], len(part)) for part in parts], [], [])
 
 
-def _of_features(encoder: Any, features: list[str], stable: bool) -> Pieces:
+def _of_features(encoder: AnyEncoder, features: list[str], stable: bool) -> Pieces:
     from visterm.features.streaming.shards import Shards  # which loads pyarrow
     from visterm.features.streaming.stored_chunks import check_encoder, groups_of, refuse_names_twice
 
@@ -138,7 +139,7 @@ def _of_features(encoder: Any, features: list[str], stable: bool) -> Pieces:
 
 
 class PieceReader:
-    """Gives the rows of pieces.
+    """Encodes the images of pieces, or reads their rows.
 
     Parameters
     ----------
@@ -150,7 +151,7 @@ class PieceReader:
         The features folders that shards are of.
     """
 
-    def __init__(self, encoder: Any, here: str, features: Sequence[str] = ()) -> None:
+    def __init__(self, encoder: AnyEncoder, here: str, features: Sequence[str] = ()) -> None:
         self._encoder, self._here, self._features = encoder, here, features
 
     @cached_property

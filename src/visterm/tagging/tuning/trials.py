@@ -20,6 +20,7 @@ from visterm.core.files import GB, read_regular
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team
 from visterm.core.writing import writing
+from visterm.models.base import Annotator
 from visterm.tagging.tuning.validation import Parts, fit_judged
 
 MAX_REDRAWS = 100
@@ -185,7 +186,7 @@ class TrialLog:
             os.truncate(self.path, len(whole))
 
 
-def try_settings(model: Any, settings: Mapping[str, Any], parts: Parts, metric: str, progress: Progress) -> Trial:
+def try_settings(model: Annotator, settings: Mapping[str, Any], parts: Parts, metric: str, progress: Progress) -> Trial:
     """Fit and judge a model; one that diverges gives a trial without a value.
 
     Parameters
@@ -211,7 +212,7 @@ def try_settings(model: Any, settings: Mapping[str, Any], parts: Parts, metric: 
 class Candidate(NamedTuple):
     """A model that is not fitted, and the settings of it that are searched over."""
 
-    model: Any
+    model: Annotator
     settings: Mapping[str, Any]
 
     def __str__(self) -> str:

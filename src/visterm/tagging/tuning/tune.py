@@ -19,6 +19,7 @@ from visterm.core.progress import SILENT, OneTask, Progress, Titled
 from visterm.core.wording import count_of
 from visterm.features.training_rows import Photos, TrainingRows, training_rows
 from visterm.metrics import check_metrics
+from visterm.models.base import Annotator
 from visterm.tagging.fit_input import Cleaning, Say, read_images, silent
 from visterm.tagging.fit_request import FitRequest, Place
 from visterm.tagging.part_settings import make_model
@@ -102,7 +103,7 @@ def tune_run(
     grid : mapping of str to list of values or Range
         What to try for each setting of the model. Ranges need `n_random`.
     n_random : int, optional
-        Draw so many different settings, with the seed. None tries all combinations.
+        Draw this many different settings, with the seed. None tries all combinations.
     metric : str
         What to choose by, from ``visterm metrics``; higher is better, and among equals the first is taken.
     say : callable
@@ -251,7 +252,7 @@ def trials_file(out: str | os.PathLike[str]) -> Path:
     return Path(out).with_name(f"{Path(out).name}.tune.jsonl")
 
 
-def _key(data: str, model: Any) -> str:
+def _key(data: str, model: Annotator) -> str:
     """Name a trial by all that it depends on."""
     return key_of(data, {k: v for k, v in model.get_params(deep=False).items() if k != "n_jobs"})
 

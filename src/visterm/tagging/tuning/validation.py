@@ -20,6 +20,7 @@ from visterm.core.types import Matrix
 from visterm.data.held_tags import hold_one_out
 from visterm.features.training_rows import TrainingRows
 from visterm.metrics import evaluate
+from visterm.models.base import Annotator
 from visterm.models.stopping import MIN_HELD_OUT, OnEpoch, learns_from_kernel, visible_columns
 
 
@@ -33,7 +34,7 @@ class Parts(NamedTuple):
     X_valid, Y_valid : matrices
         To judge by.
     known : csr_array or None
-        For images known by number: the tags that the model is told of the images of `X_valid`, left out of their
+        For images known by number: the tags that the model knows of the images of `X_valid`, left out of their
         rankings.
     learned : ndarray of int64 or None
         Places of the rows to learn from among the training images, where only some of these are learned from: what
@@ -47,7 +48,7 @@ class Parts(NamedTuple):
     known: sp.csr_array | None
     learned: NDArray[np.int64] | None = None
 
-    def seen_by(self, model: Any) -> Parts:
+    def seen_by(self, model: Annotator) -> Parts:
         """Return the parts as a model may see them: of kernel values, those with the images that it learns from."""
         X, X_valid = (visible_columns(model, rows, self.learned) for rows in (self.X, self.X_valid))
         return self._replace(X=X, X_valid=X_valid)
@@ -68,7 +69,7 @@ class Judged(NamedTuple):
     seconds : float
     """
 
-    model: Any
+    model: Annotator
     value: float
     epochs: int | None
     history: list[dict[str, Any]]
@@ -99,11 +100,11 @@ def part_rows(rows: TrainingRows, share: float, rng: np.random.Generator) -> Par
     return Parts(rows.X[trained], rows.Y[trained], rows.X[held_rows], rows.Y[held_rows], None, trained)
 
 
-def fit_judged(model: Any, parts: Parts, metric: str, progress: Progress) -> Judged:
+def fit_judged(model: Annotator, parts: Parts, metric: str, progress: Progress) -> Judged:
     """Fit a model on the one part, stop by the other if it can stop, and judge it by that.
 
     A model that stops on its own does so by MAP. One of images known by number is stopped here instead, by `metric`:
-    it would take the tags that it was told of an image for mistakes.
+    it would take the known tags of an image for mistakes.
     """
     parts = parts.seen_by(model)
 
@@ -130,7 +131,7 @@ def fit_judged(model: Any, parts: Parts, metric: str, progress: Progress) -> Jud
     return Judged(model, value_of(model), getattr(model, "n_epochs_", None), history, seconds)
 
 
-def all_rows(rows: TrainingRows, model: Any) -> TrainingRows:
+def all_rows(rows: TrainingRows, model: Annotator) -> TrainingRows:
     """Put the rows of the split "valid" among those that a model is to learn from.
 
     One that learns from kernel values goes without: no column says what other images have in common with these.
@@ -148,7 +149,7 @@ def all_rows(rows: TrainingRows, model: Any) -> TrainingRows:
 
 
 def fit_on_all(
-    model: Any, rows: TrainingRows, epochs: int | None, history: list[dict[str, Any]], progress: Progress
+    model: Annotator, rows: TrainingRows, epochs: int | None, history: list[dict[str, Any]], progress: Progress
 ) -> Any:
     """Fit a model on all rows for as many epochs as were found best on held-out ones, and keep how that was found."""
     if epochs is None:
@@ -159,13 +160,13 @@ def fit_on_all(
     return model
 
 
-def can_stop(model: Any) -> bool:
+def can_stop(model: Annotator) -> bool:
     """Return whether a model goes through the data in epochs, as many as are best on held-out rows."""
     return {"epochs", "patience"} <= set(model.get_params(deep=False))
 
 
 @contextmanager
-def _own_holdout_off(model: Any) -> Iterator[None]:
+def _own_holdout_off(model: Annotator) -> Iterator[None]:
     """Keep a model from holding out rows of its own; its setting is put back."""
     own = {name: value for name, value in model.get_params(deep=False).items() if name == "valid_share"}
     model.set_params(**dict.fromkeys(own, 0.0))
@@ -205,7 +206,7 @@ class EarlyStopping:
     """
 
     def __init__(
-        self, model: Any, measure: Callable[[Any], float], patience: int, progress: Progress, *, name: str = "MAP"
+        self, model: Annotator, measure: Callable[[Any], float], patience: int, progress: Progress, *, name: str = "MAP"
     ) -> None:
         self._model, self._measure, self._patience, self._progress = model, measure, patience, progress
         self._name = name
@@ -232,7 +233,7 @@ def stop_after(epochs: int) -> OnEpoch:
     return lambda record: "stop" if record["epoch"] >= epochs else None
 
 
-def learn_by_number(model: Any, rows: TrainingRows, progress: Progress) -> Any:
+def learn_by_number(model: Annotator, rows: TrainingRows, progress: Progress) -> Any:
     """Fit a model on tags of images known by number; epochs are chosen by tags held out, then all tags are learned.
 
     One tag of each of `valid_share` of the images is held out, of those with two or more; of less than 50 images it
