@@ -92,9 +92,12 @@ class CommandLine(TyperGroup):
             raise MissingExtraError(
                 f"'visterm {name}' needs the package '{package}'. Install it with: pip install {package}"
             )
-        for other in self.list_commands(ctx):  # so that "Did you mean" knows them all
-            self.commands.setdefault(other, self.get_command(ctx, other))
-        return super().resolve_command(ctx, args)
+        own = self.commands
+        self.commands = own | {other: self.get_command(ctx, other) for other in self.list_commands(ctx)}
+        try:
+            return super().resolve_command(ctx, args)  # an error, whose "Did you mean" knows them all
+        finally:
+            self.commands = own
 
 
 def _installed() -> dict[str, EntryPoint]:
