@@ -92,7 +92,7 @@ class CommandLine(TyperGroup):
             raise MissingExtraError(
                 f"'visterm {name}' needs the package '{package}'. Install it with: pip install {package}"
             )
-        own = self.commands
+        own = dict(self.commands)
         self.commands = own | {other: self.get_command(ctx, other) for other in self.list_commands(ctx)}
         try:
             return super().resolve_command(ctx, args)  # an error, whose "Did you mean" knows them all
