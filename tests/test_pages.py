@@ -404,8 +404,8 @@ def test_review_goes_on_by_keyboard_and_learns(window, catalogue):
         press(key, f"{asked()[1]} {told}")
         assert asked() not in seen
     (right, wrong, undone, _) = seen
-    press("u", "asked again")
-    press("u", f"{undone[1]}: asked again")
+    press("u", "one more time")
+    press("u", f"{undone[1]}: one more time")
     assert asked() == undone
     assert page.inner_text("#answered") == "2"
     said = [catalogue.image(int(image)).verdicts.get(tag) for image, tag in (right, wrong, undone)]

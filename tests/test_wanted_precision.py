@@ -152,7 +152,7 @@ def test_the_commands_say_it_in_text_in_json_and_on_the_page(library, tmp_path, 
     assert figures["wanted"] == 0.8
     mean = figures["runs"][0]["bands"][0]["precision"]["mean"]
     page = (tmp_path / "page" / "index.html").read_text()
-    assert "Wanted and achieved precision" in page
+    assert "Requested and achieved precision" in page
     assert f"{mean:.3f}" in page
     assert json.loads((tmp_path / "page" / "results.json").read_text())["wanted_precision"] == figures
     text = run.invoke(app, [*asked, "--precision", "0.8"]).stdout

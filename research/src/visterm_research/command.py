@@ -91,7 +91,7 @@ def reproduce(
     ] = False,
     time_budget: Annotated[
         float | None,
-        typer.Option(min=0, help="Begin no fit after so many minutes; the report says what is missing.", metavar="MIN"),
+        typer.Option(min=0, help="Start no fit after these minutes; the report says what is missing.", metavar="MIN"),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same data, same choices.")] = 0,
     jobs: Jobs = None,

@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _in_one_line(error: Exception) -> str:
-    """Say what the system refused; an error of the program itself is raised again."""
+    """Describe what the system refused; an error of the program itself is raised again."""
     from visterm.core.writing import storage_error
 
     refused = storage_error(error)
@@ -48,7 +48,7 @@ def _in_one_line(error: Exception) -> str:
 
 
 def _usage(error: Any) -> int:
-    """Say in one line what of the command was not understood; a command without any arguments shows its help."""
+    """Report in one line what of the command was not understood; a command without any arguments shows its help."""
     command = error.ctx.command_path if error.ctx else "visterm"
     message = " ".join(error.format_message().split()).replace("Value error, ", "")  # pydantic's, which typer asks
     near = getattr(error, "possibilities", None)

@@ -81,7 +81,7 @@ def show_bands(bands: Sequence[dict[str, Any]]) -> None:
 
 
 def show_precision(found: dict[str, Any]) -> None:
-    """Print a table for each run of wanted and achieved precision, as `precision_summary` gives them."""
+    """Print a table for each run of requested and achieved precision, as `precision_summary` gives them."""
     from visterm.evaluation.report.tables import HEADER, precision_cells
 
     for run in found["runs"]:

@@ -73,7 +73,7 @@ def show_tried(report: Sequence[dict[str, Any]]) -> None:
 
 
 def exit_code(skipped: Sequence[Skipped], listed_in: Path, *, n_named: int = 0) -> int:
-    """Say what was skipped and why, the first few by name; return 3 if anything was, else 0."""
+    """Describe what was skipped and why, the first few by name; return 3 if anything was, else 0."""
     if not skipped:
         return 0
     for item in skipped[:n_named]:

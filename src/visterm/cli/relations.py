@@ -44,7 +44,7 @@ def relations(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Show which tags a run believes to be parts of which, best first, beside those that it was told.
+    """Show which tags a run believes to be parts of which, best first, beside the known relations.
 
     Known relations are those that the run was fitted with and those of --part-of. The score is f_L of the
     objects-and-parts paper: how near two tags are, higher is better. A whole is a tag that is one in some known

@@ -41,7 +41,7 @@ class RemoteShards:
     Parameters
     ----------
     actors : sequence
-        Of `_Opened`. One that is lost with its machine is started on another by Ray, and asked again.
+        Of `_Opened`. One that is lost with its machine is started on another by Ray, and searched again.
     paths : sequence of str
         What they have opened.
     """

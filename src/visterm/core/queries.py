@@ -53,7 +53,7 @@ class Query:
     Attributes
     ----------
     weights : csr_array of float32, shape (1, n_tags)
-        Above 0: wanted; below 0: not wanted. A tag named twice weighs twice.
+        Above 0: a word; below 0: a `-word`. A tag named twice weighs twice.
     known : list of str
         The tags found, in the order typed.
     unknown : list of str

@@ -99,13 +99,13 @@ def log_probabilities(P: NDArray[Any]) -> NDArray[np.float32]:
 def part_signs(weights: Any) -> sp.csr_array:
     """Return weights of words as those of having and of not having them, so that their products with logs are scores.
 
-    ``part_signs(W) @ log_probabilities(P).T`` is ``Σ w log P`` over the wanted words (w > 0) and ``Σ |w| log(1 - P)``
+    ``part_signs(W) @ log_probabilities(P).T`` is ``Σ w log P`` over the words (w > 0) and ``Σ |w| log(1 - P)``
     over the others: the log of the product of ``P^w`` and ``(1 - P)^|w|``.
 
     Parameters
     ----------
     weights : array-like or sparse, shape (n_queries, n_words)
-        Above 0: wanted; below 0: not wanted.
+        Above 0: a word; below 0: a `-word`.
 
     Returns
     -------

@@ -231,7 +231,7 @@ def _column(word: str, vocabulary: Vocabulary) -> int | None:
 
 
 def _is_a(wordnet: WordNet, synset: Synset, steps: int | None) -> Iterator[Synset]:
-    """Yield a synset and what it is a kind of over so many steps, each once, the nearest first."""
+    """Yield a synset and what it is a kind of over some steps, each once, the nearest first."""
     level, seen, step = [synset], {synset.offset}, 0
     while level:
         yield from level

@@ -67,7 +67,7 @@ def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -
     DataError
         If no child is in the vocabulary.
     TooLargeError
-        If parents have so many children that the pairs of siblings could take more than 2 GiB.
+        If parents have more children than fit: if the pairs of siblings could take more than 2 GiB.
     """
     parents: dict[str, int] = {}
     pairs: set[tuple[int, int]] = set()

@@ -194,7 +194,7 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
 
 
 def _told_of_tables(tables: list[Path], folder: Path) -> str:
-    """Say which tables were found, and which lie there unread."""
+    """Return which tables were found, and which lie there unread."""
     names = " and ".join(sorted({path.name for path in tables}))
     told = names if tables[0].parent == folder else f"{names} in {count_of(len(tables), 'sub-folder')}"
     beside = {name for path in tables for name in METADATA if name != path.name and path.with_name(name).is_file()}
@@ -202,7 +202,7 @@ def _told_of_tables(tables: list[Path], folder: Path) -> str:
 
 
 def _told_of_folders(records: list[TagRecord]) -> list[str]:
-    """Say that folders are the tags, and which of their names cannot be read."""
+    """Report that folders are the tags, and which of their names cannot be read."""
     folders = {str(PurePosixPath(row.image).parent) for row in records}
     remarks = [f"Tags: a folder a tag ({count_of(len(folders), 'folder')})."]
     odd = sorted(name for name in folders if not is_utf8(name))
@@ -235,7 +235,7 @@ def _below(parent: Path, row: TagRecord) -> TagRecord:
 
 
 def _nothing_found(folder: Path, *, tables_only: bool) -> str:
-    """Say that no tags were found, and what was looked for."""
+    """Report that no tags were found, and what was looked for."""
     looked_for = [f"a table ({' or '.join(METADATA)})"]
     if not tables_only:
         looked_for += ["a .txt beside each image (1.txt for 1.jpg)", "an .xmp beside an image (1.jpg.xmp or 1.xmp)"]

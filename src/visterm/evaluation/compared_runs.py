@@ -79,7 +79,7 @@ def known_to_any(taggers: Sequence[Run], rows: Sequence[Matrix], vocabulary: Voc
     Returns
     -------
     csr_array or None, shape (n_images, n_tags)
-        Not 0 where a tagger was told; None where none of them knows images by number.
+        Not 0 where a tagger learned the tag of the image; None where none of them knows images by number.
     """
     told: sp.csr_array | None = None
     for tagger, X in zip(taggers, rows, strict=True):
@@ -98,7 +98,7 @@ class SharedQueries(NamedTuple):
     ----------
     texts : list of str
     words : list of csr_array, shape (n_queries, n_tags)
-        For each tagger: above 0 wanted, below 0 not wanted.
+        For each tagger: above 0 for a word, below 0 for a `-word`.
     relevant : csr_array, shape (n_queries, n_images)
     left_out : int
         Queries of a file that have no word that every tagger knows, or no relevant image here.

@@ -199,7 +199,7 @@ def evaluate_taggers(
     isa : Path, optional
         Which tags are siblings, for ``psib@k``: a CSV of child,parent, or the folder of WordNet's database files.
     progress : Progress
-        Told of each image.
+        Shows each image.
 
     Raises
     ------
@@ -243,7 +243,7 @@ def evaluate_taggers(
 def _undefined(
     values: dict[str, NDArray[np.float64]], optional: Sequence[str], judgements: Judgements
 ) -> dict[str, str]:
-    """Say of the metrics that may be left out which have nothing to average, and why."""
+    """Report of the metrics that may be left out which have nothing to average, and why."""
     found: dict[str, str] = {}
     for name in optional:
         try:

@@ -85,13 +85,13 @@ class Report:
         self.parts.append(f"<p class=lead>{escape(text)}</p>")
 
     def note_on_pictures(self, corpus: Corpus) -> None:
-        """Say why pictures are missing, where images are known by name only."""
+        """Explain why pictures are missing, where images are known by name only."""
         pairs = zip(corpus.images, corpus.names, strict=True)
         if all(isinstance(image, str) and image == name for image, name in pairs):
             self.note("These images are known by name or number only, so there are no pictures of them to show.")
 
     def legend(self, right: str, wrong: str) -> None:
-        """Say what the two colours of tags mean."""
+        """Describe what the two colours of tags mean."""
         self.parts.append(f"<p class=legend>{_chip(right, True)} {_chip(wrong, False)}</p>")
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -186,7 +186,7 @@ def evaluate_queries(
     combine : {"sum", "product", "confidence"}
         How the scores of words are put together, as in `Catalogue.search`.
     progress : Progress
-        Told of each image.
+        Shows each image.
 
     Raises
     ------

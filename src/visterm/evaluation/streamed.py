@@ -105,7 +105,7 @@ def evaluate_streamed(
     split : str, optional
         Measure on these rows of the table only, "all" on all; None: those of "test", if there are splits.
     progress : Progress
-        Told of each image.
+        Shows each image.
     columns
         As `stream_table` takes them.
 

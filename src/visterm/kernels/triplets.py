@@ -150,7 +150,7 @@ def _put_difference(rows, plus, minus, out):
 def _difference_dot(rows, plus, minus, weights):
     """Multiply row `plus` minus row `minus` by a float32 vector: four sums side by side, so that none waits long.
 
-    A signed column would be asked at every turn whether it counts from the end; the casts halve the time.
+    A signed column would be checked at every turn whether it counts from the end; the casts halve the time.
     """
     a_cols, a_vals = row_of(rows, plus)
     b_cols, b_vals = row_of(rows, minus)

@@ -1,4 +1,4 @@
-"""Measures of search by several words: AvgP, BEP and P10 of each query, and the kinds of queries they are told for."""
+"""Measures of search by several words: AvgP, BEP and P10, for each query and each kind of queries."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def measure_queries(ranks: Ranks, R: Any = None) -> dict[str, NDArray[np.float64
 def kinds_of_queries(
     n_words: NDArray[np.int64], n_relevant: NDArray[np.int64], seen: NDArray[np.bool_] | None = None
 ) -> dict[str, NDArray[np.bool_]]:
-    """Say which queries are of which kind (PAMIR, Tables X, XI and XII).
+    """Return which queries are of which kind (PAMIR, Tables X, XI and XII).
 
     Parameters
     ----------

@@ -93,7 +93,7 @@ class Ranks:
         return lists, place / self.ranks[order], place / n_relevant[lists]
 
     def reciprocal_rank(self) -> NDArray[np.float64]:
-        """One over the rank of the first relevant entry."""
+        """Return 1 over the rank of the first relevant entry."""
         best = np.zeros(self.n_lists)
         np.maximum.at(best, self.lists, 1 / self.ranks)
         return ratio(best, np.minimum(self.n_relevant, 1))

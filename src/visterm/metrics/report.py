@@ -90,7 +90,7 @@ def _measure(
 
 
 def _collect(scores: Scores, judgements: Judgements, wanted: list[Wanted], siblings: Any) -> dict[str, Evidence]:
-    """Go through the scores once, or twice for words, and gather only what the wanted metrics need."""
+    """Go through the scores once, or twice for words, and gather only what these metrics need."""
     kinds = {metric.of for metric, _ in wanted}
     ks = {kind: {k for metric, k in wanted if metric.of == kind} for kind in kinds}
     tags = TagRanker(judgements) if "image" in kinds else None

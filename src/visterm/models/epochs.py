@@ -134,7 +134,7 @@ class EpochAnnotator(EpochSettings, Annotator):
     def take_held_out(self) -> HeldOutFit | None:
         """Return how the last `fit` scored the images that it held out, before it learned from all; and forget it.
 
-        None where it held out none, or was asked before.
+        None where it held out none, or where this was called before.
         """
         taken = self._held_out
         self._held_out = None
@@ -239,7 +239,7 @@ class EpochAnnotator(EpochSettings, Annotator):
         return {"map": found}
 
     def _in_words(self, found: float, best: float, best_epoch: int) -> str:
-        """Say a measured value, and the best one so far."""
+        """Format a measured value, and the best one so far."""
         return f"MAP {found:.3f}, best {best:.3f} after {best_epoch}"
 
     def _check_settings(self) -> None:

@@ -69,7 +69,7 @@ class BestWeights:
                 np.copyto(kept, array)  # in the memory of the best ones before: a large table is never held twice
 
     def resume(self, epoch: int, value: float, epochs: int, weights: Iterable[NDArray[np.float32]]) -> None:
-        """Take back what was known after so many epochs; with ``epoch=0`` there was no value yet."""
+        """Restore what was known after a number of epochs; with ``epoch=0`` there was no value yet."""
         self._epochs = epochs
         if epoch:
             self.epoch, self.value, self.weights = epoch, value, tuple(weights)

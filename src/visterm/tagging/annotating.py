@@ -75,7 +75,7 @@ class ChunkTags:
     def __init__(self, run: Run, wanted: TagsWanted) -> None:
         if wanted.new_only and run.given is None:
             raise UserError(
-                "Only the new tags of an image can be told apart where images are known by number, and this run knows "
+                "--new-only needs images that are known by number, and this run knows "
                 f"them by '{ENCODERS.name_of(run.encoder)}'. Leave --new-only out, or fit with --encoder ids."
             )
         self._cutoff = cutoff_of(
@@ -203,7 +203,7 @@ def cutoff_of(
     if min_confidence is not None:
         check_number(min_confidence, "min_confidence", least=0, most=1)
     if precision is not None and best_f1:
-        raise UserError("A wanted precision and the best F1 are two cut-offs. Leave one of the two out.")
+        raise UserError("A requested precision and the best F1 are two cut-offs. Leave one of the two out.")
     if precision is None and not best_f1 and min_confidence is None:
         return None
     if calibration is None:

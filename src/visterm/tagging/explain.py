@@ -106,7 +106,7 @@ class Explanation:
 
 
 def explain(tagger: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag: str) -> Explanation:
-    """Say what each feature and each place of a photo gave to a tag's score.
+    """Describe what each feature and each place of a photo gave to a tag's score.
 
     Parameters
     ----------

@@ -100,7 +100,7 @@ class Cleaning(NamedTuple):
         return pruned.corpus, pruned.facts
 
     def summary(self, used: Mapping[str, str]) -> list[str]:
-        """Say in a line how many aliases are of tags that were learned; nothing where there are none."""
+        """Describe in a line how many aliases are of tags that were learned; nothing where there are none."""
         if self.aliases is None:
             return []
         unused = [f"{alias},{tag}" for alias, tag in self.aliases.items() if alias not in used]

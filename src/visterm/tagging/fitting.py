@@ -167,7 +167,7 @@ def _fit_streamed(run: Run, request: FitRequest, plan: Plan, cleaning: Cleaning,
 
 
 def _how_it_went(run: Run, request: FitRequest, cleaning: Cleaning) -> list[str]:
-    """Say, in a line each, what a fit did without: validation images, word vectors, aliases, queries."""
+    """List what a fit did without: validation images, word vectors, aliases, queries."""
     lines = []
     stops = {"epochs", "valid_share"} <= set(run.model.get_params(deep=False)) and request.valid != 0
     history = getattr(run.model, "history_", [])

@@ -92,7 +92,7 @@ class PartBeliefs:
         return parts
 
     def possible(self) -> NDArray[np.bool_]:
-        """Say which tags can be parts of which, known relations among them, (n_tags, n_tags): whole, part."""
+        """Return which tags can be parts of which, known relations among them, (n_tags, n_tags): whole, part."""
         every = np.arange(self.n_tags)
         can_be: NDArray[np.bool_] = np.concatenate(
             [self.scores(every[start : start + BLOCK]) > NEVER for start in range(0, self.n_tags, BLOCK)]
@@ -147,7 +147,7 @@ class PartBeliefs:
             yield np.column_stack([ids[rows, places], wholes[rows], values[rows, places]])
 
     def _among(self, wholes: NDArray[Any], pairs: NDArray[Any]) -> NDArray[np.bool_]:
-        """Say which of the tags some pairs make parts of some wholes, (n_wholes, n_tags)."""
+        """Return which of the tags some pairs make parts of some wholes, (n_wholes, n_tags)."""
         row_of = np.full(self.n_tags, -1)
         row_of[wholes] = np.arange(len(wholes))
         parts, rows = pairs[:, 0], row_of[pairs[:, 1]]

@@ -26,7 +26,7 @@ BEST = {"map": max, "mean_rank": min}
 
 OF_THE_EPOCH = ("epoch",)
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
-"""Okabe and Ito's palette, from the most to the least easily told apart on white."""
+"""Okabe and Ito's palette, from the easiest to the hardest to distinguish on white."""
 
 COLUMNS = 2
 PANEL_SIZE = (5.2, 3.1)

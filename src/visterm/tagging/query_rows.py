@@ -125,7 +125,7 @@ class Judged(NamedTuple):
     ----------
     X : matrix, shape (n_images, n_features)
     words : csr_array of float32, shape (n_queries, n_tags)
-        Above 0 wanted, below 0 not wanted.
+        Above 0 for a word, below 0 for a `-word`.
     relevant : csr_array of float32, shape (n_queries, n_images)
     """
 
@@ -135,7 +135,7 @@ class Judged(NamedTuple):
 
     @property
     def asked_of(self) -> sp.csr_array:
-        """Return the words of the queries that each image is relevant to, shape (n_images, n_tags): 1 where wanted."""
+        """Return the words of the queries to which each image is relevant, shape (n_images, n_tags): 1 or 0."""
         return as_csr((sp.csr_array(self.relevant.T > 0) @ sp.csr_array(self.words > 0)).astype(np.float32))
 
 

@@ -69,7 +69,7 @@ class WordRelations(NamedTuple):
         Parameters
         ----------
         vocabulary : Vocabulary
-            The tags, which WordNet is asked about.
+            The tags to look up in WordNet.
         part_of : path-like, optional
             A CSV of part,whole; WordNet's folder; or "wordnet", to look for that at its usual places.
         is_a : path-like, optional
@@ -140,7 +140,7 @@ class WordRelations(NamedTuple):
         return np.array(sorted(found), np.int64).reshape(-1, 2)
 
     def summary(self, vocabulary: Vocabulary) -> str:
-        """Say in a line what they say of the tags."""
+        """Describe in a line what they say of the tags."""
         said = []
         if self.part_of:
             pairs = self.pairs(vocabulary)
@@ -281,7 +281,7 @@ class RelationSources(NamedTuple):
 
 
 def wordnet_is_a(wordnet: WordNet, senses: TagSenses) -> list[IsA]:
-    """Say what tags are directly a kind of, by the meanings that they were matched with."""
+    """Describe what tags are directly a kind of, by the meanings that they were matched with."""
     return [
         relation
         for sense in senses

@@ -111,7 +111,7 @@ def check_start_words(model: Annotator, asked: Any) -> WordSource:
 
 
 def vectors_summary(words: WordPlaces, n_tags: int) -> str:
-    """Say in a line which tags have vectors."""
+    """Describe in a line which tags have vectors."""
     if words.source is None:
         return ""
     origin = {
@@ -126,7 +126,7 @@ def vectors_summary(words: WordPlaces, n_tags: int) -> str:
 
 
 def random_vectors_warning(model: Annotator) -> str:
-    """Say that the tags lie at random, and stay there, where a model that does not move them was given no vectors."""
+    """Report that tags start at random and stay there: the model does not move them, and there are no vectors."""
     params = model.get_params(deep=False)
     if SETTING not in params or params[SETTING] is not None or not params.get("fixed_vectors", True):
         return ""

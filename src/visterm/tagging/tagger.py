@@ -228,7 +228,7 @@ class Tagger(Run):
 
         Their vectors are read where the fit read those of the tags, and moved as training moved these
         (`tag_rows_from`). Searches find them without reading vectors again, those of several words without quotes too,
-        and `annotate` gives them where it is asked to.
+        and `annotate` adds them on request.
 
         Parameters
         ----------

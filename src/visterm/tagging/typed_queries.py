@@ -111,7 +111,7 @@ def _weigh_together(
 
 
 def _advice(context: QueryContext) -> str:
-    """Say what to do about words without a place, where the model could place them."""
+    """Describe what to do about words without a place, where the model could place them."""
     from visterm.models.abilities import PlacesWords
 
     if not isinstance(context.model, PlacesWords):

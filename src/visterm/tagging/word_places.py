@@ -208,7 +208,7 @@ class WordPlaces:
         return places, Added(added, there, without)
 
     def why_not(self, model: Annotator) -> str:
-        """Say why words that are no tags have no place in this run, and what to do; empty where they may have one."""
+        """Explain why words that are no tags have no place in this run, and what to do; empty if they can have one."""
         if not isinstance(model, PlacesWords):
             return (
                 f"The model '{MODELS.name_of(model)}' knows no words but its tags. Fit one that starts from word "

@@ -140,7 +140,7 @@ class WordSource:
         return replace(self, path=found.path)
 
     def why_not(self) -> str:
-        """Say why a word has no vector, and what to do."""
+        """Explain why a word has no vector, and what to do."""
         if self.kind == LEARNED:
             return (
                 "The word vectors of this run were learned from its tags alone, so other words have none. Fit with "

@@ -98,7 +98,7 @@ def order_claim(
     times : float
         How many times as good the first has to be.
     units : str
-        What the examples are, where the number of them is to be told.
+        What the examples are called, to print their number.
     shown : callable, optional
         Writes a value; None: in percent.
     """

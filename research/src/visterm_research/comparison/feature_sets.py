@@ -44,7 +44,7 @@ class FeatureSet:
 
     @property
     def settings(self) -> str:
-        """Say how the encoder is made, in one line."""
+        """Describe how the encoder is made, in one line."""
         set_to = ", ".join(f"{name}={value}" for name, value in self.params.items())
         return f"{self.encoder} ({set_to})" if set_to else self.encoder
 

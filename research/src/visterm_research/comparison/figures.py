@@ -1,4 +1,4 @@
-"""Line plots as PNG files, in colours and marks that can be told apart without seeing colours."""
+"""Line plots as PNG files, in colours and marks that colour-blind readers can distinguish."""
 
 from __future__ import annotations
 

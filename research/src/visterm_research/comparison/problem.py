@@ -43,7 +43,7 @@ class Rows:
     Y : csr_array, shape (n_images, n_tags)
         Above 0: right.
     known : csr_array, shape (n_images, n_tags), optional
-        Tags that the model was told of these very images: left out of their rankings.
+        Tags of these images that the model learned from: left out of their rankings.
     """
 
     X: Matrix
@@ -113,7 +113,7 @@ class Problem:
         return {"valid_share": 0.0} if self.by_number else {}
 
     def fit(self, model: Any, progress: Progress) -> tuple[Any, Record]:
-        """Fit a model; one of images by number is stopped by rankings without the tags that it was told."""
+        """Fit a model; one of images by number stops early by rankings without its known tags."""
         if not self.by_number:
             return fit_rows(model, self.train, self.valid, progress)
         if not hasattr(model, "patience"):

@@ -71,7 +71,7 @@ class Options:
     quick : bool
         Tiny drawn sets, few epochs, at most two settings a method: says that everything runs, and nothing else.
     minutes : float, optional
-        No fit is begun after so many minutes; the report then says what is missing.
+        No fit starts after this many minutes; the report then says what is missing.
     seed : int
         Of drawn data, splits and models.
     n_jobs : int, optional
@@ -219,7 +219,7 @@ class Comparison:
             )
 
     def settings_part(self) -> None:
-        """Say how settings were chosen, and which."""
+        """Describe how settings were chosen, and which."""
         self.document.section(
             "Settings",
             "Every method was fitted with each setting of its grid on the training rows; the one of the best MAP over "

@@ -34,7 +34,7 @@ LOSSES = ((WSABIE.label, AUC.label), (WARP_LINEAR.label, LINEAR_AUC.label), (WAR
 
 
 def features_part(run: PhotoRun) -> None:
-    """Say what the features are, beside the paper's."""
+    """Describe what the features are, beside the paper's."""
     rows: list[list[str]] = []
     for features in run.sets:
         problem = run.problems[features.slug]

@@ -104,7 +104,7 @@ def _results(run: SearchRun, labels: Sequence[str]) -> None:
 
 
 def _refused(run: SearchRun, methods: Sequence[Method]) -> None:
-    """Say which methods are missing because they count visterms, and these features are no counts."""
+    """Return which methods are missing because they count visterms, and these features are no counts."""
     if run.choices:
         features = next(iter(run.choices.values())).features
         labels = [method.label for method in methods if not run.takes(method, features)]

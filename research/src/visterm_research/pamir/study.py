@@ -137,7 +137,7 @@ def _for(method: Method, pictures: Pictures) -> Method:
 
 
 def _protocol(runs: Sequence[SearchRun]) -> str:
-    """Say how queries are made, and settings chosen."""
+    """Describe how queries are made, and settings chosen."""
     n = max((len(run.pictures.divisions) for run in runs), default=1)
     return (
         "Queries are made from captions as in section V-A: every set of words that a picture has, and relevant are the "

@@ -66,7 +66,7 @@ def _claim(
     *,
     times: float = 1.0,
 ) -> Claim | None:
-    """Judge whether the first is better, or so many times better; None where one was not judged on these examples."""
+    """Judge whether the first is better, or better by a factor; None where one was not judged on these examples."""
     if not (run.has(first, sets) and run.has(second, sets)):
         return None
     above, below = (run.by_relation(label, sets, task, metric) for label in (first, second))

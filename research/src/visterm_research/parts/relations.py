@@ -92,7 +92,7 @@ def pascal_relations(wordnet: WordNet, vocabulary: Vocabulary, folder: Path) -> 
 
 
 def kinds_above(wordnet: WordNet, offset: int, depth: int) -> list[int]:
-    """List a synset and what it is a kind of over so many steps."""
+    """List a synset and what it is a kind of, over some steps."""
     level, found = [offset], [offset]
     for _ in range(depth):
         level = [above for below in level for above in wordnet.synset(below).hypernyms if above not in found]

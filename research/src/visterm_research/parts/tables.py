@@ -41,7 +41,7 @@ SHARES = (0.1, 0.25, 0.5)
 
 
 def statistics_part(run: PartsRun) -> None:
-    """Say how many labels, relations and quadruplets there are."""
+    """Describe how many labels, relations and quadruplets there are."""
     problem = run.problem
     data, relations = problem.data, problem.relations
     images = " / ".join(f"{rows.Y.shape[0]:,}" for rows in (data.train, data.valid, data.test))
@@ -57,7 +57,7 @@ def statistics_part(run: PartsRun) -> None:
 
 
 def settings_part(run: PartsRun) -> None:
-    """Say which settings were chosen, by what."""
+    """Return which settings were chosen, by what."""
     rows = []
     for label, choice in run.choices.items():
         start, settings = choice.method.fixed, choice.settings
@@ -154,7 +154,7 @@ def nearest_part(run: PartsRun) -> None:
 
 
 def ours_part(run: PartsRun) -> None:
-    """Say what our own methods change beside the paper's of the same vectors, and beside images alone."""
+    """Describe what our own methods change beside the paper's of the same vectors, and beside images alone."""
     lines = []
     for method in MORE_METHODS:
         words, images = (SHARED_IW, SHARED_I) if method.fixed["shared"] else (UNSHARED_IW, UNSHARED_I)
@@ -165,7 +165,7 @@ def ours_part(run: PartsRun) -> None:
 
 
 def _compared(run: PartsRun, first: str, second: str, sets: Sequence[str], task: str, metric: str, name: str) -> str:
-    """Say what one method has beside another, over relations; nothing where one was not judged on two relations."""
+    """Describe what one method has beside another, over relations; nothing if one was judged on fewer than two."""
     if not (run.has(first, sets) and run.has(second, sets)):
         return ""
     both = [run.by_relation(label, sets, task, metric) for label in (first, second)]

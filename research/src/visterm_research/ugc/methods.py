@@ -18,7 +18,7 @@ IA, ESP, COCO, GENOME = "IAPR TC-12", "ESP game", "MS COCO", "Visual Genome"
 """The paper's data, as its tables are named in the file of its figures."""
 
 DEEP = {"epochs": 30, "patience": 8, "batch_size": 128}
-"""The budget of every network: at most so many epochs, stopped by the validation images."""
+"""The budget of every network: the largest number of epochs, stopped by the validation images."""
 
 RATES = (0.001, 0.0003)
 SMALL, LARGE = [512], [1024, 512]

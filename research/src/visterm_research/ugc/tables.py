@@ -90,7 +90,7 @@ KIND_OF = {IA: BY_TAG, COCO: BY_IMAGE}
 
 
 def data_part(run: TagRun) -> None:
-    """Say how many images, tags and features there are."""
+    """Describe how many images, tags and features there are."""
     rows = run.problem.rows
     parts = [rows.train, rows.valid, rows.test]
     sizes = [f"{part.Y.shape[0]:,}" for part in parts]
@@ -135,7 +135,7 @@ def _figures(five: Sequence[float] | None) -> list[str]:
 
 
 def settings_part(runs: Sequence[TagRun]) -> None:
-    """Say which settings were chosen of which."""
+    """Return which settings were chosen of which."""
     rows = []
     for run in runs:
         for (label, kind), choice in run.choices.items():
@@ -201,7 +201,7 @@ def five_claims(run: TagRun) -> None:
 
 
 def goal_part(run: TagRun) -> None:
-    """Say plainly how far the sampled method's F1 is from the full one's, with the same budget."""
+    """Describe how far the sampled method's F1 is from the full one's, with the same budget."""
     found = []
     for kind in (BY_TAG, BY_IMAGE):
         if not (run.has(PROPOSED, kind) and run.has(FULL, kind)):

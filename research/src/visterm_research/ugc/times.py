@@ -30,7 +30,7 @@ class Shape(NamedTuple):
         The paper's data of this size.
     n_tags : int
     n_images : int
-        Of an epoch that is told; fewer are timed.
+        Images of the reported epoch; fewer are timed.
     """
 
     name: str
@@ -44,7 +44,7 @@ SHAPES = (
     Shape("Visual Genome", 13_980, 100_000),
     Shape("YFCC100M", 432_213, 100_000),
 )
-"""The paper says how many images the first two have; for the others an epoch of 100,000 is told."""
+"""The paper says how many images the first two have; for the others we report an epoch of 100,000."""
 
 QUICK_SHAPES = (Shape("IAPR TC-12", 29, 1766), Shape("YFCC100M", 2000, 1000))
 
@@ -216,7 +216,7 @@ def _notes(
     comparison.document.text(
         f"Drawn photos of the sizes of {', '.join(shape.name for shape in shapes)}: {FEATURES:,} features, five tags "
         f"each by Zipf's law, batches of {BATCH}, on the processor. Fits of {few} and {many} images are timed, and an "
-        f"epoch is told from the seconds an image between them: {shrunk} times as many images as were timed. The paper "
+        f"epoch is computed from the time per image between them: {shrunk} times as many images as were timed. The paper "
         "times 291 and 925 tags on a TitanX GPU, and says that 13,980 were out of reach for full Fast0Tag and 432,213 "
         "for it and for the full cross-entropy."
     )

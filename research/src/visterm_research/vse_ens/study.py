@@ -117,8 +117,8 @@ def held_tag_problem(
 def run(comparison: Comparison) -> dict[str, Any]:
     """Run the comparison on images that are known only by their number.
 
-    One tag of each image with two or more is held out, and the tags that a model was told of an image are left out of
-    its ranking. Pairs of a large dictionary are always drawn besides NUS-WIDE and Delicious.
+    One tag of each image with two or more is held out, and tags that a model learned from are left out of
+    rankings. Pairs of a large dictionary are always drawn besides NUS-WIDE and Delicious.
     """
     for problem in number_problems(comparison.options):
         comparison.begin(problem)

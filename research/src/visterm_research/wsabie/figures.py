@@ -70,7 +70,7 @@ def training_part(comparison: Comparison, problem: Problem) -> None:
 
 
 def best_until(line: Line, seconds: float) -> float:
-    """Return the best value that a line has reached after so many seconds; 0 before its first point."""
+    """Return the best value that a line has reached by a time in seconds; 0 before its first point."""
     return max((value for at, value in zip(*line, strict=True) if at <= seconds), default=0.0)
 
 

@@ -28,7 +28,7 @@ BANDS_LEAD = (
 ALL = "all"
 
 PRECISION_LEAD = (
-    "Every image was given the tags above a cut-off chosen for a wanted precision of {wanted:.0%}, by images that the "
+    "Every image was given the tags above a cut-off chosen for a precision of {wanted:.0%}, by images that the "
     "run held out (visterm annotate --precision {wanted:g}). Below each share of right tags the interval in which it "
     "lies at 95 %."
 )
@@ -129,14 +129,14 @@ def add_bands(report: Report, names: Sequence[str], bands: Sequence[dict[str, An
 
 
 def precision_summary(found: AnnotationEvaluation, names: Sequence[str], wanted: float) -> dict[str, Any]:
-    """Return each run's tags for a wanted precision, and measure how many of them are right.
+    """Return each run's tags for a requested precision, and measure how many of them are right.
 
     Returns
     -------
     dict
         ``wanted``, and for each run ``bands``: all tags, then the bands by training images of the first run, the rarest
         first. Of each its name, how many tags are in it, ``given`` and ``right`` over all images, ``precision`` (mean,
-        low, high; None where none was given), ``reached`` (whether the wanted precision is not above the interval;
+        low, high; None where none was given), ``reached`` (whether the requested precision is not above the interval;
         None likewise), ``recall`` (None where people gave none) and ``tags_an_image``.
 
     Raises
@@ -156,7 +156,7 @@ def precision_summary(found: AnnotationEvaluation, names: Sequence[str], wanted:
 
 def add_precision(report: Report, found: dict[str, Any]) -> None:
     """Add a table for each run of what `precision_summary` gave."""
-    report.section("Wanted and achieved precision", PRECISION_LEAD.format(wanted=found["wanted"]))
+    report.section("Requested and achieved precision", PRECISION_LEAD.format(wanted=found["wanted"]))
     for run in found["runs"]:
         rows = [[Cell(text, note) for text, note in precision_cells(row, found["wanted"])] for row in run["bands"]]
         report.cells(HEADER, rows, run["run"] if len(found["runs"]) > 1 else "")

@@ -19,7 +19,7 @@ STEPS = 20
 MAX_PASSES = 10
 
 SAMPLE_ROWS = 2000
-"""At most so many images choose weights."""
+"""The most images that choose weights."""
 
 SAMPLE_BYTES = 2**28
 """Scores of all members held at a time: where there are very many tags, fewer images are looked at."""

@@ -23,7 +23,7 @@ from visterm.models.blend.mixing import image_map, word_map
 from visterm.models.stopping import visible_columns
 
 PROBE_PART = 8
-"""One row of so many is fitted first, to see how long all would take."""
+"""One row in this number is fitted first, to see how long all would take."""
 
 FEWEST_PROBED = 50
 
@@ -31,7 +31,7 @@ WARM_ROWS = 50
 """Rows of the fit that only has kernels compiled."""
 
 MOST_SETS = 3
-"""On so many sets of columns all candidates are tried; on the others the first alone."""
+"""Sets of columns on which all candidates are tried; on the others only the first is."""
 
 MOST_WEIGHED = 6
 """Finding weights takes seconds as the square of the models."""
@@ -179,7 +179,7 @@ def _warm_up(trial: Trial, learned: Rows, budget: Budget, rng: np.random.Generat
 
 
 def _too_long(trial: Trial, learned: Rows, judged: Rows, n_all: int, left: float, rng: np.random.Generator) -> str:
-    """Say why a candidate cannot be fitted in the seconds that are left; nothing if it can."""
+    """Explain why a candidate cannot be fitted in the seconds that are left; nothing if it can."""
     if left <= 0:
         return "left out: no time was left"
     n = learned.X.shape[0]

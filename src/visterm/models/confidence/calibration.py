@@ -111,7 +111,7 @@ class Calibration(NamedTuple):
     slope, offset : ndarray of float64, shape (n_tags,)
         Slopes are not below 0: the larger the score of an image, the larger the confidence.
     together : float
-        λ, from 0 to 1: how far wanted words bring each other.
+        λ, from 0 to 1: how far words bring each other.
     n_images : int
         Images that it was fitted on.
     bend : Bend
@@ -138,7 +138,7 @@ class Calibration(NamedTuple):
         return found
 
     def log_confidences(self, scores: Any, tags: Any, signs: Any) -> Doubles:
-        """Return the log of P(all wanted words, no unwanted one | image), for which search ranks images.
+        """Return the log of P(all words, no excluded one | image), for which search ranks images.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class Calibration(NamedTuple):
         tags : array-like of int, shape (n_words,)
             The tags that the words are.
         signs : array-like, shape (n_words,)
-            Above 0: wanted; below 0: not wanted.
+            Above 0: a word; below 0: a `-word`.
 
         Returns
         -------

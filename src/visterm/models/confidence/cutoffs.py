@@ -12,10 +12,10 @@ from visterm.models.confidence.calibration import LEAST_CHANCE, HeldOutChances
 Doubles = NDArray[np.float64]
 
 N_LEVELS = 10
-"""Expected precisions that are tried for a group of tags, from the wanted one up to nearly 1."""
+"""Expected precisions that are tried for a group of tags, from the requested one up to nearly 1."""
 
 DOUBT = 20
-"""So many entries as expected stand beside the held-out entries of a group before what was right there counts more."""
+"""Expected entries that are added to a group's held-out entries, so that few held-out ones count less."""
 
 NEVER = np.inf
 

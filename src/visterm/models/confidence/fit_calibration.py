@@ -36,7 +36,7 @@ TOGETHER = 0.45
 """Of libraries without images of two tags; about what is found on drawn libraries and Corel5k."""
 
 WEIGHT = 1.0
-"""C of the common curve: next to nothing beside many images, and enough that few, told apart without a mistake, make no
+"""C of the common curve: next to nothing beside many images, and enough that few, separated without a mistake, make no
 confidences of 0 and 1."""
 
 NEVER = 1e-12

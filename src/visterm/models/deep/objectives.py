@@ -168,7 +168,7 @@ def drawn_scores(f: Tensor, rows: Tensor) -> Tensor:
 
 
 def _pairs(drawn: Draws) -> tuple[np.ndarray, np.ndarray]:
-    """Say which pairs of draws are of two tags that the image has, and which of one that it has and one not."""
+    """Return which pairs of draws are of two tags that the image has, and which of one that it has and one not."""
     p, has = drawn.positives, drawn.has
     two = (p[:, :, None] != p[:, None, :]) & has[:, :, None]
     return two.astype(np.float32), (has[:, :, None] & drawn.counts[:, None, :]).astype(np.float32)

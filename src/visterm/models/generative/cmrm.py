@@ -40,7 +40,7 @@ class Cmrm(CountingAnnotator, RelevanceAnnotator):
     beta : float, optional
         The same of visterms, above 0 and below 1. More lets more training images have a say. None: chosen.
     length : float, optional
-        Scale every image to so many visterms. More lets fewer training images decide. None: the features are counts.
+        Scale every image to this number of visterms. More: fewer training images decide. None: the features are counts.
     random_state : int, RandomState, Generator or None
         Which images choose α and β, where there are more than 1,000.
 

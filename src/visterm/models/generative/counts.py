@@ -29,8 +29,8 @@ class CountingAnnotator(Annotator):
 def as_counts(X: Matrix, length: float | None = None) -> Counts:
     """Return features as counts, in float64, array or CSR as they are; a feature below 0 is a `DataError`.
 
-    Whole numbers or not: a visterm of weight 0.3 counts as 0.3 of one. With `length`, every image is scaled to so many
-    visterms; one without any stays empty.
+    Whole numbers or not: a visterm of weight 0.3 counts as 0.3 of one. With `length`, every image is
+    scaled to it; one without visterms stays empty.
     """
     values: Any = X.data if sp.issparse(X) else X
     if values.min(initial=0) < 0:

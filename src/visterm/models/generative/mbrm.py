@@ -44,7 +44,7 @@ class Mbrm(RelevanceAnnotator):
         μ, in units of n: how much the image's own tags count beside the tag frequencies, above 0. Less moves frequent
         tags up in annotation; it changes no search by one word. None: chosen.
     regions : int
-        The features are those of so many regions of equal width, one after the other (the cells of a grid, as in the
+        The features are those of this many regions of equal width, one after the other (the cells of a grid, as in the
         paper). Any two regions are compared, wherever they lie, which costs time by its square.
     random_state : int, RandomState, Generator or None
         Which images choose the settings, where there are more than 1,000.

@@ -21,7 +21,7 @@ from visterm.models.generative.counts import count_tags
 Floats = NDArray[np.float64]
 
 CHOICE_ROWS = 1000
-"""At most so many training images, each left out in turn, choose the settings."""
+"""The most training images, each left out in turn, that choose the settings."""
 
 BLOCK_BYTES = 2**25
 

@@ -29,7 +29,7 @@ ALPHAS = (3.0, 1.0, 0.3, 0.1, 0.03)
 DEFAULT_GAMMA, DEFAULT_ALPHA = 1.0, 0.3
 
 CHOICE_ROWS = 2000
-"""At most so many images choose the settings: the time grows with their cube."""
+"""The most images that choose the settings: the time grows with their cube."""
 
 BLOCK_BYTES = 2**25
 MAX_KERNEL_BYTES = 2**33

@@ -22,7 +22,7 @@ ALPHAS = tuple(10.0 ** (step / 2) for step in range(4, -7, -1))
 """Penalties tried, from strong to weak, in units of the features' mean squared length."""
 
 CHOICE_ROWS = 2000
-"""At most so many images choose the penalty: the time grows with their cube, and the best penalty hardly with them."""
+"""The most images that choose the penalty: the time grows with their cube, and the best penalty hardly changes."""
 
 
 class PenaltyChoice(NamedTuple):

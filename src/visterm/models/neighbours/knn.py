@@ -28,7 +28,7 @@ POWERS = (1.0, 2.0, 4.0, 8.0, 16.0)
 LONGEST = 1.001
 
 CHOICE_ROWS = 1000
-"""At most so many training images, each left out in turn, choose the settings."""
+"""The most training images, each left out in turn, that choose the settings."""
 
 BLOCK_BYTES = 2**25
 

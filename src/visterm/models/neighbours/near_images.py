@@ -23,13 +23,13 @@ T = TypeVar("T")
 Floats = NDArray[np.float32]
 
 SAMPLE_ROWS = 1000
-"""At most so many training images say how large distances are, and choose settings."""
+"""The most training images that set the scale of distances and choose settings."""
 
 SHORTEST = 1e-38
 """Distances below this have no inverse in float32."""
 
 PART_ROWS = 128
-"""At most so many images are compared at a time by one thread."""
+"""The most images that one thread compares at a time."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -27,7 +27,7 @@ Doubles = NDArray[np.float64]
 WEIGHTS = ("distance", "rank")
 
 LEARN_ROWS = 5000
-"""At most so many training images, each left out in turn, teach the weights and sigmoids."""
+"""The most training images, each left out in turn, that teach the weights and sigmoids."""
 
 ROUNDS = 3
 """Times that weights and sigmoids are learned in turn; what more bring is below the third digit."""

@@ -41,7 +41,7 @@ class JudgedImages(NamedTuple):
 
 
 def _learns_on(model: Pamir) -> bool:
-    """Say why `partial_fit` is not there with kernels."""
+    """Explain why `partial_fit` is not there with kernels."""
     if model.kernel != "linear":
         raise UserError(
             f"With kernel={model.kernel!r} PAMIR weighs its training images, so that more of them need a new fit. "
@@ -97,11 +97,11 @@ class Pamir(KernelAnnotator, LinearRanker):
     max_words : int or None
         Words of the queries that `fit` makes, at most; None: as many as an image has tags (as in the paper).
     max_subsets : int
-        Past so many sets of two or more tags, counted image by image, `fit` draws a sample of them.
+        If there are more sets of two or more tags, counted image by image, `fit` draws a sample of this size.
     epochs : int
-        At most so many.
+        The most epochs.
     average : int
-        The weights are the mean over about so many of the last epochs; 1: the last ones alone (as in the paper).
+        The weights are the mean over about this many last epochs; 1: the last one alone (as in the paper).
     row_length, patience, valid_share, schedule, n_jobs, random_state
         As in `EmbeddingRanker`; the schedule is that of `aggressiveness`.
 
@@ -160,7 +160,7 @@ class Pamir(KernelAnnotator, LinearRanker):
         X : array-like or sparse, shape (n_images, n_features), or None
             Image features. None: images known only by number.
         Q : array-like or sparse, shape (n_queries, n_tags)
-            Weights of the words, as `visterm.core.query_weights.weigh_words` gives them; below 0: not wanted.
+            Weights of the words, as `visterm.core.query_weights.weigh_words` gives them; below 0: a `-word`.
         R : array-like or sparse, shape (n_queries, n_images)
             Above 0: relevant, and with ``loss="ndcg"`` as relevant as the number says. All other images count as not
             relevant.

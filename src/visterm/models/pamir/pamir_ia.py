@@ -33,7 +33,7 @@ class PamirIa(LinearRanker, StreamedFit):
     aggressiveness : float
         Longest step (C), for features of mean length 1. More follows each pair farther; from 1 on it is rarely reached.
     epochs : int
-        At most so many rounds over all pairs.
+        The most rounds over all pairs.
     row_length, average, patience, valid_share, schedule, n_jobs, random_state
         As in `EmbeddingRanker`; the schedule is that of `aggressiveness`.
 

@@ -78,7 +78,7 @@ class RelatedImages(EmbeddedImages):
         super().set_rate(rate * self._rate_factor)
 
     def take_contexts(self, contexts: Ints, own_at: Ints, context_at: Ints) -> None:
-        """Take the contexts of the block that comes next, as `add_contexts` wants them."""
+        """Take the contexts of the block that comes next, as `add_contexts` takes them."""
         self._contexts = contexts, own_at, context_at
 
     def embed(self, part: slice) -> None:

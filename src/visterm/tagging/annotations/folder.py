@@ -37,7 +37,7 @@ class AnnotationContents:
     run : str
         The run, in full.
     asked : str
-        Fingerprint of the run and of what was wanted: of the lines of each image.
+        Fingerprint of the run and the request, which decide the lines of each image.
     wanted : dict
         How many tags, and of which kind.
     n_images, n_skipped : int

@@ -144,7 +144,7 @@ def annotate_into(
 
 
 def fingerprint_of(tagger: Tagger, wanted: TagsWanted) -> str:
-    """Name what the lines of images follow from, besides the images: all files of the run, and what is wanted."""
+    """Name what the lines of images follow from, besides the images: all files of the run, and the request."""
     told = [file_hash(as_path(tagger.path) / MANIFEST), tagger.encoder.fingerprint, wanted._asdict()]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -85,7 +85,7 @@ async def _undo(service: Service, answers: list[Answer]) -> dict[str, Any]:
         return await service.searching.run(_ask, service.catalogue, [], said="There is nothing to undo")
     *before, last = answers
     await _write(service, last, 0)
-    return await service.searching.run(_ask, service.catalogue, before, again=last, said=f"{last.tag}: asked again")
+    return await service.searching.run(_ask, service.catalogue, before, again=last, said=f"{last.tag}: one more time")
 
 
 async def _write(service: Service, answer: Answer, verdict: int) -> None:
@@ -131,7 +131,7 @@ def _ask(catalogue: Catalogue, answers: list[Answer], *, again: Answer | None = 
 def _of(catalogue: Catalogue, answer: Answer) -> tuple[int, str, float | None, list[str]]:
     predicted = known(catalogue, answer.image_id).predicted
     confidence = next((item.confidence for item in predicted if item.tag == answer.tag), None)
-    return answer.image_id, answer.tag, confidence, ["asked again"]
+    return answer.image_id, answer.tag, confidence, ["one more time"]
 
 
 def _trail(text: str) -> list[Answer]:
