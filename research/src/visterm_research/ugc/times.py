@@ -216,7 +216,7 @@ def _notes(
     comparison.document.text(
         f"Drawn photos of the sizes of {', '.join(shape.name for shape in shapes)}: {FEATURES:,} features, five tags "
         f"each by Zipf's law, batches of {BATCH}, on the processor. Fits of {few} and {many} images are timed, and an "
-        f"epoch is computed from the time per image between them: {shrunk} times as many images as were timed. The paper "
+        f"epoch is computed from the time per image: {shrunk} times as many images as were timed. The paper "
         "times 291 and 925 tags on a TitanX GPU, and says that 13,980 were out of reach for full Fast0Tag and 432,213 "
         "for it and for the full cross-entropy."
     )
