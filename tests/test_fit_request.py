@@ -77,6 +77,6 @@ def test_what_a_tagger_is_made_with_is_not_set_when_it_learns(photos, given):
 
 
 def test_help_lists_the_options_in_panels(tmp_path):
-    shown = visterm("fit --help", tmp_path)[1]
+    shown = visterm("fit --help-all", tmp_path)[1]
     panels = [line[:-1] for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert panels == ["Arguments", "Input", "Model", "Cleaning", "Relations", "Output", "Scale", "Options"]
+    assert panels == ["Arguments", "Input", "Model", "Cleaning", "Relations", "Output", "Scale", "Examples"]

@@ -9,19 +9,18 @@ from typing import Annotated
 
 import typer
 
+from visterm.cli.command_line import Command, in_lines
 from visterm.cli.options import Jobs, Json
 from visterm.cli.output import emit, say, table
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 
 EXAMPLES = (
-    "Examples:  visterm reproduce wsabie --quick   ·   "
-    "visterm reproduce wsabie --data corel5k --wordnet /usr/share/wordnet -o wsabie   ·   "
-    "visterm reproduce vse-ens --data nuswide --time-budget 60   ·   "
-    "visterm reproduce features --data corel5k -o features   ·   "
-    "visterm reproduce pamir --data corel5k -o pamir   ·   "
-    "visterm reproduce parts --data corel5k --encoder onnx:mobilenet_v2.onnx -o parts   ·   "
-    "visterm reproduce ugc --data corel5k --encoder onnx:mobilenet_v2.onnx -o ugc"
+    ("visterm reproduce wsabie --quick", "does everything run?"),
+    ("visterm reproduce wsabie --data corel5k --wordnet /usr/share/wordnet -o wsabie", "losses and rankers"),
+    ("visterm reproduce vse-ens --data nuswide --time-budget 60", "samplers, for an hour"),
+    ("visterm reproduce pamir --data corel5k -o pamir", "searches"),
+    ("visterm reproduce parts --data corel5k --encoder onnx:net.onnx -o parts", "objects and parts"),
 )
 
 
@@ -39,7 +38,7 @@ class Paper(StrEnum):
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command("reproduce", epilog=EXAMPLES)
+@app.command("reproduce", epilog=in_lines(EXAMPLES), cls=Command)
 def reproduce(
     paper: Annotated[
         Paper,
@@ -97,7 +96,7 @@ def reproduce(
     jobs: Jobs = None,
     json: Json = False,
 ) -> None:
-    """Run a paper's comparison again: settings chosen on validation rows, test rows touched once."""
+    """Run a paper's comparison again: settings chosen on validation rows, test rows evaluated once."""
     from visterm.encoders.named import make_encoder
     from visterm_research.comparison.run import Options, Study
     from visterm_research.comparison.run import reproduce as run

@@ -16,9 +16,11 @@ from visterm.core.remote import as_path
 from visterm.core.wording import count_of
 
 EXAMPLES = (
-    "Examples:  visterm annotate run photo.jpg   ·   visterm annotate run new_photos -k 10 --json > tags.jsonl   ·   "
-    "visterm annotate run new_photos --precision 0.9   ·   visterm annotate run 123 456 --new-only   ·   "
-    "visterm annotate run features -o tags --ray HEAD:6379"
+    ("visterm annotate run photo.jpg", "five tags for one photo"),
+    ("visterm annotate run new_photos -k 10 --json > tags.jsonl", "ten tags each, for programs"),
+    ("visterm annotate run new_photos --precision 0.9", "about 9 in 10 tags are right"),
+    ("visterm annotate run 123 456 --new-only", "images known by number"),
+    ("visterm annotate run features -o tags --ray HEAD:6379", "into a folder, on a cluster"),
 )
 
 
@@ -27,21 +29,18 @@ def annotate(
     images: Annotated[
         list[str],
         options.argument(
-            help="Images, or folders of images; or FEATURES: what `visterm encode` made of one, or several; names, of "
-            "a run of --encoder ids or precomputed.",
+            help="Photos, folders of photos, or folders of features; names, if the run has the encoder ids or "
+            "precomputed.",
         ),
     ],
     k: Annotated[
         int | None,
-        options.which_option(
-            "-k", min=0, help="Tags an image, at most; 0 for all [default: 5; with a cut-off, all above it]."
-        ),
+        options.which_option("-k", min=0, help="Tags per photo; 0 for all [default: 5; with a cut-off, all above it]."),
     ] = None,
     precision: Annotated[
         float | None,
         options.which_option(
-            help="Choose the cut-off for this expected precision, such as 0.9, by images that the run held out; an "
-            "image may get no tag.",
+            help="Choose the cut-off for this expected precision, e.g. 0.9; a photo may get no tag.",
         ),
     ] = None,
     best_f1: Annotated[
@@ -53,21 +52,18 @@ def annotate(
     ] = None,
     new_only: Annotated[
         bool,
-        options.which_option("--new-only", help="Of images known by number: leave out the tags that they had."),
+        options.which_option("--new-only", help="For images known by number: leave out the tags that they have."),
     ] = False,
     added: Annotated[
         bool,
-        options.which_option(
-            "--added", help="Use the words of `visterm tags RUN --add`, too; marked *, in JSON `trained`: false."
-        ),
+        options.which_option("--added", help="Also use words added by `visterm tags RUN --add`, marked *."),
     ] = False,
     out: Annotated[
         Path | None,
         options.output_option(
             "-o",
             "--out",
-            help="Write the tags into this folder, as JSON lines in parts, in place of printing them: a job that was "
-            "killed goes on, and a later one tags what is new.",
+            help="Write the tags into this folder instead of printing them; later runs add what is missing.",
             parser=as_path,
         ),
     ] = None,
@@ -77,11 +73,9 @@ def annotate(
     jobs: options.Jobs = None,
     ray: options.Ray = None,
 ) -> None:
-    """Tag photos: the best tags of each, with scores (higher is better; scores compare tags of one image).
+    """Tag photos: print the best tags of each, with their scores and confidences.
 
-    A run with a calibration says besides how likely each is right (in percent; in JSON `confidence`).
-
-    The exit code is 3 if images were skipped: they are listed in skipped.jsonl (`--skipped`), with -o in that of OUT.
+    Higher scores are better; they compare tags of one photo. The exit code is 3 if photos were skipped.
     """
     from visterm.core.jsonlines import read_skipped, write_skipped
     from visterm.core.types import Skipped

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from typer import Typer
+from typer import Typer, echo
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
@@ -22,6 +22,29 @@ PANELS: Final = (
     "Output", "Scale",
 )  # fmt: skip
 """In this order; any other comes after them."""
+
+WIDTH: Final = 100
+"""Columns of a help text, at most."""
+
+COMMON: Final = {
+    "images", "out", "catalogue", "tags", "encoder", "encoder_set", "model", "set_", "budget", "min_count", "jobs",
+    "ray", "json", "grid", "random", "metric",
+}  # fmt: skip
+"""Parameters of a `LongCommand` that its ``--help`` lists; ``--help-all`` lists all."""
+
+
+Examples: TypeAlias = Sequence[tuple[str, str]]
+"""Commands, and what each does."""
+
+
+def in_lines(examples: Examples) -> str | None:
+    """Write examples for the end of a help text, one per line with what it does, in columns if they fit."""
+    if not examples:
+        return None
+    width = max(len(command) for command, _ in examples)
+    if width + max(len(what) for _, what in examples) + 6 > WIDTH:
+        width = 0
+    return "\n".join(["Examples:", *(f"  {command:{width}}  # {what}" for command, what in examples)])
 
 
 class PackageCommand(NamedTuple):
@@ -42,12 +65,24 @@ class PackageCommand(NamedTuple):
 PACKAGE_COMMANDS: Final = {
     "reproduce": PackageCommand(
         "visterm-research",
-        "Run a paper's comparison again: settings chosen on validation rows, test rows touched once.",
+        "Run a paper's comparison again: settings chosen on validation rows, test rows evaluated once.",
     ),
 }
 
 
-class CommandLine(TyperGroup):
+class PlainEpilog:
+    """Writes the examples at the end of a help text as they are."""
+
+    epilog: str | None
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples, one per line."""
+        if self.epilog:
+            formatter.write_paragraph()
+            formatter.write(f"{self.epilog}\n")
+
+
+class CommandLine(PlainEpilog, TyperGroup):
     """The commands of visterm, then those of installed packages, which are imported only when they run.
 
     A command of visterm's own comes first. While one runs, only object stores that its words name are opened.
@@ -104,13 +139,13 @@ def _installed() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
-class Command(TyperCommand):
+class Command(PlainEpilog, TyperCommand):
     """A command whose help lists options in panels, as plain text: ``Input:``, ``Model:``, and so on."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, then the panels."""
         panels: dict[str, list[tuple[str, str]]] = {title: [] for title in PANELS}
-        for param in self.get_params(ctx):
+        for param in self.listed(ctx):
             record = param.get_help_record(ctx)
             if record is not None:
                 plain = "Arguments" if param.param_type_name == "argument" else "Options"
@@ -119,6 +154,34 @@ class Command(TyperCommand):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+
+    def listed(self, ctx: Any) -> list[Any]:
+        """Return the parameters that the help lists: all but ``--help``."""
+        return [param for param in self.get_params(ctx) if param.name != "help"]
+
+
+class LongCommand(Command):
+    """A command with many options: ``--help`` lists the common ones, ``--help-all`` all of them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Print the whole help for ``--help-all``, else parse."""
+        if "--help-all" in args:
+            ctx.meta[f"{__name__}.all"] = True
+            echo(self.get_help(ctx))
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+    def listed(self, ctx: Any) -> list[Any]:
+        """Return the common parameters, or all for ``--help-all``."""
+        params = super().listed(ctx)
+        return params if ctx.meta.get(f"{__name__}.all") else [param for param in params if param.name in COMMON]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the panels, and how to see the rest."""
+        super().format_options(ctx, formatter)
+        if not ctx.meta.get(f"{__name__}.all"):
+            formatter.write_paragraph()
+            formatter.write("--help-all lists all options.\n")
 
 
 class WordsCommand(Command):

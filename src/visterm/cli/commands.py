@@ -24,7 +24,7 @@ from visterm.cli import (
     tags,
     tune,
 )
-from visterm.cli.command_line import Command, CommandLine, WordsCommand
+from visterm.cli.command_line import WIDTH, Command, CommandLine, LongCommand, WordsCommand, in_lines
 from visterm.cli.output import emit, say, table
 from visterm.cli.progress import Bars
 from visterm.core.registry import Registry
@@ -33,10 +33,15 @@ app = typer.Typer(
     name="visterm",
     cls=CommandLine,
     help="Learn a photo library's own tags, tag new photos with them, and find photos by words.",
-    epilog="Start with: visterm demo   ·   then: visterm fit PHOTOS --tags tags.csv -o my_run",
+    epilog=in_lines(
+        (
+            ("visterm demo", "see it work on drawn pictures"),
+            ("visterm fit PHOTOS --tags tags.csv -o run", "learn your own tags"),
+        )
+    ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH},
     rich_markup_mode=None,
 )
 
@@ -54,21 +59,21 @@ def visterm(
 
 
 def models(json: options.Json = False) -> None:
-    """List the models that can be fitted."""
+    """List the models."""
     from visterm.core.tables import MODELS
 
     _list(MODELS, json)
 
 
 def encoders(json: options.Json = False) -> None:
-    """List the encoders that turn images into features."""
+    """List the encoders, which turn photos into features."""
     from visterm.core.tables import ENCODERS
 
     _list(ENCODERS, json)
 
 
 def metrics(json: options.Json = False) -> None:
-    """List the measures of `visterm evaluate`."""
+    """List the metrics of `visterm evaluate`."""
     from visterm.metrics.table import METRICS
 
     rows = [[entry.example, entry.summary] for entry in METRICS]
@@ -91,11 +96,11 @@ def _list(registry: Registry, json: bool) -> None:
 
 def demo(
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder to write.")] = Path("demo"),
-    scenes: Annotated[int, typer.Option(min=100, help="How many scenes to draw.")] = 2000,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same library.")] = 0,
+    scenes: Annotated[int, typer.Option(min=100, help="Scenes to draw.")] = 2000,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed draws the same library.")] = 0,
     jobs: options.Jobs = None,
 ) -> None:
-    """Draw a small photo library, learn its tags, tag and search images never seen, and write a report to look at."""
+    """Draw a small photo library, learn its tags, tag and search new pictures, and write a report."""
     from visterm.demo.run import run_demo
 
     result = run_demo(out, n_scenes=scenes, seed=seed, n_jobs=jobs, progress=Bars())
@@ -117,14 +122,16 @@ for _command, _examples in (
     (serve.serve, serve.EXAMPLES),
     (duplicates.duplicates, duplicates.EXAMPLES),
     (export.export, export.EXAMPLES),
-    (tags.neighbours, "Example:  visterm neighbours run dolphin -k 5"),
+    (tags.neighbours, (("visterm neighbours run dolphin -k 5", "five tags similar to dolphin"),)),
     (tags.tags, tags.EXAMPLES),
     (relations.relations, relations.EXAMPLES),
     (info.info, info.EXAMPLES),
-    (models, None),
-    (encoders, None),
-    (metrics, None),
-    (demo, "Example:  visterm demo -o demo && open demo/report.html"),
+    (models, ()),
+    (encoders, ()),
+    (metrics, ()),
+    (demo, (("visterm demo -o demo", "then open demo/report.html"),)),
 ):
-    _class = WordsCommand if _command is search.search else Command
-    app.command(_command.__name__, epilog=_examples, cls=_class)(_command)
+    _class: type[Command] = {fit.fit: LongCommand, tune.tune: LongCommand, search.search: WordsCommand}.get(
+        _command, Command
+    )
+    app.command(_command.__name__, epilog=in_lines(_examples), cls=_class)(_command)

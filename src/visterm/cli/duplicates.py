@@ -16,31 +16,25 @@ if TYPE_CHECKING:
     from visterm.library.duplicates import DuplicateGroup
 
 EXAMPLES = (
-    "Examples:  visterm duplicates catalogue   ·   visterm duplicates catalogue --distance 0   ·   "
-    "visterm duplicates catalogue --json"
+    ("visterm duplicates catalogue", "list groups of similar pictures"),
+    ("visterm duplicates catalogue --distance 0", "only rescaled copies"),
 )
 
 
 def duplicates(
-    catalogue: Annotated[
-        Path, typer.Argument(help="A catalogue: the folder that `visterm index` wrote.", show_default=False)
-    ],
+    catalogue: Annotated[Path, typer.Argument(help="A folder written by `visterm index`.", show_default=False)],
     distance: Annotated[
         int,
         typer.Option(
             min=0,
             max=12,
-            help="Bits of 64 in which pictures may differ: 0 for copies that were scaled gently, 10 for shots of a "
-            "series, too.",
+            help="How much pictures may differ, in bits of 64: 0 for rescaled copies, 10 for shots of a series.",
         ),
     ] = 6,
     json: options.Json = False,
     jobs: options.Jobs = None,
 ) -> None:
-    """Group the pictures that look the same, scaled or recompressed as they may be, the one to keep first.
-
-    Nothing is deleted, here or anywhere in visterm.
-    """
+    """Group pictures that look the same, the one to keep first. visterm never deletes a picture."""
     from visterm.library.duplicates import find_duplicates
     from visterm.store.catalogue import StoredCatalogue
 
@@ -52,10 +46,10 @@ def duplicates(
         else:
             _show(group)
     n_copies = sum(len(group.copies) for group in groups)
-    found = f"{count_of(len(groups), 'group')}, {n_copies:,} of whose pictures need not be kept; nothing was deleted."
+    found = f"{count_of(len(groups), 'group')}, {n_copies:,} pictures that you need not keep; nothing was deleted."
     say(found if groups else "No pictures look the same.")
     for item in skipped:
-        say(f"Not looked at: {item.image}: {item.reason}")
+        say(f"Not compared: {item.image}: {item.reason}")
     raise typer.Exit(3 if skipped else 0)
 
 

@@ -15,9 +15,10 @@ from visterm.core.remote import as_path
 from visterm.core.wording import count_of
 
 EXAMPLES = (
-    "Examples:  visterm encode photos -o features   ·   visterm encode photos --encoder onnx:n.onnx -o features   ·   "
-    "visterm encode new_photos --run run -o new_features   ·   "
-    "visterm encode s3://bucket/photos -o s3://bucket/features   ·   visterm fit features --tags tags.csv -o run"
+    ("visterm encode photos -o features", "visterms, the default"),
+    ("visterm encode photos --encoder onnx:net.onnx -o features", "a network of your own"),
+    ("visterm encode new_photos --run run -o new_features", "the encoder of a run"),
+    ("visterm encode s3://bucket/photos -o s3://bucket/features", "object stores"),
 )
 
 
@@ -28,33 +29,31 @@ def encode(
         options.output_option(
             "-o",
             "--out",
-            help="The features folder to write, or to bring up to date; also in an object store (s3://BUCKET/NAME).",
+            help="The features folder to write or update; also s3://BUCKET/NAME.",
             parser=as_path,
         ),
     ],
     encoder: Annotated[
         str | None,
         options.model_option(
-            help="How images become features: a name from `visterm encoders`, or name:argument "
-            "[default: visterms; of a features folder: its own].",
+            help="How photos become features: a name from `visterm encoders`, or NAME:ARGUMENT "
+            "[default: visterms, or the folder's own].",
         ),
     ] = None,
     encoder_set: options.EncoderSettings = None,
-    run: Annotated[Path | None, options.model_option("--run", help="Take the encoder of this fitted run.")] = None,
+    run: Annotated[Path | None, options.model_option("--run", help="Use the encoder of this run.")] = None,
     shard_size: Annotated[
         int | None,
-        options.scale_option(min=1, help="Images in a shard, about: what a kill loses [default: 512]."),
+        options.scale_option(min=1, help="Photos per shard, about; a kill loses at most one [default: 512]."),
     ] = None,
     seed: options.Seed = 0,
     json: options.Json = False,
     jobs: options.Jobs = None,
     ray: options.Ray = None,
 ) -> None:
-    """Write the feature rows of a folder of photos as Parquet files, with the encoder that made them.
+    """Encode a folder of photos once, into a features folder that other commands take instead of photos.
 
-    After a kill the same command goes on. Given again later, it encodes only what is new or changed, and drops what is
-    gone. `visterm fit`, `tune`, `evaluate` and `index` take the folder in place of IMAGES. The exit code is 3 if images
-    were skipped.
+    Run it again to go on after a kill, and to encode new and changed photos. The exit code is 3 if photos were skipped.
     """
     from visterm.core.jsonlines import read_skipped
     from visterm.features.folder import DATA, SKIPPED

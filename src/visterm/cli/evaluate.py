@@ -13,10 +13,13 @@ from visterm.cli.output import emit, exit_code, say
 from visterm.cli.progress import Bars
 
 EXAMPLES = (
-    "Examples:  visterm evaluate run photos --tags tags.csv --split test   ·   "
-    "visterm evaluate run photos --tags tags.csv --metric p@1 --metric map --json   ·   "
-    "visterm evaluate run photos --tags tags.csv --against other-run --report report   ·   "
-    "visterm evaluate run photos --tags tags.csv --queries tags --combine product"
+    ("visterm evaluate run photos --tags tags.csv", "measure on the test split"),
+    ("visterm evaluate run photos --tags tags.csv --metric p@1 --metric map --json", "choose the metrics"),
+    (
+        "visterm evaluate run photos --tags tags.csv --against other_run --report report",
+        "compare runs",
+    ),
+    ("visterm evaluate run photos --tags tags.csv --queries tags", "measure searches"),
 )
 measure_option = partial(typer.Option, rich_help_panel="Measures", show_default=False)
 
@@ -26,70 +29,65 @@ def evaluate(
     images: options.ImagesOrSeveral = None,
     tags: options.TagFile = "auto",
     split: Annotated[
-        str | None, options.input_option(help="Measure on these rows only [default: test, if the tag file has splits].")
+        str | None, options.input_option(help="Measure on this split [default: test, if the tag file has splits].")
     ] = None,
     image_column: options.ImageColumn = None,
     tags_column: options.TagsColumn = None,
     separator: options.Separator = None,
     metric: Annotated[
-        list[str] | None, measure_option(help="A name from `visterm metrics`, such as p@5; repeat for more.")
+        list[str] | None, measure_option(help="A name from `visterm metrics`, such as p@5. Repeat for more.")
     ] = None,
     isa: Annotated[
         Path | None,
         measure_option(
-            help="Which tags are siblings, for psib@5: a CSV of child,parent, or WordNet's folder "
-            "(Debian: /usr/share/wordnet).",
+            help="For psib@5: a CSV of child,parent, or WordNet's folder.",
         ),
     ] = None,
     bands: Annotated[
         bool,
         measure_option(
             "--bands",
-            help="Measure rare and frequent tags apart too, in bands by how many training images a tag has; the report "
-            "always does.",
+            help="Also measure rare and frequent tags separately.",
         ),
     ] = False,
     precision: Annotated[
         float | None,
         measure_option(
-            help="Measure the tags that `visterm annotate --precision` gives for this value, too: the precision asked "
-            "for beside the one achieved, for all tags and for rare and frequent ones.",
+            help="Also measure the tags that `visterm annotate --precision` gives.",
         ),
     ] = None,
     queries: Annotated[
         str | None,
         measure_option(
-            help="Measure search by several words instead (AvgP, BEP, P10): 'tags' for a query of every few tags that "
-            "an image has, or a file with the columns query, image and relevance (which needs no --tags).",
+            help="Measure searches instead: 'tags' makes queries from tags, or a file with the columns query, "
+            "image and relevance.",
         ),
     ] = None,
     max_words: Annotated[
         int,
         measure_option(
             min=0,
-            help="With --queries tags: words of a query, at most; 0: as many as images have tags.",
+            help="With --queries tags: most words per query; 0 for all.",
             show_default=True,
         ),
     ] = 3,
     combine: Annotated[
         str,
         measure_option(
-            help="With --queries: words put together as `visterm search --combine` does: sum of their scores, product "
-            "of their probabilities (models cmrm, mbrm, cmtt, plsa), or confidence that an image is meant.",
+            help="With --queries: combine words as `visterm search --combine` does.",
             show_default=True,
         ),
     ] = "sum",
     against: Annotated[
         list[Path] | None,
         measure_option(
-            help="Another run, compared on the same images or queries by Wilcoxon's test, every two of them; repeat "
-            "for more.",
+            help="Another run to compare with. Repeat for more.",
         ),
     ] = None,
     report: Annotated[
         Path | None,
         options.output_option(
-            help="Write FOLDER/index.html, a page of tables, curves and pictures, and FOLDER/results.json.",
+            help="Write a page of tables, curves and pictures, and results.json, into this folder.",
             metavar="FOLDER",
         ),
     ] = None,
@@ -98,10 +96,9 @@ def evaluate(
     memory: options.Memory = None,
     jobs: options.Jobs = None,
 ) -> None:
-    """Measure a run on photos whose tags are known, and that it did not learn from; or compare several runs.
+    """Measure a run on photos with known tags that it has not learned from, or compare several runs.
 
-    Runs are compared on the images that all can read and the tags that all know. Of images known by number, the tags
-    that a run learned from are left out of the rankings.
+    Runs are compared on the photos that all can read and the tags that all know.
     """
     from visterm.cli.evaluation_tables import show_measured
     from visterm.core.jsonlines import write_skipped

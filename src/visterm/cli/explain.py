@@ -13,12 +13,15 @@ from visterm.cli.output import emit, say, show, table
 if TYPE_CHECKING:
     from visterm.tagging.explain import Explanation
 
-EXAMPLES = "Examples:  visterm explain run photo.jpg beach -o heat.png   ·   visterm explain run photo.jpg beach --json"
+EXAMPLES = (
+    ("visterm explain run photo.jpg beach -o heat.png", "draw where the tag comes from"),
+    ("visterm explain run photo.jpg beach --json", "all shares"),
+)
 
 
 def explain(
     run: options.Run,
-    image: Annotated[Path, typer.Argument(help="An image.", show_default=False)],
+    image: Annotated[Path, typer.Argument(help="A photo.", show_default=False)],
     tag: Annotated[str, typer.Argument(help="A tag of the run.", show_default=False)],
     output: Annotated[
         Path | None,
@@ -26,14 +29,14 @@ def explain(
             "--output", "-o", help="Draw the shares over the photo: a .png, .jpg or .webp file.", show_default=False
         ),
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=0, help="Features and places listed; 0 for all.")] = 5,
+    k: Annotated[int, typer.Option("-k", min=0, help="Features and places to list; 0 for all.")] = 5,
     json: options.Json = False,
     jobs: options.Jobs = None,
 ) -> None:
-    """Show what each visterm and each block of a photo gave to a tag's score; the shares sum to it.
+    """Show how much each feature and each place of a photo adds to a tag's score.
 
-    For models whose scores are sums over features (ridge, wsabie, warp_linear, ...), on visterms and on networks that
-    end in average pooling.
+    For models whose scores are sums over features (ridge, wsabie, warp_linear, ...), on visterms or
+    networks with average pooling.
     """
     from visterm.tagging.explain import explain as explain_score
     from visterm.tagging.picture_files import format_of

@@ -23,8 +23,10 @@ NAMED = 3
 """Skipped photos that are named on the terminal; all of them are listed in a file."""
 
 EXAMPLES = (
-    "Examples:  visterm export catalogue --to xmp --dry-run   ·   visterm export catalogue --to xmp   ·   "
-    "visterm export catalogue --to xmp --undo   ·   visterm export run photos --to csv -o tags.csv -k 3"
+    ("visterm export catalogue --to xmp --dry-run", "show what would be written"),
+    ("visterm export catalogue --to xmp", "write XMP files"),
+    ("visterm export catalogue --to xmp --undo", "remove them again"),
+    ("visterm export run photos --to csv -o tags.csv -k 3", "a table, without a catalogue"),
 )
 
 
@@ -33,24 +35,24 @@ def export(
         Path,
         typer.Argument(
             metavar="CATALOGUE",
-            help="A catalogue: the folder that `visterm index` wrote; or a run, for the photos of IMAGES.",
+            help="A catalogue, or a run for the photos of IMAGES.",
             show_default=False,
         ),
     ],
     images: Annotated[
-        Path | None, typer.Argument(help="With a run: a folder of images, or one image.", show_default=False)
+        Path | None, typer.Argument(help="With a run: a folder of photos, or one photo.", show_default=False)
     ] = None,
     to: Annotated[
         str,
         options.output_option(
             "--to",
-            help="xmp: a file beside each photo, which stays as it is; embed: into the photos, by exiftool; txt: a "
-            "text beside each; csv or jsonl: one table, -o FILE.",
+            help="xmp: a file beside each photo; embed: into the photos, with exiftool; txt: a text file beside each; "
+            "csv or jsonl: one table, -o FILE.",
             show_default=True,
         ),
     ] = "xmp",
     out: Annotated[
-        Path | None, options.output_option("-o", "--out", help="Of csv and jsonl: the file to write.")
+        Path | None, options.output_option("-o", "--out", help="With --to csv or jsonl: the file to write.")
     ] = None,
     min_confidence: Annotated[
         float | None,
@@ -63,17 +65,15 @@ def export(
         float | None,
         options.which_option(
             "--precision",
-            help="Choose each tag's cut-off for this expected precision, such as 0.9.",
+            help="Choose each tag's cut-off for this expected precision, e.g. 0.9.",
         ),
     ] = None,
     k: Annotated[
         int,
-        options.which_option(
-            "-k", min=0, help="Predictions a photo, at most; 0: all that are sure enough.", show_default=True
-        ),
+        options.which_option("-k", min=0, help="Most predictions per photo; 0 for no limit.", show_default=True),
     ] = 0,
-    dry_run: Annotated[bool, options.output_option("--dry-run", help="Show the changes, and change nothing.")] = False,
-    undo: Annotated[bool, options.output_option("--undo", help="Take back all tags that visterm wrote.")] = False,
+    dry_run: Annotated[bool, options.output_option("--dry-run", help="Show the changes without making them.")] = False,
+    undo: Annotated[bool, options.output_option("--undo", help="Remove all tags that visterm wrote.")] = False,
     keep_originals: Annotated[
         bool,
         options.output_option(
@@ -86,23 +86,21 @@ def export(
         bool,
         options.output_option(
             "--guard/--no-guard",
-            help="With --to csv: put ' before cells that a spreadsheet would compute (=, +, -, @); visterm reads them "
-            "as they were.",
+            help="With --to csv: put ' before cells that a spreadsheet would compute (=, +, -, @).",
             show_default=True,
         ),
     ] = True,
     follow_links: Annotated[
         bool,
-        options.output_option("--follow-links", help="Write through links that lead out of a photo's folder."),
+        options.output_option("--follow-links", help="Also write to links that lead out of a photo's folder."),
     ] = False,
     json: options.Json = False,
     jobs: options.Jobs = None,
     skipped: options.SkippedFile = Path("skipped.jsonl"),
 ) -> None:
-    """Write the tags of photos where other programs find them: those that people gave, and sure predictions.
+    """Write people's tags and confident predictions where other programs find them.
 
-    Tags are only added, each noted as visterm's with run and confidence; what a person wrote stays. The exit code is 3
-    if photos were skipped.
+    visterm adds tags, marks them as its own, and keeps what people wrote. The exit code is 3 if photos were skipped.
     """
     from visterm.core.jsonlines import write_skipped
     from visterm.library.export.items import Parents

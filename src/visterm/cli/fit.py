@@ -15,14 +15,13 @@ from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 EXAMPLES = (
-    "Examples:  visterm fit photos --tags tags.csv -o run   ·   visterm fit photos -o run --min-count 3   ·   "
-    "visterm fit photos --tags tags.csv -o run --encoder onnx:net.onnx --encoder-set output=features --model knn   ·   "
-    "visterm fit --tags pairs.csv --encoder ids -o run   ·   "
-    "visterm fit photos --queries clicks.csv --model pamir -o run   ·   "
-    "visterm fit photos --tags tags.csv --model objects_and_parts --part-of part_of.csv -o run   ·   "
-    "visterm fit photos --tags tags.csv --model sampled_tagger --word-vectors sentences -o run   ·   "
-    "visterm fit features --tags tags.csv --model sampled_tagger --ray HEAD:6379 -o run   ·   "
-    "visterm fit --catalogue catalogue"
+    ("visterm fit photos --tags tags.csv -o run", "learn from a tag file"),
+    ("visterm fit photos -o run --min-count 3", "find the tags in the folder, without rare ones"),
+    ("visterm fit photos --tags tags.csv -o run --encoder onnx:net.onnx --model knn", "your own network"),
+    ("visterm fit --tags pairs.csv --encoder ids -o run", "images known only by number"),
+    ("visterm fit photos --queries clicks.csv --model pamir -o run", "learn from a click log"),
+    ("visterm fit features --tags tags.csv --model sampled_tagger --ray HEAD:6379 -o run", "on a cluster"),
+    ("visterm fit --catalogue catalogue", "learn from corrections"),
 )
 WITH_A_CATALOGUE = {"catalogue", "full", "min_count", "jobs", "json"}
 """Options that go with --catalogue: encoder and model are those of its run."""
@@ -69,13 +68,13 @@ def fit(
 ) -> None:
     """Learn a library's tags from photos that have them, and write a run.
 
-    With a split column the rows of the split "train" are learned from; the exit code is 3 if images were skipped.
+    The exit code is 3 if photos were skipped.
     """
     if catalogue is not None:
         _fit_catalogue(context, catalogue, full=full, min_count=min_count, jobs=jobs, json=json)
         return
     if full:
-        raise UserError("--full is for --catalogue: a fit of a new run learns everything anyway. Leave it out.")
+        raise UserError("--full needs --catalogue; a new run learns everything anyway. Leave it out.")
     if out is None:
         raise UserError("Missing output folder: pass -o RUN, or a catalogue to learn from: --catalogue.")
     from visterm.tagging.fit_input import one_or_features

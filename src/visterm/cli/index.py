@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from visterm.library.index import Indexed
 
 EXAMPLES = (
-    "Examples:  visterm index run photos -o catalogue && visterm search catalogue 'snow tree'   ·   "
-    "visterm index catalogue photos   ·   visterm index better_run photos -o catalogue"
+    ("visterm index run photos -o catalogue", "make a catalogue"),
+    ("visterm index catalogue photos", "bring it up to date"),
+    ("visterm index better_run photos -o catalogue", "replace its run"),
 )
 UNION_EXAMPLES = (
-    "Examples:  visterm union holidays work -o everything && visterm search everything 'snow tree'   ·   "
-    "visterm search everything snow --ray HEAD:6379"
+    ("visterm union holidays work -o everything", "join two catalogues"),
+    ("visterm search everything 'snow tree'", "search both"),
 )
 
 
@@ -32,7 +33,7 @@ def index(
     run: Annotated[
         Path,
         typer.Argument(
-            help="A run: the folder that `visterm fit` wrote; or a catalogue, to be updated with its own run.",
+            help="A run, or a catalogue to update with its own run.",
             show_default=False,
         ),
     ],
@@ -42,28 +43,27 @@ def index(
         options.output_option(
             "-o",
             "--out",
-            help="The catalogue: a new folder, or one to be updated [default: RUN, where that is a catalogue].",
+            help="The catalogue to make or update, a folder [default: RUN, if that is a catalogue].",
         ),
     ] = None,
     tags: Annotated[
         str | None,
         options.input_option(
             "--tags",
-            help="Tags that people gave, to store with the images: a tag file, a folder of `.txt` files, or 'auto'.",
+            help="People's tags to store with the photos: a tag file, a folder of .txt files, 'xmp' or 'auto'.",
         ),
     ] = None,
     store: Annotated[
         str | None,
         options.output_option(
-            help="Where a new catalogue keeps its rows: files, lance (LanceDB's tables in its folder, for libraries "
-            "past ten million photos; extra lance), or lance:URI (tables at another place, such as "
-            "lance:s3://bucket/rows) [default: files].",
+            help="Where a new catalogue keeps its rows: files, lance (for over ten million photos; extra lance), or "
+            "lance:URI for another place [default: files].",
         ),
     ] = None,
     follow_links: Annotated[
         bool,
         options.input_option(
-            "--follow-links", help="Take links to photos outside of IMAGES, too; otherwise they are listed as skipped."
+            "--follow-links", help="Also index links to photos outside IMAGES; by default they are skipped."
         ),
     ] = False,
     device: options.Device = None,
@@ -73,10 +73,10 @@ def index(
     separator: options.Separator = None,
     json: options.Json = False,
 ) -> None:
-    """Keep the rows of photos in a catalogue, to be searched by words.
+    """Put photos into a catalogue, so that you can search them by words.
 
-    Given again, it sees which photos are new, changed, moved or gone, and encodes no others; stopped at any moment, it
-    goes on. Another run takes the place of the catalogue's own. The exit code is 3 if images were skipped.
+    Run it again to go on after a kill, and to find new, changed, moved and deleted photos. Another run replaces the
+    catalogue's own. The exit code is 3 if photos were skipped.
     """
     from visterm.features.training_rows import read_corpus
     from visterm.tagging.part_settings import move_encoder
@@ -108,15 +108,14 @@ def index(
 def union(
     catalogues: Annotated[
         list[Path],
-        typer.Argument(help="Catalogues of the same run, in the order of equal results.", show_default=False),
+        typer.Argument(help="Catalogues of the same run. The order decides between equal results.", show_default=False),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The union to write: a new, small folder.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The union to write, a new folder.")],
     json: options.Json = False,
 ) -> None:
-    """Name several catalogues, to be searched as one: `visterm search UNION WORDS`.
+    """Join several catalogues, so that `visterm search` finds photos of all of them.
 
-    Nothing is copied. What is found is what one catalogue of all their photos would find. For more photos than one
-    machine holds, or libraries that are kept apart.
+    Nothing is copied. Results are those of one catalogue with all photos.
     """
     from visterm.core.persist import check_target
     from visterm.library.union import CatalogueUnion

@@ -11,7 +11,11 @@ from visterm.cli import options
 from visterm.cli.output import emit, say, show, show_tried
 from visterm.core.remote import as_path
 
-EXAMPLES = "Examples:  visterm info run   ·   visterm info run --plot history.png"
+EXAMPLES = (
+    ("visterm info run", "counts, settings, figures"),
+    ("visterm info run --plot history.png", "draw how training went"),
+    ("visterm info catalogue --check", "look for damage"),
+)
 
 LONGEST = 20
 """Entries of a setting that are still shown: relations of tags may be thousands."""
@@ -21,7 +25,7 @@ def info(
     run: Annotated[
         Path,
         typer.Argument(
-            help="A run, a catalogue, a features folder, or what `annotate -o` wrote.",
+            help="A run, a catalogue, a features folder, or a folder written by `annotate -o`.",
             show_default=False,
             parser=as_path,
         ),
@@ -30,17 +34,17 @@ def info(
         Path | None,
         typer.Option(
             "--plot",
-            help="Draw loss, validation measure, draws and seconds of each epoch: a .png, .jpg or .webp file.",
+            help="Draw how training went, to a .png, .jpg or .webp file.",
             show_default=False,
         ),
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Check all of a run or a catalogue: checksums, rows, features, the database."),
+        typer.Option("--check", help="Check a run or a catalogue for damage."),
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Show what a run, a catalogue or a features folder holds: counts, encoder, model, settings, figures."""
+    """Show what is in a run, a catalogue or a features folder."""
     from visterm.library import info as information
     from visterm.library.info import TRIED, describe, training_history
 

@@ -25,72 +25,59 @@ def check_share_above_0(value: float) -> float:
     return value
 
 
-Out = Annotated[Path | None, output_option("-o", "--out", help="The run to write: a folder.")]
-OutRequired = Annotated[Path, output_option("-o", "--out", help="The run to write: a folder.")]
+Out = Annotated[Path | None, output_option("-o", "--out", help="The run to write, a folder.")]
+OutRequired = Annotated[Path, output_option("-o", "--out", help="The run to write, a folder.")]
 CatalogueToLearn = Annotated[
     Path | None,
     input_option(
         "--catalogue",
-        help="Learn from this catalogue in place of IMAGES: from the tags that its images were given, and those that "
-        "people accepted and rejected, without decoding an image. The new run is then its current one.",
+        help="Learn from this catalogue's tags and corrections instead of photos, and use the new run in it.",
     ),
 ]
 Full = Annotated[
     bool,
-    input_option(
-        "--full",
-        help="With --catalogue: learn everything anew, even with a model that could just move its tags (wsabie and "
-        "others).",
-    ),
+    input_option("--full", help="With --catalogue: learn everything again instead of only moving the tags."),
 ]
 Queries = Annotated[
     Path | None,
     input_option(
-        help="Learn from queries in place of tags: CSV, TSV or JSON lines with the columns query, image and, unless "
-        "every line is relevant, relevance (or clicks). Without --tags all their words are learned, with it those "
-        "that are tags.",
+        help="Learn from queries instead of tags: a table with the columns query, image and relevance (or clicks). "
+        "With --tags, only words that are tags are learned.",
     ),
 ]
 Idf = Annotated[
     Path | None,
     input_option(
-        help="A text file, a text each line: words of queries weigh by how few of its texts have them [default: by "
-        "how few training images do].",
+        help="Weigh the words of queries by their rarity in this file, one text per line [default: in the training "
+        "photos].",
     ),
 ]
 Split = Annotated[
-    str | None, input_option(help="Learn from these rows only [default: train, if the tag file has splits].")
+    str | None, input_option(help="Learn from the rows of this split [default: train, if the tag file has splits].")
 ]
 
 ModelName = Annotated[
     str | None,
-    model_option(
-        help="What learns: a name from `visterm models` [default: auto; wsabie for images known by number].",
-    ),
+    model_option(help="The model: a name from `visterm models` [default: auto; wsabie for images known by number]."),
 ]
 ModelToTune = Annotated[
-    str, model_option("--model", help="What learns: a name from `visterm models`.", show_default=True)
+    str, model_option("--model", help="The model: a name from `visterm models`.", show_default=True)
 ]
 ModelSettings = Annotated[
-    list[str] | None, model_option("--set", help="A setting of the model, NAME=VALUE; repeat for more.")
+    list[str] | None, model_option("--set", help="A setting of the model, NAME=VALUE. Repeat for more.")
 ]
-Budget = Annotated[
-    str | None,
-    model_option(
-        help="Time for the models that --model auto tries, such as 90s, 2m or 1h [default: no limit].",
-    ),
-]
+Budget = Annotated[str | None, model_option(help="Time limit for --model auto, such as 90s, 2m or 1h [default: none].")]
 Valid = Annotated[
     float | None,
     model_option(
-        help="Share of the rows held out to choose when to stop; 0 for none [default: 0.1].", callback=check_share
+        help="Share of the photos held out to choose when to stop; 0 for none [default: 0.1].", callback=check_share
     ),
 ]
 ValidToTune = Annotated[
     float,
     model_option(
         "--valid",
-        help="Share of the rows held out to choose by; rows of the split 'valid' are used if there are.",
+        help="Share of the photos held out to compare settings, if there is no split 'valid'.",
         callback=check_share_above_0,
         show_default=True,
     ),
@@ -99,8 +86,7 @@ Calibration = Annotated[
     bool,
     model_option(
         "--calibration/--no-calibration",
-        help="Learn from held-out images how likely a score makes a tag; takes one more fit where a model holds none "
-        "out.",
+        help="Learn confidences from held-out photos; some models are fitted once more for this.",
         show_default=True,
     ),
 ]
@@ -108,55 +94,39 @@ WordVectors = Annotated[
     str | None,
     model_option(
         "--word-vectors",
-        help="Where sampled_tagger and similar models start from, so that searches find words that are no tags: a "
-        "file (GloVe, word2vec, fastText .vec, safetensors), sentences (extra text), or, for tags only, learned or "
-        "learned:skipgram.",
+        help="Start sampled_tagger and similar models from word vectors, so that searches find words that aren't tags: "
+        "a file (GloVe, word2vec, fastText, safetensors), 'sentences' (extra text), 'learned' or 'learned:skipgram'.",
         metavar="SOURCE",
     ),
 ]
 
 Aliases = Annotated[
     Path | None,
-    cleaning_option(
-        help="A CSV of alias,tag: spellings that count as the tag, when learning and in searches; "
-        "`visterm tags RUN --suggest` writes one.",
-    ),
+    cleaning_option(help="A CSV of alias,tag: spellings that count as the tag. See `visterm tags RUN --suggest`."),
 ]
 StopTags = Annotated[
-    Path | None,
-    cleaning_option(
-        "--stop-tags",
-        help="A text file of tags that are not learned, one a line; lines that begin with # do not count.",
-    ),
+    Path | None, cleaning_option("--stop-tags", help="A text file of tags to leave out, one per line; # is a comment.")
 ]
-MinCount = Annotated[int, cleaning_option(min=1, help="Leave out tags of fewer images.", show_default=True)]
+MinCount = Annotated[int, cleaning_option(min=1, help="Leave out tags of fewer photos.", show_default=True)]
 MaxShare = Annotated[
-    float | None,
-    cleaning_option("--max-share", help="Leave out tags of more than this share of the images, such as 0.5."),
+    float | None, cleaning_option("--max-share", help="Leave out tags of more than this share of the photos, e.g. 0.5.")
 ]
 PerUser = Annotated[
     int | None,
     cleaning_option(
-        "--per-user",
-        help="Learn from at most N images of one user with the same tags, so that bulk uploads do not outweigh the "
-        "rest.",
-        metavar="N",
+        "--per-user", help="Keep at most N photos of one user with exactly the same tags (bulk uploads).", metavar="N"
     ),
 ]
 UserColumn = Annotated[
     str | None,
-    cleaning_option(
-        "--user-column",
-        help="With --per-user: the column that names the owner of an image [default: user, owner or photographer].",
-    ),
+    cleaning_option("--user-column", help="With --per-user: column of owners [default: user, owner or photographer]."),
 ]
 
 PartOf = Annotated[
     str | None,
     relation_option(
         "--part-of",
-        help="Which tags are parts of which: a CSV of part,whole; WordNet's folder; or 'wordnet' where that is at a "
-        "usual place (Debian: /usr/share/wordnet).",
+        help="Which tags are parts of which: a CSV of part,whole, WordNet's folder, or 'wordnet' to look for it.",
         metavar="SOURCE",
     ),
 ]
@@ -164,24 +134,20 @@ IsA = Annotated[
     str | None,
     relation_option(
         "--isa",
-        help="Which tags are kinds of what, for `visterm search --expand siblings`: a CSV of child,parent; WordNet's "
-        "folder; or 'wordnet' [default: the WordNet of --part-of].",
+        help="Which tags are kinds of which: a CSV of child,parent, WordNet's folder, or 'wordnet' [default: the "
+        "WordNet of --part-of].",
         metavar="SOURCE",
     ),
 ]
 WordNetFolder = Annotated[
     str | None,
-    relation_option(
-        "--wordnet",
-        help="WordNet's folder, or 'wordnet' where that is at a usual place: short for --part-of and --isa of it.",
-        metavar="FOLDER",
-    ),
+    relation_option("--wordnet", help="Short for --part-of and --isa with the same WordNet.", metavar="FOLDER"),
 ]
 TagSynsets = Annotated[
     Path | None,
     relation_option(
         "--tag-synsets",
-        help="With WordNet: a CSV of tag,synset that says which meaning tags have [default: their most frequent].",
+        help="With WordNet: a CSV of tag,synset with the meaning of tags [default: the most frequent meaning].",
         metavar="FILE",
     ),
 ]
@@ -190,7 +156,6 @@ Inherit = Annotated[
     relation_option(
         "--inherit",
         min=0,
-        help="With --part-of of WordNet: over how many steps of 'is a kind of' wholes inherit parts, 0 for none "
-        "[default: 1].",
+        help="With WordNet: wholes inherit parts over N steps of 'is a kind of'; 0 for none [default: 1].",
     ),
 ]

@@ -36,84 +36,71 @@ def check_jobs(value: int | None) -> int | None:
     return value
 
 
-Run = Annotated[Path, argument(help="A run: the folder that `visterm fit` wrote.")]
+Run = Annotated[Path, argument(help="A run: a folder written by `visterm fit`.")]
 Images = Annotated[
-    Path,
-    argument(
-        help="A folder of images, searched to the bottom; also in an object store (s3://BUCKET/NAME, extra s3).",
-        parser=as_path,
-    ),
+    Path, argument(help="A folder of photos, with its sub-folders; also s3://BUCKET/NAME (extra s3).", parser=as_path)
 ]
 ImagesOrFeatures = Annotated[
-    Path,
-    argument(
-        help="A folder of images, searched to the bottom, or FEATURES: what `visterm encode` made of one.",
-        parser=as_path,
-    ),
+    Path, argument(help="A folder of photos, or of features written by `visterm encode`.", parser=as_path)
 ]
 ImagesOrNone = Annotated[
     Path | None,
     argument(
-        help="A folder of images, searched to the bottom, or FEATURES: what `visterm encode` made of one; none where "
-        "the tags name the images (--encoder ids or precomputed).",
+        help="A folder of photos, or of features written by `visterm encode`. Leave it out if the tag file names the "
+        "images (--encoder ids or precomputed).",
         parser=as_path,
     ),
 ]
 ImagesOrSeveral = Annotated[
     list[Path] | None,
     argument(
-        help="A folder of images, searched to the bottom, or FEATURES: what `visterm encode` made of one, or several "
-        "such; none where the tags name the images (--encoder ids or precomputed).",
+        help="A folder of photos, or one or more folders of features written by `visterm encode`. Leave it out if the "
+        "tag file names the images (--encoder ids or precomputed).",
         parser=as_path,
     ),
 ]
-CatalogueFolder = Annotated[Path, argument(metavar="CATALOGUE", help="The folder that `visterm index` wrote.")]
+CatalogueFolder = Annotated[Path, argument(metavar="CATALOGUE", help="A folder written by `visterm index`.")]
 
 TagFile = Annotated[
     str,
     input_option(
         "--tags",
-        help="CSV, TSV or JSON lines with a file-name column and a tags column; a folder of `.txt` files; 'xmp': "
-        "keywords in .xmp files beside the images and in the images; or 'auto': metadata.jsonl, metadata.csv, a .txt "
-        "or .xmp beside each image, a folder a tag, or keywords in the images, as found in IMAGES.",
+        help="The tags: a CSV, TSV or JSON lines file, a folder of .txt files, 'xmp' for keywords, or 'auto' to look "
+        "in the photo folder.",
         show_default=True,
     ),
 ]
-ImageColumn = Annotated[str | None, input_option(help="The column of file names [default: file_name or image].")]
-TagsColumn = Annotated[str | None, input_option(help="The column of tags [default: tags, labels or tag].")]
+ImageColumn = Annotated[str | None, input_option(help="Column of file names [default: file_name or image].")]
+TagsColumn = Annotated[str | None, input_option(help="Column of tags [default: tags, labels or tag].")]
 Separator = Annotated[str | None, input_option(help="What separates tags in a cell [default: ; or ,].")]
 
-Json = Annotated[bool, output_option("--json", help="One JSON object a line, and nothing else, on standard output.")]
+Json = Annotated[bool, output_option("--json", help="Print JSON, one object per line.")]
 SkippedFile = Annotated[
-    Path,
-    output_option(
-        "--skipped", help="Where images that are skipped are listed, one JSON object a line.", show_default=True
-    ),
+    Path, output_option("--skipped", help="File that lists skipped photos, as JSON lines.", show_default=True)
 ]
 
 EncoderName = Annotated[
     str | None,
     model_option(
         "--encoder",
-        help="How images become features: a name from `visterm encoders`, or name:argument "
-        "[default: visterms; of FEATURES: what made them].",
+        help="How photos become features: a name from `visterm encoders`, or NAME:ARGUMENT "
+        "[default: visterms, or the encoder of the features].",
     ),
 ]
 EncoderSettings = Annotated[
-    list[str] | None, model_option("--encoder-set", help="A setting of the encoder, NAME=VALUE; repeat for more.")
+    list[str] | None, model_option("--encoder-set", help="A setting of the encoder, NAME=VALUE. Repeat for more.")
 ]
-Seed = Annotated[int, model_option(min=0, help="Same seed, same photos: same bytes.", show_default=True)]
+Seed = Annotated[int, model_option(min=0, help="The same seed and photos give the same run.", show_default=True)]
 
 Device = Annotated[
-    str | None,
-    scale_option(help="Where torch networks run: cpu, cuda (a GPU) or auto [default: the parts' own setting, auto]."),
+    str | None, scale_option(help="Where torch networks run: cpu, cuda (a GPU) or auto [default: their own setting].")
 ]
 Memory = Annotated[
     str | None,
     scale_option(
         "--memory",
-        help="Memory that may be used, such as 800M or 4G: FEATURES that take more are streamed from disk, by models "
-        "that can [default: half of the machine's].",
+        help="Memory to use, such as 800M or 4G; larger features are streamed from disk [default: half of the "
+        "machine's].",
         metavar="SIZE",
     ),
 ]
@@ -122,8 +109,8 @@ Ray = Annotated[
     str | None,
     scale_option(
         "--ray",
-        help="Work on several machines: HOST:PORT of a Ray engine, 'auto' for the one on this machine, or 'local' to "
-        "start one here for this job (extra ray) [default: this process alone].",
+        help="Use several machines: HOST:PORT of a Ray cluster, 'auto' for one that runs here, or 'local' to start one "
+        "(extra ray).",
         metavar="ADDRESS",
     ),
 ]

@@ -13,11 +13,14 @@ from visterm.cli.output import emit, say, table
 from visterm.core.wording import count_of
 
 EXAMPLES = (
-    "Examples:  visterm relations run   ·   visterm relations run -k 0 --out found.csv   ·   "
-    "visterm relations run --part-of wordnet   ·   visterm relations run --known"
+    ("visterm relations run", "predicted relations"),
+    ("visterm relations run -k 0 --out found.csv", "all of them, to check and reuse"),
+    ("visterm relations run --part-of wordnet", "those that WordNet doesn't have"),
+    ("visterm relations run --known", "known relations"),
 )
 PAIR_EXAMPLES = (
-    "Examples:  visterm pair run car.jpg wheel.jpg   ·   visterm pair run car.jpg detail.jpg --object-tag car --json"
+    ("visterm pair run car.jpg wheel.jpg", "tags of both"),
+    ("visterm pair run car.jpg detail.jpg --object-tag car", "the first tag is known"),
 )
 
 
@@ -25,31 +28,25 @@ def relations(
     run: options.Run,
     k: Annotated[
         int,
-        options.relation_option(
-            "-k", min=0, help="Pairs to show; 0 for all that the model believes in.", show_default=True
-        ),
+        options.relation_option("-k", min=0, help="Pairs to show; 0 for all.", show_default=True),
     ] = 20,
     known: Annotated[
         bool,
-        options.relation_option(
-            "--known", help="Show the relations that are known instead, and what the model makes of them."
-        ),
+        options.relation_option("--known", help="Show the known relations instead, with the model's scores."),
     ] = False,
     part_of: learning.PartOf = None,
     tag_synsets: learning.TagSynsets = None,
     inherit: learning.Inherit = None,
     out: Annotated[
         Path | None,
-        options.output_option("--out", help="Write the pairs to a CSV of part,whole,score, which --part-of takes."),
+        options.output_option("--out", help="Write the pairs to a CSV that --part-of takes."),
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Show which tags a run believes to be parts of which, best first, beside the known relations.
+    """Show which tags a run predicts to be parts of which, without the known relations, best first.
 
-    Known relations are those that the run was fitted with and those of --part-of. The score is f_L of the
-    objects-and-parts paper: how near two tags are, higher is better. A whole is a tag that is one in some known
-    relation too, or that has none. Where two may be either, it is the one that is a whole in the larger share of its
-    relations.
+    Known relations are those of the run and of --part-of. The score is f_L of the objects-and-parts paper; higher is
+    better.
     """
     from visterm.tagging.part_relations import believed_relations, known_relations, write_relations
     from visterm.tagging.relations import RelationSources
@@ -68,7 +65,7 @@ def relations(
         for item in found:
             emit(item._asdict())
     elif out is None and not found:
-        say("The model believes in no relation that is not known.")
+        say("The model predicts no relation that is not known.")
     elif out is None:
         table(
             [[item.part, item.whole, "-" if item.score is None else f"{item.score:.3f}"] for item in found],
@@ -81,18 +78,18 @@ def pair(
     object_image: Annotated[str, typer.Argument(metavar="OBJECT", help="A picture of an object.", show_default=False)],
     part_image: Annotated[str, typer.Argument(metavar="PART", help="A picture of a part of it.", show_default=False)],
     object_tag: Annotated[
-        str | None, typer.Option("--object-tag", help="What the object is, if that is known.", show_default=False)
+        str | None, typer.Option("--object-tag", help="The object's tag, if you know it.", show_default=False)
     ] = None,
     part_tag: Annotated[
-        str | None, typer.Option("--part-tag", help="What the part is, if that is known.", show_default=False)
+        str | None, typer.Option("--part-tag", help="The part's tag, if you know it.", show_default=False)
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=0, help="Pairs of tags; 0 for all.")] = 5,
+    k: Annotated[int, typer.Option("-k", min=0, help="Pairs to show; 0 for all.")] = 5,
     json: options.Json = False,
     jobs: options.Jobs = None,
 ) -> None:
-    """Tag a picture of an object and a picture of its part together: what each shows, and whether tags go together.
+    """Tag a picture of an object together with a picture of its part.
 
-    For runs that learned which tags are parts of which: visterm fit --model objects_and_parts --part-of FILE.
+    Needs a run with parts: visterm fit --model objects_and_parts --part-of FILE.
     """
     from visterm.tagging.part_relations import label_pair
     from visterm.tagging.tagger import Tagger

@@ -15,21 +15,19 @@ if TYPE_CHECKING:
     from visterm.library.search_request import Searched, SearchRequest
 
 EXAMPLES = (
-    "Examples:  visterm search catalogue 'snow tree'   ·   visterm search catalogue 'beach -people' -k 20 --json   ·   "
-    "visterm search catalogue 'snow tree' -k 0 --cutoff   ·   "
-    "visterm search catalogue car --expand parts   ·   "
-    "visterm search catalogue '\"polar bear\" snow'   ·   visterm search catalogue -k 5 -- '-people sea'   ·   "
-    "visterm search catalogue snow --tag holiday --from 2024-01 --to 2024-03   ·   "
-    "visterm search catalogue --like photos/7.jpg   ·   visterm search catalogue --unreviewed -k 0"
+    ("visterm search catalogue 'snow tree'", "photos of snow and trees"),
+    ("visterm search catalogue 'beach -people' -k 20 --json", "beaches without people, as JSON"),
+    ("visterm search catalogue -- '-people sea'", "a query that starts with -word"),
+    ("visterm search catalogue snow --tag holiday --from 2024-01 --to 2024-03", "with filters"),
+    ("visterm search catalogue --like photos/7.jpg", "similar photos"),
+    ("visterm search catalogue --unreviewed -k 0", "all photos to review"),
 )
 
 
 def search(
     catalogue: Annotated[
         Path,
-        options.argument(
-            help="A catalogue: the folder that `visterm index` wrote; or several, as `visterm union` names them."
-        ),
+        options.argument(help="A folder written by `visterm index`, or by `visterm union` to search several."),
     ],
     words: which.Words = None,
     k: which.K = 10,
@@ -52,10 +50,7 @@ def search(
     ray: options.Ray = None,
     json: options.Json = False,
 ) -> None:
-    """Find photos by words, or like another photo, best first; among those that all filters let pass.
-
-    Words that no training image has are named, and in JSON listed as `untrained`; with them there are no confidences.
-    """
+    """Find photos by words or by another photo, best first, among those that pass all filters."""
     from visterm.library.search_request import SearchRequest, opened_for_search, search_run
 
     among = which.filter_of(

@@ -21,60 +21,52 @@ among_option = partial(typer.Option, rich_help_panel="Which images", show_defaul
 Words = Annotated[
     str | None,
     typer.Argument(
-        help="Tags to find; -word for what should not be there. Any other word, too, of a run fitted with "
-        '--word-vectors that have it; "polar bear" in quotes is one. None: list what the filters let pass.',
+        help='Tags to find, in quotes; -word means "not"; "polar bear" in double quotes is one tag '
+        "[default: list all photos that pass the filters].",
         show_default=False,
     ),
 ]
-K = Annotated[int, search_option("-k", min=0, help="Images to show; 0 for all.", show_default=True)]
+K = Annotated[int, search_option("-k", min=0, help="Photos to show; 0 for all.", show_default=True)]
 Combine = Annotated[
     str | None,
     search_option(
         "--combine",
-        help="How words are put together: sum of their scores, product of their probabilities (models cmrm, mbrm, "
-        "cmtt, plsa), or confidence that an image is meant [default: sum; confidence with -word or a cut-off].",
+        help="How to combine words: sum, product (models cmrm, mbrm, cmtt, plsa) or confidence [default: sum; "
+        "confidence with -word or a cut-off].",
     ),
 ]
-Cutoff = Annotated[
-    bool, search_option("--cutoff", help="Show no images below the rank at which few more are likely to be meant.")
-]
+Cutoff = Annotated[bool, search_option("--cutoff", help="Stop where few more photos are likely to match.")]
 MinConfidence = Annotated[
-    float | None, search_option("--min-confidence", help="Keep images with at least this confidence (0-1).")
+    float | None, search_option("--min-confidence", help="Show photos with at least this confidence (0-1).")
 ]
 Expand = Annotated[
     list[str] | None,
     search_option(
         "--expand",
-        help="Then show photos of what belongs to the words, with the reason: parts (the wheels of a car) or siblings "
-        "(a bus is a vehicle, too); repeat for both. For runs fitted with --part-of or --isa.",
+        help="Also show photos of related tags: parts (the wheels of a car) or siblings (a bus is a vehicle, too). "
+        "Needs a run with relations. Repeat for both.",
     ),
 ]
 Groups = Annotated[
-    int, search_option(min=0, help="With --expand: tags to show, of each kind; 0 for all.", show_default=True)
+    int, search_option(min=0, help="With --expand: related tags to show, per kind; 0 for all.", show_default=True)
 ]
 Like = Annotated[
     str | None,
-    search_option(
-        "--like", help="In place of words, find photos that look like this one: a file, or a name in the catalogue."
-    ),
+    search_option("--like", help="Find photos similar to this one: a file or a name in the catalogue."),
 ]
-Tags = Annotated[
-    list[str] | None, among_option("--tag", help="Only images that have this tag, given or accepted; repeat.")
-]
-Without = Annotated[list[str] | None, among_option("--without", help="Only images without this tag; repeat.")]
+Tags = Annotated[list[str] | None, among_option("--tag", help="With this tag, given or accepted. Repeat for more.")]
+Without = Annotated[list[str] | None, among_option("--without", help="Without this tag. Repeat for more.")]
 Predicted = Annotated[
     list[str] | None,
-    among_option("--predicted", help="Only images that the run gives this tag among its best ten; repeat."),
+    among_option("--predicted", help="With this tag among the ten best predictions. Repeat for more."),
 ]
-Folder = Annotated[str | None, among_option("--folder", help="Only images in this folder, to the bottom.")]
-From = Annotated[
-    str | None, among_option("--from", help="Only photos taken then or later: 2024, 2024-05 or 2024-05-31.")
-]
-To = Annotated[str | None, among_option("--to", help="Only photos taken then or earlier.")]
-MinSize = Annotated[str | None, among_option("--min-size", help="Only files of this size or more, such as 1MB.")]
-MaxSize = Annotated[str | None, among_option("--max-size", help="Only files of this size or less.")]
-Type = Annotated[str | None, among_option("--type", help="Only files of this type: jpeg, png, heic, ...")]
-Unreviewed = Annotated[bool, among_option("--unreviewed", help="Only images whose tags no person has looked at.")]
+Folder = Annotated[str | None, among_option("--folder", help="In this folder and its sub-folders.")]
+From = Annotated[str | None, among_option("--from", help="Taken on this date or later: 2024, 2024-05 or 2024-05-31.")]
+To = Annotated[str | None, among_option("--to", help="Taken on this date or earlier.")]
+MinSize = Annotated[str | None, among_option("--min-size", help="Files of at least this size, such as 1MB.")]
+MaxSize = Annotated[str | None, among_option("--max-size", help="Files of at most this size.")]
+Type = Annotated[str | None, among_option("--type", help="Files of this type: jpeg, png, heic, ...")]
+Unreviewed = Annotated[bool, among_option("--unreviewed", help="Photos that nobody has reviewed.")]
 
 
 def filter_of(

@@ -12,40 +12,40 @@ from visterm.core.errors import MissingExtraError, UserError
 from visterm.core.files import KB, read_regular_text
 
 EXAMPLES = (
-    "Examples:  visterm serve my_catalogue   ·   visterm serve my_catalogue --host 0.0.0.0 --token-file token.txt "
-    "--name photos.home"
+    ("visterm serve catalogue", "for this machine only"),
+    ("visterm serve catalogue --host 0.0.0.0 --token-file token.txt --name photos.home", "for others"),
 )
 FEWEST_LETTERS = 16
 MOST_TOKEN = 64 * KB
 
 
 def serve(
-    catalogue: Annotated[
-        Path, typer.Argument(help="A catalogue: the folder that `visterm index` wrote.", show_default=False)
-    ],
-    host: Annotated[str, typer.Option(help="Where to listen; beyond this machine a token is required.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
+    catalogue: Annotated[Path, typer.Argument(help="A folder written by `visterm index`.", show_default=False)],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; other than this machine it needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free one.")] = 8080,
     token_file: Annotated[
         Path | None,
-        typer.Option(help="A file with a token of 16 or more letters, which every request needs.", show_default=False),
+        typer.Option(help="File with a token of at least 16 letters, required in every request.", show_default=False),
     ] = None,
     name: Annotated[
         list[str] | None,
-        typer.Option(help="A name by which this machine is called; requests to other names are refused."),
+        typer.Option(help="A host name of this machine; requests to other names are refused. Repeat for more."),
     ] = None,
     images: Annotated[
         list[Path] | None,
         typer.Option(
-            help="A folder in which to look for new photos [default: those that were indexed].", show_default=False
+            help="A folder to search for new photos [default: the indexed ones]. Repeat for more.", show_default=False
         ),
     ] = None,
     threads: Annotated[
-        int, typer.Option("--jobs", min=1, help="Threads of one search: more for one person, one for many.")
+        int, typer.Option("--jobs", min=1, help="Threads per search: more for one user, 1 for many.")
     ] = 1,
 ) -> None:
-    """Serve a catalogue: a page to search, tag and review in, and an API for programs (/api/v1/docs).
+    """Serve a catalogue: a page to search, tag and review, and an API for programs (/api/v1/docs).
 
-    It listens on this machine only, unless told otherwise, and needs no connection to any other host.
+    By default it can be reached from this machine only. It never connects to other hosts.
     """
     try:
         import fastapi  # noqa: F401
@@ -64,8 +64,8 @@ def serve(
     token = "" if token_file is None else _read_token(token_file)
     if not token and not is_loopback(host):
         raise UserError(
-            f"--host {host} can be reached from other machines, so that whoever asks needs a token. Make one and give "
-            "its file: python -c 'import secrets; print(secrets.token_urlsafe())' > token.txt; visterm serve ... "
+            f"--host {host} can be reached from other machines, so it needs a token. Make one and pass its file: "
+            "python -c 'import secrets; print(secrets.token_urlsafe())' > token.txt; visterm serve ... "
             "--token-file token.txt"
         )
     app = create_app(catalogue, access=Access.of(host, token, name or ()), folders=images or (), n_jobs=threads)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from visterm.tagging.tagger import Tagger
 
 EXAMPLES = (
-    "Examples:  visterm tags run   ·   visterm tags run --suggest --out aliases.csv   ·   "
-    "visterm tags run photos --tags tags.csv --suggest --out aliases.csv   ·   "
-    "then, corrected: visterm fit photos --tags tags.csv --aliases aliases.csv -o cleaned   ·   "
-    "visterm tags run --add words.txt"
+    ("visterm tags run", "list all tags"),
+    ("visterm tags run --suggest --out aliases.csv", "suggest aliases by spelling"),
+    ("visterm tags run photos --tags tags.csv --suggest --out aliases.csv", "and by the photos"),
+    ("visterm tags run --add words.txt", "add words that aren't tags"),
 )
 
 
@@ -29,37 +29,35 @@ def tags(
     run: Annotated[
         Path,
         typer.Argument(
-            help="A run: the folder that `visterm fit` wrote; to list tags or add words, a catalogue too.",
+            help="A run; to list tags or add words, also a catalogue.",
             show_default=False,
         ),
     ],
     images: options.ImagesOrNone = None,
     suggest: Annotated[
         bool,
-        options.output_option(
-            "--suggest", help="Suggest which tags mean the same, and why, in place of listing the tags."
-        ),
+        options.output_option("--suggest", help="Suggest which tags mean the same, and why."),
     ] = False,
     tag_file: options.TagFile = "auto",
     out: Annotated[
         Path | None,
         options.output_option(
             "--out",
-            help="Write the suggestions to a CSV of alias,tag,reason: take out what is wrong, then give it to "
-            "`visterm fit --aliases`. The run's aliases are written, too.",
+            help="Write the suggestions and the run's aliases to a CSV: delete wrong lines, then pass it to "
+            "`visterm fit --aliases`.",
         ),
     ] = None,
     add: Annotated[
         Path | None,
         options.input_option(
             "--add",
-            help="A text file, a word or phrase a line: add them to the dictionary, without training images, of a run "
-            "fitted with --word-vectors. `visterm search` finds them; `visterm annotate --added` gives them.",
+            help="Add the words or phrases in this text file, one per line, to a run with word vectors, so that "
+            "searches find them.",
         ),
     ] = None,
     word_vectors: Annotated[
         Path | None,
-        options.input_option("--word-vectors", help="With --add: where the run's file of word vectors is now."),
+        options.input_option("--word-vectors", help="With --add: the run's file of word vectors, if it has moved."),
     ] = None,
     json: options.Json = False,
     jobs: options.Jobs = None,
@@ -67,25 +65,22 @@ def tags(
     tags_column: options.TagsColumn = None,
     separator: options.Separator = None,
 ) -> None:
-    """List the tags of a run with their images and aliases, suggest which of them mean the same, or add words.
+    """List the tags of a run with their numbers of photos and aliases, suggest aliases, or add words.
 
-    Suggestions are by spelling (hyphens, accents, plurals, slips), and where that is not sure by the tags' vectors.
-    With IMAGES and their tags also by these: tags of one meaning are on photos alike, but people write one or the
-    other.
+    Suggestions compare spellings and vectors. With IMAGES and --tags they also find tags of the same meaning on
+    similar photos.
     """
     from visterm.library.dictionary import open_dictionary
 
     if word_vectors is not None and add is None:
-        raise UserError(
-            "--word-vectors says where words to be added have their vectors. Add --add FILE, or leave it out."
-        )
+        raise UserError("--word-vectors needs --add FILE, the words to add. Add it, or leave --word-vectors out.")
     if add is not None:
         if suggest:
-            raise UserError("--add and --suggest are two jobs. Leave one out.")
+            raise UserError("--add and --suggest do not go together. Leave one out.")
         _add(run, add, word_vectors, json=json, jobs=jobs)
         return
     if not suggest and (images is not None or tag_file != "auto" or out is not None):
-        raise UserError("IMAGES, --tags and --out are for suggestions. Add --suggest, or leave them out.")
+        raise UserError("IMAGES, --tags and --out need --suggest. Add it, or leave them out.")
     tagger = open_dictionary(run, n_jobs=jobs)
     if not suggest:
         _list_tags(tagger, json=json)
@@ -102,7 +97,7 @@ def tags(
         for warning in corpus.remarks:
             say(warning)
     elif tag_vectors(tagger) is None:
-        say("The model has no vectors of tags, so only sure spellings are suggested. Give IMAGES and --tags for more.")
+        say("The model has no tag vectors, so only certain spellings are suggested. Pass IMAGES and --tags for more.")
     found = suggest_aliases(tagger, corpus, progress=Bars())
     if out is not None:
         kept = [Alias(alias, tag, "alias of the run") for alias, tag in tagger.vocabulary.aliases.items()]
@@ -122,10 +117,10 @@ def tags(
 def neighbours(
     run: options.Run,
     tag: Annotated[str, typer.Argument(help="A tag of the run.", show_default=False)],
-    k: Annotated[int, typer.Option("-k", min=0, help="How many; 0 for all.")] = 10,
+    k: Annotated[int, typer.Option("-k", min=0, help="Tags to show; 0 for all.")] = 10,
     json: options.Json = False,
 ) -> None:
-    """Show the tags nearest to a tag, by the cosine of their vectors: synonyms, spellings, what appears together."""
+    """Show the tags that are most similar to a tag, by the cosine of their vectors."""
     from visterm.tagging.tagger import Tagger
 
     near = Tagger.load(run).neighbours(tag, k)

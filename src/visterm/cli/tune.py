@@ -12,8 +12,8 @@ from visterm.cli.output import emit, exit_code, say, table
 from visterm.cli.progress import Bars
 
 EXAMPLES = (
-    "Examples:  visterm tune photos --tags tags.csv -o run --grid dim=50,100 --grid learning_rate=0.001,0.01   ·   "
-    "visterm tune photos --tags tags.csv -o run --random 20 --grid learning_rate=0.0001:0.1:log --grid dim=20:200"
+    ("visterm tune photos -o run --grid dim=50,100 --grid learning_rate=0.001,0.01", "try all four"),
+    ("visterm tune photos --tags tags.csv -o run --random 20 --grid learning_rate=0.0001:0.1:log", "draw 20 rates"),
 )
 
 
@@ -22,8 +22,8 @@ def tune(
     grid: Annotated[
         list[str],
         options.model_option(
-            help="Values of a setting to try, NAME=VALUE,VALUE; repeat for more settings. With --random also a range, "
-            "NAME=LOW:HIGH or NAME=LOW:HIGH:log.",
+            help="Values to try, NAME=VALUE,VALUE, or with --random a range, NAME=LOW:HIGH or NAME=LOW:HIGH:log. "
+            "Repeat for more settings.",
         ),
     ],
     images: options.ImagesOrNone = None,
@@ -36,10 +36,10 @@ def tune(
     model: learning.ModelToTune = "wsabie",
     set_: learning.ModelSettings = None,
     random: Annotated[
-        int | None, options.model_option(min=1, help="Draw this many settings [default: try all combinations].")
+        int | None, options.model_option(min=1, help="Try this many random settings [default: all combinations].")
     ] = None,
     metric: Annotated[
-        str, options.model_option(help="What to choose by: a name from `visterm metrics`.", show_default=True)
+        str, options.model_option(help="The metric to choose by: a name from `visterm metrics`.", show_default=True)
     ] = "map",
     valid: learning.ValidToTune = 0.1,
     seed: options.Seed = 0,
@@ -54,11 +54,10 @@ def tune(
     ray: options.Ray = None,
     json: options.Json = False,
 ) -> None:
-    """Try settings of a model on validation rows, and fit the best on all rows.
+    """Try settings of a model on held-out photos, and fit the best on all.
 
-    Finished trials are kept in RUN.tune.jsonl: the same command goes on where it was stopped. With --ray each trial
-    takes one processor of some machine, and one that a lost machine had is done again. The exit code is 3 if
-    images were skipped.
+    Finished trials are stored in RUN.tune.jsonl; run the same command again to go on. The exit code is 3 if photos were
+    skipped.
     """
     from visterm.tagging.fit_request import FitRequest
     from visterm.tagging.tuning.tune import tune_run

@@ -1,0 +1,44 @@
+"""Help texts: each fits on a screen, with examples that say what they do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from command_line import visterm
+from visterm.cli.commands import app
+
+COMMANDS = sorted(dict(get_command(app).commands))  # type: ignore[attr-defined]
+WITHOUT_EXAMPLES = {"models", "encoders", "metrics"}
+
+
+@pytest.fixture(autouse=True)
+def screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_fits_on_a_screen_of_100_by_50(command: str, tmp_path: Path) -> None:
+    lines = visterm(f"{command} --help", tmp_path)[1].splitlines()
+    assert len(lines) <= 50
+    assert [line for line in lines if len(line) > 100] == []
+
+
+@pytest.mark.parametrize("command", sorted(set(COMMANDS) - WITHOUT_EXAMPLES))
+def test_examples_stand_one_per_line_and_say_what_they_do(command: str, tmp_path: Path) -> None:
+    _, _, examples = visterm(f"{command} --help", tmp_path)[1].partition("\nExamples:\n")
+    assert examples
+    for line in examples.splitlines():
+        typed, _, what = line.partition("  # ")
+        assert typed.startswith("  visterm ")
+        assert what
+
+
+@pytest.mark.parametrize("command", ["fit", "tune"])
+def test_help_all_lists_the_options_that_help_leaves_out(command: str, tmp_path: Path) -> None:
+    short, whole = (visterm(f"{command} {option}", tmp_path)[1] for option in ("--help", "--help-all"))
+    assert "--max-share" not in short
+    assert "--max-share" in whole
+    assert "--help-all lists all options." in short
