@@ -13,7 +13,7 @@ from visterm.cli.progress import Bars
 
 EXAMPLES = (
     ("visterm tune photos -o run --grid dim=50,100 --grid learning_rate=0.001,0.01", "try all four"),
-    ("visterm tune photos --tags tags.csv -o run --random 20 --grid learning_rate=0.0001:0.1:log", "draw 20 rates"),
+    ("visterm tune photos -o run --random 20 --grid learning_rate=0.0001:0.1:log", "draw 20 rates"),
 )
 
 
