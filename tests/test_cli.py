@@ -242,8 +242,9 @@ def test_a_kill_leaves_the_old_result_or_none(command, run, catalogue, library, 
         done = visterm("info", out, "--json")
         assert done.returncode == 0, done.stderr
     if child.returncode == -signal.SIGKILL:
-        after = {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()}
-        assert after == before or set(after) == set(before)
+        after = {file.name for file in out.iterdir() if file.is_file()}
+        beside_sqlite = {"catalogue.sqlite-wal", "catalogue.sqlite-shm"}  # of a database that was open
+        assert after - beside_sqlite == set(before) - beside_sqlite
 
 
 def test_a_reader_that_closes_early_is_no_error(run, library):

@@ -193,7 +193,7 @@ def test_tags_are_listed_with_their_images_and_aliases(tmp_path):
 def test_a_model_without_vectors_suggests_sure_spellings_and_says_so(place):
     code, out, err = visterm("tags voted --suggest", place)
     assert code == 0
-    assert "The model has no vectors of tags, so only sure spellings are suggested." in err
+    assert "The model has no tag vectors, so only certain spellings are suggested." in err
     assert out.splitlines()[0].split() == ["alias", "tag", "reason"]
     assert "plural" in out
 
@@ -202,5 +202,5 @@ def test_a_model_without_vectors_suggests_sure_spellings_and_says_so(place):
 def test_what_belongs_to_suggestions_wants_them(more, place):
     code, _, err = visterm(f"tags run {more}", place)
     assert code == 2
-    assert "Add --suggest, or leave them out." in err
+    assert "need --suggest. Add it, or leave them out." in err
     assert not Path(place / "a.csv").exists()
