@@ -13,7 +13,7 @@ BEGIN, END = "<!-- tables: made by `make docs` -->\n", "<!-- end of tables -->"
 
 def registry_table(registry: Registry) -> str:
     rows = [f"| `{e.name}` | {e.summary} | {e.paper or '-'} | {f'`{e.extra}`' if e.extra else '-'} |" for e in registry]
-    return "\n".join([f"| {registry.kind} | what it is | paper | extra |", "| --- | --- | --- | --- |", *rows])
+    return "\n".join([f"| {registry.kind} | what it is | described in | extra |", "| --- | --- | --- | --- |", *rows])
 
 
 def tables() -> str:

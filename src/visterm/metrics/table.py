@@ -65,23 +65,48 @@ class Wanted(NamedTuple):
 
 
 METRICS = [
-    Metric("p", "share of right tags among the first k of an image", "image", "precision", True),
-    Metric("r", "share of an image's tags that are among its first k", "image", "recall", True),
-    Metric("f1", "harmonic mean of the two, image by image", "image", "f1", True),
-    Metric("map", "mean over images of the average precision of their ranked tags", "image", "average_precision"),
-    Metric("mrr", "mean over images of 1 / the rank of the first right tag", "image", "reciprocal_rank"),
-    Metric("ndcg", "discounted gain of the first k tags, as a share of the best possible", "image", "ndcg", True),
-    Metric("auc", "share of an image's right tags that rank above a wrong one, ties half", "image", "auc"),
-    Metric("tag_p", "mean over tags of right / given images, k tags given to each image", "tag", "precisions", True),
-    Metric("tag_r", "mean over tags of right / all images that have the tag", "tag", "recalls", True),
-    Metric("tag_f1", "harmonic mean of tag_p and tag_r", "tag", "f1", True),
-    Metric("n_plus", "tags that are right for at least one image, k tags given to each", "tag", "n_plus", True),
+    Metric("p", "share of a photo's first k tags that are right", "image", "precision", True),
+    Metric("r", "share of a photo's right tags that are among its first k", "image", "recall", True),
+    Metric("f1", "harmonic mean of p and r of each photo", "image", "f1", True),
+    Metric("map", "mean over photos of the average precision of their ranked tags", "image", "average_precision"),
+    Metric("mrr", "mean over photos of 1 / the rank of the first right tag", "image", "reciprocal_rank"),
     Metric(
-        "word_map", "mean over one-word queries of the average precision of the images", "word", "average_precision"
+        "ndcg", "how high right tags rank among the first k, as a share of the best possible", "image", "ndcg", True
     ),
-    Metric("word_p", "share of right images among the first k found by one word", "word", "precision", True),
     Metric(
-        "psib", "share of tags right or sibling of a right one among an image's first k", "sibling", "precisions", True
+        "auc",
+        "share of a photo's pairs of a right and a wrong tag that are in the right order; a tie is half",
+        "image",
+        "auc",
+    ),
+    Metric(
+        "tag_p",
+        "if each photo gets k tags: of the photos that get a tag, the share that have it; mean over tags",
+        "tag",
+        "precisions",
+        True,
+    ),
+    Metric(
+        "tag_r",
+        "if each photo gets k tags: of the photos that have a tag, the share that get it; mean over tags",
+        "tag",
+        "recalls",
+        True,
+    ),
+    Metric("tag_f1", "harmonic mean of tag_p and tag_r", "tag", "f1", True),
+    Metric(
+        "n_plus", "if each photo gets k tags: the number of tags that are right at least once", "tag", "n_plus", True
+    ),
+    Metric(
+        "word_map", "mean over searches for one tag of the average precision of the photos", "word", "average_precision"
+    ),
+    Metric("word_p", "share of right photos among the first k of a search for one tag", "word", "precision", True),
+    Metric(
+        "psib",
+        "share of a photo's first k tags that are right or a sibling of a right one",
+        "sibling",
+        "precisions",
+        True,
     ),
 ]
 
