@@ -91,7 +91,7 @@ def _list(registry: Registry, json: bool) -> None:
             emit({"name": entry.name, "summary": entry.summary, "paper": entry.paper, "extra": entry.extra})
         return
     rows = [[e.name, e.summary, e.paper or "-", f"visterm[{e.extra}]" if e.extra else "-"] for e in entries]
-    table(rows, [registry.kind, "what it is", "paper", "needs"])
+    table(rows, [registry.kind, "what it is", "described in", "needs"])
 
 
 def demo(

@@ -40,20 +40,20 @@ MODELS = Registry(
         _model(
             "auc_embedding",
             "ranking.auc:AucEmbedding",
-            "joint embedding; every wrong order of two tags counts the same",
+            "joint embedding, all wrong orders of tags count the same",
             WSABIE,
         ),
         _model(
             "owpc_sgd",
             "ranking.owpc_sgd:OwpcSgd",
-            "joint embedding, WARP loss with exact ranks instead of estimates",
+            "joint embedding, WARP loss with exact ranks",
             WSABIE,
         ),
-        _model("pamir", "pamir.pamir:Pamir", "one linear scorer per word, learns from queries of several words", PAMIR),
+        _model("pamir", "pamir.pamir:Pamir", "one linear scorer per word, learns from whole queries", PAMIR),
         _model(
             "pamir_ia",
             "pamir.pamir_ia:PamirIa",
-            "one linear scorer per tag, learns from pairs of a right and a wrong tag",
+            "one linear scorer per tag, learns from pairs of tags",
             PAMIR,
         ),
         _model("one_vs_rest", "ranking.one_vs_rest:OneVsRest", "one linear yes-or-no classifier per tag", WSABIE),
@@ -61,7 +61,7 @@ MODELS = Registry(
         _model(
             "opt_auc",
             "ranking.auc:OptAuc",
-            "joint embedding, learns from random pairs of a right and a wrong tag",
+            "joint embedding, learns from random pairs of tags",
             VSE_ENS,
         ),
         _model(
@@ -73,28 +73,28 @@ MODELS = Registry(
         _model(
             "sampled_tagger",
             "deep.sampled_tagger:SampledTagger",
-            "neural network and word vectors, learned together from random samples of tags",
+            "neural network and word vectors, learned from samples of tags",
             SAMPLED_TAGGING,
             extra="torch",
         ),
         _model(
             "cross_entropy_tagger",
             "deep.cross_entropy_tagger:CrossEntropyTagger",
-            "neural network and word vectors, learned together from all tags",
+            "neural network and word vectors, learned from all tags",
             SAMPLED_TAGGING,
             extra="torch",
         ),
         _model(
             "fast0tag",
             "deep.fast0tag:Fast0Tag",
-            "neural network that finds a direction among word vectors, which ranks the tags",
+            "neural network that ranks tags by their word vectors",
             FAST0TAG,
             extra="torch",
         ),
         _model(
             "average_word_vector",
             "deep.averaged_word_vectors:AverageWordVector",
-            "neural network that predicts the mean word vector of a photo's tags",
+            "neural network that predicts the mean word vector of tags",
             SAMPLED_TAGGING,
             extra="torch",
         ),
@@ -109,20 +109,20 @@ MODELS = Registry(
         _model(
             "kernel_ridge",
             "linear.kernel_ridge:KernelRidge",
-            "ridge on similarities to training photos, so it is not limited to straight lines",
+            "ridge on how similar a photo is to training photos",
         ),
         _model("knn", "neighbours.knn:Knn", "tags of the most similar training photos", WSABIE),
         _model(
             "rp_knn",
             "neighbours.rp_knn:RpKnn",
-            "knn with a search tree: faster, but misses some similar photos",
+            "knn with a search tree: faster, misses some similar photos",
             WSABIE,
         ),
-        _model("jec", "neighbours.jec:Jec", "tags of the most similar photos, by several distances together", JEC),
+        _model("jec", "neighbours.jec:Jec", "tags of the most similar photos, by several distances", JEC),
         _model(
             "tagprop",
             "neighbours.tagprop:TagProp",
-            "similar photos vote with learned weights, rare tags get a boost",
+            "similar photos vote by learned weights, rare tags boosted",
             TAGPROP,
         ),
         _model(
@@ -138,18 +138,12 @@ MODELS = Registry(
         _model(
             "svm",
             "linear.svm:Svm",
-            "one support vector machine per tag, made for search; to tag: normalise=False",
+            "one SVM per tag, made for search; to tag: normalise=False",
             PAMIR,
         ),
-        _model(
-            "cmrm", "generative.cmrm:Cmrm", "tags of training photos that have similar visterms, by probability", CMRM
-        ),
-        _model(
-            "mbrm", "generative.mbrm:Mbrm", "tags of training photos that have similar features, by probability", MBRM
-        ),
-        _model(
-            "cmtt", "generative.cmtt:Cmtt", "a dictionary from visterms to tags that occur on the same photos", CMTT
-        ),
+        _model("cmrm", "generative.cmrm:Cmrm", "tags of training photos, by probability of their visterms", CMRM),
+        _model("mbrm", "generative.mbrm:Mbrm", "tags of training photos, by probability of their features", MBRM),
+        _model("cmtt", "generative.cmtt:Cmtt", "dictionary from visterms to tags of the same photos", CMTT),
         _model("plsa", "generative.plsa:Plsa", "topics learned from tags, then recognised by visterms", PLSA),
         _model("ensemble", "blend.ensemble:Ensemble", "weighted sum of models that you name", WSABIE),
         _model("auto", "blend.auto:Auto", "the best of several models, blended, within a time budget"),
@@ -165,7 +159,7 @@ ENCODERS = Registry(
         _encoder(
             "histograms",
             "histograms:Histograms",
-            "counts of colours and textures in parts of the photo, at several sizes",
+            "counts of colours and textures in parts of the photo",
             OBJECTS_AND_PARTS,
         ),
         _encoder(
@@ -177,7 +171,7 @@ ENCODERS = Registry(
         _encoder(
             "bag_kernel",
             "bag_kernel:BagKernel",
-            "similarities of a photo's patches to those of each training photo",
+            "how similar a photo's patches are to each training photo's",
             PAMIR,
         ),
         _encoder("chain", "chain:Chain", "the features of several encoders, one after the other"),
@@ -193,7 +187,7 @@ ENCODERS = Registry(
         _encoder(
             "precomputed",
             "precomputed:Precomputed",
-            "features from another program, in a NumPy, SciPy, Parquet or svmlight file",
+            "features from another program: NumPy, Parquet, svmlight, ...",
         ),
         _encoder("ids", "ids:Ids", "only a name or number for each image, no photos", VSE_ENS),
     ],
