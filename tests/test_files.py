@@ -32,6 +32,12 @@ def test_a_pipe_a_device_and_a_folder_are_refused_in_words_and_at_once(tmp_path,
         assert refused.value.filename == str(path)
 
 
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_a_name_that_no_file_can_have_is_refused_in_words(name):
+    with pytest.raises(FileNotFoundError, match="no file can have this name"):
+        open_regular(name)
+
+
 def test_a_file_that_is_too_large_is_refused_without_reading_it(tmp_path):
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(2**40)  # sparse: takes no room

@@ -34,7 +34,10 @@ def open_regular(path: str | os.PathLike[str], limit: int | None = None) -> Buff
         If it is not there, no regular file, or larger; ``strerror`` says so in words for people.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags)
+    try:
+        descriptor = os.open(path, flags)
+    except ValueError as error:  # a NUL, or half of a surrogate pair: no file can have that name
+        raise FileNotFoundError(errno.ENOENT, "no file can have this name", ascii(os.fspath(path))) from error
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
