@@ -74,7 +74,7 @@ def training(n: int, workers: int, of: Rates, pairs_between: float, *, sliced: b
 
 def staged(of: Rates) -> dict[str, str]:
     """Return the tables of the rates and of the stages, which nothing is played for."""
-    tables = {"rates": table(["a core takes", "", "from"], rate_rows(of))}
+    tables = {"rates": table(["one core, to", "takes", "measured in"], rate_rows(of))}
     head = ["stage", "read", "left", "hours of a core", "dollars", "days by one process"]
     for size, n in SIZES.items():
         rows = [
@@ -83,7 +83,7 @@ def staged(of: Rates) -> dict[str, str]:
         ]
         tables[f"stages of {size}"] = table(head, rows)
     both = [limits(n, of) for n in SIZES.values()]
-    tables["limits"] = table(["", *SIZES], [[what, *(found[what] for found in both)] for what in both[0]])
+    tables["limits"] = table(["what grows", *SIZES], [[what, *(found[what] for found in both)] for what in both[0]])
     return tables
 
 

@@ -144,9 +144,9 @@ def rate_rows(of: Rates) -> list[list[str]]:
         row(f"annotate an image, ten best of {TAGS:,}", of.annotate, "larger_than_memory, top_tags"),
         row("index an image by its features", of.index, "small_costs"),
         row("search: score an image, on two cores", of.row_scored, "catalogue"),
-        row("meet: look at a tag, whether it moved", of.look, "small_costs"),
-        row("meet: add up a row that was brought", of.add, "small_costs"),
-        row("meet: take over a row", of.take, "small_costs"),
+        row("meeting: check whether a tag moved", of.look, "small_costs"),
+        row("meeting: add up a row that was sent", of.add, "small_costs"),
+        row("meeting: take over a row", of.take, "small_costs"),
         ["an image in SQLite", f"{of.catalogue_bytes:,.0f} bytes", "`small_costs`"],
         ["a file's name in memory", f"{of.name_bytes:,.0f} bytes", "`small_costs`"],
     ]
@@ -198,7 +198,7 @@ def limits(n: float, of: Rates) -> dict[str, str]:
         "answers of an object store that list the photos": f"{n / LISTED:,.0f}",
         "files of the joined tags": volume(joined_bytes(n)),
         "reading names' hashes to sort them, one pass for each million": volume(n / 2**20 * n * 8),
-        "meetings an epoch": f"{pairs / MOST_PAIRS:,.0f}",
+        "meetings per epoch": f"{pairs / MOST_PAIRS:,.0f}",
         "sent and taken by 8 workers in them, an epoch": volume(pairs / MOST_PAIRS * 9 * met),
         "gradients of the paper's network, all workers of a batch of 256, an epoch": volume(
             n / 256 * 2 * NETWORK_BYTES
