@@ -192,7 +192,8 @@ def test_the_command_filters_lists_and_finds_alike(catalogue, tmp_path):
     alike = visterm("search", path, "--like", "003.png", "-k", 2, "--type", "PNG", "--min-size", "0.5kB", "--json")[1]
     assert [hit["id"] for hit in alike] == [hit.id for hit in catalogue.like(3, 2).hits]
     nothing = CliRunner().invoke(app, ["search", str(path), "--tag", "nobody gave this"])
-    assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "", "No image passes these filters.\n")
+    said = "No photo has the tag 'nobody gave this' (--tag).\n"
+    assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "", said)
     for refused in (
         [], ["red", "--like", "003.png"], ["--tag", "mine", "--cutoff"], ["red", "--from", "2024-13"],
         ["red", "--to", "may"], ["red", "--min-size", "much"],

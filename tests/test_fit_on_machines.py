@@ -94,7 +94,7 @@ def test_a_fit_without_ray_does_not_load_it(drawn, tmp_path):
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
-        ("knn", [], "The model 'knn' learns in one process. Leave --ray out, or choose one"),
+        ("knn", [], "--ray needs another model than knn: add --model "),
         ("sampled_tagger", ["--queries", "q.csv"], "--queries is learned from in one process"),
     ],
 )

@@ -214,7 +214,7 @@ def test_tables_that_do_not_meet_the_features_are_refused(tmp_path, drawn):
     with pytest.raises(TagFileError, match=r"The image 0007.jpg is in two splits"):
         joined(tmp_path, drawn, "bad.jsonl")
     write_table(drawn / "bad.jsonl", [{"file_name": name_of(7), "tags": ["sea"]}])
-    with pytest.raises(DataError, match="none has a tag that at least 2 of them share"):
+    with pytest.raises(DataError, match="No tag is on 2 or more of the"):
         joined(tmp_path, drawn, "bad.jsonl", min_count=2)
 
 

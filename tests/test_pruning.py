@@ -100,7 +100,7 @@ def test_where_no_tag_is_left_it_is_said_why():
 
 
 def test_a_cap_for_each_user_needs_users():
-    with pytest.raises(DataError, match=r"needs? a column named 'user' or 'owner' or 'photographer'"):
+    with pytest.raises(DataError, match=r"--per-user needs .* no column user, owner or photographer"):
         prune(library(a="sea"), per_user=2)
 
 

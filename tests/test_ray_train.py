@@ -104,7 +104,7 @@ def test_features_of_one_shard_are_learned_here(drawn, tmp_path):
 
 
 def test_a_model_that_learns_in_one_process_is_refused_with_those_that_can(drawn, tmp_path):
-    with pytest.raises(UserError, match=r"'ridge' learns in one process.*wsabie"):
+    with pytest.raises(UserError, match=r"--ray needs another model than ridge.*wsabie"):
         on_machines(drawn, tmp_path / "work", tagger=Tagger(model="ridge"))
 
 

@@ -193,10 +193,10 @@ def test_a_model_of_parts_without_relations_is_told_of(place, tmp_path):
     [
         ("--part-of nothing.csv", "no file or folder nothing.csv of relations (--part-of)"),
         ("--isa nothing.csv", "no file or folder nothing.csv of relations (--isa)"),
-        ("--part-of tags.csv", "None of the part-of relations"),
-        ("--isa part_of.csv --part-of isa.csv", "None of the part-of relations"),
+        ("--part-of tags.csv", "(--part-of): no line has two known tags"),
+        ("--isa part_of.csv --part-of isa.csv", "(--part-of): no line has two known tags"),
         ("--part-of part_of.csv --tag-synsets isa.csv", "no relations come from there"),
-        ("--part-of part_of.csv --inherit 2", "the file part_of.csv, which says all parts itself"),
+        ("--part-of part_of.csv --inherit 2", "--inherit needs --part-of wordnet"),
         ("--part-of wn --tag-synsets isa.csv", "is no noun's synset"),
         ("--part-of part_of.csv --set part_of=((0,1),)", "given twice"),
     ],

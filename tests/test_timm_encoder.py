@@ -151,7 +151,7 @@ def test_the_hub_is_held_offline_only_while_weights_are_read():
 
 def test_nothing_is_opened_before_the_first_use(tmp_path, photo):
     encoder = Timm(network="test_vit", weights=tmp_path / "none.pth")
-    with pytest.raises(StorageError, match=r"no network at .*none\.pth"):
+    with pytest.raises(StorageError, match=r"There is no file .*none\.pth"):
         encoder.fit([photo])
 
 

@@ -146,7 +146,7 @@ def test_settings_that_diverge_come_last_and_if_all_do_it_is_an_error(tmp_path, 
         ({"grid": {"dim": "2,3"}}, "choices of dim"),
         ({"grid": {"dim": Range(2, 9)}}, "--random N"),
         ({"metric": "mpa"}, "Did you mean 'map'"),
-        ({"metric": "psib@5"}, "sibling"),
+        ({"metric": "psib@5"}, "psib@5 needs --isa"),
         ({"valid": 1.0}, "valid is 1.0"),
     ],
 )

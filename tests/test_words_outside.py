@@ -123,11 +123,11 @@ def test_the_model_starts_from_the_vectors_of_the_file(place):
 def test_models_that_start_from_no_vectors_are_refused_with_those_that_do(place):
     with pytest.raises(UserError) as error:
         Tagger(model="wsabie").fit(place / "photos", place / "tags.csv", word_vectors="learned")
-    assert "The model 'wsabie' does not start from word vectors" in str(error.value)
-    assert "sampled_tagger, cross_entropy_tagger, fast0tag, average_word_vector, correlated_" in str(error.value)
+    assert "--word-vectors needs another model than wsabie: add --model sampled_tagger (or " in str(error.value)
+    assert "(or cross_entropy_tagger, fast0tag, average_word_vector, correlated_" in str(error.value)
     code, _, err = visterm("fit photos --tags tags.csv -o x --word-vectors learned", place)
     assert code == 2
-    assert "The model 'auto' does not start from word vectors" in err
+    assert "--word-vectors needs another model than auto" in err
 
 
 @pytest.mark.parametrize(

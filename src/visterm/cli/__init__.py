@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from typing import Any
 
@@ -51,6 +53,8 @@ def _usage(error: Any) -> int:
     """Report in one line what of the command was not understood; a command without any arguments shows its help."""
     command = error.ctx.command_path if error.ctx else "visterm"
     message = " ".join(error.format_message().split()).replace("Value error, ", "")  # pydantic's, which typer asks
+    if words := _extra_words(error, message):
+        return _fail(words)
     near = getattr(error, "possibilities", None)
     if near:
         message = f"{error.message.rstrip('.')}. Did you mean {' or '.join(repr(name) for name in sorted(near))}?"
@@ -58,6 +62,16 @@ def _usage(error: Any) -> int:
         print(error.ctx.get_help())
         return 2
     return _fail(f"{message if message.endswith('?') else message.rstrip('.') + '.'} See: {command} --help")
+
+
+def _extra_words(error: Any, message: str) -> str | None:
+    """Return what to type instead of a search whose words are not in quotes; None for any other error."""
+    extra = re.search(r"unexpected extra arguments? ?\((.+)\)|unexpected extra argument\(s\) \((.+)\)", message)
+    if extra is None or error.ctx is None or error.ctx.info_name != "search":
+        return None
+    params = error.ctx.params
+    words = shlex.quote(f"{params.get('words')} {extra[1] or extra[2]}")
+    return f"Put several words in quotes: {error.ctx.command_path} {shlex.quote(str(params.get('catalogue')))} {words}"
 
 
 def _fail(message: str) -> int:

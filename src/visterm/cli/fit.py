@@ -95,7 +95,12 @@ def fit(
     tagger = fit_run(request, say=say, progress=Bars())
     facts = tagger.facts
     if hasattr(tagger.model, "report_"):
-        show_tried(tagger.models_tried())
+        tried = tagger.models_tried()
+        alone = next((entry["model"] for entry in tried if entry["reason"].startswith("alone: ")), None)
+        if alone is not None and getattr(tagger.model, "valid_share", 0) > 0:
+            say(f"Too few photos to compare models, so {alone} was used.")
+        else:
+            show_tried(tried)
     n_queries = facts.get("queries")
     more = "" if n_queries is None else f" and {n_queries:,} {'query' if n_queries == 1 else 'queries'}"
     learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'image')}{more}"

@@ -63,11 +63,13 @@ def search(
     )  # fmt: skip
     request.check()
     with opened_for_search(catalogue, options.executor_of(ray, None), say) as opened:
-        _show(request, search_run(opened, request), json=json)
+        searched = search_run(opened, request)
+        unknown = opened.unknown_filters(request.among) if request.among and not searched.found.hits else []
+        _show(request, searched, unknown, json=json)
 
 
-def _show(request: SearchRequest, searched: Searched, *, json: bool) -> None:
-    """Print what was found; say on standard error what is to be known of it."""
+def _show(request: SearchRequest, searched: Searched, unknown: list[str], *, json: bool) -> None:
+    """Print what was found; say on standard error what is to be known of it, such as `unknown` values of filters."""
     found, limited = searched.found, searched.found.n_likely is not None
     if found.unknown:
         say(f"Not in the vocabulary, left out of the search: {', '.join(found.unknown)}")
@@ -84,7 +86,8 @@ def _show(request: SearchRequest, searched: Searched, *, json: bool) -> None:
         else:
             _show_hit(hit, limited)
     if not found.hits:  # so that it is not taken for a search that failed
-        say("No image passes these filters." if request.among else "No image was found.")
+        for line in unknown or ["No image passes these filters." if request.among else "No image was found."]:
+            say(line)
     if found.n_likely is not None:
         more = " (-k 0 shows all)" if len(found.hits) < found.n_likely else ""
         say(f"Above the cut-off: {count_of(found.n_likely, 'image')}{more}")

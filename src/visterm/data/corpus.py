@@ -276,8 +276,9 @@ class Corpus:
             counts = Counter(name for name in self.splits if name is not None)
             there = ", ".join(f"'{name}' ({count_of(count, 'image')})" for name, count in sorted(counts.items()))
             raise UnknownNameError(
-                f"No image is in the split '{split}'. "
-                + (f"The tags name these: {there}; or 'all'." if there else "The tags name no splits: use 'all'.")
+                f"No image is in the split '{split}'. The tags name these: {there}; or 'all'."
+                if there
+                else "The tags have no splits. Leave --split out, or add a column 'split'."
             )
         return self.subset(chosen)
 

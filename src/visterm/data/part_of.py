@@ -84,7 +84,13 @@ def read_part_relations(
                 "Leave it out, or give WordNet's folder instead of the file."
             )
         relations = read_part_of(source)
-        return PartRelations(relations, part_pairs(relations, vocabulary), None, Path(source))
+        try:
+            return PartRelations(relations, part_pairs(relations, vocabulary), None, Path(source))
+        except DataError as error:
+            raise DataError(
+                f"{source} (--part-of): no line has two known tags, such as {', '.join(vocabulary.tags[:3])}. "
+                f"The first pair is '{','.join(relations[0])}'; expected part,whole."
+            ) from error
     wordnet = WordNet(find_wordnet(source))
     senses = match_tags(wordnet, vocabulary, mapping=mapping)
     relations = wordnet_part_of(wordnet, senses, inherit=inherit)

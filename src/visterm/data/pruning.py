@@ -167,9 +167,8 @@ def _capped(corpus: Corpus, per_user: int, meant: Mapping[str, str]) -> tuple[Co
     n_unknown = len(learned) - sum(map(len, alike.values()))
     if not alike:
         raise DataError(
-            f"At most {count_of(per_user, 'image')} of a user with the same tags are asked for (--per-user), but of no "
-            f"image is it known whose it is. The tags need a column named {' or '.join(map(repr, USER_COLUMNS))}; or "
-            "name it (--user-column)."
+            "--per-user needs to know whose photos they are: the tags have no column "
+            f"{', '.join(USER_COLUMNS[:-1])} or {USER_COLUMNS[-1]}. Name it with --user-column."
         )
     dropped: set[int] = set()
     over = {of: found for of, found in alike.items() if len(found) > per_user}

@@ -85,7 +85,7 @@ def find_network(places: list[str], sha256: str, parameter: str, hash_of: Callab
 
 def missing(path: str | os.PathLike[str]) -> StorageError:
     """Return the error for a path where there is no network."""
-    return StorageError(f"There is no network at {path}. Give the path of a network file that is there.")
+    return StorageError(f"There is no file {path}. Check the path of the network, as in --encoder onnx:PATH.")
 
 
 def _unreadable(path: str | os.PathLike[str], error: OSError) -> StorageError:

@@ -100,8 +100,9 @@ class JudgedTags:
         if self.n_images == 0:
             there = ", ".join(f"'{name}' ({count_of(count, 'row')})" for name, count in sorted(self._splits.items()))
             raise UnknownNameError(
-                f"No image is in the split '{split}'. "
-                + (f"The tags name these: {there}; or 'all'." if there else "The tags name no splits: use 'all'.")
+                f"No image is in the split '{split}'. The tags name these: {there}; or 'all'."
+                if there
+                else "The tags have no splits. Leave --split out, or add a column 'split'."
             )
 
     def measured(self, number: int) -> NDArray[np.int64]:

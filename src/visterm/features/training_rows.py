@@ -91,8 +91,8 @@ def training_rows(
     vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=aliases)
     if len(vocabulary) == 0:
         raise DataError(
-            f"Of {count_of(len(train), 'training image')}, none has a tag that at least {min_count} of them share. "
-            "Lower --min-count, or check the tags column of the tag file."
+            f"No tag is on {min_count} or more of the {count_of(len(train), 'training photo')} "
+            f"(--min-count {min_count}). Lower --min-count, or check the tags column of the tag file."
         )
     if corpus.encoded is None:
         encoder.fit(train.images, skip_unreadable=True, progress=progress)

@@ -15,6 +15,7 @@ from visterm.core.errors import UserError
 from visterm.core.query_weights import CONFIDENCE, log_probabilities, part_signs
 from visterm.core.remote import real_path
 from visterm.core.types import Hit, Ranking
+from visterm.data.image_folders import SUFFIXES
 from visterm.kernels.topk import top_k
 from visterm.library.expansion import Group, expand
 from visterm.library.feedback import as_known
@@ -22,6 +23,7 @@ from visterm.library.like import ImageLike, ranked_by_likeness
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import expected_f1_cutoff
 from visterm.store.filters import Filter
+from visterm.store.images import file_type_of
 from visterm.tagging.part_settings import check_combination
 from visterm.tagging.typed_queries import query_row
 
@@ -226,6 +228,28 @@ class Searchable:
         """Return the images with a row that pass a filter."""
         return np.intersect1d(self.searched.find(self._spelled(among)), rows.ids, assume_unique=True)
 
+    def unknown_filters(self, among: Filter) -> list[str]:
+        """Return a sentence for each part of a filter that no image passes."""
+        said = [
+            f"No photo has the tag '{tag}' (--tag)." for tag in among.tags if not self._any_passes(Filter(tags=(tag,)))
+        ]
+        if among.folder is not None and not self._any_passes(Filter(folder=among.folder)):
+            said.append(f"There is no folder '{among.folder}' in the catalogue (--folder).")
+        if among.file_type is not None and not self._any_passes(Filter(file_type=among.file_type)):
+            there = [
+                kind
+                for kind in sorted({file_type_of(f"x{ending}") for ending in SUFFIXES})
+                if self._any_passes(Filter(file_type=kind))
+            ]
+            said.append(
+                f"No photo has the type '{among.file_type}' (--type)."
+                + (f" There are: {', '.join(there)}." if there else "")
+            )
+        return said
+
+    def _any_passes(self, among: Filter) -> bool:
+        return len(self.searched.find(self._spelled(among))) > 0
+
     def _spelled(self, among: Filter) -> Filter:
         """Return a filter with tags as the run spells them, and the folder in full, links followed."""
         vocabulary = self.tagger.vocabulary
@@ -251,10 +275,10 @@ def _calibration(tagger: Tagger, combine: str | None, *, limited: bool) -> Calib
             f"A cut-off is for images ranked by confidence, and combine is {combine!r}. Leave one of the two out."
         )
     if tagger.calibration is None and (limited or combine == CONFIDENCE):
+        what = "--combine confidence" if combine == CONFIDENCE else "A cut-off (--cutoff, --min-confidence)"
         raise UserError(
-            "This catalogue's run has no calibration, so nothing is known of how likely an image is what the "
-            "search is for. Fit the run anew (visterm fit, of 100 or more images with tags, without "
-            "--no-calibration), and index again."
+            f"{what} needs a run with confidences. Fit it again with at least 100 tagged photos and without "
+            "--no-calibration, and index again; or leave the option out."
         )
     return tagger.calibration
 

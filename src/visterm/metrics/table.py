@@ -131,10 +131,7 @@ def check_metrics(names: str | Sequence[str], *, siblings: bool = True) -> dict[
     if not siblings:
         for name, (metric, _) in wanted.items():
             if metric.of == "sibling":
-                raise UserError(
-                    f"The metric '{name}' needs to know which tags are siblings. Pass an is-a CSV of child,parent "
-                    "(--isa FILE), or siblings= made by visterm.data.relations.sibling_sets."
-                )
+                raise UserError(f"{name} needs --isa: a CSV of child,parent, or WordNet's folder.")
     return wanted
 
 

@@ -75,9 +75,10 @@ def check_fits_together(model: Annotator) -> None:
         kinds = {entry.name: MODELS.load(entry.name) for entry in MODELS}
         able = [name for name, kind in kinds.items() if issubclass(kind, FitsTogether)]
         of_features = [name for name, kind in kinds.items() if getattr(kind, "learns_together", False)]
+        first, *others = able
         raise UserError(
-            f"The model '{MODELS.name_of(model)}' learns in one process. Leave --ray out, or choose one of those that "
-            f"learn on several machines: --model {', '.join(able)}; from FEATURES also {', '.join(of_features)}."
+            f"--ray needs another model than {MODELS.name_of(model)}: add --model {first} (or "
+            f"{', '.join(others)}; from features also {', '.join(of_features)}), or leave --ray out."
         )
     device = params.get("device", "cpu")
     if device not in ("auto", "cpu"):

@@ -132,6 +132,7 @@ def with_device(
     UserError
         If neither has such a setting, it is given already, or there is no such device here.
     """
+    _check_kind(device)
     model, encoder = model or DEFAULT_MODEL, (encoder or DEFAULT_ENCODER).partition(":")[0]
     has_device = {
         "--set": _has_device(MODELS.load(model)),
@@ -178,10 +179,17 @@ def check_device(device: str) -> None:
     UserError
         If so.
     """
+    _check_kind(device)
     if device not in ("auto", "cpu"):  # which need not load torch
         from visterm.encoders.torch_network import torch_device
 
         torch_device(device)
+
+
+def _check_kind(device: str) -> None:
+    """Refuse what torch does not call a device anywhere."""
+    if device.partition(":")[0] not in ("auto", "cpu", "cuda", "mps", "xpu"):
+        raise UserError(f"--device is '{device}'; expected cpu, cuda or auto.")
 
 
 def _has_device(part: type) -> bool:

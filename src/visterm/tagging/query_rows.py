@@ -274,9 +274,9 @@ def check_learns_queries(model: Annotator) -> None:
         If it cannot.
     """
     if not isinstance(model, LearnsQueries):
+        first, *others = names_with(MODELS, "fit_queries")
         raise UserError(
-            f"The model '{MODELS.name_of(model)}' learns from tags and not from queries. Leave the queries out, or fit "
-            f"one that learns from them: {', '.join(names_with(MODELS, 'fit_queries'))}."
+            f"--queries needs another model than {MODELS.name_of(model)}: add --model {first} (or {', '.join(others)})."
         )
 
 

@@ -263,10 +263,7 @@ class RelationSources(NamedTuple):
                 "wordnet, or leave it out."
             )
         if self.inherit is not None and not is_wordnet(self.part_of):
-            given = "not given" if self.part_of is None else f"the file {self.part_of}, which says all parts itself"
-            raise UserError(
-                f"--inherit is for parts that WordNet knows, and --part-of is {given}. Leave --inherit out."
-            )
+            raise UserError(f"--inherit needs --part-of {WORDNET} (or WordNet's folder).")
         if self.tag_synsets is not None:
             read_mapping(self.tag_synsets)  # refuses what is no such file
 

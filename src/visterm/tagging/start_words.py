@@ -101,9 +101,10 @@ def check_start_words(model: Annotator, asked: Any) -> WordSource:
     """
     params = model.get_params(deep=False)
     if SETTING not in params:
+        first, *others = _names_that_start()
         raise UserError(
-            f"The model '{MODELS.name_of(model)}' does not start from word vectors. Leave them out (--word-vectors), "
-            f"or fit one that does: --model {', '.join(_names_that_start())}."
+            f"--word-vectors needs another model than {MODELS.name_of(model)}: add --model {first} "
+            f"(or {', '.join(others)})."
         )
     if params[SETTING] is not None:
         raise UserError(f"The word vectors are given twice: by the model's setting {SETTING}, too. Leave one out.")

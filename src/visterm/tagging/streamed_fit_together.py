@@ -40,9 +40,10 @@ def check_learns_together(model: Annotator) -> None:
     if getattr(model, "learns_together", False):
         return
     able = [entry.name for entry in MODELS if not entry.extra and _learns_together(MODELS.load(entry.name))]
+    first, *others = able
     raise UserError(
-        f"The model '{MODELS.name_of(model)}' learns in one process. Leave --ray out, or choose one of those that "
-        f"several machines train on FEATURES: --model {', '.join(able)}."
+        f"--ray needs another model than {MODELS.name_of(model)}: add --model {first} (or {', '.join(others)}), or "
+        "leave --ray out."
     )
 
 

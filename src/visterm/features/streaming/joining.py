@@ -160,8 +160,8 @@ class JoinedTags(TagRows):
         chosen = np.flatnonzero(counts >= min_count)
         if chosen.size == 0:
             raise DataError(
-                f"Of {count_of(n_learned, 'training image')}, none has a tag that at least {min_count} of them share. "
-                "Lower --min-count, or check the tags column of the tag file."
+                f"No tag is on {min_count} or more of the {count_of(n_learned, 'training photo')} "
+                f"(--min-count {min_count}). Lower --min-count, or check the tags column of the tag file."
             )
         if words.error >= min_count:
             self.remarks.append(

@@ -240,6 +240,11 @@ def _least_confidences(calibration: Calibration | None, limits: Limits) -> NDArr
     if min_confidence is None and limits.precision is None:
         if calibration is None and limits.k > 0:
             return None
+        if calibration is None:
+            raise UserError(
+                "export writes only confident tags, and this run has no confidences. Fit it again with at least 100 "
+                "tagged photos, or pass -k 3 to write the three best."
+            )
         min_confidence = MIN_CONFIDENCE
     cutoff = cutoff_of(calibration, precision=limits.precision, min_confidence=min_confidence)
     return None if cutoff is None else cutoff.least
