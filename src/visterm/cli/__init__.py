@@ -66,11 +66,11 @@ def _usage(error: Any) -> int:
 
 def _extra_words(error: Any, message: str) -> str | None:
     """Return what to type instead of a search whose words are not in quotes; None for any other error."""
-    extra = re.search(r"unexpected extra arguments? ?\((.+)\)|unexpected extra argument\(s\) \((.+)\)", message)
+    extra = re.search(r"unexpected extra argument\S* \((.+)\)", message)
     if extra is None or error.ctx is None or error.ctx.info_name != "search":
         return None
     params = error.ctx.params
-    words = shlex.quote(f"{params.get('words')} {extra[1] or extra[2]}")
+    words = shlex.quote(f"{params.get('words')} {extra[1]}")
     return f"Put several words in quotes: {error.ctx.command_path} {shlex.quote(str(params.get('catalogue')))} {words}"
 
 
