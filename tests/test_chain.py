@@ -276,7 +276,7 @@ def test_any_number_of_threads_and_any_batch_learns_and_encodes_the_same_bytes(s
         ),
         ({"encoders": [COLOURS, COLOURS], "weights": [1, 0]}, "weights is"),
         ({"encoders": [COLOURS], "weights": "heavy"}, "weights is 'heavy'"),
-        ({"encoders": [("histograms", {"colour": 3})]}, "Unknown parameter of encoder 'histograms' 'colour'"),
+        ({"encoders": [("histograms", {"colour": 3})]}, "The encoder histograms has no setting 'colour'"),
         ({"encoders": [COLOURS], "batch_size": 0}, "batch_size is 0"),
     ],
 )

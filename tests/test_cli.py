@@ -99,7 +99,7 @@ def test_evaluate_says_when_it_measures_on_images_that_were_learned_from(run, li
     options = ("evaluate", run, library.images, "--tags", library.tags_file, "--metric", "p@5", "--split")
     learned, new = visterm(*options, "train", cwd=tmp_path), visterm(*options, "test", cwd=tmp_path)
     assert learned.returncode == new.returncode == 0
-    assert "have names of images that the run learned from" in " ".join(learned.stderr.split())
+    assert "The run has learned from" in " ".join(learned.stderr.split())
     assert "learned from" not in new.stderr
 
 

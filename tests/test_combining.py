@@ -94,5 +94,5 @@ def test_another_way_to_combine_and_models_without_probabilities_are_refused(cat
     tagger = Tagger(model="prior", encoder_params=VISTERMS, n_jobs=1)
     photos = sorted(small_library.images.iterdir())[:30]
     tagger.fit(photos, [["tree"]] * 30)
-    with pytest.raises(UserError, match=r"'prior' are no probabilities, .* fit one of cmrm, mbrm, cmtt, plsa"):
+    with pytest.raises(UserError, match=r"'prior' are not probabilities, .* fit one of cmrm, mbrm, cmtt, plsa"):
         Catalogue(tagger).add(photos).search("tree", combine="product")

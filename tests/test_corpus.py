@@ -89,7 +89,10 @@ def test_rows_that_name_one_file_in_two_ways_are_joined(tmp_path):
 
 def test_nothing_that_fits_is_an_error_with_an_example_of_both_sides(tmp_path):
     images, tags = library(tmp_path, ["a.jpg"], ["1,sea", "2,sky"])
-    with pytest.raises(TagFileError, match=r"Of 2 images .* none is among the 1 .* name '1', the folder has 'a\.jpg'"):
+    with pytest.raises(
+        TagFileError,
+        match=r"None of the 2 file names of the tags \(such as '1'\) is in .* \(such as 'a\.jpg'\)\. Check the folder",
+    ):
         Corpus.read(images, tags)
 
 

@@ -257,7 +257,7 @@ def test_the_best_and_the_worst_queries_are_in_one_list_each():
 
 
 def test_a_product_is_for_probabilities_only(taggers, held_out):
-    with pytest.raises(UserError, match="are no probabilities"):
+    with pytest.raises(UserError, match="are not probabilities"):
         evaluate_queries([taggers["ridge"]], held_out, combine="product")
     with pytest.raises(UserError, match="combine is 'mean'"):
         evaluate_queries([taggers["ridge"]], held_out, combine="mean")

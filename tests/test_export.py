@@ -393,11 +393,11 @@ def test_the_command_plans_writes_and_takes_back(command, run, tmp_path):
         assert 0.5 <= added["confidence"] <= 1
     code, out, err = command(f"export {run}/run photos --jobs 1")
     assert (code, out) == (0, "")
-    assert "Changed 40 files: 40 tags added." in err
+    assert "Added 40 tags to 40 files." in err
     after = files(tmp_path / "photos")
     assert {name: after[name] for name in before} == before
     code, out, err = command(f"export {run}/run photos --undo")
-    assert "Changed 40 files: 0 tags added, 40 taken back." in err
+    assert "Removed 40 tags from 40 files." in err
     assert files(tmp_path / "photos") == before
 
 
@@ -413,11 +413,11 @@ def test_the_command_writes_a_table(command, run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--to pdf", "--to pdf is not known; expected xmp, embed, txt, csv, jsonl."),
+        ("--to pdf", "--to is 'pdf'; expected xmp, embed, txt, csv or jsonl."),
         ("--to csv", "say where by -o FILE"),
         ("--to csv --undo --dry-run", "--undo is for"),
         ("--to xmp -o x", "-o is for --to csv and jsonl"),
-        ("--min-confidence 1.5", "min_confidence"),
+        ("--min-confidence 1.5", "--min-confidence is 1.5; expected a number from 0 to 1."),
     ],
 )
 def test_what_the_command_cannot_do_is_refused(options, message, command, run, tmp_path):

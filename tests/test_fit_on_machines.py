@@ -54,7 +54,7 @@ def test_two_workers_learn_the_run_of_one_process(ray_engine, drawn, tmp_path):
     assert result.returncode == 0, result.stderr
     assert result.stdout == ""
     assert "train: 3 in" in result.stderr
-    assert "Learned 12 tags from 600 images" in result.stderr
+    assert "Learned 12 tags from 600 photos" in result.stderr
     expected, found = Tagger.load(alone), Tagger.load(together)
     assert found.facts == expected.facts | {"workers": 2}
     names = [name for name in vars(expected.model) if name.endswith("_") and not name.startswith("_")]

@@ -413,7 +413,7 @@ def test_fit_and_annotate_stream_what_does_not_fit_and_say_so(tmp_path, drawn, m
     told = json.loads(done.stdout)
     assert (told["run"], told["tags"], told["validation images"]) == ("run", 12, 60)
     assert "of 1 MB that may be used (--memory): streamed from disk in windows of 128 KB." in done.stderr
-    assert "Learned 12 tags from 540 images" in done.stderr
+    assert "Learned 12 tags from 540 photos" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     done = run("annotate", "run", drawn / "features", "-k", "2", "--json")
     assert done.exit_code == 0, done.output
@@ -433,7 +433,7 @@ def test_what_fits_stays_in_memory_and_is_told(tmp_path, drawn):
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["images"] == 600
     assert "of 1.0 GB that may be used (--memory): held in memory." in done.stderr
-    assert "Learned 12 tags from 600 images" in done.stderr
+    assert "Learned 12 tags from 600 photos" in done.stderr
 
 
 @pytest.mark.parametrize(

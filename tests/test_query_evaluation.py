@@ -159,7 +159,7 @@ def test_options_that_do_not_go_together_are_one_line_errors(library, runs, tmp_
     for options, message in (
         (("--queries", "tags", "--metric", "map"), "--metric and --queries do not go together"),
         (("--combine", "product"), "Add --queries tags, or FILE."),
-        (("--queries", "tags", "--combine", "product"), "are no probabilities"),
+        (("--queries", "tags", "--combine", "product"), "are not probabilities"),
         (("--queries", tmp_path / "none.csv"), "cannot be read"),
     ):
         done = visterm("evaluate", runs[0], "--tags", folder / "tags.csv", *options, cwd=tmp_path)
@@ -203,7 +203,7 @@ def test_a_file_of_queries_needs_no_tags_and_images_learned_from_are_told_of(lib
     done = visterm("evaluate", runs[0], "photos", "--queries", file, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["queries"] == 2
-    assert "1 of 3 images have names of images that the run learned from" in done.stderr
+    assert "The run has learned from 1 of these 3 photos" in done.stderr
     split = visterm("evaluate", runs[0], "--tags", folder / "tags.csv", "--queries", "tags", "--json", cwd=tmp_path)
     assert "learned from" not in split.stderr
 

@@ -115,7 +115,7 @@ def test_workers_learn_from_features_and_from_nothing_else(drawn, tmp_path):
     assert "visterm encode IMAGES -o FEATURES" in " ".join(found.stderr.split())
     found = run_command([*common, tmp_path / "none"])
     assert found.returncode == 2
-    assert "There is no image folder" in found.stderr
+    assert "There is no folder" in found.stderr
     found = run_command([*common, drawn / "features", "--max-share", "0.5"])
     assert found.returncode == 2
     assert "leave --ray out" in " ".join(found.stderr.split())

@@ -122,14 +122,14 @@ def test_no_threads_at_all_are_refused_before_anything_is_looked_at(line, refusa
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("fit nowhere -o out --valid 2", "--valid is 2.0; expected a finite number of 0 or more and below 1."),
+        ("fit nowhere -o out --valid 2", "--valid is 2; expected a number of 0 or more and below 1."),
         ("fit nowhere -o out --encoder onnx:missing.onnx", "There is no network at missing.onnx."),
         ("fit nowhere -o out --encoder chain:visterms+onnx:missing.onnx", "There is no network at missing.onnx."),
         ("fit nowhere -o out --encoder-set codebook=0", "codebook is 0"),
         ("fit nowhere -o out --encoder kernel_pca:histograms --encoder-set dim=0", "dim is 0"),
         ("encode nowhere -o out --encoder onnx:missing.onnx", "There is no network at missing.onnx."),
         ("encode nowhere -o out --encoder-set codebook=0", "codebook is 0"),
-        ("tune nowhere -o out --grid dim=4 --valid 0", "--valid is 0.0; expected a finite number above 0 and below 1."),
+        ("tune nowhere -o out --grid dim=4 --valid 0", "--valid is 0; expected a number above 0 and below 1."),
         ("tune nowhere -o out --grid dim=4 --encoder onnx:missing.onnx", "There is no network at missing.onnx."),
         ("tune nowhere -o out --grid dim", "--grid 'dim' is not understood"),
         ("tune nowhere -o out --grid dim=4,0", "dim is 0"),
@@ -195,7 +195,7 @@ def broken():
 )
 def test_a_folder_without_images_is_refused_with_what_was_looked_for_and_what_is_there(line, refusal, run, tmp_path):
     (tmp_path / "junk" / "deep").mkdir(parents=True)
-    assert "It has no files." in refusal(line.format("junk"))
+    assert "has no files." in refusal(line.format("junk"))
     (tmp_path / "junk" / "deep" / "letter.txt").touch()
     said = refusal(line.format("junk"))
     assert "no images in the folder junk, nor in its sub-folders" in said
@@ -204,7 +204,7 @@ def test_a_folder_without_images_is_refused_with_what_was_looked_for_and_what_is
 
 
 def test_a_folder_that_is_not_there_is_named_in_full_and_a_file_as_one(refusal, photos, tmp_path):
-    assert f"nothing is at {tmp_path / 'nowhere'}." in refusal("fit nowhere -o out")
+    assert f"There is no folder 'nowhere' in {tmp_path}." in refusal("fit nowhere -o out")
     assert "tags.csv is a file; expected the folder of images." in refusal("encode tags.csv -o out")
 
 

@@ -25,7 +25,7 @@ def test_a_name_like_no_other_lists_all():
 
 
 def test_a_misspelt_parameter_is_suggested():
-    with pytest.raises(UnknownNameError, match=r"Unknown parameter of model 'wsabie' 'dmi'\. Did you mean 'dim'\?"):
+    with pytest.raises(UnknownNameError, match=r"The model wsabie has no setting 'dmi'\. Did you mean 'dim'\?"):
         MODELS.create("wsabie", dmi=10)
 
 

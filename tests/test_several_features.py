@@ -47,7 +47,7 @@ def test_two_folders_are_learned_from_measured_on_and_annotated_as_one_of_all(tm
     for name, features in (("one", [drawn / "features"]), ("two", several)):
         code, _, told = visterm(tmp_path, "fit", *features, *fitted, "--memory", "1M", "-o", name)
         assert code == 0, told
-        assert "Learned 12 tags from 540 images" in told
+        assert "Learned 12 tags from 540 photos" in told
         runs.append(Tagger.load(tmp_path / name))
     np.testing.assert_array_equal(runs[0].model.tag_rows_, runs[1].model.tag_rows_, strict=True)
     assert runs[0].learned_images.count([name_of(i) for i in range(N)]) == N

@@ -204,7 +204,7 @@ def test_the_commands_search_a_union_as_they_do_a_catalogue(folder):
 def test_the_command_says_how_many_and_replaces_nothing_else(folder, tmp_path):
     code, out, told = visterm(f"union part0 part2 -o {tmp_path / 'both'} --json", folder)
     assert (code, json.loads(out)["images"]) == (0, N)
-    assert "2 catalogues with 28 images can be searched as one" in told
+    assert "2 catalogues with 28 photos can be searched as one" in told
     code, _, told = visterm("union part0 part2 -o run", folder)
     assert code == 2
     assert "is not a union of visterm" in told

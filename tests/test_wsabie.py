@@ -219,7 +219,7 @@ def test_tags_of_one_kind_of_image_end_up_near_each_other():
         ({"row_length": -1}, "row_length is -1"),
         ({"max_trials": 0}, "max_trials is 0; .* or None for as many as there are candidates"),
         ({"block": -1}, "block is -1"),
-        ({"valid_share": 1}, "valid_share is 1; expected a finite number of 0 or more and below 1"),
+        ({"valid_share": 1}, "valid_share is 1; expected a number of 0 or more and below 1"),
         ({"n_jobs": 0}, "n_jobs is 0"),
         ({"l2": -1}, "l2 is -1; expected a finite number of 0 or more"),
         ({"init_scale": "small"}, "init_scale is 'small'; .* or None for the paper's"),

@@ -55,9 +55,12 @@ def _usage(error: Any) -> int:
     message = " ".join(error.format_message().split()).replace("Value error, ", "")  # pydantic's, which typer asks
     if words := _extra_words(error, message):
         return _fail(words)
+    message = _number_out_of_range(error) or message
     near = getattr(error, "possibilities", None)
     if near:
         message = f"{error.message.rstrip('.')}. Did you mean {' or '.join(repr(name) for name in sorted(near))}?"
+    if message.startswith("Missing argument"):
+        return _fail(f"{message.rstrip('.')}. {_usage_of(error.ctx)} See: {command} --help")
     if message.startswith("Usage:") or not message:
         print(error.ctx.get_help())
         return 2
@@ -72,6 +75,34 @@ def _extra_words(error: Any, message: str) -> str | None:
     params = error.ctx.params
     words = shlex.quote(f"{params.get('words')} {extra[1]}")
     return f"Put several words in quotes: {error.ctx.command_path} {shlex.quote(str(params.get('catalogue')))} {words}"
+
+
+def _usage_of(context: Any) -> str:
+    """Return the arguments that a command takes, and whether what was typed for its run is none."""
+    from visterm.core.persist import folder_kind
+
+    names = " ".join(param.name.upper() for param in context.command.params if param.param_type_name == "argument")
+    usage = f"Usage: {context.command_path} {names}."
+    run = context.params.get("run")
+    if run is not None and run.is_dir() and folder_kind(run) is None:
+        return f"{usage} {run} is a folder, but not a run."
+    return usage
+
+
+def _number_out_of_range(error: Any) -> str:
+    """Return the message of a number that typer refuses, with the option as typed and its range; empty of others."""
+    problems: list[Any] = getattr(error.__cause__, "errors", list)()  # pydantic's
+    param = getattr(error, "param", None)
+    kinds = ("greater_than_equal", "less_than_equal", "int_parsing", "int_from_float", "float_parsing")
+    if param is None or len(problems) != 1 or problems[0]["type"] not in kinds or not param.opts:
+        return ""
+    low, high = getattr(param, "min", None), getattr(param, "max", None)
+    whole = problems[0]["type"].startswith("int") or isinstance(low if low is not None else high, int)
+    span = f" from {low} to {high}" if low is not None and high is not None else ""
+    if not span and (low is not None or high is not None):
+        span = f" of {low} or more" if high is None else f" of {high} or less"
+    name = max(param.opts, key=len)
+    return f"{name} is {problems[0]['input']}; expected a {'whole ' if whole else ''}number{span}."
 
 
 def _fail(message: str) -> int:

@@ -41,6 +41,7 @@ def annotate(
         float | None,
         options.which_option(
             help="Choose the cut-off for this expected precision, e.g. 0.9; a photo may get no tag.",
+            callback=options.in_range("--precision", above=0, below=1),
         ),
     ] = None,
     best_f1: Annotated[
@@ -48,7 +49,11 @@ def annotate(
     ] = False,
     min_confidence: Annotated[
         float | None,
-        options.which_option("--min-confidence", help="Keep tags with at least this confidence (0-1)."),
+        options.which_option(
+            "--min-confidence",
+            help="Keep tags with at least this confidence (0-1).",
+            callback=options.in_range("--min-confidence", least=0, most=1),
+        ),
     ] = None,
     new_only: Annotated[
         bool,
@@ -101,8 +106,8 @@ def annotate(
         if ray is not None and not done.shared:
             say(DONE_HERE)
         say(
-            f"{count_of(done.annotated, 'image')} in {count_of(done.parts, 'file')} of {out / DATA}: {done.new:,} "
-            f"tagged, {done.reused:,} taken over"
+            f"{count_of(done.annotated, 'photo')} in {count_of(done.parts, 'file')} of {out / DATA}: {done.new:,} "
+            f"tagged, {done.reused:,} unchanged."
         )
         raise typer.Exit(exit_code(read_skipped(out / SKIPPED), out / SKIPPED))
     bad: list[Skipped] = []

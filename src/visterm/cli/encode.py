@@ -56,7 +56,7 @@ def encode(
     Run it again to go on after a kill, and to encode new and changed photos. The exit code is 3 if photos were skipped.
     """
     from visterm.core.jsonlines import read_skipped
-    from visterm.features.folder import DATA, SKIPPED
+    from visterm.features.folder import SKIPPED
     from visterm.features.job import encode_folder
 
     began = time.monotonic()
@@ -78,7 +78,7 @@ def encode(
     if ray is not None and not done.shared:
         say("--ray ignored: all photos are in one shard, which was made here. --shard-size makes smaller ones.")
     say(
-        f"{count_of(done.rows, 'row')} of {done.width:,} numbers in {count_of(done.shards, 'file')} of {out / DATA}: "
-        f"{done.encoded:,} encoded, {done.reused:,} taken over, {done.gone:,} gone"
+        f"Wrote the features of {count_of(done.rows, 'photo')} to {out}: {done.encoded:,} new, {done.reused:,} "
+        f"unchanged, {done.gone:,} removed ({done.width:,} numbers each, {count_of(done.shards, 'file')})."
     )
     raise typer.Exit(exit_code(read_skipped(out / SKIPPED), out / SKIPPED))

@@ -54,6 +54,7 @@ def evaluate(
         float | None,
         measure_option(
             help="Also measure the tags that `visterm annotate --precision` gives.",
+            callback=options.in_range("--precision", above=0, below=1),
         ),
     ] = None,
     queries: Annotated[

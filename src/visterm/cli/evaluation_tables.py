@@ -49,7 +49,7 @@ def show_annotation(results: dict[str, Any], told: Sequence[str]) -> None:
         means = [f"{run['metrics'][metric]['mean']:.4f}" for run in runs]
         interval = [f"{first['low']:.4f} to {first['high']:.4f}" if "low" in first else ""] if len(runs) == 1 else []
         rows.append([metric, *means, *interval])
-    header = ["value", "95 %"] if len(runs) == 1 else [run["run"] for run in runs]
+    header = ["value", "95 % interval"] if len(runs) == 1 else [run["run"] for run in runs]
     table(rows, ["metric", *header])
     _show_pairs(results["pairs"], told)
 
@@ -76,7 +76,7 @@ def show_bands(bands: Sequence[dict[str, Any]]) -> None:
             first = figures.get(BAND_INTERVAL)
             interval = f"{first['low']:.3f} to {first['high']:.3f}" if first else "-"
             rows.append([band["band"], *counts, *(band_figure(figures, metric) for metric in metrics), interval])
-        header = ["training images", "tags", "measured", "images", *metrics, f"{BAND_INTERVAL}, 95 %"]
+        header = ["training images", "tags", "measured", "images", *metrics, f"{BAND_INTERVAL}, 95 % interval"]
         table(rows, header)
 
 
@@ -91,7 +91,7 @@ def show_precision(found: dict[str, Any]) -> None:
         for row in run["bands"]:
             cells = precision_cells(row, found["wanted"])
             rows.append([*(text for text, _ in cells), cells[2][1] or "-"])
-        table(rows, [*HEADER, "achieved, 95 %"])
+        table(rows, [*HEADER, "achieved, 95 % interval"])
 
 
 def show_queries(results: dict[str, Any]) -> None:
@@ -113,7 +113,7 @@ def show_queries(results: dict[str, Any]) -> None:
             means = [f"{found[measure]['mean']:.4f}" for measure in measures]
             interval = f"{found[MEASURES[0]]['low']:.4f} to {found[MEASURES[0]]['high']:.4f}"
             rows.append([kind, f"{found['queries']:,}", *means, interval])
-        table(rows, ["queries", "number", *measures, f"{MEASURES[0]}, 95 %"])
+        table(rows, ["queries", "number", *measures, f"{MEASURES[0]}, 95 % interval"])
     _show_pairs(results["pairs"], measures)
 
 

@@ -61,9 +61,9 @@ def _show(found: Explanation, k: int) -> None:
     show(f"{found.image}: {found.tag} {found.score:.3f}, rank {found.rank:,} of {found.n_tags:,} tags")
     of_places = sum(place.share for place in found.places)
     rows = [[f"all {len(found.places):,} {found.place}s of the picture", f"{of_places:+.4f}"]]
-    rows += [[f"no place: {name}", f"{share:+.4f}"] for name, share in found.elsewhere.items()]
+    rows += [[f"not tied to a place: {name}", f"{share:+.4f}"] for name, share in found.elsewhere.items()]
     show("")
-    table(rows, ["what gave to the score", "share"])
+    table(rows, ["part of the score", "share"])
     show("")
     table(
         [[str(item.feature), f"{item.share:+.4f}", str(item.places)] for item in found.features[: k or None]],

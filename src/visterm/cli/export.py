@@ -13,7 +13,7 @@ from visterm.cli import options
 from visterm.cli.output import emit, exit_code, say, show
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
-from visterm.core.wording import count_of
+from visterm.core.wording import count_of, one_of
 
 if TYPE_CHECKING:
     from visterm.core.types import Skipped
@@ -59,6 +59,7 @@ def export(
         options.which_option(
             "--min-confidence",
             help="Write predictions with at least this confidence (0-1) [default: 0.5].",
+            callback=options.in_range("--min-confidence", least=0, most=1),
         ),
     ] = None,
     precision: Annotated[
@@ -66,6 +67,7 @@ def export(
         options.which_option(
             "--precision",
             help="Choose each tag's cut-off for this expected precision, e.g. 0.9.",
+            callback=options.in_range("--precision", above=0, below=1),
         ),
     ] = None,
     k: Annotated[
@@ -136,7 +138,7 @@ def _check(
 ) -> None:
     """Refuse options that do not go together, before anything is read."""
     if to not in (*targets, *tables):
-        raise UserError(f"--to {to} is not known; expected {', '.join((*targets, *tables))}.")
+        raise UserError(f"--to is '{to}'; expected {one_of((*targets, *tables))}.")
     if to in tables and undo:
         raise UserError(
             f"--undo is for tags in files of photos; a table is one file that you can delete. Leave {to} out."
@@ -185,13 +187,21 @@ def _tell(changes: Iterable[Change | Skipped], bad: list[Skipped], *, json: bool
             emit(change.as_dict())
         elif dry_run:
             show(f"{change.target}: {', '.join(_words(change))}")
-    would = "Would change" if dry_run else "Changed"
-    told = f"{would} {count_of(counts['files'], 'file')}: {count_of(counts['added'], 'tag')} added"
-    if counts["removed"]:
-        told += f", {counts['removed']:,} taken back"
+    told = _in_words(counts, dry_run=dry_run)
     if counts["left out"]:
         told += f"; {counts['left out']:,} not written (taken out by a person since, or of characters that do not fit)"
     say(f"{told}.")
+
+
+def _in_words(counts: Counter[str], *, dry_run: bool) -> str:
+    """Return what was done, or would be: ``Would add 18 tags to 6 files``."""
+    add, remove = ("Would add", "would remove") if dry_run else ("Added", "removed")
+    files = count_of(counts["files"], "file")
+    if not counts["removed"]:
+        return f"{add} {count_of(counts['added'], 'tag')} to {files}"
+    if not counts["added"]:
+        return f"{remove.capitalize()} {count_of(counts['removed'], 'tag')} from {files}"
+    return f"{add} {count_of(counts['added'], 'tag')} and {remove} {counts['removed']:,} in {files}"
 
 
 def _words(change: Change) -> Iterator[str]:

@@ -103,8 +103,8 @@ def fit(
             show_tried(tried)
     n_queries = facts.get("queries")
     more = "" if n_queries is None else f" and {n_queries:,} {'query' if n_queries == 1 else 'queries'}"
-    learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'image')}{more}"
-    say(f"Learned {learned}; the run is {out}")
+    learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'photo')}{more}"
+    say(f"Learned {learned}. The run is in {out}.")
     if json:
         emit({"run": str(out), **facts})
     raise typer.Exit(exit_code(tagger.skipped, out / "skipped.jsonl"))
@@ -126,6 +126,6 @@ def _fit_catalogue(
     from visterm.library.learn import in_words
 
     learned = Catalogue.load(catalogue, n_jobs=jobs).learn(full=full, min_count=min_count, progress=Bars())
-    say(f"{in_words(learned)}. The run {learned.run} is the current one of {catalogue}")
+    say(f"{in_words(learned)}. The run {learned.run} is now the one of {catalogue}.")
     if json:
         emit({"catalogue": str(catalogue), **asdict(learned)})

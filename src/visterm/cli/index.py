@@ -99,7 +99,7 @@ def index(
         if is_new and catalogue.stored.images.count() == 0:
             shutil.rmtree(path)
         raise
-    say(f"Indexed {count_of(len(catalogue), 'image')} ({_in_words(done)}); the catalogue is {path}")
+    say(f"Indexed {count_of(len(catalogue), 'photo')} ({_in_words(done)}). The catalogue is in {path}.")
     if json:
         emit({"catalogue": str(path), "images": len(catalogue), **done.as_dict()})
     raise typer.Exit(exit_code(done.skipped, path / "skipped.jsonl"))
@@ -125,7 +125,7 @@ def union(
         opened.save(out)
         counts = dict(zip(opened.paths, opened.counts(), strict=True))
     n_catalogues = count_of(len(counts), "catalogue")
-    say(f"{n_catalogues} with {count_of(sum(counts.values()), 'image')} can be searched as one: {out}")
+    say(f"{n_catalogues} with {count_of(sum(counts.values()), 'photo')} can be searched as one: {out}")
     if json:
         emit({"union": str(out), "images": sum(counts.values()), "catalogues": counts})
 
@@ -137,7 +137,7 @@ def _open(run: Path, out: Path | None, jobs: int | None, store: str | None) -> t
     from visterm.store.lance_segment import FILES, lance_uri
     from visterm.tagging.tagger import Tagger
 
-    lance_uri(store or FILES)  # refuses a mistyped one
+    lance_uri(store or FILES, "--store")  # refuses a mistyped one
     if folder_kind(run) == "catalogue":
         if out is not None and out.resolve() != run.resolve():
             raise UserError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from visterm.cli.options import cleaning_option, input_option, model_option, output_option, relation_option
+from visterm.cli.options import cleaning_option, in_range, input_option, model_option, output_option, relation_option
 
 
 def check_share(value: float | None) -> float | None:
@@ -109,7 +109,12 @@ StopTags = Annotated[
 ]
 MinCount = Annotated[int, cleaning_option(min=1, help="Leave out tags of fewer photos.", show_default=True)]
 MaxShare = Annotated[
-    float | None, cleaning_option("--max-share", help="Leave out tags of more than this share of the photos, e.g. 0.5.")
+    float | None,
+    cleaning_option(
+        "--max-share",
+        help="Leave out tags of more than this share of the photos, e.g. 0.5.",
+        callback=in_range("--max-share", above=0, most=1),
+    ),
 ]
 PerUser = Annotated[
     int | None,

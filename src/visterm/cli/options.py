@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,6 +35,26 @@ def check_jobs(value: int | None) -> int | None:
 
         check_count(value, "--jobs", "or -1 for all cores")
     return value
+
+
+def check_separator(value: str | None) -> str | None:
+    """Refuse a separator that separates nothing, before anything is read."""
+    if value == "":
+        raise UserError("--separator is empty; expected one or more characters, such as ';'.")
+    return value
+
+
+def in_range(option: str, **limits: Any) -> Callable[[float | None], float | None]:
+    """Return what refuses numbers of an option that are out of range (as `check_number` does), before any work."""
+
+    def check(value: float | None) -> float | None:
+        if value is not None:
+            from visterm.core.checks import check_number
+
+            check_number(value, option, **limits)
+        return value
+
+    return check
 
 
 Run = Annotated[Path, argument(help="A run: a folder written by `visterm fit`.")]
@@ -72,7 +93,9 @@ TagFile = Annotated[
 ]
 ImageColumn = Annotated[str | None, input_option(help="Column of file names [default: file_name or image].")]
 TagsColumn = Annotated[str | None, input_option(help="Column of tags [default: tags, labels or tag].")]
-Separator = Annotated[str | None, input_option(help="What separates tags in a cell [default: ; or ,].")]
+Separator = Annotated[
+    str | None, input_option(help="What separates tags in a cell [default: ; or ,].", callback=check_separator)
+]
 
 Json = Annotated[bool, output_option("--json", help="Print JSON, one object per line.")]
 SkippedFile = Annotated[
@@ -175,7 +198,7 @@ def choices(pairs: list[str]) -> dict[str, Choices]:
             numbers = all(isinstance(end, int | float) and not isinstance(end, bool) for end in (low, high))
             if not numbers or len(parts) > 3 or parts[2:] not in ([], ["log"]) or not low < high:
                 raise UserError(
-                    f"--grid {name}={text} is no range; expected LOW:HIGH or LOW:HIGH:log, with LOW below HIGH."
+                    f"--grid {name}={text} is not a range; expected LOW:HIGH or LOW:HIGH:log, with LOW below HIGH."
                 )
             if parts[2:] and low <= 0:
                 raise UserError(f"--grid {name}={text} is drawn by its logarithm; expected ends above 0.")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from visterm.cli.options import in_range
 from visterm.core.errors import UserError
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(|b|kb|mb|gb|tb|kib|mib|gib)", re.IGNORECASE)
@@ -37,7 +38,12 @@ Combine = Annotated[
 ]
 Cutoff = Annotated[bool, search_option("--cutoff", help="Stop where few more photos are likely to match.")]
 MinConfidence = Annotated[
-    float | None, search_option("--min-confidence", help="Show photos with at least this confidence (0-1).")
+    float | None,
+    search_option(
+        "--min-confidence",
+        help="Show photos with at least this confidence (0-1).",
+        callback=in_range("--min-confidence", least=0, below=1),
+    ),
 ]
 Expand = Annotated[
     list[str] | None,
@@ -108,7 +114,7 @@ def filter_of(
 def _bytes(text: str, option: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise UserError(f"{option} {text!r} is no size; expected a number of bytes, or such as 500kB, 1MB or 2.5MiB.")
+        raise UserError(f"{option} is {text!r}, not a size; expected bytes, or such as 500kB, 1MB or 2.5MiB.")
     return round(float(found[1]) * _UNITS[found[2].lower()])
 
 
@@ -117,4 +123,4 @@ def _date(text: str, option: str) -> str:
 
     if is_date(text.strip()):
         return text.strip()
-    raise UserError(f"{option} {text!r} is no date; expected a year, a month or a day: 2024, 2024-05 or 2024-05-31.")
+    raise UserError(f"{option} is {text!r}, not a date; expected one such as 2024, 2024-05 or 2024-05-31.")

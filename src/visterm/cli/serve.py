@@ -79,10 +79,12 @@ def serve(
 def _read_token(file: Path) -> str:
     try:
         token = read_regular_text(file, MOST_TOKEN).strip()
+    except FileNotFoundError as error:
+        raise UserError(f"There is no file {file} (--token-file).") from error
     except OSError as error:
         raise UserError(f"The token file {file} cannot be read: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
-        raise UserError(f"The token file {file} is no text in UTF-8; expected one line of letters.") from error
+        raise UserError(f"The token file {file} is not text in UTF-8; expected one line of letters.") from error
     if len(token) < FEWEST_LETTERS:
         raise UserError(f"The token in {file} has {len(token)} letters; expected {FEWEST_LETTERS} or more.")
     return token

@@ -110,6 +110,8 @@ def tags(
     if json:
         for alias in found:
             emit(alias._asdict())
+    elif out is None and not found:
+        say("No suggestions.")
     elif out is None:
         table([list(alias) for alias in found], ["alias", "tag", "reason"])
 
@@ -128,7 +130,7 @@ def neighbours(
         for item in near:
             emit(item._asdict())
     else:
-        table([[item.tag, f"{item.score:.3f}"] for item in near], ["tag", "cosine"])
+        table([[item.tag, f"{item.score:.3f}"] for item in near], ["tag", "similarity"])
 
 
 def _list_tags(tagger: Tagger, *, json: bool) -> None:

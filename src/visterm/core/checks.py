@@ -212,10 +212,20 @@ def check_number(
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     high_enough = number and (above is None or value > above) and (least is None or value >= least)
     if not (high_enough and value < below and value <= most):
-        low = f" above {above:g}" if above is not None else f" of {least:g} or more" if least is not None else ""
-        high = f" and below {below:g}" if below < math.inf else f" and at most {most:g}" if most < math.inf else ""
         choice = f", {otherwise}" if otherwise else ""
-        raise UserError(f"{name} is {value!r}; expected a finite number{low}{high}{choice}.")
+        shown = repr(value).removesuffix(".0")
+        raise UserError(f"{name} is {shown}; expected {_range(above, least, below, most)}{choice}.")
+
+
+def _range(above: float | None, least: float | None, below: float, most: float) -> str:
+    """Return which numbers are accepted: ``a number from 0 to 1``, ``a finite number above 0``."""
+    if least is not None and most < math.inf:
+        return f"a number from {least:g} to {most:g}"
+    low = f"above {above:g}" if above is not None else f"of {least:g} or more" if least is not None else ""
+    high = f"below {below:g}" if below < math.inf else f"at most {most:g}" if most < math.inf else ""
+    if not high:
+        return f"a finite number {low}".rstrip()
+    return f"a number {low} and {high}" if low else f"a number, {high}"
 
 
 def check_magnitude(values: NDArray[Any], limit: float, what: str) -> None:

@@ -110,7 +110,9 @@ class Registry:
                     "Leave it out."
                 )
             if param not in known:
-                raise UnknownNameError(unknown(f"parameter of {self.kind} '{name}'", param, list(known)))
+                raise UnknownNameError(
+                    f"The {self.kind} {name} has no setting '{param}'. {_advice(param, list(known), 'It has')}"
+                )
             if isinstance(known[param], bool) and isinstance(value, str):
                 raise UserError(f"{param} is {value!r}; expected True or False.")
         return cls(**params)
@@ -161,8 +163,8 @@ def unknown(kind: str, name: str, known: list[str]) -> str:
     return f"Unknown {kind} '{name}'. {_advice(name, known)}"
 
 
-def _advice(name: str, known: Sequence[str]) -> str:
+def _advice(name: str, known: Sequence[str], listed: str = "Known") -> str:
     """Return the nearest of the known names, or all of them."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     rest = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    return f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(known[:_LISTED]) or 'none'}{rest}."
+    return f"Did you mean '{near[0]}'?" if near else f"{listed}: {', '.join(known[:_LISTED]) or 'none'}{rest}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 REPLACEMENT = "\ufffd"
 """What stands for a character that cannot be shown."""
@@ -35,6 +36,11 @@ _SEEN = re.compile(f"[^{_UNSEEN}\\s]")
 def count_of(n: int, noun: str) -> str:
     """Return a number with its noun: ``1 image``, ``2,000 images``."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def one_of(names: Sequence[str]) -> str:
+    """Return the names to choose from: ``csv``, ``csv or jsonl``, ``xmp, csv or jsonl``."""
+    return " or ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else "".join(names)
 
 
 def is_utf8(text: str) -> bool:

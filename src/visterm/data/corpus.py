@@ -152,9 +152,8 @@ class Corpus:
         if not found:
             example = missing[0] if missing else "nothing"
             raise TagFileError(
-                f"Of {count_of(len(records), 'image')} named by the tags, none is among the {len(paths):,} in "
-                f"{folder}: the tags name '{example}', the folder has '{paths[0].relative_to(folder).as_posix()}'. "
-                "Check the image folder, and the column of file names (--image-column)."
+                f"None of the {count_of(len(records), 'file name')} of the tags (such as '{example}') is in {folder} "
+                f"(such as '{paths[0].relative_to(folder).as_posix()}'). Check the folder, or --image-column."
             )
         rows: dict[Path, TagRecord] = {}
         for match, row in found:  # several may name one file in different ways

@@ -113,13 +113,15 @@ def check_image_folder(path: Path) -> None:
     if path.is_file():
         raise DataError(f"{path} is a file; expected the folder of images.")
     if not path.is_dir():
-        raise DataError(f"There is no image folder {path}: nothing is at {path.absolute()}.")
+        raise DataError(f"There is no folder '{path.name}' in {path.absolute().parent}.")
 
 
 def no_images(folder: str | os.PathLike[str]) -> str:
     """Return the message that a folder has no images: what was looked for, and what is there instead."""
     files = sorted(_files_below(as_path(folder)), key=lambda name: (name.startswith("."), name))
-    there = f"Its {count_of(len(files), 'file')} (such as '{files[0]}') end otherwise" if files else "It has no files"
+    if not files:
+        return f"The folder {os.fspath(folder)} has no files."
+    there = f"Its {count_of(len(files), 'file')} (such as '{files[0]}') end otherwise"
     return (
         f"There are no images in the folder {os.fspath(folder)}, nor in its sub-folders. Looked for files that end in "
         f"{', '.join(COMMON)} or as another kind of picture. {there}."

@@ -30,6 +30,7 @@ METADATA = ("metadata.jsonl", "metadata.csv")
 
 KEYWORDS = "xmp"
 """What stands for the keywords in XMP files beside the images and in the images themselves."""
+OTHER_SOURCES = f", a folder of .txt files, '{KEYWORDS}' or 'auto'"
 
 
 class TableOptions(TypedDict, total=False):
@@ -144,7 +145,7 @@ def read_tag_table(source: str | os.PathLike[str], **options: Unpack[TableOption
     if not path.is_file():
         raise TagFileError(
             f"The tag file {path} {why_no_file(path)}; expected a .csv, .tsv or .jsonl file"
-            f"{', which images without a folder need: --tags FILE' if source == 'auto' else ', or auto'}."
+            f"{', which images without a folder need: --tags FILE' if source == 'auto' else OTHER_SOURCES}."
         )
     return read_table(path, **options)
 

@@ -41,6 +41,8 @@ def read_text(path: Path, what: str = "tag file", limit: int = MOST_TEXT) -> str
     """
     try:
         content = read_regular(path, limit)
+    except FileNotFoundError as error:
+        raise TagFileError(f"There is no {what} {path}.") from error
     except OSError as error:
         raise TagFileError(f"The {what} {path} cannot be read: {error.strerror or error}.") from error
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

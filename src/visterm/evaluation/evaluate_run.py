@@ -320,9 +320,9 @@ def _warn_of_learned(names: Sequence[str], learned: Sequence[int], n_images: int
     for name, n_learned in zip(names, learned, strict=True):
         if n_learned:
             say(
-                f"{n_learned:,} of {count_of(n_images, 'image')} have names of images that "
-                f"{'the run' if len(names) == 1 else name} learned from: the figures are better than those of new "
-                "photos. Hold some out before fitting: a column 'split' in the tag file, with train and test."
+                f"{'The run' if len(names) == 1 else f'The run {name}'} has learned from {n_learned:,} of these "
+                f"{count_of(n_images, 'photo')} (by their names), so the figures are too good. Hold "
+                "some out before fitting: a column 'split' in the tag file, with train and test."
             )
 
 

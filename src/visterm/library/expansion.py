@@ -12,6 +12,7 @@ import numpy as np
 from visterm.core.errors import UserError
 from visterm.core.types import Hit
 from visterm.core.vocabulary import tag_key
+from visterm.core.wording import one_of
 from visterm.tagging.part_beliefs import beliefs_of
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def related_tags(tagger: Tagger, words: str | Sequence[str], how: str) -> list[R
         If the run knows nothing of the kind, or all words have a ``-``.
     """
     if how not in EXPANSIONS:
-        raise UserError(f"A search is expanded by {how!r}; expected one of {', '.join(EXPANSIONS)}.")
+        raise UserError(f"expand is {how!r}; expected {one_of(EXPANSIONS)}.")
     query = tagger.query_weights(words)
     positive_tags = query.weights.indices[query.weights.data > 0]
     if not len(positive_tags) and query.outside is not None:

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 from visterm.core.errors import UserError
 from visterm.core.executor import LOCAL, Executor
 from visterm.core.persist import folder_kind
+from visterm.core.query_weights import COMBINATIONS
+from visterm.core.wording import one_of
 from visterm.library.catalogue import Catalogue
-from visterm.library.expansion import Group
+from visterm.library.expansion import EXPANSIONS, Group
 from visterm.library.search import Found
 from visterm.library.union import UNION, CatalogueUnion
 from visterm.store.filters import Filter
@@ -66,6 +68,11 @@ class SearchRequest:
             raise UserError(
                 "Missing argument 'words'. Say what to find: words, --like IMAGE, or a filter such as --tag."
             )
+        for how in self.expand:
+            if how not in EXPANSIONS:
+                raise UserError(f"--expand is {how!r}; expected {one_of(EXPANSIONS)}.")
+        if self.combine is not None and self.combine not in COMBINATIONS:
+            raise UserError(f"--combine is {self.combine!r}; expected {one_of(COMBINATIONS)}.")
         of_words = {
             "--combine": self.combine, "--cutoff": self.cutoff, "--min-confidence": self.min_confidence,
             "--expand": self.expand, "words": self.words if self.like is not None else None,

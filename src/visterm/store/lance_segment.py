@@ -88,8 +88,8 @@ class LancePlace(NamedTuple):
         return f"rows_{self.id}_"
 
 
-def lance_uri(store: str) -> str | None:
-    """Return where a store keeps its Lance tables; empty: with the catalogue. None for files.
+def lance_uri(store: str, option: str = "store") -> str | None:
+    """Return where a store keeps its Lance tables; empty: with the catalogue. None for files. Messages name `option`.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def lance_uri(store: str) -> str | None:
     name, colon, uri = store.partition(":")
     if name not in (FILES, LANCE) or (colon and (name == FILES or not uri)):
         raise UserError(
-            f"store is {store!r}; expected {FILES}, {LANCE} or {LANCE}:URI, such as lance:s3://bucket/rows."
+            f"{option} is {store!r}; expected {FILES}, {LANCE} or {LANCE}:URI, such as lance:s3://bucket/rows."
         )
     return None if name == FILES else uri
 

@@ -92,13 +92,13 @@ def check_combination(combine: str, model: Annotator) -> None:
     Raises
     ------
     UserError
-        If there is no such way, or the product is asked for and the scores are no probabilities.
+        If there is no such way, or the product is asked for and the scores are not probabilities.
     """
     if combine not in COMBINATIONS:
         raise UserError(f"combine is {combine!r}; expected one of {', '.join(map(repr, COMBINATIONS))}.")
     if combine == "product" and not isinstance(model, GivesProbabilities):
         raise UserError(
-            f"The scores of the model '{MODELS.name_of(model)}' are no probabilities, so words are not combined by "
+            f"The scores of the model '{MODELS.name_of(model)}' are not probabilities, so words are not combined by "
             f"their product. Search by the sum, or fit one of {', '.join(names_with(MODELS, 'probabilities'))}."
         )
 

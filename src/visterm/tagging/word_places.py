@@ -216,7 +216,7 @@ class WordPlaces:
             )
         if self.source is None:
             return (
-                "This run was fitted without word vectors, so words that are no tags have no place in it. Fit with "
+                "This run was fitted without word vectors, so words that are not tags have no place in it. Fit with "
                 f"--word-vectors FILE or {SENTENCES}."
             )
         return "" if self.source.gives_others else self.source.why_not()

@@ -155,10 +155,8 @@ def required_column(wanted: Sequence[str], names: Sequence[str], missing: str, a
     """
     found = find_column(wanted, names)
     if found is None:
-        there = ", ".join(map(repr, names)) or "nothing"
-        raise TagFileError(
-            f"{missing} named {' or '.join(map(repr, wanted))}; its first line or its objects name: {there}. {advice}"
-        )
+        there = ", ".join(names) or "none"
+        raise TagFileError(f"{missing} named {' or '.join(map(repr, wanted))}; its columns are: {there}. {advice}")
     return found
 
 
@@ -174,10 +172,13 @@ def _image_and_tags(form: TableForm, names: Sequence[str], path: Path) -> tuple[
     images, tags = form.columns
     return (
         required_column(
-            images, names, f"The tag file {path} has no column of file names", "Name the image column (--image-column)."
+            images,
+            names,
+            f"The tag file {path} has no column of file names",
+            "Say which holds the file names: --image-column NAME.",
         ),
         required_column(
-            tags, names, f"The tag file {path} has no column of tags", "Name the tags column (--tags-column)."
+            tags, names, f"The tag file {path} has no column of tags", "Say which holds the tags: --tags-column NAME."
         ),
     )
 

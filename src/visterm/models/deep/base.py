@@ -160,7 +160,7 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         check_is_fitted(self)
         if self.vector_scale_ is None:
             raise UserError(
-                f"This {type(self).__name__} was fitted without word_vectors, so words that are no tags have no place "
+                f"This {type(self).__name__} was fitted without word_vectors, so words that are not tags have no place "
                 "among its tags. Fit it with vectors of the tags, and give vectors of the same kind."
             )
         words = np.atleast_2d(np.asarray(vectors, np.float32))

@@ -286,7 +286,7 @@ def _date(text: str) -> str | None:
     if not text:
         return None
     if not is_date(text):
-        raise UserError(f"{text!r} is no date. Give a year, a month or a day: 2019, 2019-07 or 2019-07-31.")
+        raise UserError(f"{text!r} is not a date. Give a year, a month or a day: 2019, 2019-07 or 2019-07-31.")
     return text
 
 
