@@ -97,9 +97,9 @@ def test_nothing_that_fits_is_an_error_with_an_example_of_both_sides(tmp_path):
 
 
 def test_a_missing_or_empty_folder_is_an_error(tmp_path):
-    with pytest.raises(DataError, match="no image folder"):
+    with pytest.raises(DataError, match="There is no folder"):
         Corpus.read(tmp_path / "nowhere")
-    with pytest.raises(DataError, match="no images in the folder"):
+    with pytest.raises(DataError, match="has no files"):
         Corpus.read(tmp_path)
 
 

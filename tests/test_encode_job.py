@@ -468,7 +468,7 @@ def test_other_folders_are_left_alone(encode, photos, tmp_path):
         encode(tmp_path / "mine")
     with pytest.raises(StorageError, match="not a features folder"):
         encode(photos)
-    with pytest.raises(DataError, match="no image folder"):
+    with pytest.raises(DataError, match="There is no folder"):
         encode(tmp_path / "F", images=tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="no images in"):

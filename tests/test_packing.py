@@ -134,7 +134,7 @@ REFUSED = {
     "boxes_.0. is no description": lambda box, _: box["values"]["boxes_"]["estimators"].__setitem__(0, []),
     "The box box has no setting 'size'": lambda box, _: box["params"].update(size=1),
     "count is 'many'; expected int | None": lambda box, _: box["params"].update(count="many"),
-    "count is 9223372036854775808; expected a number": lambda box, _: box["params"].update(count=2**63),
+    "count is 9223372036854775808; expected a finite number": lambda box, _: box["params"].update(count=2**63),
     "count is -1; expected": lambda box, _: box["params"].update(count=-1),
 }
 

@@ -160,7 +160,7 @@ def test_options_that_do_not_go_together_are_one_line_errors(library, runs, tmp_
         (("--queries", "tags", "--metric", "map"), "--metric and --queries do not go together"),
         (("--combine", "product"), "Add --queries tags, or FILE."),
         (("--queries", "tags", "--combine", "product"), "are not probabilities"),
-        (("--queries", tmp_path / "none.csv"), "cannot be read"),
+        (("--queries", tmp_path / "none.csv"), "There is no query file"),
     ):
         done = visterm("evaluate", runs[0], "--tags", folder / "tags.csv", *options, cwd=tmp_path)
         assert done.returncode == 2

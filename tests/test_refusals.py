@@ -153,7 +153,7 @@ def test_a_damaged_list_of_trials_is_named_before_any_image_is_looked_for(refusa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--queries missing.csv", "missing.csv cannot be read"),
+        ("--queries missing.csv", "There is no query file missing.csv."),
         ("--isa missing.csv", "There is no file or folder missing.csv"),
         ("--queries tags --against photos", "photos is not a folder written by visterm; expected a run"),
     ],

@@ -125,7 +125,7 @@ def test_images_below_an_address_are_found_as_those_of_a_folder_are(store, tmp_p
 
 
 def test_a_place_without_images_says_what_is_there(store):
-    with pytest.raises(DataError, match=rf"no image folder {store}/none"):
+    with pytest.raises(DataError, match=rf"no folder 'none' in {store}"):
         images_in(store / "none")
     (store / "notes.txt").write_bytes(b"1")
     with pytest.raises(DataError, match=rf"no images in the folder {store}.*Its 1 file \(such as 'notes.txt'\)"):
