@@ -471,7 +471,7 @@ def test_other_folders_are_left_alone(encode, photos, tmp_path):
     with pytest.raises(DataError, match="There is no folder"):
         encode(tmp_path / "F", images=tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="no images in"):
+    with pytest.raises(DataError, match="has no files"):
         encode(tmp_path / "F", images=tmp_path / "empty")
     with pytest.raises(UserError, match="opens no images"):
         encode(tmp_path / "F", encoder="ids")
