@@ -173,6 +173,15 @@ def test_random_state_instances_are_saved_as_nothing(tmp_path):
     from visterm.core.persist import load_estimator, save_estimator
     from visterm.core.tables import MODELS
 
-    model = MODELS.create("wsabie", random_state=np.random.RandomState(3))
-    save_estimator(model, MODELS, tmp_path, "model")
+    model = MODELS.create("wsabie", epochs=1, random_state=np.random.RandomState(3))
+    save_estimator(model.fit(np.eye(3, dtype=np.float32), np.eye(3)), MODELS, tmp_path, "model")
     assert load_estimator(MODELS, tmp_path, "model").random_state is None
+
+
+def test_a_file_that_lost_all_that_was_learned_is_refused_in_one_line(tmp_path):
+    from visterm.core.persist import load_estimator, save_estimator
+    from visterm.core.tables import MODELS
+
+    save_estimator(MODELS.create("wsabie"), MODELS, tmp_path, "model")
+    with pytest.raises(CorruptFileError, match=r"_ of Wsabie is missing\. Restore it from a backup"):
+        load_estimator(MODELS, tmp_path, "model")

@@ -29,6 +29,7 @@ from visterm.core.errors import (
 )
 from visterm.core.files import GB, open_regular, read_regular_text
 from visterm.core.jsonlines import json_text
+from visterm.core.learned import check_learned, learned_attributes
 from visterm.core.packing import csr_of_parts, csr_parts, pack, put_times, unpack, without_times
 from visterm.core.registry import Registry
 from visterm.core.remote import as_path, is_remote
@@ -230,7 +231,10 @@ def load_estimator(registry: Registry, folder: Path, name: str) -> Any:
     file = folder / f"{name}.json"
     description, arrays = read_description(folder, name), load_arrays(folder / f"{name}.safetensors")
     with refusing(file):
-        return unpack(registry, description, arrays)
+        estimator = unpack(registry, description, arrays)
+        if not learned_attributes(estimator):
+            check_learned(estimator)  # refuses one that lost all that it learned
+    return estimator
 
 
 @contextmanager
