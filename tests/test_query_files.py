@@ -53,7 +53,7 @@ def test_lines_are_gathered_by_query_and_the_largest_relevance_counts():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("image,relevance\n1.jpg,1\n", r"no column named 'query' or 'text'.*name: 'image', 'relevance'"),
+        ("image,relevance\n1.jpg,1\n", r"no column named 'query' or 'text'; its columns are: image, relevance"),
         ("query,relevance\nsea,1\n", r"no column named 'image' or 'file_name'"),
         ("query,image\n", r"has no rows"),
         ("query,image,relevance\nsea,1.jpg,much\n", r"line 2: 'relevance' is 'much'; expected a number"),

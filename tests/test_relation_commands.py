@@ -275,7 +275,7 @@ def test_words_without_relations_have_no_groups(place):
     [
         ("search plain_catalogue car --expand parts", "knows no part-of relations. Fit it with --part-of FILE"),
         ("search plain_catalogue car --expand siblings", "knows no is-a relations. Fit it with --isa FILE"),
-        ("search ridge_catalogue car --expand wholes", "'wholes'; expected one of parts, siblings"),
+        ("search ridge_catalogue car --expand wholes", "'wholes'; expected parts or siblings"),
         ("search ridge_catalogue -car --expand parts", "none to expand"),
         ("relations ridge", "'ridge' does not learn which tags are parts of which"),
         ("relations plain --known", "knows no part-of relations"),

@@ -147,7 +147,7 @@ def test_settings_that_diverge_come_last_and_if_all_do_it_is_an_error(tmp_path, 
         ({"grid": {"dim": Range(2, 9)}}, "--random N"),
         ({"metric": "mpa"}, "Did you mean 'map'"),
         ({"metric": "psib@5"}, "psib@5 needs --isa"),
-        ({"valid": 1.0}, "valid is 1.0"),
+        ({"valid": 1.0}, "valid is 1;"),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_any_work(changed, message, tmp_path, fits):
@@ -205,8 +205,8 @@ def test_choices_are_read_as_typed():
         (["dim=1,,2"], "empty value"),
         (["dim=1", "dim=2"], "given twice"),
         (["dim=9:1"], "LOW below HIGH"),
-        (["dim=a:b"], "no range"),
-        (["dim=1:2:lin"], "no range"),
+        (["dim=a:b"], "is not a range"),
+        (["dim=1:2:lin"], "is not a range"),
         (["dim=0:2:log"], "above 0"),
     ],
 )

@@ -12,8 +12,8 @@ from command_line import visterm
     [
         ("wsabie -o out --jobs 0", "--jobs"),
         ("wsabie -o out --wordnet missing", "There is no folder missing."),
-        ("wsabie -o out --encoder onnx:missing.onnx", "There is no network at missing.onnx."),
-        ("features -o out --encoder onnx:missing.onnx", "There is no network at missing.onnx."),
+        ("wsabie -o out --encoder onnx:missing.onnx", "There is no file missing.onnx."),
+        ("features -o out --encoder onnx:missing.onnx", "There is no file missing.onnx."),
         ("foo", "'foo' is not one of 'wsabie'"),
     ],
 )
