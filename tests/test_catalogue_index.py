@@ -220,7 +220,7 @@ def test_a_second_process_is_told_who_is_at_it(catalogue, photos, tmp_path):
 
 def test_a_folder_without_images_and_images_by_number_are_refused(catalogue, tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="There are no images"):
+    with pytest.raises(DataError, match="has no files"):
         catalogue.index(tmp_path / "empty")
     assert len(catalogue) == 12
     with pytest.raises(StorageError, match="not empty"):

@@ -107,7 +107,7 @@ def test_evaluate_measures_sibling_precision_by_an_is_a_file(run, library, tmp_p
     options = ("evaluate", run, library.images, "--tags", library.tags_file, "--split", "test", "--json")
     refused = visterm(*options, "--metric", "psib@5", cwd=tmp_path)
     assert refused.returncode == 2
-    assert "--isa FILE" in refused.stderr
+    assert "psib@5 needs --isa" in refused.stderr
     tags = [item["tag"] for item in lines(visterm("neighbours", run, "tree", "-k", 3, "--json"))]
     (tmp_path / "isa.csv").write_text("".join(f"{tag},plant\n" for tag in ["tree", *tags]), encoding="utf-8")
     done = visterm(*options, "--isa", tmp_path / "isa.csv", cwd=tmp_path)
@@ -190,9 +190,9 @@ def test_broken_files_are_skipped_and_listed_with_exit_code_3(run, library, tmp_
         (["search", "CATALOGUE", ""], "The search is empty"),
         (["search", "CATALOGUE", "tree -tree"], "cancel each other out"),
         (["search", "CATALOGUE"], "Missing argument 'words'"),
-        (["annotate", "RUN", "IMAGES", "-k", "x"], "valid integer"),
-        (["annotate", "RUN", "EMPTY"], "There are no images"),
-        (["index", "RUN", "EMPTY", "-o", "OUT"], "There are no images"),
+        (["annotate", "RUN", "IMAGES", "-k", "x"], "-k is x; expected a whole number of 0 or more"),
+        (["annotate", "RUN", "EMPTY"], "has no files"),
+        (["index", "RUN", "EMPTY", "-o", "OUT"], "has no files"),
         (["index", "RUN", "IMAGES", "-o", "FILE/out"], "cannot be written"),
         (["search", "RUN", "tree"], "is a run; expected a catalogue"),
         (["neighbours", "RUN", "trewe"], "Did you mean 'tree'?"),

@@ -318,7 +318,7 @@ def test_costs_of_all_tags_refuse_what_would_not_fit_in_memory(planted):
     [
         ({"hidden": 512}, UserError, r"hidden is 512; expected a list of sizes"),
         ({"hidden": [512, 0]}, UserError, r"a size in hidden is 0"),
-        ({"dropout": 1.0}, UserError, r"dropout is 1.0"),
+        ({"dropout": 1.0}, UserError, r"dropout is 1;"),
         ({"device": "abacus"}, UserError, r"device is 'abacus'"),
         ({"schedule": "linear"}, UserError, r"schedule is 'linear'"),
         ({"word_vectors": np.ones((5, 4))}, ShapeError, r"shape \(5, 4\), but there are 12 tags"),

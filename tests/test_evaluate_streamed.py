@@ -115,7 +115,7 @@ def test_tables_that_cannot_be_measured_by_are_refused(tmp_path, drawn):
     tagger, features = Tagger.load(drawn / "run", n_jobs=1), drawn / "features"
     with pytest.raises(UnknownNameError, match=r"No image is in the split 'other'. The tags name these: 'test' \("):
         evaluate_streamed(tagger, features, drawn / "split.jsonl", ["map"], split="other")
-    with pytest.raises(UnknownNameError, match="The tags name no splits: use 'all'"):
+    with pytest.raises(UnknownNameError, match=r"The tags have no splits\. Leave --split out"):
         evaluate_streamed(tagger, features, drawn / "tags.jsonl", ["map"], split="test")
     with pytest.raises(TagFileError, match="are read from a table, and 'auto' is none"):
         evaluate_streamed(tagger, features, "auto", ["map"])
@@ -144,7 +144,7 @@ def test_the_command_measures_shard_by_shard_where_memory_is_short_and_says_so(t
     assert "measured shard by shard" in streamed.stderr
     assert json.loads(streamed.stdout) == pytest.approx(json.loads(in_memory.stdout), rel=1e-6)
     table = run_command([*given, "--memory", "1M", "--metric", "map"], tmp_path).stdout.splitlines()
-    assert table[0].split() == ["metric", "value", "95", "%"]
+    assert table[0].split() == ["metric", "value", "95", "%", "interval"]
     assert float(table[1].split()[1]) == pytest.approx(json.loads(streamed.stdout)["map"], abs=1e-4)
     assert N == 600
 

@@ -244,7 +244,7 @@ def test_without_a_network_the_message_says_how_to_give_one():
 
 def test_nothing_is_opened_before_the_first_use(tmp_path):
     encoder = Onnx(path=tmp_path / "none.onnx")
-    with pytest.raises(StorageError, match=r"no network at .*none\.onnx"):
+    with pytest.raises(StorageError, match=r"no file .*none\.onnx"):
         encoder.fit([picture(RED)])
     (tmp_path / "none.onnx").write_bytes(b"not a network")
     with pytest.raises(StorageError, match="cannot be opened as an ONNX network"):

@@ -67,7 +67,7 @@ def test_commands_take_addresses_and_name_images_by_them(bucket, tmp_path, small
         ["encode", bucket / "photos", "-o", bucket / "F", *encoder, "--shard-size", 5, "--json"], tmp_path
     )
     assert done.returncode == 3, done.stderr
-    assert f"of {bucket}/F/data: 12 encoded" in " ".join(done.stderr.split())
+    assert f"Wrote the features of 12 photos to {bucket}/F" in " ".join(done.stderr.split())
     assert json.loads(done.stdout)["features"] == f"{bucket}/F"
     fit = ["fit", bucket / "F", "--tags", "tags.csv", "--model", "ridge", "-o", "run", "--jobs", 1]
     done = run_command(fit, tmp_path)
