@@ -33,3 +33,10 @@ def test_the_tests_that_the_page_of_security_names_are_there():
     named = set(re.findall(r"test_\w+\.py", text))
     assert named
     assert [name for name in sorted(named) if not (ROOT / "tests" / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/first_steps.md"])
+def test_no_command_that_the_gate_runs_waits_for_ever(page):
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert blocks
+    assert [block for block in blocks if "visterm serve" in block or "ray start" in block] == []
