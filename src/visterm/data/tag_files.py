@@ -113,7 +113,7 @@ def find_tags(
     tables = _metadata_files(folder)
     if tables:
         rows = (_below(path.parent.relative_to(folder), row) for path in tables for row in read_table(path, **options))
-        return TagsFound(merged_by_image(rows), [_told_of_tables(tables, folder)])
+        return TagsFound(merged_by_image(rows), [_describe_tables(tables, folder)])
     if not columns_named:
         files = find_images(folder)
         if any(sidecar(image) for image in files):
@@ -125,7 +125,7 @@ def find_tags(
         if found is None or not found.records:
             records = read_folder_tags(folder, files)
             if records:
-                return TagsFound(records, _told_of_folders(records), "in no tag's folder, so without a tag")
+                return TagsFound(records, _describe_folders(records), "in no tag's folder, so without a tag")
             found = found or read_keyword_tags(folder, files)
         if found.records:
             return found
@@ -194,7 +194,7 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     return TagsFound(records, remarks, "without keywords")
 
 
-def _told_of_tables(tables: list[Path], folder: Path) -> str:
+def _describe_tables(tables: list[Path], folder: Path) -> str:
     """Return which tables were found, and which lie there unread."""
     names = " and ".join(sorted({path.name for path in tables}))
     told = names if tables[0].parent == folder else f"{names} in {count_of(len(tables), 'sub-folder')}"
@@ -202,7 +202,7 @@ def _told_of_tables(tables: list[Path], folder: Path) -> str:
     return f"Tags: {told}{''.join(f' ({name} lies there too and is not read)' for name in sorted(beside))}."
 
 
-def _told_of_folders(records: list[TagRecord]) -> list[str]:
+def _describe_folders(records: list[TagRecord]) -> list[str]:
     """Report that folders are the tags, and which of their names cannot be read."""
     folders = {str(PurePosixPath(row.image).parent) for row in records}
     remarks = [f"Tags: a folder a tag ({count_of(len(folders), 'folder')})."]

@@ -306,7 +306,7 @@ def _is_whole(file: Path, entry: ShardEntry) -> bool:
 
 
 @contextmanager
-def told_of_a_full_disk(path: Path) -> Iterator[None]:
+def naming_a_full_disk(path: Path) -> Iterator[None]:
     """Turn a disk without space into an error that says what is safe and how to go on."""
     try:
         with writing(path):

@@ -25,7 +25,7 @@ from visterm.data.image_folders import ListedImages, image_names
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import make_encoder
 from visterm.features.contents import Asked, Contents, ShardEntry, cut
-from visterm.features.folder import DATA, FeatureFolder, told_of_a_full_disk
+from visterm.features.folder import DATA, FeatureFolder, naming_a_full_disk
 from visterm.features.remote_folder import feature_folder
 from visterm.features.shard_work import EncodeJob, KnownRows, ShardDone
 
@@ -141,7 +141,7 @@ def encode_folder(
     requested = _requested_encoder(folder, encoder, encoder_params or {}, run, seed, n_jobs)
     root = in_full(images)
     names = image_names(images)
-    with told_of_a_full_disk(folder.path), folder.locked():
+    with naming_a_full_disk(folder.path), folder.locked():
         folder.begin()
         if not folder.has_encoder():
             default = {"random_state": 0, "n_jobs": n_jobs}

@@ -16,7 +16,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import as_path, in_full
 from visterm.core.threads import Team
 from visterm.core.types import Skipped
-from visterm.features.folder import told_of_a_full_disk
+from visterm.features.folder import naming_a_full_disk
 from visterm.tagging.annotating import Annotated, ChunkTags, TagsWanted, annotate_each
 from visterm.tagging.annotations.folder import (
     AnnotationContents,
@@ -116,7 +116,7 @@ def annotate_into(
     asked = fingerprint_of(tagger, wanted)
     every = pieces_of(tagger.encoder, found, stable=True)
     chosen = for_parts(executor or LocalExecutor(n_jobs), every.pieces)
-    with told_of_a_full_disk(folder.path), folder.locked():
+    with naming_a_full_disk(folder.path), folder.locked():
         folder.begin()
         known = KnownParts(folder, folder.contents())
         job = AnnotateIntoJob(_job(tagger, wanted, device, every), folder, asked, known)
