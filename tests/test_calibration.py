@@ -15,8 +15,10 @@ from typer.testing import CliRunner
 
 from reference.calibration import confidence, expected_f1
 from visterm.cli.commands import app
+from visterm.cli.output import likeliest_first, percent
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
+from visterm.core.types import Hit, Tag
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.planted import plant_corpus
@@ -28,6 +30,7 @@ from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import expected_f1_cutoff
 from visterm.models.confidence.fit_calibration import fit_calibration
 from visterm.models.stopping import HeldOutFit
+from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.tagging.calibrating import calibrate
 from visterm.tagging.run_files import CALIBRATION
 from visterm.tagging.tagger import Tagger
@@ -274,6 +277,26 @@ def test_queries_are_measured_by_confidence_as_a_search_ranks_by_it(library):
     bare = Tagger.from_parts(catalogue.tagger.encoder, catalogue.tagger.model, catalogue.tagger.vocabulary)
     with pytest.raises(UserError, match="A run has no calibration"):
         evaluate_queries([bare], corpus, combine="confidence")
+
+
+def test_a_tag_or_a_photo_at_the_prompt_shows_its_confidence_or_else_its_score():
+    assert repr(Tag("leaf", 2.82, confidence=0.488)) == "Tag('leaf', confidence=0.49)"
+    assert repr(Tag("leaf", 2.8214)) == "Tag('leaf', score=2.82)"
+    assert repr(Hit("7.jpg", -0.204, 0.815, id=6)) == "Hit('7.jpg', confidence=0.81, id=6)"
+
+
+def test_tags_for_people_are_in_the_order_of_the_number_that_is_shown():
+    tags = [Tag("water", 3.31, confidence=0.07), Tag("leaf", 2.82, confidence=0.49)]
+    assert [tag.tag for tag in likeliest_first(tags)] == ["leaf", "water"]
+    assert [tag.tag for tag in likeliest_first([*tags, Tag("added", 2.0, trained=False)])] == ["water", "leaf", "added"]
+    assert [percent(chance) for chance in (0, 0.001, 0.07, 0.9999, 1)] == ["0%", "<1%", "7%", ">99%", "100%"]
+
+
+def test_a_tag_is_predicted_where_it_is_more_likely_right_than_wrong(library):
+    _, catalogue, _ = library
+    for count in catalogue.tags():
+        found = catalogue.search(count.tag, 0, min_confidence=PREDICTED_FROM)
+        assert count.predicted == found.n_likely == len(catalogue.browse(Filter(predicted=(count.tag,)), 0).hits)
 
 
 def test_without_a_calibration_a_cut_off_says_to_fit_anew_and_plain_searches_go_on(library, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -59,6 +60,26 @@ def test_annotate_prints_one_json_object_an_image_and_nothing_else(run, library,
     scores = [tag["score"] for tag in answers[0]["tags"]]
     assert scores == sorted(scores, reverse=True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_people_see_one_number_per_tag_in_its_order_and_scores_on_request(run, library, tmp_path):
+    image = next(iter(sorted(library.images.iterdir())))
+    [line] = visterm("annotate", run, image, cwd=tmp_path).stdout.splitlines()
+    shown = re.findall(r"[<>]?(\d+)%", line)
+    assert [int(number) for number in shown] == sorted(map(int, shown), reverse=True)
+    assert len(shown) == 5
+    assert "." not in line.partition(".jpg: ")[2]
+    [both] = visterm("annotate", run, image, "--scores", cwd=tmp_path).stdout.splitlines()
+    scores = [float(score) for score in re.findall(r"score (-?[\d.]+)", both)]
+    assert scores == sorted(scores, reverse=True)
+    assert len(scores) == both.count("%") == 5
+
+
+def test_a_search_for_people_prints_confidences_and_no_scores(catalogue):
+    lines_of = [visterm("search", catalogue, "tree -sky", *more).stdout.splitlines() for more in ((), ("--scores",))]
+    assert all(re.match(r" *[<>]?\d+%  [^-\d]", line) for line in lines_of[0])
+    assert all(re.match(r" *[<>]?\d+%  +-?\d+\.\d{3}  ", line) for line in lines_of[1])
+    assert len(lines_of[0]) == len(lines_of[1]) == 10
 
 
 def test_k_0_means_all(run, library, tmp_path):

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, exit_code, say, show
+from visterm.cli.output import emit, exit_code, likeliest_first, percent, say, show
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path
@@ -72,15 +72,16 @@ def annotate(
             parser=as_path,
         ),
     ] = None,
+    scores: options.Scores = False,
     json: options.Json = False,
     skipped: options.SkippedFile = Path("skipped.jsonl"),
     device: options.Device = None,
     jobs: options.Jobs = None,
     ray: options.Ray = None,
 ) -> None:
-    """Tag photos: print the best tags of each, with their scores and confidences.
+    """Tag photos, and say how likely each tag is right.
 
-    Higher scores are better; they compare tags of one photo. The exit code is 3 if photos were skipped.
+    Prints the best tags of each photo with their confidences. The exit code is 3 if photos were skipped.
     """
     from visterm.core.jsonlines import read_skipped, write_skipped
     from visterm.core.types import Skipped
@@ -118,10 +119,11 @@ def annotate(
             emit(item.as_dict())
         else:
             shown = []
-            for tag in item.tags:
-                confidence = "" if tag.confidence is None else f" ({tag.confidence:.0%})"
-                shown.append(f"{tag.tag}{'' if tag.trained else '*'} {tag.score:.2f}{confidence}")
-            show(f"{item.image}: " + ", ".join(shown))
+            for tag in item.tags if scores else likeliest_first(item.tags):
+                numbers = [] if tag.confidence is None else [percent(tag.confidence)]
+                numbers += [f"score {tag.score:.2f}"] if scores else []
+                shown.append(" ".join([tag.tag + ("" if tag.trained else "*"), *numbers]))
+            show(f"{item.image}: {', '.join(shown)}")
     if bad or skipped.exists():
         write_skipped(skipped, bad)
     raise typer.Exit(exit_code(bad, skipped))

@@ -98,6 +98,9 @@ Separator = Annotated[
 ]
 
 Json = Annotated[bool, output_option("--json", help="Print JSON, one object per line.")]
+Scores = Annotated[
+    bool, output_option("--scores", help="Show the model's scores as well, in their order; higher is better.")
+]
 SkippedFile = Annotated[
     Path, output_option("--skipped", help="File that lists skipped photos, as JSON lines.", show_default=True)
 ]

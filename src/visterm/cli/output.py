@@ -5,15 +5,16 @@ from __future__ import annotations
 import codecs
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from visterm.core.wording import count_of, printable, printable_json
 
 if TYPE_CHECKING:
-    from visterm.core.types import Skipped
+    from visterm.core.types import Hit, Skipped, Tag
 
+Found = TypeVar("Found", bound="Tag | Hit")
 
 TRIED_HEADER = ("model", "seconds", "MAP", "word MAP", "weight", "why")
 """Of the table of models that `auto` tried."""
@@ -70,6 +71,19 @@ def show_tried(report: Sequence[dict[str, Any]]) -> None:
         header.insert(1, "features")
         rows = [[row[0], _features_of(entry), *row[1:]] for row, entry in zip(rows, report, strict=True)]
     table(rows, header)
+
+
+def percent(chance: float) -> str:
+    """Return a confidence for people: ``84%``, and ``<1%`` or ``>99%`` where it is nearly none or nearly all."""
+    return "<1%" if 0 < chance < 0.005 else ">99%" if 0.995 <= chance < 1 else f"{chance:.0%}"
+
+
+def likeliest_first(found: Iterable[Found]) -> list[Found]:
+    """Return tags or photos by confidence, the number that people see; as they are if some have none."""
+    listed = list(found)
+    if any(one.confidence is None for one in listed):
+        return listed
+    return sorted(listed, key=lambda one: -(one.confidence or 0.0))
 
 
 def exit_code(skipped: Sequence[Skipped], listed_in: Path, *, n_named: int = 0) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from visterm.cli import options
 from visterm.cli import search_options as which
-from visterm.cli.output import emit, say, show
+from visterm.cli.output import emit, likeliest_first, percent, say, show
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def search(
     type_: which.Type = None,
     unreviewed: which.Unreviewed = False,
     ray: options.Ray = None,
+    scores: options.Scores = False,
     json: options.Json = False,
 ) -> None:
     """Find photos by words or by another photo, best first, among those that pass all filters."""
@@ -65,18 +66,18 @@ def search(
     with opened_for_search(catalogue, options.executor_of(ray, None), say) as opened:
         searched = search_run(opened, request)
         unknown = opened.unknown_filters(request.among) if request.among and not searched.found.hits else []
-        _show(request, searched, unknown, json=json)
+        _show(request, searched, unknown, scores=scores, json=json)
 
 
-def _show(request: SearchRequest, searched: Searched, unknown: list[str], *, json: bool) -> None:
+def _show(request: SearchRequest, searched: Searched, unknown: list[str], *, scores: bool, json: bool) -> None:
     """Print what was found; say on standard error what is to be known of it, such as `unknown` values of filters."""
-    found, limited = searched.found, searched.found.n_likely is not None
+    found = searched.found
     if found.unknown:
         say(f"Not in the vocabulary, left out of the search: {', '.join(found.unknown)}")
     if found.untrained:
         say(f"No training images, found by their vectors and without confidence: {', '.join(found.untrained)}")
     listed = request.words is None and request.like is None
-    for hit in found.hits:
+    for hit in found.hits if scores or json else likeliest_first(found.hits):
         if listed and json:
             emit({"image": hit.image, "id": hit.id, "path": hit.path} | _place(hit))
         elif listed:
@@ -84,7 +85,7 @@ def _show(request: SearchRequest, searched: Searched, unknown: list[str], *, jso
         elif json:
             emit(hit.as_dict() | ({"confidence": None, "untrained": list(found.untrained)} if found.untrained else {}))
         else:
-            _show_hit(hit, limited)
+            show(_line(hit, scores or request.like is not None))
     if not found.hits:  # so that it is not taken for a search that failed
         for line in unknown or ["No image passes these filters." if request.among else "No image was found."]:
             say(line)
@@ -100,13 +101,15 @@ def _show(request: SearchRequest, searched: Searched, unknown: list[str], *, jso
                 continue
             show("")
             show(f"{group.related.tag}: {group.related.why}")
-            for hit in group.hits:
-                _show_hit(hit, limited)
+            for hit in group.hits if scores else likeliest_first(group.hits):
+                show(f"  {_line(hit, scores)}")
 
 
-def _show_hit(hit: Hit, limited: bool) -> None:
-    """Print a photo with its confidence, or its score."""
-    show(f"{hit.confidence:6.1%}  {_named(hit)}" if limited else f"{hit.score:8.3f}  {_named(hit)}")
+def _line(hit: Hit, scores: bool) -> str:
+    """Return a photo with its confidence, if it has one, and its score, if that is shown."""
+    numbers = [] if hit.confidence is None else [f"{percent(hit.confidence):>4}"]
+    numbers += [f"{hit.score:6.3f}"] if scores else []
+    return "  ".join([*numbers, _named(hit)])
 
 
 def _place(hit: Hit) -> dict[str, str]:

@@ -64,7 +64,7 @@ Tags = Annotated[list[str] | None, among_option("--tag", help="With this tag, gi
 Without = Annotated[list[str] | None, among_option("--without", help="Without this tag. Repeat for more.")]
 Predicted = Annotated[
     list[str] | None,
-    among_option("--predicted", help="With this tag among the ten best predictions. Repeat for more."),
+    among_option("--predicted", help="With this tag predicted, with at least 50% confidence. Repeat for more."),
 ]
 Folder = Annotated[str | None, among_option("--folder", help="In this folder and its sub-folders.")]
 From = Annotated[str | None, among_option("--from", help="Taken on this date or later: 2024, 2024-05 or 2024-05-31.")]

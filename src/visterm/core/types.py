@@ -67,6 +67,10 @@ class Tag:
     trained: bool = True
     confidence: float | None = None
 
+    def __repr__(self) -> str:
+        """Return the tag with one number, its confidence; `score` has the other."""
+        return f"Tag({self.tag!r}, {_number(self)})"
+
     def as_dict(self) -> dict[str, Any]:
         """Return the tag for JSON: ``trained`` only if it is False, a confidence only if there is one."""
         known = {} if self.confidence is None else {"confidence": self.confidence}
@@ -98,11 +102,22 @@ class Hit:
     path: str | None = None
     catalogue: str | None = None
 
+    def __repr__(self) -> str:
+        """Return the image with one number, its confidence; `score` has the other."""
+        places = {"id": self.id, "catalogue": self.catalogue}
+        known = "".join(f", {name}={value!r}" for name, value in places.items() if value is not None)
+        return f"Hit({self.image!r}, {_number(self)}{known})"
+
     def as_dict(self) -> dict[str, Any]:
         """Return the hit as it stands in JSON; without what is not known."""
         values = {"confidence": self.confidence, "id": self.id, "path": self.path, "catalogue": self.catalogue}
         known = {name: value for name, value in values.items() if value is not None}
         return {"image": self.image, "score": self.score} | known
+
+
+def _number(found: Tag | Hit) -> str:
+    """Return the confidence, or the score where there is none."""
+    return f"score={found.score:.3g}" if found.confidence is None else f"confidence={found.confidence:.2g}"
 
 
 @dataclass(frozen=True, slots=True)

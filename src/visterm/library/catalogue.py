@@ -52,7 +52,7 @@ class Catalogue(Searchable):
     --------
     >>> catalogue = Catalogue(tagger)  # doctest: +SKIP
     >>> catalogue.add("photos").search("snow tree", k=3).hits  # doctest: +SKIP
-    [Hit(image='photos/7.jpg', score=0.93), ...]
+    [Hit('photos/7.jpg', confidence=0.93, id=6), ...]
     """
 
     def __init__(self, tagger: Tagger) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS, Vocabulary, clean_tag, tag_fault, tag_key
 from visterm.store.catalogue import StoredCatalogue
+from visterm.store.filters import PREDICTED_FROM
 from visterm.store.images import ImageRecord
 from visterm.store.tags import GivenTag, Prediction, Verdict, WrittenTag
 
@@ -64,7 +65,8 @@ class TagCount:
     given, accepted, rejected : int
         Images that have it from a tag file or a person, and those of which a person said yes or no.
     predicted : int
-        Images that have it among the current run's stored predictions, rejected ones left out.
+        Images for which the current run predicts it with a confidence of at least 0.5 (any, if it has no confidences),
+        rejected ones left out.
     precision : float or None
         Share of the verdicts that accept it; None without verdicts.
     learned : bool
@@ -156,7 +158,9 @@ def count_tags(stored: StoredCatalogue, vocabulary: Vocabulary) -> list[TagCount
                 "SELECT tags.name, count(*) FROM predictions AS p JOIN tags ON tags.id = p.tag_id "
                 "JOIN images ON images.id = p.image_id AND state = 'here' "
                 "WHERE run_id = (SELECT id FROM runs WHERE current = 1) AND NOT EXISTS (SELECT 1 FROM verdicts AS v "
-                "WHERE v.image_id = p.image_id AND v.tag_id = p.tag_id AND verdict = -1) GROUP BY p.tag_id"
+                "WHERE v.image_id = p.image_id AND v.tag_id = p.tag_id AND verdict = -1) "
+                "AND (confidence IS NULL OR confidence >= ?) GROUP BY p.tag_id",
+                (PREDICTED_FROM,),
             )
         )
     found = []

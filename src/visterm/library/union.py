@@ -50,7 +50,7 @@ class CatalogueUnion(Searchable):
     --------
     >>> with CatalogueUnion(["holidays", "work"]) as both:  # doctest: +SKIP
     ...     both.search("snow tree", k=3).hits
-    [Hit(image='7.jpg', score=0.93, ..., catalogue='/photos/holidays'), ...]
+    [Hit('7.jpg', confidence=0.93, id=6, catalogue='/photos/holidays'), ...]
     """
 
     def __init__(

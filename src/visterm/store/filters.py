@@ -16,6 +16,9 @@ from visterm.core.remote import in_full
 from visterm.store.database import Database, as_text
 from visterm.store.images import file_type_of
 
+PREDICTED_FROM = 0.5
+"""A tag counts as predicted, and is exported, from this confidence on: more likely right than wrong."""
+
 LARGEST = 2**63 - 1
 """The largest whole number that SQLite holds."""
 
@@ -35,9 +38,9 @@ class Filter:
     without : tuple of str
         That it has not.
     predicted : tuple of str
-        That the current run predicted for it, each, among its best few, and that no person rejected.
+        That the current run predicted for it, each, and that no person rejected.
     min_confidence : float or None
-        Least confidence of the predicted ones.
+        Least confidence of the predicted ones. None: 0.5, and all that are stored if the run has no confidences.
     folder : str or None
         That its file lies in, or in a folder inside it.
     taken_from, taken_to : str or None
@@ -124,10 +127,13 @@ def conditions_of(among: Filter) -> tuple[list[str], list[Any]]:
     for tag in among.without:
         add(f"NOT {_has()}", *[as_text(tag)] * 3)
     for tag in among.predicted:
+        least, sure = among.min_confidence, "confidence >= ?"
+        if least is None:
+            least, sure = PREDICTED_FROM, "(confidence IS NULL OR confidence >= ?)"
         add(
             "id IN (SELECT image_id FROM predictions WHERE run_id = (SELECT id FROM runs WHERE current = 1) "
-            f"AND tag_id = {TAG} AND (? IS NULL OR confidence >= ?))",
-            as_text(tag), among.min_confidence, among.min_confidence,
+            f"AND tag_id = {TAG} AND {sure})",
+            as_text(tag), least,
         )  # fmt: skip
         add(f"id NOT IN (SELECT image_id FROM verdicts WHERE tag_id = {TAG} AND verdict = -1)", as_text(tag))
     if among.folder is not None:

@@ -51,7 +51,7 @@ class Tagger(Run):
     --------
     >>> tagger = Tagger().fit("photos", tags="tags.csv")  # doctest: +SKIP
     >>> tagger.annotate("new_photos").images[0].tags  # doctest: +SKIP
-    [Tag(tag='beach', score=1.31), Tag(tag='sea', score=1.22), ...]
+    [Tag('beach', confidence=0.91), Tag('sea', confidence=0.64), ...]
     """
 
     def __init__(

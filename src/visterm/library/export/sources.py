@@ -24,11 +24,9 @@ from visterm.library.export.items import ExportItem, Predicted
 from visterm.library.export.writing import WrittenNotes
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.catalogue import StoredCatalogue
+from visterm.store.filters import PREDICTED_FROM
 from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import CHUNK, Tagger
-
-MIN_CONFIDENCE = 0.5
-"""Predictions below this are not written, unless another number or a precision is given."""
 
 MOST_SCORES = 2**22
 """Held at a time."""
@@ -245,7 +243,7 @@ def _least_confidences(calibration: Calibration | None, limits: Limits) -> NDArr
                 "export writes only confident tags, and this run has no confidences. Fit it again with at least 100 "
                 "tagged photos, or pass -k 3 to write the three best."
             )
-        min_confidence = MIN_CONFIDENCE
+        min_confidence = PREDICTED_FROM
     cutoff = cutoff_of(calibration, precision=limits.precision, min_confidence=min_confidence)
     return None if cutoff is None else cutoff.least
 
