@@ -29,7 +29,7 @@ def work(folder, to, what):
         items = [ExportItem(photo, ("Ann",), tuple(Predicted(tag, 0.9) for tag in PREDICTED)) for photo in photos]
         changes = list(export_tags(items, make_target(to), run="run1", notes=notes))
     else:
-        changes = list(undo_tags(photos, make_target(to), notes=notes))
+        changes = list(undo_tags(map(ExportItem, photos), make_target(to), notes=notes))
     stored.close()
     return changes
 

@@ -95,7 +95,7 @@ def test_search_prints_images_best_first(catalogue):
     assert len(hits) == 5
     assert all({"image", "score"} <= set(hit) <= {"image", "score", "confidence", "id", "path"} for hit in hits)
     assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
-    assert all(Path(hit["image"]).is_file() for hit in hits)
+    assert all(Path(hit["path"]).is_file() for hit in hits)
 
 
 def test_search_takes_away_what_has_a_minus(catalogue):

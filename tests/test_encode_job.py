@@ -582,7 +582,7 @@ def test_a_catalogue_of_features_shows_where_the_photos_are_as_one_of_photos_doe
         replace(as_corpus(tmp_path / "F", None), tags=[["sea"] for _ in range(N)])
     )
     hits = Catalogue(tagger).add(tmp_path / "F").search("sea", 0).hits
-    assert sorted(hit.image for hit in hits) == [str(photos / name) for name in names]
+    assert sorted((hit.image, hit.path) for hit in hits) == [(name, str(photos / name)) for name in names]
     assert {hit.image for hit in Catalogue(tagger).add(photos).search("sea", 0).hits} == {hit.image for hit in hits}
 
 

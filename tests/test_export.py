@@ -55,7 +55,7 @@ def export(*items, to="xmp", parents=None, **how):
 
 
 def undo(*images, to="xmp", **how):
-    return list(undo_tags(images, make_target(to), **how))
+    return list(undo_tags(map(ExportItem, images), make_target(to), **how))
 
 
 def files(folder):

@@ -81,7 +81,7 @@ def test_tags_are_not_written_through_a_link_out_of_the_folder(photos, tmp_path,
     (change,) = export_tags([ExportItem(image, (), SEA)], make_target(to, follow_links=True))
     assert [mark.tag for mark in change.added] == ["sea"]
     assert outside.exists()
-    assert list(undo_tags([image], make_target(to, follow_links=True)))
+    assert list(undo_tags([ExportItem(image)], make_target(to, follow_links=True)))
 
 
 def test_notes_of_texts_are_not_written_through_a_link_out_of_the_folder(photos, tmp_path):
@@ -96,5 +96,5 @@ def test_notes_of_texts_are_written_through_a_link_that_one_asks_to_follow(photo
     (change,) = export_tags([ExportItem(photos / "000.png", (), SEA)], make_target("txt", follow_links=True))
     assert [mark.tag for mark in change.added] == ["sea"]
     assert '"000.txt"' in (tmp_path / "elsewhere" / "notes").read_text()
-    assert list(undo_tags([photos / "000.png"], make_target("txt", follow_links=True)))
+    assert list(undo_tags([ExportItem(photos / "000.png")], make_target("txt", follow_links=True)))
     assert not (photos / "000.txt").exists()

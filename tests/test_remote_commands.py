@@ -153,14 +153,14 @@ def test_photos_of_a_store_are_indexed_by_their_features_or_as_they_are_and_brou
         for name in ("of_features", "of_photos", "here")
     ]
     assert len(found[0]) == 10
-    assert {hit["image"] for hit in found[0]} <= {f"{memory}/photos/{name}" for name in content(photos)}
+    assert {hit["image"] for hit in found[0]} <= set(content(photos))
     scores = [[hit["score"] for hit in hits] for hits in found]
     np.testing.assert_allclose(scores[0], scores[2], rtol=1e-5)
     np.testing.assert_allclose(scores[1], scores[2], rtol=1e-5)
     assert index("of_photos", "of_photos", memory / "photos") == nothing | {"kept": N}
     assert run_command(["export", "of_photos", "--to", "csv", "-k", 1, "-o", "table.csv"], tmp_path).returncode == 0
     table = (tmp_path / "table.csv").read_text()
-    assert all(f"{memory}/photos/{name}" in table for name in content(photos))
+    assert sorted(line.split(",")[0] for line in table.splitlines()[1:]) == sorted(content(photos))
     before = content(memory)
     assert run_command(["export", "of_photos", "--to", "xmp", "-k", 1], tmp_path).returncode == 3
     assert "in an object store, where no tags are written" in (tmp_path / "skipped.jsonl").read_text()
@@ -175,7 +175,7 @@ def test_photos_of_a_store_are_indexed_by_their_features_or_as_they_are_and_brou
         "--json",
     ]
     hits = [json.loads(line)["image"] for line in run_command([*like, "-k", 0, "--json"], tmp_path).stdout.splitlines()]
-    assert sorted(hits) == [f"{memory}/photos/sea/{i:02}.png" for i in range(3, N, 3)]  # all of the folder but itself
+    assert sorted(hits) == [f"sea/{i:02}.png" for i in range(3, N, 3)]  # all of the folder but itself
     (memory / "photos/sea/00.png").write_bytes(picture(100))
     (memory / "photos/sky/11.png").unlink()
     (memory / "photos/sky/98.png").write_bytes(picture(98))

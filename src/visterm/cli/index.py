@@ -78,6 +78,7 @@ def index(
     Run it again to go on after a kill, and to find new, changed, moved and deleted photos. Another run replaces the
     catalogue's own. The exit code is 3 if photos were skipped.
     """
+    from visterm.data.corpus import LEFT_OUT
     from visterm.features.training_rows import read_corpus
     from visterm.tagging.part_settings import move_encoder
 
@@ -92,13 +93,17 @@ def index(
                 catalogue.tagger.encoder, images, tags,
                 image_column=image_column, tags_column=tags_column, separator=separator,
             )  # fmt: skip
-            for warning in corpus.remarks:
-                say(warning)
+            for remark in corpus.remarks:
+                if remark == f"{LEFT_OUT}{corpus.without_tags}":
+                    remark = f"Without tags: {corpus.without_tags}"
+                say(remark)
             done = catalogue.index(corpus, folder=images, follow_links=follow_links, progress=Bars())
     except Exception:
         if is_new and catalogue.stored.images.count() == 0:
             shutil.rmtree(path)
         raise
+    for remark in done.remarks:
+        say(remark)
     say(f"Indexed {count_of(len(catalogue), 'photo')} ({_in_words(done)}). The catalogue is in {path}.")
     if json:
         emit({"catalogue": str(path), "images": len(catalogue), **done.as_dict()})

@@ -66,7 +66,9 @@ Predicted = Annotated[
     list[str] | None,
     among_option("--predicted", help="With this tag predicted, with at least 50% confidence. Repeat for more."),
 ]
-Folder = Annotated[str | None, among_option("--folder", help="In this folder and its sub-folders.")]
+Folder = Annotated[
+    str | None, among_option("--folder", help="In this folder and its sub-folders, as photos are named or as a path.")
+]
 From = Annotated[str | None, among_option("--from", help="Taken on this date or later: 2024, 2024-05 or 2024-05-31.")]
 To = Annotated[str | None, among_option("--to", help="Taken on this date or earlier.")]
 MinSize = Annotated[str | None, among_option("--min-size", help="Files of at least this size, such as 1MB.")]

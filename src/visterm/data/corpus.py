@@ -14,11 +14,14 @@ import numpy as np
 from visterm.core.errors import DataError, ShapeError, TagFileError, UnknownNameError, UserError
 from visterm.core.remote import as_path
 from visterm.core.wording import count_of
-from visterm.data.image_folders import images_in
+from visterm.data.image_folders import hidden_remarks, images_in
 from visterm.data.image_names import CAPITALS, ENDING, ImageNames, Match
 from visterm.data.images import ImageLike
 from visterm.data.tag_files import TableOptions, find_tags, read_tag_table
 from visterm.data.tag_formats.record import TagRecord, TagsFound, merged_by_image, merged_by_split, record, split_name
+
+LEFT_OUT = "Left out: "
+"""How the remark on images without tags begins."""
 
 _PER_IMAGE = ("images", "names", "tags", "negatives", "splits", "users")
 
@@ -62,6 +65,10 @@ class Corpus:
         Names in the tag file that no image file has.
     untagged : list of str
         Image files that the tag file does not name, as paths inside the image folder.
+    without_tags : str
+        How many these are of how many, and why, for people; empty where there are none.
+    folder : Path or None
+        The image folder, where there is one.
     remarks : list of str
         A line each: where "auto" found the tags, and what of the tags and of the images did not meet.
     encoded : EncodedBefore or None
@@ -77,6 +84,8 @@ class Corpus:
     splits: list[str | None]
     missing: list[str] = field(default_factory=list)
     untagged: list[str] = field(default_factory=list)
+    without_tags: str = ""
+    folder: Path | None = None
     remarks: list[str] = field(default_factory=list)
     encoded: EncodedBefore | None = None
     users: list[str | None] = field(default_factory=list)
@@ -120,8 +129,10 @@ class Corpus:
             If the tags cannot be understood, a name fits several images, or none of the names fits any.
         """
         folder = as_path(images)
-        paths = images_in(folder)
-        return cls.joined(folder, paths, find_tags(tags, folder, **options))
+        hidden: list[str] = []
+        paths = images_in(folder, hidden=hidden)
+        corpus = cls.joined(folder, paths, find_tags(tags, folder, **options))
+        return replace(corpus, remarks=[*corpus.remarks, *hidden_remarks(hidden)])
 
     @classmethod
     def joined(
@@ -167,14 +178,15 @@ class Corpus:
                 f"Tags name {count_of(len(missing), 'image')} (such as '{missing[0]}') not in the image folder; "
                 "left out."
             )
+        without_tags = ""
         if untagged:
-            remarks.append(
-                f"Left out: {len(untagged):,} of {count_of(len(paths), 'image')} (such as '{untagged[0]}'), "
-                f"{read.untagged}."
-            )
+            n_images = count_of(len(paths), "image")
+            without_tags = f"{len(untagged):,} of {n_images} (such as '{untagged[0]}'), {read.untagged}."
+            remarks.append(f"{LEFT_OUT}{without_tags}")
         return cls._of_records(
-            rows, list(rows.values()), missing=missing, untagged=untagged, remarks=remarks, encoded=encoded
-        )
+            rows, list(rows.values()), missing=missing, untagged=untagged, without_tags=without_tags, remarks=remarks,
+            folder=folder, encoded=encoded,
+        )  # fmt: skip
 
     @classmethod
     def of(

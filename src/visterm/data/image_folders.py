@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import overload
@@ -18,18 +17,26 @@ SUFFIXES = frozenset(
 )
 """In folders, files with these suffixes (in either case) count as images, also those that prove to be unreadable."""
 
+SET_ASIDE = frozenset({"@eadir", "@__thumb", "@recycle", "#recycle", "#snapshot", "$recycle.bin", "__macosx"})
+"""Folders where storage devices and systems keep thumbnails, deleted files and old versions, in small letters."""
+
 COMMON = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".heic")
 """Those that messages name."""
 
 
-def find_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+def find_images(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, hidden: list[str] | None = None
+) -> list[Path]:
     """List image files.
 
     Parameters
     ----------
     paths : path-like or iterable of path-like
         A file is kept whatever its suffix. A folder is searched through, its sub-folders too, for the suffixes of
-        images; hidden files and folders (whose names begin with a dot) are left out, links to folders not followed.
+        images. Hidden files and folders (whose names begin with a dot) and folders of thumbnails or deleted files
+        (`SET_ASIDE`) are left out; links to folders are not followed.
+    hidden : list of str, optional
+        The folders that were left out are appended to it.
 
     Returns
     -------
@@ -45,7 +52,7 @@ def find_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     found: dict[Path, None] = {}
     for path in map(as_path, given):
         if path.is_dir():
-            found.update(dict.fromkeys(path / name for name in _names_in(path)))
+            found.update(dict.fromkeys(path / name for name in _names_in(path, hidden)))
         elif path.exists():
             found[path] = None
         else:
@@ -53,7 +60,7 @@ def find_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     return list(found)
 
 
-def images_in(folder: str | os.PathLike[str]) -> list[Path]:
+def images_in(folder: str | os.PathLike[str], *, hidden: list[str] | None = None) -> list[Path]:
     """List the images of a folder that must be there and have some, as `find_images` does.
 
     Raises
@@ -62,14 +69,14 @@ def images_in(folder: str | os.PathLike[str]) -> list[Path]:
         If it is not there, is a file, cannot be listed, or has no images: the message says what was looked for.
     """
     path = as_path(folder)
-    return [path / name for name in image_names(path)]
+    return [path / name for name in image_names(path, hidden=hidden)]
 
 
-def image_names(folder: str | os.PathLike[str]) -> list[str]:
+def image_names(folder: str | os.PathLike[str], *, hidden: list[str] | None = None) -> list[str]:
     """List the images of a folder as `images_in` does, by their paths inside it: an eighth of the memory."""
     path = as_path(folder)
     check_image_folder(path)
-    found = _names_in(path)
+    found = _names_in(path, hidden)
     if not found:
         raise DataError(no_images(path))
     return found
@@ -136,22 +143,44 @@ def _files_below(folder: Path) -> list[str]:
     return [Path(parent, name).relative_to(folder).as_posix() for parent, _, names in os.walk(folder) for name in names]
 
 
-def _names_in(folder: Path) -> list[str]:
-    """List the images of a folder by their paths inside it, sorted; hidden ones and those of hidden folders are not."""
+def hidden_remarks(hidden: Sequence[str]) -> list[str]:
+    """Return a line that counts the folders that were left out as hidden; nothing where there are none."""
+    if not hidden:
+        return []
+    return [f"Not searched: {count_of(len(hidden), 'hidden or thumbnail folder')} (such as '{hidden[0]}')."]
+
+
+def _names_in(folder: Path, hidden: list[str] | None = None) -> list[str]:
+    """List the images of a folder by their paths inside it, sorted, without those of hidden folders."""
 
     def cannot_list(error: OSError) -> None:
         raise DataError(f"The folder {error.filename} cannot be listed: {error.strerror}.") from error
 
     def is_image(name: str) -> bool:
-        return os.path.splitext(name)[1].lower() in SUFFIXES
+        return os.path.splitext(name)[1].lower() in SUFFIXES and not name.startswith(".")
 
-    if is_remote(folder):
-        hidden = re.compile(r"(^|/)\.")
-        return sorted(name for name in _files_below(folder) if is_image(name) and not hidden.search(name))
+    set_aside: dict[str, None] = {}
     found: list[str] = []
-    for parent, folders, files in os.walk(folder, onerror=cannot_list):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        inside = Path(parent).relative_to(folder).as_posix()
-        start = "" if inside == "." else f"{inside}/"
-        found += [f"{start}{name}" for name in files if is_image(name) and not name.startswith(".")]
+    if is_remote(folder):
+        for name in _files_below(folder):
+            parts = name.split("/")
+            first = next((i for i, part in enumerate(parts[:-1]) if _is_set_aside(part)), None)
+            if first is not None:
+                set_aside["/".join(parts[: first + 1])] = None
+            elif is_image(parts[-1]):
+                found.append(name)
+    else:
+        for parent, folders, files in os.walk(folder, onerror=cannot_list):
+            inside = Path(parent).relative_to(folder).as_posix()
+            start = "" if inside == "." else f"{inside}/"
+            set_aside.update((f"{start}{name}", None) for name in folders if _is_set_aside(name))
+            folders[:] = [name for name in folders if not _is_set_aside(name)]
+            found += [f"{start}{name}" for name in files if is_image(name)]
+    if hidden is not None:
+        hidden += sorted(set_aside)
     return sorted(found)
+
+
+def _is_set_aside(folder: str) -> bool:
+    """Return whether a folder's name says that its photos are not the person's own."""
+    return folder.startswith(".") or folder.lower() in SET_ASIDE

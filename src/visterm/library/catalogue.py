@@ -158,7 +158,8 @@ class Catalogue(Searchable):
             where they were, as the catalogue keeps their places; any that has changed or is gone is skipped.
         tags : path or sequence of lists of str, optional
             The tags that people gave, to keep beside the images: they take the place of those that files gave before.
-            Those that a person gave in the catalogue stay.
+            Images of the folder that they do not name are indexed, too, and keep the tags that they have. Tags that a
+            person gave in the catalogue stay.
         folder : path-like, optional
             Images of the catalogue in this folder whose files are not there any more are gone. None: `images`, where it
             is a folder.

@@ -130,8 +130,11 @@ def compare(
     return found
 
 
-def full_paths(items: Sequence[Any]) -> list[str | None]:
-    """Return files in full, links followed, and objects by their addresses; None for arrays."""
+def full_paths(items: Sequence[Any], *, follow_files: bool = True) -> list[str | None]:
+    """Return files in full, links followed, and objects by their addresses; None for arrays.
+
+    Without `follow_files`, only links to folders are followed.
+    """
     folders: dict[str, str] = {}
 
     def full(item: Any) -> str:
@@ -141,7 +144,7 @@ def full_paths(items: Sequence[Any]) -> list[str | None]:
         if folder not in folders:
             folders[folder] = os.path.realpath(folder)
         path = os.path.join(folders[folder], name)
-        return os.path.realpath(path) if os.path.islink(path) else path
+        return os.path.realpath(path) if follow_files and os.path.islink(path) else path
 
     return [None if isinstance(item, np.ndarray) else full(os.fspath(item)) for item in items]
 

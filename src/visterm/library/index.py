@@ -16,9 +16,10 @@ from visterm.core.types import Skipped
 from visterm.data.contents import file_state, is_there
 from visterm.library.files import Comparison, compare, full_paths
 from visterm.library.job import CatalogueJob
-from visterm.library.photos import LEADS_OUT, Listed
+from visterm.library.photos import LEADS_OUT, Listed, named_by_folder
 from visterm.library.rows import RowWriter
 from visterm.library.runs import speed_up
+from visterm.store.database import as_text
 
 if TYPE_CHECKING:
     from visterm.store.catalogue import StoredCatalogue
@@ -52,6 +53,8 @@ class Indexed:
         Images that had no row of the run yet and were given one, from stored features where these are of its encoder.
     cancelled : bool
         Whether it was cancelled (`Jobs.cancel`); what is counted is committed.
+    remarks : list of str
+        A line each, for people: what of the folder was not searched.
     """
 
     new: int = 0
@@ -63,10 +66,13 @@ class Indexed:
     encoded: int = 0
     rows: int = 0
     cancelled: bool = False
+    remarks: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts as they stand in JSON; of the skipped files, how many."""
-        return asdict(self) | {"skipped": len(self.skipped)}
+        found = asdict(self) | {"skipped": len(self.skipped)}
+        del found["remarks"]
+        return found
 
 
 class Indexing:
@@ -92,11 +98,15 @@ class Indexing:
         """Do it; see `Catalogue.index`."""
         photos = self._writer.spelled(photos)  # before anything is written
         with CatalogueJob(self._stored, "index", job_id) as job, self._stored.writing():
+            photos, named = named_by_folder(self._stored, photos)
             found = compare(self._stored, photos.items, root=photos.root, n_jobs=self._n_jobs)
             self._commit_what_is_known(photos, found)
+            self._rename({found.kept[place]: photos.names[place] for place in named if place in found.kept})
             self._writer.features.sweep()
             self._list_links(photos)
-            done = Indexed(moved=len(found.moved), gone=len(found.gone), skipped=list(photos.left_out))
+            done = Indexed(
+                moved=len(found.moved), gone=len(found.gone), skipped=list(photos.left_out), remarks=photos.remarks
+            )
             done = replace(done, kept=len(photos.items) - len(found.moved) - len(found.new) - len(found.changed))
             work = sorted([*found.new, *found.changed])
             with reported(progress, "index", len(work)):
@@ -130,8 +140,17 @@ class Indexing:
         forgotten = [image for image in listed if not (os.path.lexists(image) or is_there(image))]
         if forgotten:
             stored.skipped.remove(forgotten)
-        if photos.tags is not None:
-            self._take_tags({image_id: photos.tags[place] for place, image_id in there.items()})
+        given = {image_id: tags for place, image_id in there.items() if (tags := photos.tags[place]) is not None}
+        if given:
+            self._take_tags(given)
+
+    def _rename(self, names: dict[int, str]) -> None:
+        """Write down names that have changed: of catalogues of before, and where a folder around theirs is indexed."""
+        before = dict(self._stored.database.rows("SELECT id, name FROM images WHERE state = 'here'"))
+        self._stored.database.write_many(
+            "UPDATE images SET name = CAST(? AS TEXT) WHERE id = ?",
+            [(as_text(name), image_id) for image_id, name in names.items() if before[image_id] != name],
+        )
 
     def _list_links(self, photos: Listed) -> None:
         """List the links that are left out, and no longer those that are taken now."""
@@ -141,7 +160,7 @@ class Indexing:
             skipped.remove(listed.intersection(str(item) for item in photos.items if not isinstance(item, np.ndarray)))
         skipped.add(photos.left_out)
 
-    def _take_tags(self, given: dict[int, Sequence[str]]) -> None:
+    def _take_tags(self, given: dict[int, list[str]]) -> None:
         """Put the tags of files in place of those that they gave before, where they differ."""
         before: defaultdict[int, dict[str, set[str]]] = defaultdict(lambda: {"file": set(), "person": set()})
         for image_id, tag, source in self._stored.database.rows(

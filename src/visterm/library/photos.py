@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from visterm.core.errors import DataError, UserError
+from visterm.core.errors import CorruptFileError, DataError, UserError
 from visterm.core.remote import as_path, is_remote, real_path
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.data.contents import is_there
 from visterm.data.corpus import Corpus
+from visterm.data.image_folders import hidden_remarks
 from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_corpus, as_images, source_of_rows
 from visterm.library.files import full_paths, is_inside
 from visterm.store.catalogue import StoredCatalogue
+from visterm.store.database import as_text
 
 LEADS_OUT = "a link that leads out of the folder; --follow-links takes it"
+
+FOLDERS = "folders"
+"""The key of the indexed folders in the table ``meta``: a JSON object, from each to what names in it begin with."""
 
 EVENTS = 1000
 """Entries of the history that are looked at, newest first."""
@@ -33,25 +39,31 @@ class Listed:
     ----------
     items : sequence of paths or uint8 arrays
     names : list of str
-    tags : list of lists of str or None
-        None where nothing is said of tags: those that are there stay.
+    tags : list of (list of str or None)
+        None for a photo of which nothing is said: the tags that it has stay.
     source : encoder or features
         What gives their rows.
     sha256_of : callable or None
         Of features: the content that the row of an image was made of.
     root : str or None
         The folder that was looked through, in full; None of single images.
+    named_in : str or None
+        The folder that names begin from, in full: `root`, or the image folder of features.
     left_out : tuple of Skipped
         Links that lead out of that folder.
+    remarks : list of str
+        A line each, for people: what of the folder was not searched.
     """
 
     items: Sequence[Any]
     names: list[str]
-    tags: list[list[str]] | None
+    tags: list[list[str] | None]
     source: Any
     sha256_of: Callable[[Any], str] | None
     root: str | None
+    named_in: str | None = None
     left_out: tuple[Skipped, ...] = ()
+    remarks: list[str] = field(default_factory=list)
 
     def inside(self) -> Listed:
         """Return what lies in the folder that was looked through, without links that lead out of it."""
@@ -68,7 +80,7 @@ class Listed:
             self,
             items=[self.items[place] for place in kept],
             names=[self.names[place] for place in kept],
-            tags=None if self.tags is None else [self.tags[place] for place in kept],
+            tags=[self.tags[place] for place in kept],
             left_out=tuple(
                 Skipped(os.fspath(self.items[place]), LEADS_OUT) for place, out in enumerate(outside) if out
             ),
@@ -89,19 +101,93 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
     if folder is None and isinstance(images, str | os.PathLike) and as_path(images).is_dir():
         folder = images
     root = None if folder is None or is_features(folder) else real_path(folder)
+    hidden: list[str] = []
     if tags is None and not isinstance(images, Corpus) and not is_features(images):
-        names, items = as_images(images)
+        names, items = as_images(images, hidden=hidden)
         encoder.refuse_unknown(items, only_if_all=True)
-        return Listed(items, names, None, encoder, None, root)
+        return Listed(items, names, [None] * len(items), encoder, None, root, root, remarks=hidden_remarks(hidden))
     corpus = as_corpus(images, tags)
     source = source_of_rows(encoder, corpus)
     names, items = as_images(corpus if tags is not None or corpus is images else corpus.images)
+    given: list[list[str] | None] = [*corpus.tags] if tags is not None or corpus is images else [None] * len(items)
+    if folder is not None and corpus.folder is not None:  # photos without tags are indexed, too
+        names, items = [*names, *corpus.untagged], [*items, *(corpus.folder / name for name in corpus.untagged)]
+        given += [None] * len(corpus.untagged)
+    named_in = root if corpus.folder is None else real_path(corpus.folder)
     if corpus.encoded is None:
         encoder.refuse_unknown(items, only_if_all=True)
-        return Listed(items, names, corpus.tags, source, None, root)
+        return Listed(items, names, given, source, None, root, named_in)
     _refuse_if_all_gone(items)
-    given = corpus.tags if tags is not None or corpus is images else None
-    return Listed(items, names, given, source, corpus.encoded.sha256_of, root)
+    return Listed(items, names, given, source, corpus.encoded.sha256_of, root, named_in)
+
+
+def named_by_folder(stored: StoredCatalogue, photos: Listed) -> tuple[Listed, list[int]]:
+    """Name photos by their paths inside the indexed folder that holds them, and return the places of those named.
+
+    A name is the path inside the first folder that the catalogue indexed. Names of photos in further folders begin
+    with that folder's own name, as two folders often have files of the same name. Photos outside of all these folders
+    keep their names.
+
+    Parameters
+    ----------
+    stored : StoredCatalogue
+        Held for writing; it keeps the folders.
+    photos : Listed
+    """
+    folders = _named_folders(stored)
+    before = dict(folders)
+    for folder in filter(None, [*(indexed_folders(stored, known_only=True) if not folders else []), photos.named_in]):
+        _add_folder(stored, folders, folder)
+    if folders != before:
+        stored.database.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (FOLDERS, json.dumps(folders)))
+    names, named = list(photos.names), []
+    for place, path in enumerate(full_paths(photos.items, follow_files=False)):
+        if path is None:
+            continue
+        for folder, start in folders.items():
+            if is_inside(path, folder):
+                names[place] = start + path[len(folder.rstrip(os.sep)) + 1 :]
+                named.append(place)
+                break
+    return replace(photos, names=names), named
+
+
+def _named_folders(stored: StoredCatalogue) -> dict[str, str]:
+    """Return the folders that names begin from, and what the names of their photos begin with."""
+    kept = stored.database.value("SELECT value FROM meta WHERE key = ?", (FOLDERS,))
+    try:
+        return {str(folder): str(start) for folder, start in json.loads(kept or "{}").items()}
+    except (ValueError, AttributeError) as error:
+        raise CorruptFileError(
+            f"{stored.database.path} is damaged: '{FOLDERS}' in its table meta is no JSON."
+        ) from error
+
+
+def _add_folder(stored: StoredCatalogue, folders: dict[str, str], folder: str) -> None:
+    """Add a folder to those that names begin from: one inside another has no names of its own.
+
+    A folder around others takes over their names, and so does one where the others' photos have moved to.
+    """
+    if folder in folders or any(is_inside(folder, other) for other in folders):
+        return
+    starts = [
+        folders.pop(other) for other in list(folders) if is_inside(other, folder) or not _has_photos(stored, other)
+    ]
+    if starts or not folders:
+        folders[folder] = starts[0] if starts else ""
+        return
+    parts = folder.strip(os.sep).split(os.sep)
+    ends = ("/".join(parts[-n:]) + "/" for n in range(1, len(parts) + 1))
+    folders[folder] = next((end for end in ends if end not in folders.values()), f"{folder}/")
+
+
+def _has_photos(stored: StoredCatalogue, folder: str) -> bool:
+    """Return whether a folder is there, and has photos of the catalogue; object stores are not opened to find out."""
+    if not is_remote(folder) and not os.path.isdir(folder):
+        return False
+    inside = as_text(folder.rstrip(os.sep) + os.sep)
+    condition = "state = 'here' AND substr(path, 1, length(CAST(? AS TEXT))) = CAST(? AS TEXT)"
+    return stored.database.value(f"SELECT 1 FROM images WHERE {condition} LIMIT 1", (inside, inside)) is not None
 
 
 def check_has_photos(encoder: Any) -> None:
@@ -129,11 +215,11 @@ def _refuse_if_all_gone(photos: Sequence[Any]) -> None:
         )
 
 
-def indexed_folders(stored: StoredCatalogue) -> list[str]:
-    """Return the folders that were indexed; where none is known, the topmost that hold images."""
+def indexed_folders(stored: StoredCatalogue, *, known_only: bool = False) -> list[str]:
+    """Return the folders that were indexed; where none is known, unless `known_only`, the topmost that hold images."""
     indexed = [event.details.get("folder") for event in stored.history.latest(EVENTS) if event.what == "index"]
     folders = sorted({folder for folder in indexed if folder})
-    if not folders:
+    if not folders and not known_only:
         found = stored.database.rows(
             "SELECT DISTINCT folder FROM images WHERE state = 'here' AND path IS NOT NULL ORDER BY folder"
         )

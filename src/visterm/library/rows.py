@@ -95,7 +95,7 @@ class RowWriter:
                 skipped.append(Skipped(str(items[i]), reason))
         if len(rows) < len(kept):
             X = X[np.array(rows, np.int64)]
-        self._commit(X, taken, records, changed, [_in_full(item) for item in skipped], clears=photos.tags is not None)
+        self._commit(photos, X, taken, records, changed, [_in_full(item) for item in skipped])
         return taken, skipped
 
     def fill(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> Filled:
@@ -156,17 +156,15 @@ class RowWriter:
         UserError
             If a photo has too many tags, or one that no catalogue takes.
         """
-        if photos.tags is None:
-            return photos
         vocabulary = self._tagger.vocabulary
         tags = [
-            all_spelled(vocabulary, filter(clean_tag, given), image=name)
+            None if given is None else all_spelled(vocabulary, filter(clean_tag, given), image=name)
             for name, given in zip(photos.names, photos.tags, strict=True)
         ]
         return replace(photos, tags=tags)
 
     def _records(self, photos: Listed, places: Sequence[int]) -> list[Record | Skipped]:
-        given = [() if photos.tags is None else photos.tags[place] for place in places]
+        given = [photos.tags[place] or () for place in places]
         items = [photos.items[place] for place in places]
         read = read_records(items, [photos.names[place] for place in places], given, n_jobs=self._n_jobs)
         with Team(reading_threads(items, self._n_jobs)) as team:
@@ -178,13 +176,12 @@ class RowWriter:
 
     def _commit(
         self,
+        photos: Listed,
         X: Matrix,
         taken: Sequence[int],
         records: Sequence[Record],
         changed: Mapping[int, int],
         skipped: Sequence[Skipped],
-        *,
-        clears: bool,
     ) -> None:
         """Take images in, or put their new content in place of the old, in one transaction."""
         stored = self._stored
@@ -199,7 +196,7 @@ class RowWriter:
                 for place, record in zip(taken, records, strict=True):
                     if place in changed:
                         stored.images.update(changed[place], record)
-                        if clears:
+                        if photos.tags[place] is not None:
                             stored.tags.set_from_file(changed[place], record.tags)
                 is_new = [(i, r.tags) for p, i, r in zip(taken, ids, records, strict=True) if p not in changed]
                 stored.tags.give_many(is_new, "file")

@@ -251,7 +251,7 @@ class Searchable:
         return len(self.searched.find(self._spelled(among))) > 0
 
     def _spelled(self, among: Filter) -> Filter:
-        """Return a filter with tags as the run spells them, and the folder in full, links followed."""
+        """Return a filter with tags as the run spells them, and the folder also in full, links followed."""
         vocabulary = self.tagger.vocabulary
 
         def all_spelled(tags: Iterable[str]) -> tuple[str, ...]:
@@ -262,7 +262,7 @@ class Searchable:
             tags=all_spelled(among.tags),
             without=all_spelled(among.without),
             predicted=all_spelled(among.predicted),
-            folder=None if among.folder is None else real_path(among.folder),
+            folder_path=None if among.folder is None else real_path(among.folder),
         )
 
 

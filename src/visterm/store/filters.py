@@ -42,7 +42,9 @@ class Filter:
     min_confidence : float or None
         Least confidence of the predicted ones. None: 0.5, and all that are stored if the run has no confidences.
     folder : str or None
-        That its file lies in, or in a folder inside it.
+        That its file lies in, or in a folder inside it: as names begin with it ("Cats/kittens"), or by its path.
+    folder_path : str or None
+        That folder in full, links followed, where the one who asks has another working folder; None: found here.
     taken_from, taken_to : str or None
         ISO 8601, as far as it goes ("2019", "2019-07-01"); `taken_to` counts to the end of what it names. Images
         whose date is not known fall out.
@@ -64,6 +66,7 @@ class Filter:
     predicted: tuple[str, ...] = ()
     min_confidence: float | None = None
     folder: str | None = None
+    folder_path: str | None = None
     taken_from: str | None = None
     taken_to: str | None = None
     min_bytes: int | None = None
@@ -137,10 +140,14 @@ def conditions_of(among: Filter) -> tuple[list[str], list[Any]]:
         )  # fmt: skip
         add(f"id NOT IN (SELECT image_id FROM verdicts WHERE tag_id = {TAG} AND verdict = -1)", as_text(tag))
     if among.folder is not None:
-        folder = os.fspath(in_full(among.folder))
-        inside = folder.rstrip("/") + "/"
-        text = "CAST(? AS TEXT)"
-        add(f"(folder = {text} OR substr(folder, 1, length({text})) = {text})", *map(as_text, (folder, inside, inside)))
+        folder = among.folder_path or os.fspath(in_full(among.folder))
+        inside, text = folder.rstrip("/") + "/", "CAST(? AS TEXT)"
+        named = os.path.normpath(among.folder) + "/"  # no name begins with "./", "../" or "/"
+        add(
+            f"(folder = {text} OR substr(folder, 1, length({text})) = {text} "
+            f"OR substr(name, 1, length({text})) = {text})",
+            *map(as_text, (folder, inside, inside, named, named)),
+        )
     if among.taken_from is not None:
         add("taken >= ?", among.taken_from)
     if among.taken_to is not None:

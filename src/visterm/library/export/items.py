@@ -33,7 +33,7 @@ class ExportItem:
     rejected : tuple of str
         What a person said is not there: it is not written, and taken back if visterm had written it.
     name : str
-        As tables call it; empty: by its path.
+        In tables and changes: its path inside the folder that was indexed. Empty: by its path.
     """
 
     path: Path

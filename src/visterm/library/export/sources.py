@@ -60,8 +60,8 @@ class Source(Protocol):
     def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:
         """Yield what there is to write of each image; errors are those of `cutoff_of`."""
 
-    def images(self) -> list[Path]:
-        """List the image files."""
+    def images(self) -> list[ExportItem]:
+        """List the image files, without tags."""
 
     def notes(self, target: str) -> WrittenNotes | None:
         """Return what remembers which tags are in files; None where the files themselves do."""
@@ -129,11 +129,14 @@ class RunSource:
                         yield Skipped(str(image), f"not written: {error}")
                         continue
                     predicted = _predictions(tagger, scores, limits.k, least)
-                    yield ExportItem(image, given, predicted, name=image.relative_to(self._folder).as_posix())
+                    yield ExportItem(image, given, predicted, name=self._name(image))
 
-    def images(self) -> list[Path]:
-        """List the image files."""
-        return self._images
+    def images(self) -> list[ExportItem]:
+        """List the image files, without tags."""
+        return [ExportItem(image, name=self._name(image)) for image in self._images]
+
+    def _name(self, image: Path) -> str:
+        return image.relative_to(self._folder).as_posix()
 
     def notes(self, target: str) -> None:
         """Return None: the files themselves say what was written."""
@@ -173,12 +176,15 @@ class CatalogueSource:
                         tuple(held.get(image.id, ())),
                         _predictions(tagger, scores, limits.k, least),
                         tuple(rejected.get(image.id, ())),
-                        name=image.path,
+                        name=image.name,
                     )
 
-    def images(self) -> list[Path]:
-        """List the files of the images that are here; objects have none."""
-        return sorted(Path(path) for path in self._stored.images.files() if not is_remote(path))
+    def images(self) -> list[ExportItem]:
+        """List the files of the images that are here, without tags; objects have none."""
+        here = [image for image in self._stored.images.all() if image.path is not None and not is_remote(image.path)]
+        return sorted(
+            (ExportItem(Path(str(image.path)), name=image.name) for image in here), key=lambda item: item.path
+        )
 
     def notes(self, target: str) -> CatalogueNotes:
         """Return what keeps in the catalogue which tags are written where."""

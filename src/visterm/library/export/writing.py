@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from visterm.core.errors import DataError, DiskError, StorageError, UserError
 from visterm.core.progress import SILENT, Progress
@@ -19,8 +20,6 @@ XMP, EMBED, TXT = SidecarTarget.name, EmbeddedTarget.name, TextTarget.name
 TARGETS = (XMP, EMBED, TXT)
 
 IN_STORE = "in an object store, where no tags are written: export a table (--to csv)"
-
-T = TypeVar("T")
 
 
 class WrittenNotes(Protocol):
@@ -98,11 +97,11 @@ def export_tags(
     def write(item: ExportItem) -> Change | None:
         return target.export(item, item.wanted(run, above), dry_run=dry_run)
 
-    return _each("export", items, lambda item: item.path, write, target, progress, notes, dry_run=dry_run)
+    return _each("export", items, write, target, progress, notes, dry_run=dry_run)
 
 
 def undo_tags(
-    images: Iterable[Path],
+    items: Iterable[ExportItem],
     target: Target,
     *,
     dry_run: bool = False,
@@ -111,45 +110,46 @@ def undo_tags(
 ) -> Iterator[Change | Skipped]:
     """Take back all that visterm wrote to some images; parameters and results are those of `export_tags`."""
 
-    def take_back(image: Path) -> Change | None:
-        return target.undo(image, dry_run=dry_run)
+    def take_back(item: ExportItem) -> Change | None:
+        return target.undo(item.path, dry_run=dry_run)
 
-    return _each("undo", images, lambda image: image, take_back, target, progress, notes, dry_run=dry_run)
+    return _each("undo", items, take_back, target, progress, notes, dry_run=dry_run)
 
 
 def _each(
     task: str,
-    things: Iterable[T],
-    image_of: Callable[[T], Path],
-    write: Callable[[T], Change | None],
+    items: Iterable[ExportItem],
+    write: Callable[[ExportItem], Change | None],
     target: Target,
     progress: Progress,
     notes: WrittenNotes | None,
     *,
     dry_run: bool,
 ) -> Iterator[Change | Skipped]:
+    """Yield the changes of each image, named as the item is, and images that cannot be written."""
     progress.start(task)
     swept: set[Path] = set()
     try:
-        for thing in things:
+        for item in items:
             progress.advance()
-            if is_remote(image_of(thing)):
-                yield Skipped(str(image_of(thing)), IN_STORE)
+            image = item.path
+            if is_remote(image):
+                yield Skipped(str(image), IN_STORE)
                 continue
-            if image_of(thing).parent not in swept and not dry_run:
-                swept.add(image_of(thing).parent)
-                sweep_temporaries(image_of(thing).parent)
+            if image.parent not in swept and not dry_run:
+                swept.add(image.parent)
+                sweep_temporaries(image.parent)
             try:
-                change = write(thing)
+                change = write(item)
             except DiskError:  # it would be the same with all the others
                 raise
             except (DataError, StorageError, OSError) as error:
-                yield Skipped(str(image_of(thing)), f"not written: {error}")
+                yield Skipped(str(image), f"not written: {error}")
             else:
                 if notes is not None and not dry_run:
-                    notes.put(str(image_of(thing)), change.found if change is not None else ())
+                    notes.put(str(image), change.found if change is not None else ())
                 if change is not None and change.is_one:
-                    yield change
+                    yield replace(change, image=item.name or change.image)
     finally:
         if notes is not None and not dry_run:
             notes.flush()
