@@ -6,6 +6,8 @@ import base64
 import os
 import re
 import shutil
+import time
+from collections import Counter
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,14 +15,19 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from PIL import Image
+from starlette.testclient import TestClient
 
 from served_library import MARKED_NAME, MARKUP, WITH_TAGS, make_catalogue, served
+from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.core.errors import UserError
 from visterm.library.dictionary import merge_tags
 from visterm.library.search_shares import search_shares
+from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.tagging.tag_map import PlacedTag
-from visterm.web.pages.render import render
+from visterm.web.app import create_app
+from visterm.web.pages.render import decimal, percent, render
+from visterm.web.pages.search import PAGE
 from visterm.web.pages.tags import LETTER, ROOMS, draw_map
 
 PAGES = ["/", "/?q=sky", "/?like=1", "/?tag=sky&unreviewed=1", "/image/0", "/review", "/tags", "/tags?order=precision",
@@ -145,7 +152,7 @@ def test_letters_that_hide_are_visible_and_forms_send_the_tag_as_it_is(client):
 
 def test_names_of_files_and_folders_are_shown_without_letters_that_hide():
     page = render("_merged.html", tag="a\u2066/b\udcff", into="می\u200cخواهم", n_images=1).body.decode()
-    assert "in place of a\ufffd/b\ufffd on" in page
+    assert "replaces a\ufffd/b\ufffd on" in page
     assert ">می\u200cخواهم</a>" in page  # a joiner that the script needs
 
 
@@ -163,7 +170,7 @@ def test_links_to_more_pictures_lead_through_all_of_them_once(client, catalogue)
 
 def test_filters_narrow_and_what_is_wrong_with_them_is_told(client):
     assert 0 < len(ids_in(client.get("/?q=sky&tag=sky").text)) <= WITH_TAGS
-    assert "no picture passes" in client.get("/?tag=nothing").text.lower()
+    assert "no photo matches" in client.get("/?tag=nothing").text.lower()
     assert "&#39;soon&#39; is not a date" in client.get("/?taken_from=soon").text
     assert "is not a date" in client.get("/?taken_from=2024-13").text
     for wrong in ("min_mb=nan", "min_mb=inf", "max_mb=1e300", "max_mb=-1", "sure=nan", "folder=%00"):
@@ -174,6 +181,76 @@ def test_filters_narrow_and_what_is_wrong_with_them_is_told(client):
     assert "Did you mean" in told
     assert client.get("/?q=sky&start=999999999").status_code == 200
     assert client.get("/tags?order=beauty").status_code == 422
+
+
+def test_words_that_are_no_tags_list_the_known_tags_once(client):
+    notes = client.get("/", params={"q": "zzzz qqqq xxxx"}).text
+    assert "Unknown tags &#39;zzzz&#39;, &#39;qqqq&#39;, &#39;xxxx&#39;." in notes
+    assert notes.count("Known:") == 1
+
+
+@pytest.mark.parametrize(
+    ("page", "status", "headline"),
+    [("/foo", 404, "Not found"), ("/like", 405, "Nothing to see here"), ("/tags?order=x", 422, "That didn’t work")],
+)
+def test_a_browser_gets_errors_as_pages_with_plain_headlines(page, status, headline, client):
+    answer = client.get(page, headers={"accept": "text/html,application/xhtml+xml"})
+    assert answer.status_code == status
+    assert f"<h1>{headline}</h1>" in answer.text
+
+
+@pytest.mark.parametrize(("page", "accept"), [("/foo", "*/*"), ("/api/v1/foo", "text/html")])
+def test_programs_get_errors_as_json(page, accept, client):
+    answer = client.get(page, headers={"accept": accept})
+    assert answer.status_code == 404
+    assert answer.json()["error"]["code"] == "not_found"
+
+
+def test_numbers_are_rounded_and_never_minus_zero():
+    assert [decimal(value) for value in (-0.001, 0.5346944876462122, 3, "a")] == ["0.00", "0.53", 3, "a"]
+    assert [percent(value) for value in (-0.004, 0.004, 0.996, 0.5)] == [">−1 %", "<1 %", ">99 %", "50 %"]
+
+
+def test_the_history_shows_rounded_measures_and_names_them(client, catalogue):
+    catalogue.stored.history.note("fit", before=0.5346944876462122, after=0.61)
+    html = client.get("/library").text
+    assert "MAP of the run before on them 0.535" in html
+    assert "0.5346" not in html
+
+
+def test_a_tag_is_predicted_where_its_confidence_is_above_the_cut_off(client, catalogue):
+    predicted = [found for record in catalogue.records for found in catalogue.image(record.id).predicted]
+    tag, n_stored = Counter(found.tag for found in predicted).most_common(1)[0]
+    n_likely = sum(found.tag == tag and found.confidence >= PREDICTED_FROM for found in predicted)
+    (count,) = [count for count in catalogue.tags() if count.tag == tag]
+    assert 0 < count.predicted == n_likely < n_stored
+    page = client.get("/tag", params={"name": tag}).text
+    shown = int(re.search(r'predicted=[^"]*">(\d+)<', page)[1])
+    assert shown == n_likely == len(catalogue.browse(Filter(predicted=(tag,), min_confidence=PREDICTED_FROM), 0).hits)
+    assert len(ids_in(client.get("/", params={"predicted": tag}).text)) == min(n_likely, PAGE)
+
+
+def test_duplicates_are_shown_in_groups_with_thumbnails(client, catalogue):
+    assert "No duplicates found" in client.get("/duplicates").text
+    first = catalogue.records[0]
+    same = [record.id for record in catalogue.records if record.width * first.height == record.height * first.width]
+    alike = same[:3]
+    catalogue.stored.images.set_phashes(list(zip(alike, (0b1010, 0b1011, 0b1010), strict=True)))
+    for _ in range(600):  # the page keeps what it found for two seconds
+        html = client.get("/duplicates").text
+        if "1 group" in html:
+            break
+        time.sleep(0.1)
+    assert set(re.findall(r'href="/image/(\d+)"><img src="/api/v1/images/\1/thumbnail', html)) == set(map(str, alike))
+    assert 'href="/duplicates"' in client.get("/library").text
+
+
+def test_a_run_without_vectors_of_tags_offers_no_map(tmp_path):
+    tiny = make_tiny_catalogue(tmp_path, model="kernel_ridge")
+    with TestClient(create_app(tiny.folder), base_url="http://127.0.0.1") as client:
+        assert "/tags/map" not in client.get("/tags").text
+        assert "Similar tags" not in client.get("/tag?name=dots").text
+        assert client.get("/tags/map").status_code == 404
 
 
 def test_static_files_are_known_by_their_content(client):
@@ -370,6 +447,7 @@ def test_a_picture_is_opened_and_its_tags_judged_by_keyboard(window, catalogue):
     window.shoot("picture")
     window.press("a")
     page.locator(f'.held [data-tag="{right}"]').wait_for()
+    page.locator("#picture-tags details summary").click()
     page.locator(f'.predicted [data-tag="{wrong}"]').focus()
     window.press("x")
     page.locator(f'.rejected [data-tag="{wrong}"]').wait_for()
@@ -442,7 +520,7 @@ def test_keys_are_listed_and_lead_to_the_pages(window):
     page = window.open("/")
     window.press("?")
     page.locator("#keys[open]").wait_for()
-    assert "next, previous picture" in page.inner_text("#keys")
+    assert "next or previous photo" in page.inner_text("#keys")
     window.press("Escape", "g", "t")
     page.wait_for_url("**/tags")
     page.locator(".list tbody tr").first.wait_for()
@@ -466,6 +544,21 @@ def test_the_map_of_the_tags_is_moved_by_keyboard(window):
     window.shoot("map")
     window.press("0")
     assert page.get_attribute("#map", "viewBox") == box
+
+
+COVERED = """() => {
+  const [said, button] = ["#said", "[data-key=l]"].map((name) => document.querySelector(name).getBoundingClientRect());
+  return said.bottom > button.top && said.top < button.bottom && said.right > button.left && said.left < button.right;
+}"""
+
+
+@pytest.mark.parametrize("window", [(1280, 860), (1280, 700), (390, 800)], indirect=True)
+def test_a_message_does_not_cover_learn_now(window):
+    page = window.open("/review")
+    page.locator("[data-key=l]").scroll_into_view_if_needed()
+    window.press("s")
+    page.locator("#said", has_text="skipped").wait_for()
+    assert not page.evaluate(COVERED)
 
 
 @pytest.mark.parametrize("window", [(390, 800)], indirect=True)

@@ -113,7 +113,7 @@ def test_a_body_that_is_no_json_is_told_as_such(service):
     answer = service.post(f"{API}/images/1/feedback", content=b'{"tag"', headers={"content-type": "application/json"})
     error = refusal(answer, 422)
     assert error["field"] == "body"
-    assert "no JSON" in error["message"]
+    assert "isn't valid JSON" in error["message"]
 
 
 def test_a_picture_that_is_sent_finds_similar_ones(service):

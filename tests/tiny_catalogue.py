@@ -25,7 +25,7 @@ class TinyCatalogue(NamedTuple):
     photos: Path
 
 
-def make_tiny_catalogue(folder: Path) -> TinyCatalogue:
+def make_tiny_catalogue(folder: Path, model: str = "wsabie") -> TinyCatalogue:
     """Draw photos, fit a run on their tags, and index them."""
     photos = folder / "photos"
     photos.mkdir(parents=True)
@@ -37,9 +37,8 @@ def make_tiny_catalogue(folder: Path) -> TinyCatalogue:
     tags = [[KINDS[i % 2], "rare one" if i % 3 == 0 else "thing"] for i in range(N_IMAGES)]
     paths = sorted(photos.iterdir())
     settings = {"colours": 4, "codebook": 12, "scales": (1.0,), "max_side": 64}
-    tagger = Tagger(
-        encoder="visterms", encoder_params=settings, model="wsabie", model_params={"dim": 8, "epochs": 20}, n_jobs=1
-    )
+    params = {"dim": 8, "epochs": 20} if model == "wsabie" else {}
+    tagger = Tagger(encoder="visterms", encoder_params=settings, model=model, model_params=params, n_jobs=1)
     tagger.fit(paths, tags)
     catalogue = Catalogue.create(folder / "catalogue", tagger)
     catalogue.index(photos, tags)

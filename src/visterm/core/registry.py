@@ -166,5 +166,10 @@ def unknown(kind: str, name: str, known: list[str]) -> str:
 def _advice(name: str, known: Sequence[str], listed: str = "Known") -> str:
     """Return the nearest of the known names, or all of them."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"Did you mean '{near[0]}'?" if near else known_names(known, listed)
+
+
+def known_names(known: Sequence[str], listed: str = "Known") -> str:
+    """List known names, the first few of many."""
     rest = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    return f"Did you mean '{near[0]}'?" if near else f"{listed}: {', '.join(known[:_LISTED]) or 'none'}{rest}."
+    return f"{listed}: {', '.join(known[:_LISTED]) or 'none'}{rest}."

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
 from visterm.core.queries import Query, Word, quoted, split_query
-from visterm.core.registry import unknown
+from visterm.core.registry import known_names, unknown
 from visterm.core.wording import BIDI_CONTROLS, has_seen_letters
 
 MOST_TAGS = 100
@@ -248,12 +248,18 @@ class Vocabulary:
         return sp.csr_array(parts, shape=(1, len(self))), [self.tags[column] for column in sums]
 
     def unknown_words(self, words: Iterable[str]) -> str:
-        """Return the message that some words are no tags; with how the nearest tag is typed, if it needs quotes."""
-        messages = []
+        """Return the message that some words are no tags: each with the nearest tag, or all with the list of tags."""
+        messages, without_near = [], []
         for word in dict.fromkeys(words):
             near = difflib.get_close_matches(word, self.tags, n=1, cutoff=0.6)
-            how = f" Type it as {quoted(near[0])}." if near and set('",;') & set(near[0]) else ""
-            messages.append(unknown("tag", word, self.tags) + how)
+            if near:
+                how = f" Type it as {quoted(near[0])}." if set('",;') & set(near[0]) else ""
+                messages.append(f"Unknown tag '{word}'. Did you mean '{near[0]}'?{how}")
+            else:
+                without_near.append(f"'{word}'")
+        if without_near:
+            plural = "s" if len(without_near) > 1 else ""
+            messages.append(f"Unknown tag{plural} {', '.join(without_near)}. {known_names(self.tags)}")
         return " ".join(messages)
 
     def to_json(self) -> dict[str, Any]:

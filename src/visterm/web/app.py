@@ -6,18 +6,24 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
 
 import visterm
+from visterm.core.errors import VistermError
 from visterm.web.api import about, images, jobs, search, tags
 from visterm.web.body_limit import BodyLimit
-from visterm.web.errors import handle_errors
+from visterm.web.errors import answer_to
 from visterm.web.label_studio import router as label_studio
 from visterm.web.login import router as login
 from visterm.web.metrics import Counting
 from visterm.web.pages import files, library, picture, review
 from visterm.web.pages import search as search_page
 from visterm.web.pages import tags as tags_page
+from visterm.web.pages.render import error_page
 from visterm.web.security import Access, Security
 from visterm.web.service import Bounds, Service
 
@@ -32,20 +38,20 @@ def create_app(
     folders: Sequence[str | os.PathLike[str]] = (),
     n_jobs: int = 1,
 ) -> FastAPI:
-    """Make the application that serves a catalogue; routes find all they need in ``request.app.state.service``.
+    """Return the application that serves a catalogue; routes find all they need in ``request.app.state.service``.
 
     Parameters
     ----------
     catalogue : path-like
-        A folder that `visterm index` wrote. It is opened here, so that what is wrong with it is said at once.
+        A folder that `visterm index` wrote. It is opened at once, so that errors in it are raised here.
     access : Access, optional
-        None: this machine only, without a token.
+        Who may send requests. None: this machine only, without a token.
     bounds : Bounds, optional
-        How much is worked at and waits; what is beyond is answered 503.
+        How many requests run and wait; others are answered 503.
     folders : sequence of path-like
-        Folders of photos that the job "index" looks into; empty: those that the catalogue's photos lie in.
+        Folders that the job "index" searches for photos; empty: the folders of the catalogue's photos.
     n_jobs : int, optional
-        Threads of one search or one batch of pictures: with one each, many requests share the cores best.
+        Threads of one search or one batch of pictures. With 1, many requests share the cores best.
 
     Raises
     ------
@@ -65,17 +71,21 @@ def create_app(
     app = FastAPI(
         title="visterm",
         version=visterm.__version__,
-        description="Tags for photos and photos for words, of one catalogue.",
+        description="Search one catalogue of photos by words, and tag photos.",
         openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
     )
     app.state.service = service
-    handle_errors(app)
+    for kind in (HTTPException, RequestValidationError, VistermError):
+        app.add_exception_handler(kind, answer_error)
     for part in (about, search, images, tags, jobs):
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(label_studio)
+    for route in app.routes:
+        if isinstance(route, APIRoute):  # a docstring's first line is the summary of its route
+            route.summary, _, route.description = route.description.partition("\n\n")
     app.include_router(login)
     for page in (search_page, picture, review, tags_page, library, files):
         app.include_router(page.router, include_in_schema=False)
@@ -84,3 +94,11 @@ def create_app(
     app.add_middleware(Security, access=service.access)
     app.add_middleware(Counting, metrics=service.metrics)
     return app
+
+
+async def answer_error(request: Request, error: Exception) -> Response:
+    """Answer an error that no route of a page has answered: with a page for browsers, else in JSON."""
+    for_programs = request.url.path.startswith(("/api/", "/label-studio"))
+    if "text/html" in request.headers.get("accept", "") and not for_programs:
+        return error_page(request, error)
+    return answer_to(error)

@@ -1,4 +1,4 @@
-"""Answers in JSON, and one shape for every error: ``{"error": {"code", "message", "field"}}``, whoever raised it."""
+"""Answers in JSON, and one shape for all errors: ``{"error": {"code", "message", "field"}}``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -28,6 +27,8 @@ from visterm.core.errors import (
 from visterm.core.writing import storage_error
 
 LOG = logging.getLogger("visterm.web")
+LONGEST_SHOWN = 60
+"""Letters of a wrong value that a message repeats."""
 
 CODES = {
     400: "bad_request",
@@ -56,11 +57,11 @@ class Refused(HTTPException):
     ----------
     status : int
     message : str
-        What is wrong with which value, what is accepted, what to do.
+        What is wrong with the value, what is accepted, what to do.
     code : str, optional
-        What programs tell it by; None: that of the status.
+        Name of the error for programs; None: that of the status.
     field : str, optional
-        The part of the request that it is about.
+        The part of the request that is wrong.
     headers : dict, optional
     """
 
@@ -86,7 +87,7 @@ def error_answer(
     field: str | None = None,
     headers: dict[str, str] | None = None,
 ) -> Response:
-    """Make the answer to a request that failed."""
+    """Return the answer to a request that failed."""
     error: dict[str, Any] = {"code": code or CODES.get(status, "error"), "message": message}
     if field is not None:
         error["field"] = field
@@ -94,19 +95,24 @@ def error_answer(
 
 
 def answer_to(error: Exception) -> Response:
-    """Return the answer that an error of ours, of the disk, or of the web framework, means."""
+    """Return the answer to an error of visterm, of the disk, or of the web framework."""
     error = storage_error(error) or error
     if isinstance(error, Refused):
         return error_answer(
             error.status_code, str(error.detail), code=error.code, field=error.field, headers=dict(error.headers or {})
         )
     if isinstance(error, HTTPException):
-        message = _message_of(error)
+        message = str(error.detail) or HTTPStatus(error.status_code).phrase
+        if error.status_code == 404:
+            message = "There is nothing at this address. The addresses of the API are listed at /api/v1/docs."
+        elif error.status_code == 405:
+            accepted = (error.headers or {}).get("Allow", "other methods")
+            message = f"This address doesn't accept this method. It accepts {accepted}."
         return error_answer(error.status_code, message, headers=dict(error.headers or {}))
     if isinstance(error, RequestValidationError):
-        return _invalid(error)
+        return _answer_to_invalid(error)
     if isinstance(error, ImageError):
-        return error_answer(422, f"The picture cannot be read: {error.reason}.", code="unreadable_image")
+        return error_answer(422, f"The picture can't be read: {error.reason}.", code="unreadable_image")
     if isinstance(error, UnknownNameError):
         return error_answer(422, str(error), code="unknown_name")
     if isinstance(error, MissingExtraError):
@@ -127,39 +133,28 @@ def answer_to(error: Exception) -> Response:
     if isinstance(error, ClientDisconnect):  # nobody reads this answer
         return error_answer(400, "The connection was closed before the request was complete.")
     LOG.error("A request failed.", exc_info=error)
-    return error_answer(500, "The service failed at this request; its log says why.")
+    return error_answer(500, "The service failed to answer this request. Its log says why.")
 
 
-def handle_errors(app: FastAPI) -> None:
-    """Answer the errors that an application expects in the one shape; `Security` does so with all others."""
-
-    async def handle(request: Request, error: Exception) -> Response:
-        return answer_to(error)
-
-    for kind in (HTTPException, RequestValidationError, VistermError):
-        app.add_exception_handler(kind, handle)
-
-
-def _message_of(error: HTTPException) -> str:
-    if error.status_code == 404:
-        return "There is nothing here. The API and its addresses are listed at /api/v1/docs."
-    if error.status_code == 405:
-        return f"This address does not take that method; it takes {(error.headers or {}).get('Allow', 'others')}."
-    return str(error.detail) or HTTPStatus(error.status_code).phrase
-
-
-def _invalid(error: RequestValidationError) -> Response:
-    """Return the answer that names the first thing that is wrong, and where."""
-    unclear: dict[str, Any] = {"loc": (), "msg": "it is not understood", "type": ""}
-    found: dict[str, Any] = next(iter(error.errors()), unclear)
-    if found["type"] == "json_invalid":  # its place is a letter of the body, and no field
+def _answer_to_invalid(error: RequestValidationError) -> Response:
+    """Return the answer that names the first value that is wrong, and what is accepted."""
+    found: dict[str, Any] = next(iter(error.errors()), {"loc": (), "msg": "it can't be read", "type": ""})
+    if found["type"] == "json_invalid":  # its place is a letter of the body, not a field
         why = found.get("ctx", {}).get("error", "it ends too early")
-        return error_answer(422, f"The body is no JSON: {why} (letter {found['loc'][-1]}).", field="body")
-    place = [str(part) for part in found["loc"] if part not in ("query", "path", "body", "header")]
-    where = ".".join(place) or "body"
-    return error_answer(422, f"{where}: {found['msg']}.", field=where)
+        return error_answer(422, f"The body isn't valid JSON: {why} (letter {found['loc'][-1]}).", field="body")
+    where = ".".join(str(part) for part in found["loc"] if part not in ("query", "path", "body", "header")) or "body"
+    value, message = found.get("input"), str(found["msg"])
+    if found["type"] == "missing":
+        return error_answer(422, f"{where} is missing. Add it to the request.", field=where)
+    if found["type"] == "extra_forbidden":
+        return error_answer(422, f"{where} is not a known name. Leave it out.", field=where)
+    if isinstance(value, str | int | float) and len(repr(value)) <= LONGEST_SHOWN:
+        where_and_value = f"{where} is {value!r}"
+    else:
+        where_and_value = where
+    return error_answer(422, f"{where_and_value}: {message[:1].lower()}{message[1:]}.", field=where)
 
 
 def json_answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    r"""Answer with JSON; of names that are not UTF-8 the odd bytes are ``\udcff``, as in our files."""
+    r"""Return JSON; bytes of names that are not UTF-8 become ``\udcff``, as in our files."""
     return Response(_ENCODE(content), status, headers, media_type="application/json")

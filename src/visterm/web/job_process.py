@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from visterm.core.errors import StorageError, VistermError
-from visterm.core.wording import printable
+from visterm.core.wording import count_of, printable
 from visterm.core.writing import storage_error
 from visterm.library.catalogue import Catalogue
 from visterm.library.duplicates import find_duplicates
@@ -102,7 +102,9 @@ def _look_for_duplicates(catalogue: Catalogue, job_id: int) -> None:
             groups, skipped = find_duplicates(catalogue.stored, progress=NotedProgress(job))
         except Stopped:
             return
-        job.message = f"{len(groups):,} groups" + (f", {len(skipped):,} pictures skipped" if skipped else "")
+        job.message = f"{count_of(len(groups), 'group')} of photos that look the same" + (
+            f", {count_of(len(skipped), 'photo')} skipped" if skipped else ""
+        )
 
 
 def _end_with_the_service() -> None:

@@ -1,4 +1,4 @@
-"""The style sheet, the script and the icon: read once, known by their content, so that browsers keep them."""
+"""The style sheet, the script and the icon: read once, with addresses that change with their content."""
 
 from __future__ import annotations
 
@@ -27,6 +27,15 @@ class StaticFile(NamedTuple):
     media_type: str
     etag: str
 
+    @classmethod
+    def read(cls, name: str) -> StaticFile:
+        """Read a file of the package."""
+        body = (files("visterm.web.pages") / "static" / name).read_bytes()
+        return cls(body, TYPES[name], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+
+
+_FILES = {name: StaticFile.read(name) for name in TYPES}
+
 
 def address_of(name: str) -> str:
     """Return the address of a static file, which changes with its content."""
@@ -35,21 +44,12 @@ def address_of(name: str) -> str:
 
 @router.get("/static/{name}")
 async def static_file(name: str, request: Request) -> Response:
-    """Answer with a file; with 304 where the browser has it."""
+    """Return a file, or 304 if the browser has it."""
     if name not in _FILES:
         raise Refused(404, f"There is no file {name} here.")
     file = _FILES[name]
-    headers = {"etag": file.etag, "cache-control": "public, max-age=31536000, immutable"}
-    if "v" not in request.query_params:
-        headers["cache-control"] = "no-cache"
+    lasting = "public, max-age=31536000, immutable" if "v" in request.query_params else "no-cache"
+    headers = {"etag": file.etag, "cache-control": lasting}
     if file.etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     return Response(file.body, headers=headers, media_type=file.media_type)
-
-
-def _read(name: str) -> StaticFile:
-    body = (files("visterm.web.pages") / "static" / name).read_bytes()
-    return StaticFile(body, TYPES[name], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
-
-
-_FILES = {name: _read(name) for name in TYPES}

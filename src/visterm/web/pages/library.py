@@ -1,4 +1,4 @@
-"""The page of the library: what is in it, what was left out and why, its runs with their curves, and jobs."""
+"""The page of the library: its photos, skipped files and why, runs with their curves, jobs, and duplicates."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ from starlette.responses import Response
 
 from visterm.core.errors import StorageError, UserError
 from visterm.library.catalogue import Catalogue
+from visterm.library.duplicates import find_duplicates
 from visterm.library.info import describe, training_history
 from visterm.store.catalogue import RUNS
+from visterm.store.images import ImageRecord
 from visterm.store.jobs import Job
 from visterm.store.runs import StoredRun
 from visterm.tagging.plot import history_panels
 from visterm.web.api.jobs import JobId
 from visterm.web.errors import Refused
-from visterm.web.pages.render import PageRoute, render, send_on, wants_part
+from visterm.web.pages.cache import LONG, cache_of
+from visterm.web.pages.render import PageRoute, is_for_script, local, render, send_on
 from visterm.web.pages.search import Shared
-from visterm.web.pages.shelf import LONG, kept_of
 from visterm.web.service import Service
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 SKIPPED = 200
 JOBS = 12
+GROUPS = 30
 KINDS = {
     "index": "Look for new photos", "fit": "Learn", "duplicates": "Look for duplicates", "use run": "Take another run",
 }  # fmt: skip
@@ -39,16 +42,16 @@ CURVE_WIDTH, CURVE_HEIGHT = 220.0, 60.0
 SHOWN = {
     "model": "model",
     "encoder": "encoder",
-    "images": "images learned from",
+    "images": "photos learned from",
     "tags": "tags",
     "epochs": "epochs",
     "best validation MAP": "best validation MAP",
-    "validation word MAP": "validation MAP of words",
-    "compared": "images held out",
-    "before": "MAP of the run before on these",
-    "after": "MAP of this run on these",
+    "validation word MAP": "validation MAP of searches",
+    "compared": "photos held out",
+    "before": "MAP of the run before on them",
+    "after": "MAP of this run on them",
 }
-"""Facts of a run that are shown, where it has them, and what they are called."""
+"""Facts of a run that the page shows, and their names there."""
 
 
 class Curve(NamedTuple):
@@ -71,52 +74,61 @@ class ShownRun(NamedTuple):
 
 @router.get("/library")
 async def library_page(service: Shared) -> Response:
-    """Show what there is."""
+    """Show what the catalogue holds."""
     return render("library.html", **await service.browsing.run(_values, service))
+
+
+@router.get("/duplicates")
+async def duplicates_page(service: Shared, start: int = 0) -> Response:
+    """Show groups of photos that look the same, among those that the job "duplicates" has compared."""
+    catalogue = service.catalogue
+
+    def find() -> list[list[tuple[ImageRecord, str]]]:
+        groups, _ = find_duplicates(catalogue.stored, look=False)
+        return [
+            [(group.keeper, ""), *((copy.image, "the same file" if copy.same_bytes else "") for copy in group.copies)]
+            for group in groups
+        ]
+
+    found = await service.browsing.run(cache_of(catalogue).get, "duplicates", find, 2)
+    start = max(start, 0)
+    end = start + GROUPS
+    more = local("/duplicates", start=end) if end < len(found) else None
+    return render("duplicates.html", groups=found[start:end], n_groups=len(found), start=start, more=more)
 
 
 @router.post("/library/jobs")
 async def start_job(
     request: Request, service: Shared, kind: Annotated[str, Form()], full: Annotated[bool, Form()] = False
 ) -> Response:
-    """Start a job, and show how far it is."""
+    """Start a job, and show its progress."""
     if kind not in STARTED:
         raise Refused(422, f"kind is {kind!r}; expected one of {', '.join(STARTED)}.", field="kind")
     job = await service.jobs.start(kind, full=full)
-    if not wants_part(request):
+    if not is_for_script(request):
         return send_on(f"/library/jobs/{job.id}")
     return render("_job.html", job=job, kinds=KINDS)
 
 
 @router.get("/library/jobs/{job_id}")
 async def job_page(job_id: JobId, request: Request, service: Shared) -> Response:
-    """Show how far a job is; the script asks again until it has ended."""
+    """Show the progress of a job; the script requests it again until the job has ended."""
     job = await service.searching.run(_job, service, job_id)
-    return render("_job.html" if wants_part(request) else "job.html", job=job, kinds=KINDS)
+    return render("_job.html" if is_for_script(request) else "job.html", job=job, kinds=KINDS)
 
 
 @router.post("/library/jobs/{job_id}/cancel")
 async def cancel_job(job_id: JobId, request: Request, service: Shared) -> Response:
-    """Ask a job to stop."""
+    """Stop a job."""
     await service.jobs.cancel(job_id)
-    if not wants_part(request):
+    if not is_for_script(request):
         return send_on(f"/library/jobs/{job_id}")
     job = await service.searching.run(_job, service, job_id)
     return render("_job.html", job=job, kinds=KINDS)
 
 
-def curve_of(title: str, values: Sequence[float], best: float | None = None) -> Curve:
-    """Draw a line from 0, or below it, up to the largest value."""
-    low, high = min(0.0, *values), max(values)
-    height = (high - low) or 1.0
-    step = CURVE_WIDTH / max(len(values) - 1, 1)
-    points = " ".join(
-        f"{step * i:.1f},{CURVE_HEIGHT * (1 - (value - low) / height):.1f}" for i, value in enumerate(values)
-    )
-    return Curve(title, points, values[0], values[-1], best)
-
-
 def _job(service: Service, job_id: int) -> Job:
+    """Return a job, or refuse an id that no job has."""
     job = service.catalogue.stored.jobs.get(job_id)
     if job is None:
         raise Refused(404, f"There is no job {job_id}.")
@@ -124,10 +136,11 @@ def _job(service: Service, job_id: int) -> Job:
 
 
 def _values(service: Service) -> dict[str, Any]:
+    """Return the values of the library's template."""
     catalogue, stored = service.catalogue, service.catalogue.stored
     skipped = stored.skipped.all()
     return {
-        "counts": kept_of(catalogue).get("library", lambda: _counts(catalogue), seconds=2),
+        "counts": cache_of(catalogue).get("library", lambda: _counts(catalogue), seconds=2),
         "skipped": skipped[:SKIPPED],
         "n_skipped": len(skipped),
         "runs": [_shown_run(catalogue, run) for run in reversed(stored.runs.all())],
@@ -135,13 +148,14 @@ def _values(service: Service) -> dict[str, Any]:
         "kinds": KINDS,
         "started": STARTED,
         "history": stored.history.latest(JOBS),
+        "names": SHOWN,
         "searched": stored.how_it_searches(),
         "folder": str(stored.folder),
     }
 
 
 def _counts(catalogue: Catalogue) -> dict[str, int]:
-    """Count images, by what is known of them."""
+    """Count photos and tags, under the names that the page shows."""
     value = catalogue.stored.database.value
     images = "SELECT count(*) FROM images WHERE state = 'here'"
     return {
@@ -150,35 +164,47 @@ def _counts(catalogue: Catalogue) -> dict[str, int]:
         "with tags": value(
             f"{images} AND id IN (SELECT image_id FROM given UNION SELECT image_id FROM verdicts WHERE verdict = 1)"
         ),
-        "gone": catalogue.stored.images.count("gone"),
-        "left out": catalogue.stored.skipped.count(),
+        "files missing": catalogue.stored.images.count("gone"),
+        "files skipped": catalogue.stored.skipped.count(),
         "tags learned": len(catalogue.tagger.vocabulary),
     }
 
 
 def _shown_run(catalogue: Catalogue, run: StoredRun) -> ShownRun:
+    """Return a run with the facts and curves of its files."""
     folder = catalogue.stored.folder
     if folder is None:
         return ShownRun(run, {}, [])
     place = folder / RUNS / run.fingerprint
-    facts, curves = kept_of(catalogue).get(("run", run.fingerprint), lambda: _of_files(place), LONG)
+    facts, curves = cache_of(catalogue).get(("run", run.fingerprint), lambda: _facts_and_curves(place), LONG)
     known = facts | run.facts
     return ShownRun(run, {SHOWN[name]: known[name] for name in SHOWN if known.get(name) is not None}, curves)
 
 
-def _of_files(place: Path) -> tuple[dict[str, Any], list[Curve]]:
-    """Read the facts and the history of a run; none of one whose files were removed to save room."""
+def _facts_and_curves(place: Path) -> tuple[dict[str, Any], list[Curve]]:
+    """Read the facts and the history of a run; both are empty if its files were removed to save room."""
     try:
         facts = describe(place)
     except StorageError:
         return {}, []
     try:
         panels = history_panels(training_history(place))
-    except UserError:  # its model learns in one go
+    except UserError:  # its model learns in one step
         return facts, []
     curves = []
     for panel in panels:
         if len(panel.values) > 1 and panel.name in ("loss", "map"):
             best = None if panel.best is None else panel.values[panel.epochs.index(panel.best)]
-            curves.append(curve_of(panel.title, panel.values, best))
+            curves.append(_curve(panel.title, panel.values, best))
     return facts, curves
+
+
+def _curve(title: str, values: Sequence[float], best: float | None) -> Curve:
+    """Return a line from 0, or from the least value if that is negative, up to the largest value."""
+    low, high = min(0.0, *values), max(values)
+    height = (high - low) or 1.0
+    step = CURVE_WIDTH / max(len(values) - 1, 1)
+    points = " ".join(
+        f"{step * i:.1f},{CURVE_HEIGHT * (1 - (value - low) / height):.1f}" for i, value in enumerate(values)
+    )
+    return Curve(title, points, values[0], values[-1], best)

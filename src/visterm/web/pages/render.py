@@ -1,10 +1,9 @@
-"""Pages from templates: escaped, with addresses of static files; whole, or the part that the script asked for."""
+"""Pages from templates: everything escaped; a whole page, or the part that the script requests."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -19,30 +18,41 @@ from visterm.web.errors import answer_to, json_answer
 from visterm.web.pages.files import address_of
 
 PART = "x-part"
-"""Header by which the script asks for a part of a page; without it a form is answered with the whole next page."""
+"""Header with which the script requests a part of a page; without it a form is answered with the whole next page."""
 
 HEADERS = {"cache-control": "no-store", "referrer-policy": "same-origin", "vary": PART}
 """The policy is not "no-referrer", under which browsers send forms with an Origin of "null"."""
 
+HEADLINES = {
+    403: "Not allowed",
+    404: "Not found",
+    405: "Nothing to see here",
+    409: "Not possible right now",
+    413: "Too large",
+    422: "That didn’t work",
+    503: "The service is busy",
+    507: "The disk is full",
+}
+
 
 def render(template: str, status: int = 200, **values: Any) -> Response:
-    """Answer with a page, or a part of one; what is no Unicode in a file name is shown as "?"."""
+    """Return a page, or a part of one; bytes of a file name that are not Unicode are shown as "?"."""
     text = _TEMPLATES.get_template(template).render(values)
     return Response(text.encode("utf-8", "replace"), status, HEADERS, "text/html; charset=utf-8")
 
 
-def wants_part(request: Request) -> bool:
-    """Return whether the script asks, which puts the answer into the page that is there."""
+def is_for_script(request: Request) -> bool:
+    """Return whether the script sent the request; it puts the answer into the page that is open."""
     return PART in request.headers
 
 
 def send_on(address: str) -> Response:
-    """Send a browser to a page after a form was taken."""
+    """Redirect a browser to a page after it sent a form."""
     return RedirectResponse(address, 303, HEADERS)
 
 
 class PageRoute(APIRoute):
-    """A route whose errors are pages too, and a line of text for the script."""
+    """A route whose errors are pages; the script gets the message alone."""
 
     def get_route_handler(self) -> Callable[..., Any]:
         """Return the handler, with errors made into pages."""
@@ -59,25 +69,25 @@ class PageRoute(APIRoute):
 
 
 def error_page(request: Request, error: Exception) -> Response:
-    """Return the page of an error, with the status and the headers that the API gives it."""
+    """Return the page of an error, with the status and the headers that the API answers with."""
     answer = answer_to(error)
-    told = json.loads(bytes(answer.body))["error"]["message"]
-    if wants_part(request):
-        return json_answer({"message": told}, answer.status_code)
-    page = render("error.html", answer.status_code, told=told, phrase=HTTPStatus(answer.status_code).phrase)
-    if "retry-after" in answer.headers:
-        page.headers["retry-after"] = answer.headers["retry-after"]
+    message = json.loads(bytes(answer.body))["error"]["message"]
+    if is_for_script(request):
+        return json_answer({"message": message}, answer.status_code)
+    headline = HEADLINES.get(answer.status_code, "Something went wrong")
+    page = render("error.html", answer.status_code, message=message, headline=headline)
+    page.headers.update({name: answer.headers[name] for name in ("allow", "retry-after") if name in answer.headers})
     return page
 
 
 def local(path: str, **query: Any) -> str:
-    """Return an address on this service with a query; what is None, empty or False is left out."""
+    """Return an address on this service with a query, without values that are None, empty or False."""
     kept = {name: value for name, value in query.items() if value not in (None, "", False, (), [])}
     return quote(path) + (f"?{urlencode(kept, doseq=True, errors='replace')}" if kept else "")
 
 
 def thumbnail(image_id: int, side: int) -> str:
-    """Return the address of a picture at one of the sides of `web.thumbnails.SIDES`."""
+    """Return the address of a thumbnail, with one of the sides of `web.decoding.SIDES`."""
     return f"/api/v1/images/{image_id}/thumbnail?size={side}"
 
 
@@ -87,25 +97,29 @@ def file_name(name: str) -> str:
 
 
 class _Exact(str):
-    """Text that a form or the script sends back, which has to stay what it is."""
+    """Text that a form or the script sends back, and that must not change."""
 
 
 def _shown(value: Any) -> Any:
-    """Return a value as a page shows it: U+FFFD for what turns the direction of writing round, or is not seen."""
+    """Return a value as a page shows it, with U+FFFD for letters that are invisible or change the direction."""
     if not isinstance(value, str) or isinstance(value, Markup | _Exact):
         return value
     return "\n".join(map(printable, value.split("\n")))
 
 
 def percent(share: float | None) -> str:
-    """Return a share in whole percent; neither 0 nor 100 where it is not quite."""
+    """Return a share in whole percent; 0 and 100 only where the share is exactly that."""
     if share is None:
         return "–"
-    if 0 < share < 0.01:
-        return "<1 %"
-    if 0.99 < share < 1:
-        return ">99 %"
-    return f"{share:.0%}".replace("%", " %")
+    for low, high, text in ((-0.01, 0, ">−1 %"), (0, 0.01, "<1 %"), (0.99, 1, ">99 %")):
+        if low < share < high:
+            return text
+    return f"{share:.0%}".replace("%", " %").replace("-", "−")
+
+
+def decimal(value: Any, places: int = 2) -> Any:
+    """Return a float rounded to some places, never as "-0.00"; any other value as it is."""
+    return f"{round(value, places) + 0.0:.{places}f}" if isinstance(value, float) else value
 
 
 def file_size(n: int) -> str:
@@ -119,7 +133,7 @@ def file_size(n: int) -> str:
 
 
 def moment(at: str | None) -> str:
-    """Return a time as it is stored, to the minute and without letters."""
+    """Return a stored time to the minute, such as 2024-07-31 18:05."""
     return (at or "").replace("T", " ")[:16]
 
 
@@ -132,4 +146,6 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.globals.update(static=address_of, local=local, thumbnail=thumbnail, count_of=count_of)
-_TEMPLATES.filters.update(percent=percent, file_size=file_size, moment=moment, exact=_Exact, file_name=file_name)
+_TEMPLATES.filters.update(
+    percent=percent, decimal=decimal, file_size=file_size, moment=moment, exact=_Exact, file_name=file_name
+)

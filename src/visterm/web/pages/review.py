@@ -1,4 +1,4 @@
-"""Review: one question after another, is this tag right on this picture; and learning from the answers."""
+"""Review: one question after another, is this tag right for this photo; and learning from the answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from visterm.store.images import ImageRecord
 from visterm.web.body_limit import MEDIUM, takes
 from visterm.web.errors import Refused
 from visterm.web.pages.picture import explains, known
-from visterm.web.pages.render import PageRoute, render, wants_part
+from visterm.web.pages.render import PageRoute, is_for_script, render
 from visterm.web.pages.search import Shared
 from visterm.web.service import Service
 
@@ -29,11 +29,15 @@ MOST_BACK = 300
 
 
 class Answer(NamedTuple):
-    """A question and how it was answered: "right", "wrong" or "skip"."""
+    """A question and its answer: "right", "wrong" or "skip"."""
 
     image_id: Annotated[int, Field(ge=0, le=LARGEST)]
     tag: str
     do: Annotated[str, Field(pattern="^(right|wrong|skip)$")]
+
+
+_TRAIL = TypeAdapter(Annotated[list[Answer], FailFast()])
+"""The answers of this sitting, which the page sends along."""
 
 
 class Question(NamedTuple):
@@ -48,14 +52,14 @@ class Question(NamedTuple):
 
 @router.get("/review")
 async def review_page(service: Shared) -> Response:
-    """Ask the first question."""
-    values = await service.searching.run(_ask, service.catalogue, [])
+    """Show the first question."""
+    values = await service.searching.run(_question, service.catalogue, [])
     return render("review.html", **values)
 
 
 @router.post("/review")
 @takes(MEDIUM)
-async def take_answer(
+async def answer_question(
     request: Request,
     service: Shared,
     do: Annotated[str, Form()],
@@ -63,33 +67,28 @@ async def take_answer(
     tag: Annotated[str, Form()] = "",
     trail: Annotated[str, Form()] = "[]",
 ) -> Response:
-    """Take an answer, or the last one back, and ask the next question."""
-    answers = _trail(trail)
-    if do == "undo":
-        values = await _undo(service, answers)
-    elif do in VERDICTS:
-        values = await _answer(service, answers, Answer(image, tag, do))
-    else:
+    """Store an answer, or undo the last one, and show the next question."""
+    try:
+        answers = _TRAIL.validate_json(trail)[-MOST_BACK:]
+    except ValidationError:
+        raise Refused(422, "Your earlier answers can't be read. Open /review again.", field="trail") from None
+    again, said = None, "There is nothing to undo"
+    if do in VERDICTS:
+        answer = Answer(image, tag, do)
+        await _write(service, answer, VERDICTS[do])
+        answers, said = [*answers, answer], SAID[do].format(tag)
+    elif do != "undo":
         raise Refused(422, f"do is {do!r}; expected right, wrong, skip or undo.", field="do")
-    return render("_question.html" if wants_part(request) else "review.html", **values)
-
-
-async def _answer(service: Service, answers: list[Answer], answer: Answer) -> dict[str, Any]:
-    await _write(service, answer, VERDICTS[answer.do])
-    said = SAID[answer.do].format(answer.tag)
-    return await service.searching.run(_ask, service.catalogue, [*answers, answer], said=said)
-
-
-async def _undo(service: Service, answers: list[Answer]) -> dict[str, Any]:
-    if not answers:
-        return await service.searching.run(_ask, service.catalogue, [], said="There is nothing to undo")
-    *before, last = answers
-    await _write(service, last, 0)
-    return await service.searching.run(_ask, service.catalogue, before, again=last, said=f"{last.tag}: one more time")
+    elif answers:
+        *answers, again = answers
+        await _write(service, again, 0)
+        said = f"{again.tag}: one more time"
+    values = await service.searching.run(_question, service.catalogue, answers, again=again, said=said)
+    return render("_question.html" if is_for_script(request) else "review.html", **values)
 
 
 async def _write(service: Service, answer: Answer, verdict: int) -> None:
-    """Write down a verdict on the tag of an answer; of one that was skipped, check only that there is the picture."""
+    """Store a verdict on the tag of an answer; if it was skipped, only check that the photo exists."""
 
     def judge() -> None:
         known(service.catalogue, answer.image_id)
@@ -99,14 +98,19 @@ async def _write(service: Service, answer: Answer, verdict: int) -> None:
     await (service.searching if answer.do == "skip" else service.writing).run(judge)
 
 
-def _ask(catalogue: Catalogue, answers: list[Answer], *, again: Answer | None = None, said: str = "") -> dict[str, Any]:
-    """Return the next question, the one after it to be made ready, and how far the review is."""
+def _question(
+    catalogue: Catalogue, answers: list[Answer], *, again: Answer | None = None, said: str = ""
+) -> dict[str, Any]:
+    """Return the next question, the photo after it to load ahead, and the progress of the review."""
     stored = catalogue.stored
     skipped = {(answer.image_id, answer.tag) for answer in answers if answer.do == "skip"}
     queue = review_queue(stored, 2, skip=skipped)
     pairs = [(item.image_id, item.tag, item.confidence, item.why) for item in queue]
     if again is not None:
-        pairs = [_of(catalogue, again), *(pair for pair in pairs if pair[:2] != (again.image_id, again.tag))]
+        predicted = known(catalogue, again.image_id).predicted
+        confidence = next((item.confidence for item in predicted if item.tag == again.tag), None)
+        others = [pair for pair in pairs if pair[:2] != (again.image_id, again.tag)]
+        pairs = [(again.image_id, again.tag, confidence, ["one more time"]), *others]
     question = None
     if pairs:
         image_id, tag, confidence, why = pairs[0]
@@ -126,20 +130,3 @@ def _ask(catalogue: Catalogue, answers: list[Answer], *, again: Answer | None = 
         "explains": question is not None and question.record.path is not None and explains(catalogue),
         "said": said,
     }
-
-
-def _of(catalogue: Catalogue, answer: Answer) -> tuple[int, str, float | None, list[str]]:
-    predicted = known(catalogue, answer.image_id).predicted
-    confidence = next((item.confidence for item in predicted if item.tag == answer.tag), None)
-    return answer.image_id, answer.tag, confidence, ["one more time"]
-
-
-def _trail(text: str) -> list[Answer]:
-    """Read the answers of this sitting, which the page carries along."""
-    try:
-        return _TRAIL.validate_json(text)[-MOST_BACK:]
-    except ValidationError:
-        raise Refused(422, "The answers of this sitting cannot be read. Open /review anew.", field="trail") from None
-
-
-_TRAIL = TypeAdapter(Annotated[list[Answer], FailFast()])

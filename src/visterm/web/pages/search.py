@@ -1,4 +1,4 @@
-"""The first page: photos found by words, by filters or by another picture, as many as one scrolls to."""
+"""The first page: photos found by words, by filters or by another photo, as many as one scrolls to."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from visterm.library.search_shares import Share, search_shares
 from visterm.store.filters import LARGEST, Filter, is_date
 from visterm.store.images import ImageRecord
 from visterm.web.body_limit import takes_pictures
-from visterm.web.pages.render import PageRoute, local, render, wants_part
-from visterm.web.pages.shelf import kept_of
+from visterm.web.pages.cache import cache_of
+from visterm.web.pages.render import PageRoute, is_for_script, local, render
 from visterm.web.service import Service, service_of
 from visterm.web.uploads import read_uploads
 
@@ -29,29 +29,29 @@ Shared = Annotated[Service, Depends(service_of)]
 
 FOLDERS = 200
 GROUPED = 6
-"""Pictures of each part or sibling."""
+"""Photos of each part or similar thing."""
 
 PAGE = 48
-"""Pictures that are shown at a time."""
+"""Photos of a page."""
 
 MOST = 5000
-"""Pictures that one search can be scrolled through."""
+"""Photos that one search can be scrolled through."""
 
 LONGEST = 1000
 """Letters of a field that are read."""
 
 
 class Shown(NamedTuple):
-    """A picture in the grid.
+    """A photo in the grid.
 
     Attributes
     ----------
     record : ImageRecord
     hit : Hit
     tags : list of str
-        That it has.
+        The tags that it has.
     shares : list of Share
-        Why it was found; empty where it was not by words.
+        Why it was found; empty unless it was found by words.
     """
 
     record: ImageRecord
@@ -61,63 +61,50 @@ class Shown(NamedTuple):
 
 
 class Results(NamedTuple):
-    """A page of pictures, notes on the search, and where the next ones are."""
+    """A page of photos, notes on the search, and the address of the next page."""
 
     shown: list[Shown]
-    told: list[str]
+    notes: list[str]
     more: str | None
 
 
 @router.get("/")
 async def search_page(request: Request, service: Shared) -> Response:
-    """Show what a search finds; for the script, only the next pictures."""
-    asked = Asked.of(request.query_params)
+    """Show what a search finds; for the script, only the next photos."""
+    form = SearchForm.read(request.query_params)
     catalogue = service.catalogue
-    results = await service.searching.run(find, catalogue, asked)
-    if wants_part(request):
-        return render("_grid.html", results=results, asked=asked)
+    results = await service.searching.run(_results, catalogue, form)
+    if is_for_script(request):
+        return render("_grid.html", results=results, form=form)
+    relations = catalogue.tagger.relations
+    expands = form.q and not form.start and (len(relations.part_of) or len(relations.is_a))
+    related = local("/related", q=form.q) if expands else None
     facts = await service.searching.run(_facts, catalogue)
-    return render(
-        "search.html", query=asked.q, asked=asked, results=results, related=_related_address(catalogue, asked), **facts
-    )
+    return render("search.html", query=form.q, form=form, results=results, related=related, **facts)
 
 
 @router.get("/related")
 async def related(request: Request, service: Shared, q: str = "") -> Response:
-    """Show photos of the parts of what a search is for, and of its siblings."""
+    """Show photos of the parts of what a search is for, and of similar things."""
     groups = await service.searching.run(_related, service.catalogue, q)
-    return render("_related.html" if wants_part(request) else "related.html", groups=groups, query=q)
+    return render("_related.html" if is_for_script(request) else "related.html", groups=groups, query=q)
 
 
 @router.post("/like")
 @takes_pictures
 async def by_picture(request: Request, service: Shared) -> Response:
-    """Search by a picture that is sent; it is not kept."""
+    """Show photos that are similar to an uploaded one, which isn't stored."""
     (picture,) = await read_uploads(request, 1)
     pixels = await service.pixels(picture.content)
     found = await service.encoding.run(service.catalogue.like, pixels, PAGE)
     items = await service.searching.run(shown, service.catalogue, found.hits)
-    told = ["Pictures like the one that was sent; it is not kept."]
+    results = Results(items, ["Photos similar to yours, which isn't stored."], None)
     facts = await service.searching.run(_facts, service.catalogue)
-    asked = Asked(like="sent")
-    return render("search.html", query="", asked=asked, results=Results(items, told, None), related=None, **facts)
-
-
-def find(catalogue: Catalogue, asked: Asked) -> Results:
-    """Find the pictures of one page."""
-    try:
-        found, told = _found(catalogue, asked)
-    except UserError as error:
-        return Results([], [str(error)], None)
-    hits = found[:PAGE]
-    more = None
-    if len(found) > PAGE:
-        more = asked.address(start=asked.start + PAGE if asked.q or asked.like else hits[-1].id)
-    return Results(shown(catalogue, hits, asked.q), told, more)
+    return render("search.html", query="", form=SearchForm(like="sent"), results=results, related=None, **facts)
 
 
 def shown(catalogue: Catalogue, hits: Sequence[Hit], words: str = "") -> list[Shown]:
-    """Return what the grid shows of images."""
+    """Return what the grid shows of each hit."""
     ids = [hit.id for hit in hits if hit.id is not None]
     records = {record.id: record for record in catalogue.stored.images.get_many(ids)}
     tags = catalogue.stored.tags.held(ids)
@@ -129,69 +116,69 @@ def shown(catalogue: Catalogue, hits: Sequence[Hit], words: str = "") -> list[Sh
     ]
 
 
-def _found(catalogue: Catalogue, asked: Asked) -> tuple[list[Hit], list[str]]:
-    """Return one picture more than the page shows, if there are that many, and notes on the search."""
-    among = asked.among
-    if not asked.q and not asked.like:
-        return catalogue.browse(among, PAGE + 1, after=asked.start if asked.start else -1).hits, []
-    if asked.start >= MOST:
-        return [], [f"No more than {MOST:,} pictures are shown of one search. Add a word or a filter."]
-    k = asked.start + PAGE + 1
-    if asked.image_id is not None:
-        return catalogue.like(asked.image_id, k, among=among).hits[asked.start :], []
-    found = catalogue.search(asked.q, k, among=among)
-    told = []
+def _results(catalogue: Catalogue, form: SearchForm) -> Results:
+    """Return one page of a search; what is wrong with the search becomes a note."""
+    try:
+        found, notes = _find(catalogue, form)
+    except UserError as error:
+        return Results([], [str(error)], None)
+    hits = found[:PAGE]
+    more = None
+    if len(found) > PAGE:
+        more = form.address(start=form.start + PAGE if form.q or form.like else hits[-1].id)
+    return Results(shown(catalogue, hits, form.q), notes, more)
+
+
+def _find(catalogue: Catalogue, form: SearchForm) -> tuple[list[Hit], list[str]]:
+    """Return one photo more than the page shows, if there are that many, and notes on the search."""
+    among = form.among
+    if not form.q and not form.like:
+        return catalogue.browse(among, PAGE + 1, after=form.start if form.start else -1).hits, []
+    if form.start >= MOST:
+        return [], [f"A search shows at most {MOST:,} photos. Add a word or a filter."]
+    k = form.start + PAGE + 1
+    if form.image_id is not None:
+        return catalogue.like(form.image_id, k, among=among).hits[form.start :], []
+    found = catalogue.search(form.q, k, among=among)
+    notes = []
     if found.unknown:
-        told.append(f"Not in the vocabulary, left out of the search: {', '.join(found.unknown)}.")
+        notes.append(f"Not a known tag, so ignored: {', '.join(found.unknown)}.")
     if found.untrained:
-        told.append(f"No pictures to learn from, found by what the word means: {', '.join(found.untrained)}.")
-    return found.hits[asked.start :], told
+        notes.append(f"No tagged photos to learn from, so found by meaning alone: {', '.join(found.untrained)}.")
+    return found.hits[form.start :], notes
 
 
 def _facts(catalogue: Catalogue) -> dict[str, Any]:
-    return kept_of(catalogue).get(
-        "facts",
-        lambda: {
+    """Return the number of photos, and the folders and file types to choose from."""
+
+    def compute() -> dict[str, Any]:
+        rows, here = catalogue.stored.database.rows, "FROM images WHERE state = 'here'"
+        folders = rows(f"SELECT DISTINCT folder {here} AND folder != '' ORDER BY folder LIMIT ?", (FOLDERS,))
+        types = rows(f"SELECT DISTINCT file_type {here} AND file_type != '' ORDER BY file_type")
+        return {
             "n_images": len(catalogue),
-            "folders": [
-                row[0]
-                for row in catalogue.stored.database.rows(
-                    "SELECT DISTINCT folder FROM images WHERE state = 'here' AND folder != '' ORDER BY folder LIMIT ?",
-                    (FOLDERS,),
-                )
-            ],
-            "types": [
-                row[0]
-                for row in catalogue.stored.database.rows(
-                    "SELECT DISTINCT file_type FROM images WHERE state = 'here' AND file_type != '' ORDER BY file_type"
-                )
-            ],
-        },
-    )
+            "folders": [folder for (folder,) in folders],
+            "types": [file_type for (file_type,) in types],
+        }
 
-
-def _related_address(catalogue: Catalogue, asked: Asked) -> str | None:
-    relations = catalogue.tagger.relations
-    if not asked.q or asked.start or not (len(relations.part_of) or len(relations.is_a)):
-        return None
-    return local("/related", q=asked.q)
+    return cache_of(catalogue).get("facts", compute)
 
 
 def _related(catalogue: Catalogue, words: str) -> list[tuple[Group, list[Shown]]]:
-    """Return groups of what belongs to the words; none of a kind that the run knows nothing of."""
+    """Return photos of parts of what the words mean, and of similar things, if the run knows any."""
     found: list[tuple[Group, list[Shown]]] = []
     for how in EXPANSIONS:
         try:
             groups = catalogue.expand(words, how, GROUPED)
-        except VistermError:  # the run knows no relations of this kind, or no word is wanted: there is nothing to show
+        except VistermError:  # the run has no relations of this kind, or all words have a minus: nothing to show
             continue
         found += [(group, shown(catalogue, group.hits)) for group in groups]
     return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """A search as the form gives it; texts are as typed, and empty where nothing was.
+class SearchForm:
+    """A search as typed into the form; fields left empty are empty texts.
 
     Attributes
     ----------
@@ -200,16 +187,16 @@ class Asked:
     tag, without, predicted : str
         Tags separated by commas.
     sure : str
-        Least confidence of the predicted ones, in percent.
+        Least confidence of the predicted tags, in percent; empty: 50.
     folder, taken_from, taken_to, type : str
     min_mb, max_mb : str
         Megabytes.
     unreviewed : str
         "1" or empty.
     like : str
-        Id of a picture that others are to be like; "sent" of one that was sent.
+        Id of the photo to compare with; "sent" for an uploaded one.
     start : int
-        Pictures that were shown before; without words, the last id.
+        Photos shown before; without words, the last id.
     """
 
     q: str = ""
@@ -228,11 +215,11 @@ class Asked:
     start: int = 0
 
     @classmethod
-    def of(cls, query: QueryParams) -> Asked:
-        """Read an address; what is not known in it does not matter."""
-        given = {name: query[name].strip()[:LONGEST] for name in asdict(cls()) if name in query and name != "start"}
+    def read(cls, query: QueryParams) -> SearchForm:
+        """Read a form from an address; other names in it are ignored."""
+        sent = {name: query[name].strip()[:LONGEST] for name in asdict(cls()) if name in query and name != "start"}
         start = query.get("start", "")
-        return cls(**given, start=int(start) if re.fullmatch(r"\d{1,12}", start) else 0)
+        return cls(**sent, start=int(start) if re.fullmatch(r"\d{1,12}", start) else 0)
 
     @property
     def filters(self) -> dict[str, str]:
@@ -246,61 +233,60 @@ class Asked:
         Raises
         ------
         UserError
-            If a date or a number is none.
+            If a date or a number is not one.
         """
         if not self.filters:
             return None
+        least, most = _number(self.min_mb, "At least (MB)"), _number(self.max_mb, "At most (MB)")
+        sure = _number(self.sure, "Predicted with at least (%)")
         return Filter(
             tags=_tags(self.tag),
             without=_tags(self.without),
             predicted=_tags(self.predicted),
-            min_confidence=_number(self.sure, "sure", 0.01),
+            min_confidence=None if sure is None else sure / 100,
             folder=self.folder or None,
             taken_from=_date(self.taken_from),
             taken_to=_date(self.taken_to),
             file_type=self.type or None,
-            min_bytes=_whole(_number(self.min_mb, "at least", 1e6)),
-            max_bytes=_whole(_number(self.max_mb, "at most", 1e6)),
+            min_bytes=None if least is None else int(least * 1e6),
+            max_bytes=None if most is None else int(most * 1e6),
             unreviewed=bool(self.unreviewed),
         )
 
     @property
     def image_id(self) -> int | None:
-        """The picture that others are to be like."""
+        """The id of the photo to compare with."""
         if not self.like:
             return None
         if not re.fullmatch(r"\d{1,12}", self.like):
-            raise UserError(f"like is {self.like!r}; expected the number of a picture.")
+            raise UserError(f"like is {self.like!r}; expected the number of a photo.")
         return int(self.like)
 
     def address(self, **changed: Any) -> str:
-        """Return the address of this search, with something changed; the page is the first unless `start` says more."""
+        """Return the address of this search with some fields changed; without `start`, that of its first page."""
         return local("/", **{**asdict(self), "start": None, **changed})
 
 
 def _tags(text: str) -> tuple[str, ...]:
+    """Split a list of tags at commas."""
     return tuple(filter(None, (" ".join(tag.split()) for tag in text.split(","))))
 
 
 def _date(text: str) -> str | None:
-    if not text:
-        return None
-    if not is_date(text):
-        raise UserError(f"{text!r} is not a date. Give a year, a month or a day: 2019, 2019-07 or 2019-07-31.")
-    return text
+    """Check a date as typed."""
+    if text and not is_date(text):
+        raise UserError(f"{text!r} is not a date. Type a year, a month or a day: 2019, 2019-07 or 2019-07-31.")
+    return text or None
 
 
-def _number(text: str, name: str, unit: float) -> float | None:
+def _number(text: str, label: str) -> float | None:
+    """Read a number as typed into the field of a label."""
     if not text:
         return None
     try:
-        number = float(text) * unit
+        number = float(text)
     except ValueError:
         number = -1.0
-    if not 0 <= number < LARGEST:  # nan, too
-        raise UserError(f"{name} is {text!r}; expected a number of 0 or more.")
+    if not 0 <= number < LARGEST / 1e6:  # refuses nan, too
+        raise UserError(f"“{label}” is {text!r}; expected a number of 0 or more.")
     return number
-
-
-def _whole(number: float | None) -> int | None:
-    return None if number is None else int(number)

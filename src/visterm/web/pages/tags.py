@@ -1,4 +1,4 @@
-"""The pages of tags: all of them with counts and precision, one with its neighbours, which to merge, and the map."""
+"""The pages of tags: the list with counts, one tag with similar ones, tags to merge, and the map."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ import numpy as np
 from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
-from visterm.core.errors import UserError
 from visterm.core.vocabulary import tag_key
 from visterm.data.relation_files import Alias
 from visterm.library.catalogue import Catalogue
 from visterm.library.dictionary import merge_tags
 from visterm.library.feedback import TagCount
-from visterm.store.filters import Filter
-from visterm.tagging.tag_groups import suggest_aliases
+from visterm.store.filters import PREDICTED_FROM, Filter
+from visterm.tagging.tag_groups import suggest_aliases, tag_vectors
 from visterm.tagging.tag_map import PlacedTag
 from visterm.web.errors import Refused
-from visterm.web.pages.render import PageRoute, local, render, send_on, wants_part
+from visterm.web.pages.cache import LONG, cache_of
+from visterm.web.pages.render import PageRoute, is_for_script, local, render, send_on
 from visterm.web.pages.search import Shared, shown
-from visterm.web.pages.shelf import LONG, kept_of
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -37,7 +36,7 @@ ORDERS: dict[str, Any] = {
     "precision": lambda count: (1.0 if count.precision is None else count.precision, -count.rejected, count.tag),
     "predicted": lambda count: (-count.predicted, count.tag),
 }
-"""How tags may be listed, "precision" with the worst first: these want a look."""
+"""Orders of the list; "precision" puts the worst first, as these are worth a look."""
 
 SIDE = 1000.0
 
@@ -46,10 +45,10 @@ MARGIN = 60.0
 ROOMS = (1, 2, 4, 8, 16, 32, 64)
 
 LETTER = 60.0
-"""Size of names where there is a room of 1, in units of the drawing; with twice the room it is half as much."""
+"""Height of names in a room of 1, in units of the drawing; in twice the room they are half as high."""
 
 WIDTH_OF_LETTER = 0.58
-"""Of a letter on average, as a part of its size; a little more than most fonts take."""
+"""Average width of a letter, as a share of its height; a little more than in most fonts."""
 
 
 @router.get("/tags")
@@ -59,12 +58,19 @@ async def tags_page(
     """List the tags."""
     if order not in ORDERS:
         raise Refused(422, f"order is {order!r}; expected one of {', '.join(ORDERS)}.", field="order")
-    found = await service.browsing.run(_tags, service.catalogue, order, find)
+    catalogue = service.catalogue
+
+    def list_tags() -> list[TagCount]:
+        key = tag_key(find)
+        return sorted((count for count in _counts(catalogue) if key in tag_key(count.tag)), key=ORDERS[order])
+
+    found = await service.browsing.run(list_tags)
     start = max(start, 0)
     more = local("/tags", order=order, find=find, start=start + ROWS) if start + ROWS < len(found) else None
     return render(
-        "_tag_rows.html" if wants_part(request) else "tags.html",
+        "_tag_rows.html" if is_for_script(request) else "tags.html",
         tags=found[start : start + ROWS], n_tags=len(found), order=order, orders=list(ORDERS), find=find, more=more,
+        has_map=_has_tag_vectors(catalogue), least=PREDICTED_FROM,
     )  # fmt: skip
 
 
@@ -76,69 +82,68 @@ async def tag_page(service: Shared, name: str) -> Response:
 
 @router.get("/tags/alike")
 async def alike_tags(request: Request, service: Shared) -> Response:
-    """Suggest which tags mean the same."""
-    aliases = await service.browsing.run(_alike, service.catalogue)
-    return render("_alike_tags.html" if wants_part(request) else "alike_tags.html", aliases=aliases)
+    """Suggest tags to merge: they may mean the same, photos have them, and they weren't merged yet."""
+    catalogue = service.catalogue
+    tagger = catalogue.tagger
+
+    def suggest() -> list[Alias]:
+        found = cache_of(catalogue).get(("alike", tagger.fingerprint), lambda: suggest_aliases(tagger), LONG)
+        used = {count.tag for count in _counts(catalogue) if count.given + count.accepted}
+        return [alias for alias in found if alias.alias in used][:SUGGESTIONS]
+
+    aliases = await service.browsing.run(suggest)
+    return render("_alike_tags.html" if is_for_script(request) else "alike_tags.html", aliases=aliases)
 
 
 @router.post("/tags/merge")
 async def merge(
     request: Request, service: Shared, tag: Annotated[str, Form()], into: Annotated[str, Form()]
 ) -> Response:
-    """Put one tag in place of another."""
+    """Replace one tag by another on all photos."""
     n_images = await service.writing.run(merge_tags, service.catalogue, tag, into)
-    kept_of(service.catalogue).forget("counts")
-    if not wants_part(request):
+    cache_of(service.catalogue).forget("counts")
+    if not is_for_script(request):
         return send_on(local("/tag", name=into))
     return render("_merged.html", tag=tag, into=into, n_images=n_images)
 
 
 @router.get("/tags/map")
 async def map_page(request: Request, service: Shared, drawn: bool = False) -> Response:
-    """Show the map of the tags: the page at once, and the map, which takes some seconds the first time, inside it."""
-    if not drawn:
-        return render("map.html", drawn=None, told="")
-    tags, told = None, ""
-    try:
-        tags = draw_map(await service.tag_map())
-    except UserError as error:
-        told = str(error)
-    except Refused as error:
-        if error.status_code != 503:
-            raise
-    return render("_map.html" if wants_part(request) else "map.html", drawn=tags, told=told)
+    """Show the map of the tags: the page at once, and inside it the map, which takes seconds the first time."""
+    if not _has_tag_vectors(service.catalogue):
+        raise Refused(404, "This run's model has no map of tags. Fit an embedding model, such as --model wsabie.")
+    tags = None
+    if drawn:
+        try:
+            tags = draw_map(await service.tag_map())
+        except Refused as error:
+            if error.status_code != 503:
+                raise
+    return render("_map.html" if drawn and is_for_script(request) else "map.html", drawn=tags)
 
 
 def _counts(catalogue: Catalogue) -> list[TagCount]:
-    return kept_of(catalogue).get("counts", catalogue.tags, seconds=2)
+    """Count the tags, unless that was done a moment ago."""
+    return cache_of(catalogue).get("counts", catalogue.tags, seconds=2)
 
 
-def _alike(catalogue: Catalogue) -> list[Alias]:
-    """Suggest merges of tags that images have; those that were merged since are left out."""
+def _has_tag_vectors(catalogue: Catalogue) -> bool:
+    """Return whether the run can compare tags: without vectors of tags there are no similar tags, and no map."""
     tagger = catalogue.tagger
-    found = kept_of(catalogue).get(("alike", tagger.fingerprint), lambda: suggest_aliases(tagger), LONG)
-    there = {count.tag for count in _counts(catalogue) if count.given + count.accepted}
-    return [alias for alias in found if alias.alias in there][:SUGGESTIONS]
-
-
-def _tags(catalogue: Catalogue, order: str, find: str) -> list[TagCount]:
-    key = tag_key(find)
-    return sorted((count for count in _counts(catalogue) if key in tag_key(count.tag)), key=ORDERS[order])
+    return cache_of(catalogue).get(("map", tagger.fingerprint), lambda: tag_vectors(tagger) is not None, LONG)
 
 
 def _tag(catalogue: Catalogue, name: str) -> dict[str, Any]:
+    """Return the values of the template of a tag's page."""
     alike = [count for count in _counts(catalogue) if tag_key(count.tag) == tag_key(name)]
     count = next((count for count in alike if count.tag == name), alike[0] if alike else None)
     if count is None:
-        raise Refused(404, f"No picture has the tag '{name}', and the run does not know it.")
-    neighbours, told = [], ""
-    if count.learned:
-        try:
-            neighbours = catalogue.tagger.neighbours(count.tag, NEIGHBOURS)
-        except UserError as error:
-            told = str(error)
+        raise Refused(404, f"No photo has the tag '{name}', and it was not learned.")
+    neighbours = []
+    if count.learned and _has_tag_vectors(catalogue):
+        neighbours = catalogue.tagger.neighbours(count.tag, NEIGHBOURS)
     examples = shown(catalogue, catalogue.browse(Filter(tags=(count.tag,)), EXAMPLES).hits)
-    return {"count": count, "neighbours": neighbours, "told": told, "examples": examples}
+    return {"count": count, "neighbours": neighbours, "examples": examples}
 
 
 class DrawnTag(NamedTuple):
@@ -153,8 +158,8 @@ class DrawnTag(NamedTuple):
     size : int
         1 to 4, by the logarithm of the number of images.
     room : int
-        That its name needs: it is shown when the map is so near that letters are `LETTER` / `room` units high, or less.
-        One of `ROOMS`; 128 if no room is enough.
+        Zoom that its name needs: the name is shown once letters are `LETTER` / `room` units high, or less.
+        One of `ROOMS`; 128 if none is enough.
     """
 
     tag: str
@@ -166,7 +171,7 @@ class DrawnTag(NamedTuple):
 
 
 def draw_map(placed: Sequence[PlacedTag]) -> list[DrawnTag]:
-    """Return names room, those of most images first: none covers another."""
+    """Place the names, those of most photos first, so that none covers another."""
     order = sorted(range(len(placed)), key=lambda i: (-placed[i].images, i))
     x = np.array([MARGIN + (SIDE - 2 * MARGIN) * placed[i].x for i in order])
     y = np.array([MARGIN + (SIDE - 2 * MARGIN) * placed[i].y for i in order])

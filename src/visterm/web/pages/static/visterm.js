@@ -1,4 +1,4 @@
-// The page's script. Everything works without it; with it, by keyboard and without loading pages anew.
+// The page's script. Everything works without it; it adds keys and saves reloads.
 "use strict";
 (() => {
   const one = (selector, root = document) => root.querySelector(selector);
@@ -6,7 +6,7 @@
   const page = document.body.dataset.page;
   document.documentElement.classList.add("script");
 
-  // ---- Telling: for eyes at the foot of the window, and for screen readers --------------------------------------
+  // ---- Messages: for eyes below the header, where it covers no button, and for screen readers --------------------------------------
 
   // What turns the direction of writing round, or is not seen, is shown as the pages show it
   const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
@@ -32,16 +32,16 @@
     try {
       answer = await fetch(address, { ...options, headers: { "x-part": "1" } });
     } catch {
-      throw new Error("The service does not answer.");
+      throw new Error("The service doesn't answer. Is it still running?");
     }
     const text = await answer.text();
     if (answer.ok) return text;
-    if (answer.status === 503) throw new Busy("The service is busy; trying again.");
+    if (answer.status === 503) throw new Busy("The service is busy. Trying again …");
     let message = `The service answered ${answer.status}.`;
     try {
       const found = JSON.parse(text);
       message = found.message || found.error.message;
-    } catch { /* no message of ours: the status has to do */ }
+    } catch { /* not our JSON: the status has to do */ }
     throw new Error(message);
   }
 
@@ -85,7 +85,7 @@
     within(root, ".more").forEach((element) => nearEnd.observe(element));
     within(root, "[data-complete]").forEach(completing);
     within(root, "#map").forEach(movable);
-    if (root === document.body) return; // what stands on a page from the start has no need to be told
+    if (root === document.body) return; // messages of a page that just loaded are not news
     within(root, "[data-said]").forEach((element) => tell(element.dataset.said));
     within(root, "[data-focus]").slice(0, 1).forEach((element) => element.focus());
   }
@@ -100,9 +100,11 @@
     const body = new URLSearchParams(new FormData(form, event.submitter));
     const rowAt = rows().findIndex((row) => row.contains(document.activeElement));
     const wasTyping = document.activeElement.id;
+    const wasOpen = one("details[open]", one(into || inside));
     try {
       put(one(into || inside), await part(form.getAttribute("action"), { method: "POST", body }), Boolean(inside));
       if (into === "#picture-tags") {
+        if (wasOpen) one("#picture-tags details")?.setAttribute("open", "");
         lastSaid = { tag: body.get("tag"), do: body.get("do") };
         if (wasTyping === "new-tag") one("#new-tag").focus();
         else focusOn(rows()[Math.min(Math.max(rowAt, 0), rows().length - 1)]);
@@ -183,7 +185,7 @@
         if (!answer.ok) return close();
         ({ tags } = await answer.json());
       } catch {
-        return undefined; // another letter was typed meanwhile, or the service is gone: no completion is no harm
+        return undefined; // another letter was typed meanwhile, or the service is gone: the search works without completion
       }
       if (document.activeElement !== input) return close();
       list.replaceChildren(...tags.map(({ tag, images }, number) => {
@@ -192,7 +194,7 @@
         option.dataset.tag = tag;
         option.setAttribute("role", "option");
         const count = document.createElement("small");
-        count.textContent = images ? images.toLocaleString("en") : "no pictures yet";
+        count.textContent = images ? images.toLocaleString("en") : "no photos yet";
         option.classList.toggle("without", !images);
         option.append(shown(tag), " ", count);
         option.addEventListener("pointerdown", (event) => {
@@ -237,8 +239,8 @@
     heat.dataset.tag = tag;
     heat.src = `/api/v1/images/${figure.dataset.image}/heat?${new URLSearchParams({ tag, size: 640 })}`;
     heat.addEventListener("load", () => {
-      const told = one("#heat-said");
-      if (told && heat.isConnected) told.textContent = `Where “${shown(tag)}” comes from`;
+      const caption = one("#heat-said");
+      if (caption && heat.isConnected) caption.textContent = `Where “${shown(tag)}” comes from`;
     });
     heat.addEventListener("error", () => heat.remove());
     one(".frame", figure).append(heat);
@@ -247,8 +249,8 @@
   function hideHeat() {
     clearTimeout(resting);
     all(".heat").forEach((heat) => heat.remove());
-    const told = one("#heat-said");
-    if (told) told.textContent = "";
+    const caption = one("#heat-said");
+    if (caption) caption.textContent = "";
   }
 
   function heatOnRest(start, end) {
@@ -289,7 +291,7 @@
       if (!dropping(event)) return;
       event.preventDefault();
       const picture = [...event.dataTransfer.files].find((dropped) => dropped.type.startsWith("image/"));
-      if (!picture) return tell("That is no picture.");
+      if (!picture) return tell("That isn't an image file.");
       const files = new DataTransfer();
       files.items.add(picture);
       file.files = files.files;
@@ -385,7 +387,7 @@
   let lastSaid = null;
   let going = 0;
 
-  const rows = () => all("[data-item], [data-row]");
+  const rows = () => all("[data-item], [data-row]").filter((row) => row.checkVisibility());
   const inRow = (row) => (row?.matches("tr") ? one("a", row) : row);
   const focusOn = (row) => inRow(row)?.focus();
   const focused = () => rows().find((row) => row.contains(document.activeElement));
@@ -456,8 +458,8 @@
     Tags: { ArrowUp: () => step(-1), ArrowDown: () => step(1) },
     Review: {
       h: () => {
-        const asked = one(".ask[data-heat]");
-        if (asked && !one(".heat")) showHeat(asked.dataset.tag);
+        const question = one(".ask[data-heat]");
+        if (question && !one(".heat")) showHeat(question.dataset.tag);
       },
     },
   };
