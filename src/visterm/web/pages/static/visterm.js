@@ -54,6 +54,7 @@
   function put(place, html, inside = false) {
     const content = parsed(html);
     const added = [...content.children];
+    if (one("details[open]", place)) one("details", content)?.setAttribute("open", ""); // what is open stays open
     if (inside) place.replaceChildren(content);
     else place.replaceWith(content);
     added.forEach(wake);
@@ -100,11 +101,9 @@
     const body = new URLSearchParams(new FormData(form, event.submitter));
     const rowAt = rows().findIndex((row) => row.contains(document.activeElement));
     const wasTyping = document.activeElement.id;
-    const wasOpen = one("details[open]", one(into || inside));
     try {
       put(one(into || inside), await part(form.getAttribute("action"), { method: "POST", body }), Boolean(inside));
       if (into === "#picture-tags") {
-        if (wasOpen) one("#picture-tags details")?.setAttribute("open", "");
         lastSaid = { tag: body.get("tag"), do: body.get("do") };
         if (wasTyping === "new-tag") one("#new-tag").focus();
         else focusOn(rows()[Math.min(Math.max(rowAt, 0), rows().length - 1)]);
