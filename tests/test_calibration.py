@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -26,12 +27,12 @@ from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.features.training_rows import TrainingRows
 from visterm.library.catalogue import Catalogue
 from visterm.models.confidence import fit_calibration as fitting
-from visterm.models.confidence.calibration import Calibration
+from visterm.models.confidence.calibration import Calibration, HeldOutChances
 from visterm.models.confidence.cutoffs import expected_f1_cutoff
 from visterm.models.confidence.fit_calibration import fit_calibration
 from visterm.models.stopping import HeldOutFit
 from visterm.store.filters import PREDICTED_FROM, Filter
-from visterm.tagging.calibrating import calibrate
+from visterm.tagging.calibrating import HeldOutScores, calibrate, expectations
 from visterm.tagging.run_files import CALIBRATION
 from visterm.tagging.tagger import Tagger
 
@@ -331,3 +332,25 @@ def test_the_commands_fit_without_a_calibration_and_search_down_to_the_cut_off(l
     fitted = run.invoke(app, ["fit", *source, "--model", "ridge", "--no-calibration", "-o", str(tmp_path / "run")])
     assert fitted.exit_code == 0, fitted.output
     assert Tagger.load(tmp_path / "run").calibration is None
+    assert "Expect of new photos" not in fitted.stderr
+
+
+def test_a_fit_says_in_three_lines_what_was_learned_and_what_to_expect_of_new_photos(library, tmp_path):
+    folder, *_ = library
+    source = ["--tags", str(folder / "tags.jsonl"), "--encoder", f"precomputed:{folder / 'features.npy'}"]
+    done = CliRunner().invoke(app, ["fit", *source, "-o", str(tmp_path / "run"), "--json"])
+    facts = json.loads(done.stdout)
+    chosen, learned, expect = done.stderr.splitlines()
+    assert re.fullmatch(r"Model: .+ \(\d+%\).*, chosen from \d+ models\.", chosen)
+    assert re.fullmatch(r"Learned 6 tags from \d+ photos in .+ s\. The run is in .*run\.", learned)
+    assert expect.startswith(f"Expect of new photos: of 5 tags about {facts['right of 5 tags']:.1f} are right; at 90% ")
+    assert f"{facts['tags at precision 0.9']:.1f} tags per photo. Measured on {facts['calibration images']} " in expect
+
+
+def test_what_to_expect_counts_right_tags_of_the_best_five_and_sure_ones():
+    scores = np.array([[9, 8, 7, 6, 5, 4], [1, 2, 3, 4, 5, 6], [0, 0, 0, 0, 0, 1]], np.float32)
+    Y = np.array([[1, 1, 0, 0, 0, 1], [1, 0, 0, 0, 0, 0], [0] * 6])  # 2 of 2 right, 0 of 1; nobody tagged the last
+    given = np.arange(200).reshape(100, 2) % 3 == 0
+    held = HeldOutChances.of(np.where(given, 0.99, 0.01), given, np.array([30, 30]))
+    found = expectations(HeldOutScores(scores, Y, Y), THREE._replace(held_out=held))
+    assert found == {"right of 5 tags": 1.0, "tags at precision 0.9": given.sum() / 100}

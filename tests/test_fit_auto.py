@@ -20,7 +20,7 @@ def fitted(small_library, tmp_path_factory):
     run = tmp_path_factory.mktemp("auto") / "run"
     done = visterm(
         "fit", small_library.images, "--tags", small_library.tags_file, "-o", run, "--encoder-set", "codebook=200",
-        "--model", "auto", "--budget", "10m", "--valid", "0.4",
+        "-v", "--model", "auto", "--budget", "10m", "--valid", "0.4",
         "--set", 'candidates=[("knn", {}), ("ridge", {}), ("prior", {})]',
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -40,12 +40,14 @@ def test_what_is_no_span_of_time_is_refused_with_examples(text):
         seconds_of(text, "--budget")
 
 
-def test_fit_shows_what_was_tried_and_does_not_speak_of_epochs(fitted):
+def test_fit_v_shows_each_step_and_what_was_tried_and_does_not_speak_of_epochs(fitted):
     _, done = fitted
     shown = [line.split() for line in done.stdout.splitlines()]
     assert shown[0][:3] == ["model", "seconds", "MAP"]
     assert [line[0] for line in shown[1:]] == ["knn", "ridge", "prior"]
     assert "epochs" not in done.stderr
+    assert "learn colours: " in done.stderr
+    assert "Model: " in done.stderr
 
 
 def test_info_shows_it_too_also_as_json(fitted):
@@ -66,7 +68,7 @@ def test_models_of_one_encoder_of_a_chain_are_shown_with_its_name(small_library,
     done = visterm(
         "fit", small_library.images, "--tags", small_library.tags_file, "-o", run, "--encoder", "chain",
         "--encoder-set", f'encoders=[("visterms", {{"codebook": 200}}), {colours}]', "--model", "auto",
-        "--valid", "0.4", "--set", 'candidates=[("knn", {}), ("prior", {})]',
+        "--valid", "0.4", "--set", 'candidates=[("knn", {}), ("prior", {})]', "-v",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     shown = [line.split("  ") for line in done.stdout.splitlines()]

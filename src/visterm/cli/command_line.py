@@ -28,7 +28,7 @@ WIDTH: Final = 100
 
 COMMON: Final = {
     "images", "out", "catalogue", "tags", "encoder", "encoder_set", "model", "set_", "budget", "min_count", "jobs",
-    "ray", "json", "grid", "random", "metric",
+    "ray", "json", "verbose", "grid", "random", "metric",
 }  # fmt: skip
 """Parameters of a `LongCommand` that its ``--help`` lists; ``--help-all`` lists all."""
 

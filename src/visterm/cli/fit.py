@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import time
 from pathlib import Path
 
 import typer
 
 from visterm.cli import learning_options as learning
 from visterm.cli import options
-from visterm.cli.output import emit, exit_code, say, show_tried
-from visterm.cli.progress import Bars
+from visterm.cli.output import chosen_of, emit, exit_code, say, show_tried
+from visterm.cli.progress import Bars, duration
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
@@ -23,7 +23,7 @@ EXAMPLES = (
     ("visterm fit features --tags tags.csv --model sampled_tagger --ray HEAD:6379 -o run", "on a cluster"),
     ("visterm fit --catalogue catalogue", "learn from corrections"),
 )
-WITH_A_CATALOGUE = {"catalogue", "full", "min_count", "jobs", "json"}
+WITH_A_CATALOGUE = {"catalogue", "full", "min_count", "jobs", "verbose", "json"}
 """Options that go with --catalogue: encoder and model are those of its run."""
 
 
@@ -64,6 +64,7 @@ def fit(
     device: options.Device = None,
     jobs: options.Jobs = None,
     ray: options.Ray = None,
+    verbose: options.Verbose = False,
     json: options.Json = False,
 ) -> None:
     """Learn a library's tags from photos that have them, and write a run.
@@ -71,12 +72,13 @@ def fit(
     The exit code is 3 if photos were skipped.
     """
     if catalogue is not None:
-        _fit_catalogue(context, catalogue, full=full, min_count=min_count, jobs=jobs, json=json)
+        _fit_catalogue(context, catalogue)
         return
     if full:
         raise UserError("--full needs --catalogue; a new run learns everything anyway. Leave it out.")
     if out is None:
         raise UserError("Missing output folder: pass -o RUN, or a catalogue to learn from: --catalogue.")
+    from visterm.tagging.calibrating import RIGHT_OF_5, what_to_expect
     from visterm.tagging.fit_input import one_or_features
     from visterm.tagging.fit_request import FitRequest
     from visterm.tagging.tagger import fit_run
@@ -84,48 +86,44 @@ def fit(
     request = FitRequest(
         images=one_or_features(images), tags=None if queries is not None and tags == "auto" else tags, queries=queries,
         idf=idf, split=split, image_column=image_column, tags_column=tags_column, separator=separator,
-        encoder=encoder, encoder_params=options.settings(encoder_set, "--encoder-set"),
-        model=model, model_params=options.settings(set_, "--set"),
-        budget=None if budget is None else options.seconds_of(budget, "--budget"), valid=valid, calibrate=calibration,
-        word_vectors=word_vectors, seed=seed, aliases=aliases, stop_tags=stop_tags or (), min_count=min_count,
-        max_share=max_share, per_user=per_user, user_column=user_column, part_of=part_of, isa=isa, wordnet=wordnet,
-        tag_synsets=tag_synsets, inherit=inherit, memory=options.bytes_of(memory), device=device, n_jobs=jobs,
-        executor=options.executor_of(ray, jobs), out=out,
+        encoder=encoder, encoder_params=options.settings(encoder_set, "--encoder-set"), model=model, valid=valid,
+        model_params=options.settings(set_, "--set"), budget=options.seconds_of(budget, "--budget"), seed=seed,
+        calibrate=calibration, word_vectors=word_vectors, aliases=aliases, stop_tags=stop_tags or (),
+        min_count=min_count, max_share=max_share, per_user=per_user, user_column=user_column, part_of=part_of, isa=isa,
+        wordnet=wordnet, tag_synsets=tag_synsets, inherit=inherit, memory=options.bytes_of(memory), device=device,
+        n_jobs=jobs, executor=options.executor_of(ray, jobs), out=out,
     )  # fmt: skip
-    tagger = fit_run(request, say=say, progress=Bars())
+    began = time.monotonic()
+    tagger = fit_run(request, say=say, progress=Bars(lines=verbose))
     facts = tagger.facts
     if hasattr(tagger.model, "report_"):
-        tried = tagger.models_tried()
-        alone = next((entry["model"] for entry in tried if entry["reason"].startswith("alone: ")), None)
-        if alone is not None and getattr(tagger.model, "valid_share", 0) > 0:
-            say(f"Too few photos to compare models, so {alone} was used.")
-        else:
-            show_tried(tried)
-    n_queries = facts.get("queries")
-    more = "" if n_queries is None else f" and {n_queries:,} {'query' if n_queries == 1 else 'queries'}"
-    learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'photo')}{more}"
-    say(f"Learned {learned}. The run is in {out}.")
+        say(chosen_of(tagger.models_tried()))
+        if verbose and not json:
+            show_tried(tagger.models_tried())
+    queries_too = f" and {count_of(facts['queries'], 'query')}" if "queries" in facts else ""
+    learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'photo')}{queries_too}"
+    say(f"Learned {learned} in {duration(time.monotonic() - began)}. The run is in {out}.")
+    if RIGHT_OF_5 in facts:
+        say(what_to_expect(facts))
     if json:
         emit({"run": str(out), **facts})
     raise typer.Exit(exit_code(tagger.skipped, out / "skipped.jsonl"))
 
 
-def _fit_catalogue(
-    context: typer.Context, catalogue: Path, *, full: bool, min_count: int, jobs: int | None, json: bool
-) -> None:
+def _fit_catalogue(context: typer.Context, catalogue: Path) -> None:
     """Learn from a catalogue, and say what it changed; refuse options of the fit of a new run."""
     sources = {name: context.get_parameter_source(name) for name in context.params if name not in WITH_A_CATALOGUE}
     if given := [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]:
-        options_of = {"out": "-o", "images": "IMAGES", "set_": "--set"}
+        name = {"out": "-o", "images": "IMAGES", "set_": "--set"}.get(given[0], "--" + given[0].replace("_", "-"))
         raise UserError(
-            f"{options_of.get(given[0], '--' + given[0].replace('_', '-'))} does not go with --catalogue, which learns "
-            "with the encoder and the model of the catalogue's own run. Leave it out; or fit a new run, and index with "
-            f"it: visterm index RUN PHOTOS -o {catalogue}"
+            f"{name} is for a new run, but --catalogue learns with the catalogue's own run. Leave {name} out."
         )
     from visterm.library.catalogue import Catalogue
     from visterm.library.learn import in_words
 
-    learned = Catalogue.load(catalogue, n_jobs=jobs).learn(full=full, min_count=min_count, progress=Bars())
+    typed, bars = context.params, Bars(lines=context.params["verbose"])
+    opened = Catalogue.load(catalogue, n_jobs=typed["jobs"])
+    learned = opened.learn(full=typed["full"], min_count=typed["min_count"], progress=bars)
     say(f"{in_words(learned)}. The run {learned.run} is now the one of {catalogue}.")
-    if json:
-        emit({"catalogue": str(catalogue), **asdict(learned)})
+    if typed["json"]:
+        emit({"catalogue": str(catalogue), **learned.as_dict()})

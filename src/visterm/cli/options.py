@@ -98,6 +98,7 @@ Separator = Annotated[
 ]
 
 Json = Annotated[bool, output_option("--json", help="Print JSON, one object per line.")]
+Verbose = Annotated[bool, output_option("-v", "--verbose", help="Show each step, and all models that were tried.")]
 Scores = Annotated[
     bool, output_option("--scores", help="Show the model's scores as well, in their order; higher is better.")
 ]
@@ -214,14 +215,16 @@ def choices(pairs: list[str]) -> dict[str, Choices]:
     return space
 
 
-def seconds_of(text: str, option: str) -> float:
-    """Return the seconds of a span of time: 90, 90s, 2m, 1.5h.
+def seconds_of(text: str | None, option: str) -> float | None:
+    """Return the seconds of a span of time: 90, 90s, 2m, 1.5h; None if there is none.
 
     Raises
     ------
     UserError
         If it cannot be read, or is no time at all.
     """
+    if text is None:
+        return None
     read = _SPAN.fullmatch(text.strip())
     seconds = float(read[1]) * _SECONDS[read[2].lower()] if read else 0.0
     if not seconds:

@@ -64,6 +64,14 @@ def _width(text: str) -> int:
     return cell_len(text)
 
 
+def chosen_of(report: Sequence[dict[str, Any]]) -> str:
+    """Return which of the models that `auto` tried it uses, in words."""
+    used = [f"{entry['model']} ({entry['weight']:.0%})" for entry in report if entry["weight"]]
+    if any(entry["reason"].startswith("alone: ") for entry in report):
+        return f"Model: {used[0]}; there are too few photos to compare models."
+    return f"Model: {' and '.join(used)}, chosen from {count_of(len(report), 'model')}."
+
+
 def show_tried(report: Sequence[dict[str, Any]]) -> None:
     """Print the table; what was not measured is a dash. Blocks are shown where there are any."""
     rows, header = [_tried_row(entry) for entry in report], list(TRIED_HEADER)

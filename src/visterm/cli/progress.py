@@ -1,4 +1,4 @@
-"""Progress bars on standard error, drawn with rich; where nobody watches, a plain line a task and a minute."""
+"""Progress bars on standard error, drawn with rich; in a pipe or a log, a plain line per task and per minute."""
 
 from __future__ import annotations
 
@@ -11,15 +11,22 @@ if TYPE_CHECKING:
 
 
 LINE_SECONDS = 60
-"""Where nobody watches, long tasks say so often how far they are."""
+"""Between two lines in a pipe or a log that say how far a long task is."""
 
 
 class Bars:
-    """Draws what the library reports: a bar a task, steps a second, time left and the last note."""
+    """Draws what the library reports: a bar per task with its rate, the time left and the last note.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    lines : bool
+        Leave a line of each task when it ends.
+    """
+
+    def __init__(self, *, lines: bool = True) -> None:
+        self._lines = lines
         self._total: int | None = None
-        self._said = 0.0
+        self._said = time.monotonic()
         self._rich: Progress | None = None
         self._task: TaskID | None = None
         self._name = ""
@@ -30,7 +37,9 @@ class Bars:
     def start(self, task: str, total: int | None = None) -> None:
         """Begin a bar of `total` steps."""
         self._name, self._note, self._done, self._began = task, "", 0, time.monotonic()
-        self._total, self._said = total, self._began
+        self._total = total
+        if self._lines:
+            self._said = self._began
         if sys.stderr.isatty():
             self._rich = _bar()
             self._rich.start()
@@ -43,15 +52,15 @@ class Bars:
         if self._rich is not None and self._task is not None:
             rate = self._done / max(time.monotonic() - self._began, 1e-9)
             self._rich.update(self._task, advance=steps, note=self._note, rate=f"{rate:,.0f}/s" if rate >= 1 else "")
-        elif time.monotonic() - self._said >= LINE_SECONDS:
+        elif time.monotonic() - self._said >= LINE_SECONDS and self._done != self._total:
             self._say_how_far()
 
     def finish(self) -> None:
-        """End the bar, and leave one line that says what was done and how fast; none where an error came first."""
+        """End the bar, and leave a line that says what was done and how fast; none if an error came first."""
         if self._rich is not None:
             self._rich.stop()
             self._rich = None
-        if self._done == 0:
+        if self._done == 0 or not self._lines:
             return
         seconds = time.monotonic() - self._began
         rate = f", {self._done / seconds:,.0f}/s" if seconds > 0.5 and self._done > seconds else ""
@@ -60,18 +69,19 @@ class Bars:
 
     def _say_how_far(self) -> None:
         self._said = time.monotonic()
-        rate = self._done / (self._said - self._began)
-        told = f"{self._name}: {self._done:,}"
+        rate = self._done / max(self._said - self._began, 1e-9)
+        line = f"{self._name}: {self._done:,}"
         if self._total is not None:
-            told += f" of {self._total:,}"
+            line += f" of {self._total:,}"
         if rate > 0:
-            told += f", {rate:,.{0 if rate >= 10 else 2}f}/s"
+            line += f", {rate:,.{0 if rate >= 10 else 2}f}/s"
         if rate > 0 and self._total is not None:
-            told += f", {_duration((self._total - self._done) / rate)} left"
-        print(f"{told}{f'  {self._note}' if self._note else ''}", file=sys.stderr, flush=True)
+            line += f", {duration((self._total - self._done) / rate)} left"
+        print(f"{line}{f'  {self._note}' if self._note else ''}", file=sys.stderr, flush=True)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return a span of time for people: ``29 s``, ``3 min``, ``1 h 5 min``."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{rest} s"

@@ -34,8 +34,9 @@ _SEEN = re.compile(f"[^{_UNSEEN}\\s]")
 
 
 def count_of(n: int, noun: str) -> str:
-    """Return a number with its noun: ``1 image``, ``2,000 images``."""
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+    """Return a number with its noun: ``1 image``, ``2,000 images``, ``2 queries``."""
+    plural = noun.removesuffix("y") + "ies" if noun.endswith("ry") else f"{noun}s"
+    return f"{n:,} {noun if n == 1 else plural}"
 
 
 def one_of(names: Sequence[str]) -> str:

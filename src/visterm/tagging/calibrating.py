@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,9 +13,11 @@ from sklearn.base import clone
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix
 from visterm.features.training_rows import TrainingRows
+from visterm.kernels.topk import top_k
 from visterm.models.abilities import HoldsOut
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
+from visterm.models.confidence.cutoffs import cutoff_for_precision
 from visterm.models.confidence.fit_calibration import MIN_IMAGES, fit_calibration
 from visterm.models.stopping import visible_columns
 
@@ -25,11 +28,59 @@ MOST_IMAGES = 2000
 MOST_SCORES = 2**24
 """Held at a time: where there are very many tags, fewer images are looked at."""
 
+RIGHT_OF_5 = "right of 5 tags"
+SURE_TAGS = "tags at precision 0.9"
+"""Names of what new images can expect, among the facts of a run."""
+
+
+class HeldOutScores(NamedTuple):
+    """Scores of images that were not learned from, their tags, and the tags of those that were learned from.
+
+    Attributes
+    ----------
+    scores : ndarray of float32, shape (n_held_out, n_tags)
+    Y : CSR, shape (n_held_out, n_tags)
+    others : CSR, shape (n_learned, n_tags)
+    """
+
+    scores: NDArray[np.float32]
+    Y: Any
+    others: Any
+
 
 def calibrate(
     model: Annotator, rows: TrainingRows, *, seed: int = 0, progress: Progress = SILENT
 ) -> Calibration | None:
-    """Fit confidences to the scores of images that were not learned from, as cheaply as the model allows.
+    """Fit confidences to the scores of images that were not learned from; None where there are too few."""
+    held_out = held_out_scores(model, rows, seed=seed, progress=progress)
+    return None if held_out is None else fit_calibration(*held_out, seed=seed)
+
+
+def expectations(held_out: HeldOutScores, calibration: Calibration) -> dict[str, float]:
+    """Return how many of an image's five best tags are right, and how many it gets at a precision of 0.9: means."""
+    given = sp.csr_array(held_out.Y) > 0
+    tagged = np.flatnonzero(np.diff(given.indptr))
+    best = top_k(held_out.scores[tagged], min(5, given.shape[1]))[0]
+    right = float(np.mean([np.isin(best[i], given[[image]].indices).sum() for i, image in enumerate(tagged)]))
+    held = calibration.held_out
+    assert held is not None
+    n_sure = int((held.chances >= cutoff_for_precision(held, 0.9).least[held.tags]).sum())
+    return {RIGHT_OF_5: right, SURE_TAGS: n_sure / calibration.n_images}
+
+
+def what_to_expect(facts: Mapping[str, Any]) -> str:
+    """Return the sentence for people that ends a fit, of the `expectations` among the facts of a run."""
+    sure = f"{facts[SURE_TAGS]:.1f}" if facts[SURE_TAGS] >= 0.05 else "fewer than 0.1"
+    return (
+        f"Expect of new photos: of {min(5, facts['tags'])} tags about {facts[RIGHT_OF_5]:.1f} are right; at 90% sure "
+        f"(--precision 0.9), {sure} tags per photo. Measured on {facts['calibration images']:,} held-out photos."
+    )
+
+
+def held_out_scores(
+    model: Annotator, rows: TrainingRows, *, seed: int = 0, progress: Progress = SILENT
+) -> HeldOutScores | None:
+    """Return scores of images that were not learned from, as cheaply as the model allows.
 
     These are the first there are of: the rows of the split "valid"; the images that the model held out of a first fit
     to choose when to stop, with the scores of that fit; a fifth of the images, with the scores of a copy of the model
@@ -49,7 +100,7 @@ def calibrate(
 
     Returns
     -------
-    Calibration or None
+    HeldOutScores or None
         None for images known by number, and where less than 20 images with tags can be spared.
     """
     rng = np.random.default_rng(seed)
@@ -59,12 +110,12 @@ def calibrate(
     if rows.valid is not None:
         X_valid, Y_valid = rows.valid
         places = _some(X_valid.shape[0], Y_valid.shape[1], rng)
-        return fit_calibration(_search_scores(model, X_valid[places]), Y_valid[places], rows.Y, seed=seed)
+        return HeldOutScores(_search_scores(model, X_valid[places]), Y_valid[places], rows.Y)
     n_images, n_tags = rows.Y.shape
     if held is not None:
         places = _some(len(held.images), n_tags, rng)
         others = np.setdiff1d(np.arange(n_images), held.images)
-        return fit_calibration(held.scores(places), rows.Y[held.images[places]], rows.Y[others], seed=seed)
+        return HeldOutScores(held.scores(places), rows.Y[held.images[places]], rows.Y[others])
     left_out = np.sort(rng.permutation(n_images)[: round(SHARE * n_images)])
     left_out = left_out[_some(left_out.size, n_tags, rng)]
     others = np.setdiff1d(np.arange(n_images), left_out)
@@ -74,7 +125,7 @@ def calibrate(
     copy = _unfitted(model)
     copy.fit(visible_columns(copy, rows.X[others], others), rows.Y[others], monitor=progress)
     scores = _search_scores(copy, visible_columns(copy, rows.X[left_out], others))
-    return fit_calibration(scores, rows.Y[left_out], rows.Y[others], seed=seed)
+    return HeldOutScores(scores, rows.Y[left_out], rows.Y[others])
 
 
 def _unfitted(model: Annotator) -> Any:

@@ -246,12 +246,15 @@ class Run:
         return facts
 
     def find_confidences(self, rows: TrainingRows, progress: Progress = SILENT) -> None:
-        """Fit confidences to scores of images that were not learned from, see `calibrate`."""
-        from visterm.tagging.calibrating import calibrate
+        """Fit confidences to scores of images that were not learned from, and keep what new images can expect."""
+        from visterm.models.confidence.fit_calibration import fit_calibration
+        from visterm.tagging.calibrating import expectations, held_out_scores
 
-        self.calibration = calibrate(self.model, rows, progress=progress)
-        if self.calibration is not None:
+        held_out = held_out_scores(self.model, rows, progress=progress)
+        self.calibration = None if held_out is None else fit_calibration(*held_out)
+        if held_out is not None and self.calibration is not None:
             self.facts["calibration images"] = self.calibration.n_images
+            self.facts |= expectations(held_out, self.calibration)
 
     def weighed(self, words: sp.csr_array) -> sp.csr_array:
         """Weigh the words of queries, shape (n_queries, n_tags), by their idf, to unit length."""
