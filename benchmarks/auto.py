@@ -13,6 +13,7 @@ About 15 minutes on 2 cores. FOLDER has data/corel5k, data/delicious and models/
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +23,11 @@ import numpy as np
 import scipy.sparse as sp
 from harness.runs import machine, options, parse, say, write
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from planted import plant_corpus
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.planted import plant_corpus
 from visterm.encoders.named import make_encoder
 from visterm.features.training_rows import encode_corpus, read_corpus
 from visterm.metrics import average_precisions, evaluate

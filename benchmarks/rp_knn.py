@@ -21,9 +21,11 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.data.planted import Planted, plant_corpus
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from planted import Planted, plant_corpus
 from visterm.metrics.ranking import average_precisions
-from visterm.models.neighbours.knn import Knn, lose_neighbors, votes
+from visterm.models.neighbours.knn import Knn, votes
 from visterm.models.neighbours.rp_knn import RpKnn
 
 SETTINGS = {"n_neighbors": 10, "power": 4.0}
@@ -124,6 +126,27 @@ def main() -> None:
     sys.stdout.write(text + "\n")
     if arguments.json:
         arguments.json.write_text(text + "\n", encoding="utf-8")
+
+
+def lose_neighbors(
+    ids: np.ndarray, near: np.ndarray, miss_share: float, rng: np.random.Generator, *, only_first: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Drop found neighbours at random, and let those behind them move up: what approximate search costs, simulated.
+
+    Each of the neighbours (n, k), nearest first, is lost with the chance `miss_share`; with `only_first` only the
+    nearest may be. Returned are ids and cosines of the same shape, with -1 and 0 at the end of each row for the lost.
+
+    References
+    ----------
+    Weston, Bengio, Usunier 2010, section 6.4 ("Approximate nearest neighbor and nearest neighbor").
+    """
+    lost = rng.random(ids.shape) < miss_share
+    if only_first:
+        lost[:, 1:] = False
+    order = np.argsort(lost, axis=1, kind="stable")
+    kept = np.take_along_axis(~lost, order, axis=1)
+    ids, near = np.take_along_axis(ids, order, axis=1), np.take_along_axis(near, order, axis=1)
+    return np.where(kept, ids, -1), np.where(kept, near, np.float32(0))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ Settings were chosen on validation images of the training split (--on valid meas
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -19,7 +20,9 @@ from typing import Any
 import numpy as np
 from harness.runs import machine, options, parse, say, write
 
-from visterm.data.planted import plant_corpus
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from planted import plant_corpus
 from visterm.encoders.sentences import sentence_vectors
 from visterm.metrics import paired_bootstrap
 from visterm_research.comparison.image_problems import corel_problem, scene_problem

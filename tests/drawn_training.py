@@ -7,11 +7,11 @@ import json
 import numpy as np
 import scipy.sparse as sp
 
+from planted import plant_corpus
 from planted_features import fitted_encoder
 from visterm import Tagger
 from visterm.core.executor import LOCAL
 from visterm.data.feature_shards import Shard
-from visterm.data.planted import plant_corpus
 from visterm.features.job import write_features
 from visterm.features.streaming.memory import Plan
 from visterm.tagging.streamed_fit import fit_streamed

@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 
+from planted import plant_corpus
 from visterm.data.feature_shards import Shard
-from visterm.data.planted import plant_corpus
 from visterm.encoders.named import make_encoder
 from visterm.features.job import write_features
 

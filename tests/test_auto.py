@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from planted import plant_corpus
 from visterm.core.errors import TooLargeError, UserError
 from visterm.core.persist import load_estimator, read_description, save_estimator
 from visterm.core.tables import MODELS
-from visterm.data.planted import plant_corpus
 from visterm.metrics import average_precisions
 from visterm.models.abilities import HoldsOut
 from visterm.models.baselines import Prior

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from planted import plant_corpus
 from visterm.core.errors import UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
-from visterm.data.planted import plant_corpus
 from visterm.models.blend.auto import Auto
 from visterm.models.blend.candidates import Columns, column_sets
 from visterm.models.blend.trials import Trial, in_turn, shortlist

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from planted import plant_corpus
 from visterm.core.errors import UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
-from visterm.data.planted import plant_corpus
 from visterm.models.ranking.wsabie import Wsabie
 
 SETTINGS = {"dim": 8, "epochs": 6, "learning_rate": 0.02, "bias": 0.5, "valid_share": 0, "block": 32}

@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
+from planted import plant_corpus
 from reference.calibration import confidence, expected_f1
 from visterm.cli.commands import app
 from visterm.cli.output import likeliest_first, percent
@@ -22,7 +23,6 @@ from visterm.core.tables import MODELS
 from visterm.core.types import Hit, Tag
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.planted import plant_corpus
 from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.features.training_rows import TrainingRows
 from visterm.library.catalogue import Catalogue

@@ -8,10 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
+from planted import plant_corpus
 from training_processes import fit_in_processes
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
-from visterm.data.planted import plant_corpus
 from visterm.models.abilities import FitsTogether
 from visterm.models.deep.data_parallel import ALONE, part_of
 from visterm.models.deep.network import DeepNetwork, shared_norm

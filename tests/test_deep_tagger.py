@@ -14,10 +14,10 @@ from scipy.special import expit
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
+from planted import plant_corpus
 from visterm.core.errors import DataError, MissingExtraError, ShapeError, StorageError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
-from visterm.data.planted import plant_corpus
 from visterm.models.abilities import HoldsOut, PlacesWords
 from visterm.models.deep import base as deep_tagger
 from visterm.models.deep.averaged_word_vectors import AverageWordVector, correlation_weights, share_rows

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from planted import plant_corpus
 from visterm.cli.options import settings
 from visterm.core.errors import UnknownNameError, UserError
 from visterm.core.packing import learned_hash
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
-from visterm.data.planted import plant_corpus
 from visterm.models.baselines import Prior
 from visterm.models.blend import ensemble
 from visterm.models.blend.ensemble import Ensemble

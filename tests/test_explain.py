@@ -10,10 +10,10 @@ import scipy.sparse as sp
 from PIL import Image
 
 from command_line import run_command
+from planted import plant_corpus
 from visterm.core.errors import ImageError, ShapeError, UnknownNameError, UserError
 from visterm.core.tables import MODELS
 from visterm.data.images import read_image
-from visterm.data.planted import plant_corpus
 from visterm.encoders.blocks import pixel_codes
 from visterm.encoders.visterms import Visterms
 from visterm.models.abilities import Explains

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import Ridge as SklearnRidge
 
+from planted import plant_corpus
 from visterm.core.errors import TooLargeError, UserError
-from visterm.data.planted import plant_corpus
 from visterm.models.linear import fasttag
 from visterm.models.linear.fasttag import CORRUPTIONS, TRUSTS, FastTag
 from visterm.models.linear.normal_equations import mean_square_norm

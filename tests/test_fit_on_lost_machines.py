@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("ray", reason="wants the package ray (extra ray)")
 pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
+from planted import plant_corpus
 from visterm.cluster import RayExecutor
 from visterm.cluster import engine as engines
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.planted import plant_corpus
 from visterm.features.training_rows import TrainingRows
 from visterm.models.deep.sampled_tagger import SampledTagger
 from visterm.tagging.deep_fit_together import fit_on_machines

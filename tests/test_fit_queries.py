@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from planted import plant_corpus
 from test_cli import visterm
 from visterm import Catalogue, Tagger
 from visterm.core.errors import DataError, TagFileError, UserError
 from visterm.core.query_weights import inverse_frequencies, weigh_words
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.planted import plant_corpus
 from visterm.data.query_files import QueryRow
 from visterm.data.reference_texts import count_texts
 from visterm.data.tag_queries import queries_of_tags

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from planted import plant_corpus
 from reference.neighbours import distance, transferred_order
 from visterm.core.errors import UserError
-from visterm.data.planted import plant_corpus
 from visterm.models.neighbours.jec import Jec
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from planted import plant_corpus
 from visterm.cli.commands import app
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.planted import plant_corpus
 from visterm.features.training_rows import TrainingRows
 from visterm.models.blend import trials
 from visterm.models.stopping import visible_columns

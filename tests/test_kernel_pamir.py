@@ -8,11 +8,11 @@ import scipy.sparse as sp
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils.estimator_checks import check_estimator
 
+from planted import plant_corpus
 from reference import pamir as reference
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
-from visterm.data.planted import plant_corpus
 from visterm.data.tag_queries import queries_of_tags
 from visterm.metrics.queries import rank_queries
 from visterm.models.abilities import LearnsOn

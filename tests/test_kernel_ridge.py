@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.kernel_ridge import KernelRidge as Reference
 
+from planted import plant_corpus
 from visterm.core.errors import UserError
-from visterm.data.planted import plant_corpus
 from visterm.metrics import average_precisions
 from visterm.models.linear import kernel_ridge
 from visterm.models.linear.kernel_ridge import KernelRidge

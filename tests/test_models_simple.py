@@ -8,8 +8,8 @@ import scipy.sparse as sp
 from sklearn.linear_model import Ridge as SklearnRidge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
+from planted import plant_corpus
 from visterm.core.errors import DataError, TooLargeError, UserError
-from visterm.data.planted import plant_corpus
 from visterm.models.baselines import LeastSquares, Prior
 from visterm.models.linear import base as linear
 from visterm.models.linear import normal_equations as least_squares

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from planted import plant_corpus
 from visterm.core.errors import DataError, ShapeError, UserError
-from visterm.data.planted import plant_corpus
 from visterm.models.parts.objects_and_parts import ObjectsAndParts
 from visterm.models.ranking.wsabie import Wsabie
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from planted import plant_corpus
 from reference.generative import em_step, log_likelihood
 from visterm.core.errors import DataError, UserError
-from visterm.data.planted import plant_corpus
 from visterm.models.generative import plsa
 from visterm.models.generative.plsa import Plsa, refit_images, refit_words
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from planted import plant_corpus
 from test_cli import visterm
 from visterm import Catalogue, Tagger
 from visterm.core.errors import DataError
 from visterm.data.corpus import Corpus
-from visterm.data.planted import plant_corpus
 from visterm.data.tag_queries import queries_of_tags
 from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
 from visterm.metrics.queries import rank_queries

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from planted import plant_corpus
 from reference.generative import cmrm_scores, mbrm_scores, mean_squared_distance
 from visterm.core.errors import DataError, ShapeError, UserError
-from visterm.data.planted import plant_corpus
 from visterm.metrics.ranking import average_precisions
 from visterm.models.generative.cmrm import Cmrm
 from visterm.models.generative.mbrm import Mbrm

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from planted import plant_corpus
 from reference.rp_tree import direction, slow_leaf, slow_leaves
-from visterm.data.planted import plant_corpus
 from visterm.kernels.rows import dense_rows, sparse_rows
 from visterm.kernels.rp_tree import find_leaves, grow_tree, products_within, project
 

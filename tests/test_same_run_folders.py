@@ -8,9 +8,9 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
+from planted import plant_corpus
 from visterm.core.persist import MANIFEST, TIMES
 from visterm.core.tables import MODELS
-from visterm.data.planted import plant_corpus
 from visterm.library.info import describe, training_history
 from visterm.tagging.tagger import Tagger
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from command_line import run_command
+from planted import plant_corpus
 from planted_features import N_TAGS, N, fitted_encoder, name_of, plant, write
 from visterm import Tagger
 from visterm.core.errors import DataError, EncoderMismatchError
-from visterm.data.planted import plant_corpus
 from visterm.features.streaming.memory import Plan
 from visterm.tagging.streamed_fit import fit_streamed
 

@@ -10,10 +10,10 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
+from planted import plant_corpus
 from visterm.core.errors import ShapeError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
-from visterm.data.planted import plant_corpus
 from visterm.metrics import average_precisions
 from visterm.models.linear.svm import BIAS_FEATURE, PENALTIES, Svm
 

@@ -7,9 +7,9 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
 
+from planted import plant_corpus
 from reference.neighbours import distance
 from visterm.core.errors import UnknownNameError, UserError
-from visterm.data.planted import plant_corpus
 from visterm.models.confidence.tag_sigmoids import Costs, fit_sigmoids
 from visterm.models.neighbours.tagprop import ROOM, TagProp, interleaved
 

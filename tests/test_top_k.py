@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planted import plant_corpus
 from visterm.core.errors import TooLargeError
-from visterm.data.planted import plant_corpus
 from visterm.kernels.topk import top_k
 from visterm.models import base
 from visterm.models.linear.ridge import Ridge

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from planted import plant_corpus
 from reference import pamir as reference
 from visterm.core.errors import UnknownNameError, UserError
-from visterm.data.planted import plant_corpus
 from visterm.metrics.queries import measure_queries, rank_queries
 from visterm.models.pamir.pamir import Pamir
 from visterm.models.pamir.triplet_training import TOP_LOSSES, TopTripletTraining, ideal_gains, rank_weights

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from planted import plant_corpus
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
-from visterm.data.planted import plant_corpus
 from visterm.metrics.ranking import average_precisions
 from visterm.models.ranking.streamed_fit import StreamedFit
 from visterm.models.ranking.worker_sync import (

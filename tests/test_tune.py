@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from planted import plant_corpus
 from visterm import Tagger
 from visterm.cli.commands import app
 from visterm.cli.options import choices
 from visterm.core.errors import CorruptFileError, DivergedError, StorageError, UserError
 from visterm.core.progress import SILENT
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.planted import plant_corpus
 from visterm.features.training_rows import TrainingRows
 from visterm.models.pamir.pamir import Pamir
 from visterm.tagging.part_settings import make_model

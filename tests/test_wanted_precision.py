@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from planted import plant_corpus
 from visterm.cli.commands import app
 from visterm.core.errors import UserError
-from visterm.data.planted import plant_corpus
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.evaluation.report.tables import precision_summary
 from visterm.features.training_rows import read_corpus

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from planted import plant_corpus
 from reference import warp as reference
 from visterm.core.errors import DataError, UserError
 from visterm.core.threads import Team
-from visterm.data.planted import plant_corpus
 from visterm.models.ranking import negatives, warp
 from visterm.models.ranking.image_sides import EmbeddedImages
 from visterm.models.ranking.recipe import Recipe

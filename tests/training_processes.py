@@ -35,9 +35,9 @@ def fit_in_processes(folder: Path, cases: dict[str, Any], size: int = 2) -> dict
 
 
 def _fit(folder: Path, together: Any, case: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    from planted import plant_corpus
     from visterm.core.errors import UserError
     from visterm.core.tables import MODELS
-    from visterm.data.planted import plant_corpus
 
     planted = plant_corpus(n_tags=12, random_state=3)
     params = dict(case["params"])

@@ -12,12 +12,12 @@ import pytest
 import scipy.sparse as sp
 
 from command_line import run_command
+from planted import plant_corpus
 from studies import run_study
 from visterm.core.digests import key_of
 from visterm.core.errors import CorruptFileError, DataError, MissingExtraError, StorageError, UserError
 from visterm.core.registry import Entry, Registry
 from visterm.core.tables import MODELS
-from visterm.data.planted import plant_corpus
 from visterm.metrics import average_precisions
 from visterm.models.neighbours.knn import Knn
 from visterm.models.ranking.wsabie import Wsabie

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from command_line import run_command
+from planted import plant_corpus
 from studies import run_study, tables_of
 from visterm.core.errors import DataError, UserError
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.planted import plant_corpus
 from visterm.encoders.named import make_encoder
 from visterm.encoders.visterms import Visterms
 from visterm_research.comparison.claims import Claim

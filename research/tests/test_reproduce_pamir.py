@@ -14,12 +14,12 @@ import scipy.sparse as sp
 from sklearn.metrics import average_precision_score
 
 from command_line import run_command
+from planted import plant_corpus
 from studies import run_study
 from visterm.core.errors import DataError, UserError
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.planted import plant_corpus
 from visterm.data.tag_files import read_tag_table
 from visterm.demo.drawn import DrawnLibrary
 from visterm.models.neighbours.knn import Knn

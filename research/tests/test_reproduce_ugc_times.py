@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed"
 pytest.importorskip("matplotlib", reason="the extra 'plot' is not installed")
 
 
+from planted import plant_corpus
 from visterm.core.tables import MODELS
-from visterm.data.planted import plant_corpus
 from visterm.metrics import evaluate
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.run import Comparison, Options

@@ -12,11 +12,11 @@ import pytest
 import scipy.sparse as sp
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
+from planted import plant_corpus
 from visterm.core.errors import DataError, DivergedError, ShapeError, UserError
 from visterm.core.learned import check_learned
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
-from visterm.data.planted import plant_corpus
 from visterm.data.tag_queries import queries_of_tags
 from visterm.models.abilities import AddsTags, FitsStreams, LearnsOn, LearnsQueries
 from visterm.models.base import Annotator

@@ -148,28 +148,6 @@ def weighted_votes(ids: Ids, weights: Cosines, given: sp.csr_array) -> sp.csr_ar
     return sp.csr_array(chosen @ given)
 
 
-def lose_neighbors(
-    ids: Ids, near: Cosines, miss_share: float, rng: np.random.Generator, *, only_first: bool = False
-) -> tuple[Ids, Cosines]:
-    """Drop found neighbours at random, and let those behind them move up: what approximate search costs, simulated.
-
-    Each of the neighbours (n, k), nearest first, is lost with the chance `miss_share`; with `only_first` only the
-    nearest may be. Returned are ids and cosines of the same shape, with -1 and 0 at the end of each row for the lost.
-
-    References
-    ----------
-    Weston, Bengio, Usunier 2010, section 6.4 ("Approximate nearest neighbor and nearest neighbor").
-    """
-    check_number(miss_share, "miss_share", least=0, below=1)
-    lost = rng.random(ids.shape) < miss_share
-    if only_first:
-        lost[:, 1:] = False
-    order = np.argsort(lost, axis=1, kind="stable")
-    kept = np.take_along_axis(~lost, order, axis=1)
-    ids, near = np.take_along_axis(ids, order, axis=1), np.take_along_axis(near, order, axis=1)
-    return np.where(kept, ids, -1), np.where(kept, near, np.float32(0))
-
-
 def unit_rows(X: Matrix) -> Matrix:
     """Scale rows to unit length; rows of zeros stay."""
     squares: Any = sp.csr_array(X).power(2).sum(axis=1) if sp.issparse(X) else np.einsum("ij,ij->i", X, X)
