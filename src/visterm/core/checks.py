@@ -34,10 +34,7 @@ def as_csr(matrix: Any) -> sp.csr_array:
 def check_sparse(matrix: Any) -> None:
     """Refuse a sparse matrix whose indices or pointers are out of range: compiled code follows them without looking.
 
-    Raises
-    ------
-    DataError
-        If so.
+    Raises DataError if so.
     """
     check = getattr(matrix, "check_format", None)  # of CSR, CSC and BSR; the others have no pointers
     if check is None:
@@ -63,7 +60,8 @@ def checked_csr(
     """Return a CSR matrix of parts that come from a file, once all that compiled code relies on is checked.
 
     Compiled code follows `indptr` and `indices` without looking: one that is out of range reads or writes memory that
-    belongs to something else.
+    belongs to something else. Raises DataError, or what `error` says, with the row, if the parts are not numbers of the
+    right kind, or do not fit each other or the shape.
 
     Parameters
     ----------
@@ -77,11 +75,6 @@ def checked_csr(
         Refuse a row that has a column twice; else the numbers of such a row are added, as SciPy does.
     error : type of VistermError
         What is raised.
-
-    Raises
-    ------
-    DataError, or what `error` says
-        If the parts are not numbers of the right kind, do not fit each other or the shape; with the row.
     """
     data, indices, indptr = np.asarray(data), np.asarray(indices), np.asarray(indptr)
     n_rows, n_columns = _checked_shape(shape, what, error)
@@ -141,6 +134,9 @@ def _some(numbers: NDArray[Any]) -> str:
 def check_tags(Y: Any, n_images: int) -> sp.csr_array:
     """Check the tag matrix and return it as CSR of signs.
 
+    Raises ShapeError if `Y` is not two-dimensional or has another number of rows; DataError if `Y` is not numeric, or
+    not finite.
+
     Parameters
     ----------
     Y : array-like or sparse, shape (n_images, n_tags) or (n_images,)
@@ -152,13 +148,6 @@ def check_tags(Y: Any, n_images: int) -> sp.csr_array:
     -------
     csr_array of float32, shape (n_images, n_tags)
         Values are +1 and -1.
-
-    Raises
-    ------
-    ShapeError
-        If `Y` is not two-dimensional or has another number of rows.
-    DataError
-        If `Y` is not numeric, or not finite.
     """
     if Y is None:
         raise DataError("requires y to be passed, but the target y is None: Y holds the tags, (n_images, n_tags).")
@@ -296,10 +285,7 @@ def is_identity(X: Any) -> bool:
 def count_rows(Y: Any) -> int:
     """Count the images that tags are of, where only the tags are given.
 
-    Raises
-    ------
-    DataError
-        If there are no tags either, or no images.
+    Raises DataError if there are no tags either, or no images.
     """
     if Y is None:
         raise DataError("Both X and Y are None: Y holds the tags, (n_images, n_tags).")

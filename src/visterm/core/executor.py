@@ -50,10 +50,7 @@ class Job(Protocol[P_contra, R_co]):
 def must_see(path: str | os.PathLike[str]) -> None:
     """Refuse to work where a file or folder of the job is not: all its images would count as unreadable.
 
-    Raises
-    ------
-    StorageError
-        If it is not there.
+    Raises StorageError if it is not there.
     """
     if not as_path(path).exists():
         raise StorageError(
@@ -63,18 +60,10 @@ def must_see(path: str | os.PathLike[str]) -> None:
 
 
 class Group(NamedTuple):
-    """Processes that run one function together.
+    """Processes that run one function together."""
 
-    Attributes
-    ----------
-    n_workers : int
-        At most; after a loss there are as many as there is room for.
-    n_threads : int
-        Processors that each may take.
-    """
-
-    n_workers: int
-    n_threads: int
+    n_workers: int  # At most; after a loss there are as many as there is room for
+    n_threads: int  # Processors that each may take
 
 
 class Member(Protocol):
@@ -101,20 +90,11 @@ class Member(Protocol):
 
 
 class Resources(NamedTuple):
-    """What an executor has.
+    """What an executor has."""
 
-    Attributes
-    ----------
-    n_workers : int
-        Parts that are worked on at the same time.
-    n_machines : int
-    group : Group
-        How a training in several processes is best laid out.
-    """
-
-    n_workers: int
+    n_workers: int  # Parts that are worked on at the same time
     n_machines: int
-    group: Group
+    group: Group  # How a training in several processes is best laid out
 
 
 class Shards(Protocol):
@@ -167,10 +147,7 @@ class Executor(Protocol):
     def run(self, job: Job[P, R], parts: Sequence[P], progress: Progress) -> Iterator[R]:
         """Do all parts of a job, and yield the results in the order of the parts.
 
-        Raises
-        ------
-        StorageError
-            If workers do not find the files of the job, or are lost again and again.
+        Raises StorageError if workers do not find the files of the job, or are lost again and again.
         """
 
     def run_as_done(self, job: Job[P, R], parts: Sequence[P], finished: Callable[[int, R], None]) -> None:

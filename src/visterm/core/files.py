@@ -21,17 +21,13 @@ def open_regular(path: str | os.PathLike[str], limit: int | None = None) -> Buff
     """Open a file of this machine for reading, if it is a regular one.
 
     A named pipe would wait for a writer for ever, and a device (or a link to one, such as ``/dev/zero``) may never end.
+    Raises OSError if it is not there, no regular file, or larger; ``strerror`` says so in words for people.
 
     Parameters
     ----------
     path : path-like
     limit : int, optional
         Bytes that such a file has at most.
-
-    Raises
-    ------
-    OSError
-        If it is not there, no regular file, or larger; ``strerror`` says so in words for people.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     try:
@@ -53,10 +49,7 @@ def open_regular(path: str | os.PathLike[str], limit: int | None = None) -> Buff
 def check_regular(path: str | os.PathLike[str], limit: int | None = None) -> None:
     """Refuse what `open_regular` refuses, before a library opens the file by its name.
 
-    Raises
-    ------
-    OSError
-        As `open_regular`.
+    Raises OSError as `open_regular` does.
     """
     open_regular(path, limit).close()
 
@@ -64,10 +57,7 @@ def check_regular(path: str | os.PathLike[str], limit: int | None = None) -> Non
 def open_text(path: str | os.PathLike[str], *, encoding: str = "utf-8", newline: str | None = None) -> Any:
     """Open a file of this machine or of an object store for reading it as text, part after part.
 
-    Raises
-    ------
-    OSError
-        As `open_regular`.
+    Raises OSError as `open_regular` does.
     """
     if is_remote(path):
         return as_path(path).open(encoding=encoding, newline=newline)
@@ -83,10 +73,7 @@ def why_no_file(path: str | os.PathLike[str]) -> str:
 def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
     """Read a whole file, of this machine or of an object store, that has at most `limit` bytes.
 
-    Raises
-    ------
-    OSError
-        As `open_regular`; of a file that grows while it is read, too.
+    Raises OSError as `open_regular`; of a file that grows while it is read, too.
     """
     with as_path(path).open("rb") if is_remote(path) else open_regular(path, limit) as file:
         parts, size = [], 0
@@ -99,15 +86,7 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
 
 
 def read_regular_text(path: str | os.PathLike[str], limit: int) -> str:
-    """Read a whole file as UTF-8.
-
-    Raises
-    ------
-    OSError
-        As `read_regular`.
-    UnicodeDecodeError
-        If it is in another encoding.
-    """
+    """Read a whole file as UTF-8. Raises OSError as `read_regular`; UnicodeDecodeError if it is in another encoding."""
     return read_regular(path, limit).decode("utf-8")
 
 

@@ -350,12 +350,8 @@ def check_learned(estimator: Any) -> None:
     """Refuse learned attributes that are not as the estimator's class declares them.
 
     What no declaration can say (that layers fit onto each other, for instance) a class checks in ``_check_learned()``,
-    which raises `DataError` and may rely on all that is declared.
-
-    Raises
-    ------
-    DataError
-        If one is missing, not declared, or of another type, shape or range.
+    which raises `DataError` and may rely on all that is declared. Raises DataError if one is missing, not declared, or
+    of another type, shape or range.
     """
     kinds, learned = learned_kinds(estimator), learned_attributes(estimator)
     names: dict[str | None, list[str]] = {}

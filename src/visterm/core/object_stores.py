@@ -39,10 +39,7 @@ def only_named_stores(words: Iterable[str]) -> Iterator[None]:
 def check_named(address: str) -> None:
     """Refuse an address in a store that nobody has named.
 
-    Raises
-    ------
-    UserError
-        If so, or it is a chain of addresses, in which one store opens another.
+    Raises UserError if so, or it is a chain of addresses, in which one store opens another.
     """
     named = os.environ.get(NAMED)
     if named is None:
@@ -67,22 +64,15 @@ def _named_as(address: str) -> str:
 def opened_store(address: str, what: str) -> Iterator[tuple[Any, str]]:
     """Yield the store of an address and the name there; its errors become ours.
 
+    Raises FileNotFoundError if an object that is read is not there. Raises MissingExtraError if the store's package is
+    not installed. Raises UserError if no store has such addresses, or nobody has named this one; see `check_named`.
+    Raises StorageError if the store cannot be reached, or does not allow it.
+
     Parameters
     ----------
     address : str
     what : {"read", "written"}
         What is done with it.
-
-    Raises
-    ------
-    FileNotFoundError
-        If an object that is read is not there.
-    MissingExtraError
-        If the store's package is not installed.
-    UserError
-        If no store has such addresses, or nobody has named this one; see `check_named`.
-    StorageError
-        If the store cannot be reached, or does not allow it.
     """
     check_named(address)
     try:

@@ -50,7 +50,8 @@ def pack(estimator: Any, registry: Registry) -> tuple[dict[str, Any], dict[str, 
     """Return all that an estimator is: what JSON can hold, and the arrays that it learned.
 
     All attributes that end in ``_`` are kept: arrays, CSR matrices, lists of fitted estimators (of the same registry,
-    and those may hold others), and whatever JSON can hold.
+    and those may hold others), and whatever JSON can hold. Raises UserError if a class is not registered, or JSON
+    cannot hold a parameter.
 
     Returns
     -------
@@ -58,11 +59,6 @@ def pack(estimator: Any, registry: Registry) -> tuple[dict[str, Any], dict[str, 
         ``name`` (as registered), ``params`` and ``values`` (what was learned and is no array).
     arrays : dict of str to ndarray
         By attribute; a CSR matrix is four arrays, those of inner estimators have the attribute and place before them.
-
-    Raises
-    ------
-    UserError
-        If a class is not registered, or JSON cannot hold a parameter.
     """
     arrays: dict[str, NDArray[Any]] = {}
     return _describe(estimator, registry, "", arrays), arrays
@@ -71,14 +67,9 @@ def pack(estimator: Any, registry: Registry) -> tuple[dict[str, Any], dict[str, 
 def unpack(registry: Registry, description: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     """Make the estimator that `pack` described, of a description and arrays that anybody may have written.
 
-    Raises
-    ------
-    DataError
-        If they are not what `pack` makes, or a learned attribute is not as its class declares it (`check_learned`).
-    UserError
-        If a setting cannot be used.
-    UnknownNameError, MissingExtraError
-        If the class, or a setting, is not known here, or needs a package that is not there.
+    Raises DataError if they are not what `pack` makes, or a learned attribute is not as its class declares it
+    (`check_learned`); UserError if a setting cannot be used; UnknownNameError, MissingExtraError if the class, or a
+    setting, is not known here, or needs a package that is not there.
     """
     left = dict(arrays)
     estimator = _restore(registry, description, left, "")
@@ -113,10 +104,7 @@ def csr_parts(key: str, matrix: Any) -> dict[str, NDArray[Any]]:
 def csr_of_parts(key: str, arrays: dict[str, NDArray[Any]]) -> sp.csr_array:
     """Make the sparse matrix that `csr_parts` took apart, and take its parts out of the arrays.
 
-    Raises
-    ------
-    DataError
-        If a part is missing, or an index points out of the matrix: compiled loops would follow it.
+    Raises DataError if a part is missing, or an index points out of the matrix: compiled loops would follow it.
     """
     names = [f"{key}:{part}" for part in CSR_PARTS]
     if not all(name in arrays for name in names):
@@ -129,7 +117,7 @@ def json_params(estimator: Any, registry: Registry | None = None) -> dict[str, A
     """Return an estimator's parameters as JSON holds them.
 
     Those that only a fit starts from (named in ``start_params`` of its class, such as word vectors) are None: what was
-    made of them is in the arrays.
+    made of them is in the arrays. Raises UserError if JSON cannot hold one.
 
     Parameters
     ----------
@@ -137,11 +125,6 @@ def json_params(estimator: Any, registry: Registry | None = None) -> dict[str, A
         With ``get_params``.
     registry : Registry, optional
         Where estimators among the parameters are found: they become ``[name, parameters]``.
-
-    Raises
-    ------
-    UserError
-        If JSON cannot hold one.
     """
     params = dict(estimator.get_params(deep=False))
     for key in getattr(estimator, "start_params", ()):
@@ -248,12 +231,8 @@ def _unboxed(registry: Registry, box: Any, arrays: dict[str, NDArray[Any]], name
 def checked_params(cls: Any, params: dict[str, Any]) -> dict[str, Any]:
     """Refuse settings of other types than a class's constructor declares, where these are what JSON can hold.
 
-    Ranges are left to the class: it checks them as in `fit`, and may then rely on the types.
-
-    Raises
-    ------
-    DataError
-        If a value has another type, or is a number that no 64 bits can hold.
+    Ranges are left to the class: it checks them as in `fit`, and may then rely on the types. Raises DataError if a
+    value has another type, or is a number that no 64 bits can hold.
     """
     known = inspect.signature(cls).parameters
     for name, value in params.items():
@@ -316,10 +295,7 @@ def without_times(description: dict[str, Any]) -> tuple[dict[str, Any], Times]:
 def put_times(description: Any, times: Any) -> None:
     """Put the seconds that `without_times` took out back into the description, which may come from a damaged file.
 
-    Raises
-    ------
-    DataError
-        If the seconds are no list of numbers for each of its attributes, as long as its records.
+    Raises DataError if the seconds are no list of numbers for each of its attributes, as long as its records.
     """
     records = dict(_records(description, ""))
     if not isinstance(times, dict):

@@ -26,17 +26,12 @@ EXAMPLES_A_PART = 16
 def label_terms(F: Any) -> PairTerms:
     """Check the label-label term and make what bounds it, once for many calls.
 
+    Raises ShapeError if `F` is not square, or has no tags; DataError if a value is NaN, infinite or larger.
+
     Parameters
     ----------
     F : array-like of float32, shape (n_tags, n_tags)
         Row: tag of the object, column: tag of the part. Finite, up to 1e37.
-
-    Raises
-    ------
-    ShapeError
-        If `F` is not square, or has no tags.
-    DataError
-        If a value is NaN, infinite or larger.
     """
     F = np.ascontiguousarray(F, np.float32)
     if F.ndim != 2 or F.shape[0] != F.shape[1] or F.shape[0] == 0:
@@ -50,7 +45,8 @@ def best_pairs(A: Any, B: Any, F: Any, k: int, n_jobs: int | None = None, *, its
     """Rank pairs of an object's tag i and a part's tag j by ``(A[:, i] + B[:, j]) + F[i, j]``.
 
     It is the score f_q of Mesnil et al. (2013), section 3. Exact, to the bit what sorting all scores gives, and the
-    same bytes for any `n_jobs` and whatever other rows there are.
+    same bytes for any `n_jobs` and whatever other rows there are. Raises ShapeError if the shapes do not fit; DataError
+    if a value is not finite, or above 1e37; UserError if `k` or `n_jobs` is no such number.
 
     Parameters
     ----------
@@ -71,15 +67,6 @@ def best_pairs(A: Any, B: Any, F: Any, k: int, n_jobs: int | None = None, *, its
     -------
     PairRanking
         Shapes (n, min(k, number of pairs)), best first; ties by the smaller object tag, then the smaller part tag.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes do not fit.
-    DataError
-        If a value is not finite, or above 1e37.
-    UserError
-        If `k` or `n_jobs` is no such number.
     """
     A, B, terms = _checked(A, B, F)
     n, n_tags = A.shape
@@ -95,17 +82,15 @@ def ranks_of_pairs(
 ) -> NDArray[np.int64]:
     """Return the place of one pair of each row in the order of `best_pairs`: 0 for the best.
 
+    Raises ShapeError, DataError, UserError as `best_pairs`; DataError too if there is no such tag, or a pair is a tag
+    with itself where `itself` is False.
+
     Parameters
     ----------
     A, B, F, n_jobs, itself
         As for `best_pairs`.
     objects, parts : array-like of int, shape (n,)
         The tags of each row's pair.
-
-    Raises
-    ------
-    ShapeError, DataError, UserError
-        As `best_pairs`; DataError too if there is no such tag, or a pair is a tag with itself where `itself` is False.
     """
     A, B, terms = _checked(A, B, F)
     i, j = _check_tags("objects", objects, *A.shape), _check_tags("parts", parts, *A.shape)

@@ -68,7 +68,8 @@ def new_folder(path: str | os.PathLike[str], kind: str, *, changing: bool = Fals
     """Write a folder under a temporary name and put it in place at the end, in one step.
 
     Whatever happens inside, `path` is afterwards either what it was, or whole. A folder that is there already is
-    replaced only if it is of the same `kind` (its manifest says so).
+    replaced only if it is of the same `kind` (its manifest says so). Raises StorageError if something else lies at
+    `path`. Raises DiskError if its disk is full, or refuses in another way; nothing is left of what was written.
 
     Parameters
     ----------
@@ -83,13 +84,6 @@ def new_folder(path: str | os.PathLike[str], kind: str, *, changing: bool = Fals
     ------
     Path
         The temporary folder to write into.
-
-    Raises
-    ------
-    StorageError
-        If something else lies at `path`.
-    DiskError
-        If its disk is full, or refuses in another way; nothing is left of what was written.
     """
     target = Path(path)
     check_target(target, kind)
@@ -108,12 +102,8 @@ def new_folder(path: str | os.PathLike[str], kind: str, *, changing: bool = Fals
 def whole_folder(target: Path) -> Iterator[Path]:
     """Write a folder beside its place and put it there at the end, whatever lay there, without manifest or checksums.
 
-    For thousands of files that are quickly made again, which `new_folder` would take long to hash and to sync.
-
-    Raises
-    ------
-    DiskError
-        If its disk is full, or refuses in another way; nothing is left of what was written.
+    For thousands of files that are quickly made again, which `new_folder` would take long to hash and to sync. Raises
+    DiskError if its disk is full, or refuses in another way; nothing is left of what was written.
     """
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -150,12 +140,8 @@ def check_target(path: str | os.PathLike[str], kind: str) -> None:
 def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
     """Find a folder that `new_folder` wrote, check its checksums, and return its path.
 
-    Raises
-    ------
-    StorageError
-        If nothing is there, or it is of another kind or of a newer format.
-    CorruptFileError
-        If a file is missing or was changed.
+    Raises StorageError if nothing is there, or it is of another kind or of a newer format; CorruptFileError if a file
+    is missing or was changed.
     """
     target = as_path(path)
     if not is_remote(target):
@@ -198,12 +184,8 @@ def save_estimator(estimator: Any, registry: Registry, folder: Path, name: str) 
 def read_description(folder: Path, name: str) -> Any:
     """Read the JSON of an estimator that `save_estimator` wrote, with the seconds that training took.
 
-    Seconds that cannot be read are left out with a warning: nothing but reports shows them.
-
-    Raises
-    ------
-    CorruptFileError
-        If the estimator's file is no JSON.
+    Seconds that cannot be read are left out with a warning: nothing but reports shows them. Raises CorruptFileError if
+    the estimator's file is no JSON.
     """
     description, file = read_json(folder / f"{name}.json"), folder / f"{name}{TIMES}"
     if file.exists():
@@ -221,12 +203,9 @@ def read_description(folder: Path, name: str) -> Any:
 def load_estimator(registry: Registry, folder: Path, name: str) -> Any:
     """Read what `save_estimator` wrote; whoever wrote it, nothing is used that is not as its class declares it.
 
-    Raises
-    ------
-    CorruptFileError
-        If the files cannot be read, or a setting or learned attribute is not as the class declares it.
-    UnknownNameError, MissingExtraError
-        If the class, or a setting, is not known here, or needs a package that is not there.
+    Raises CorruptFileError if the files cannot be read, or a setting or learned attribute is not as the class declares
+    it; UnknownNameError, MissingExtraError if the class, or a setting, is not known here, or needs a package that is
+    not there.
     """
     file = folder / f"{name}.json"
     description, arrays = read_description(folder, name), load_arrays(folder / f"{name}.safetensors")
@@ -241,11 +220,8 @@ def load_estimator(registry: Registry, folder: Path, name: str) -> Any:
 def refusing(file: Path) -> Iterator[None]:
     """Turn what is wrong with the content of a file into an error that names the file, and says what to do.
 
-    Raises
-    ------
-    CorruptFileError
-        In place of a `DataError`, of a `UserError` of settings that the file holds, and of whatever Python raises where
-        a value is not of the form that the code expects.
+    Raises CorruptFileError in place of a `DataError`, of a `UserError` of settings that the file holds, and of whatever
+    Python raises where a value is not of the form that the code expects.
     """
     try:
         yield
@@ -283,10 +259,7 @@ def save_arrays(path: Path, arrays: dict[str, NDArray[Any]], metadata: dict[str,
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read what `save_arrays` wrote.
 
-    Raises
-    ------
-    CorruptFileError
-        If the file cannot be read, or is not whole: its arrays are never larger than the file.
+    Raises CorruptFileError if the file cannot be read, or is not whole: its arrays are never larger than the file.
     """
     try:
         arrays: dict[str, NDArray[Any]] = load_file(path)

@@ -57,9 +57,10 @@ def product(A: Any, B: Any) -> Any:
 def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None, *, among: Any = None) -> Ranking:
     """Rank the rows of `V` for each row of `U` by their product, without ever holding all products.
 
-    Exact, and the same bytes for any `n_jobs`, whatever other rows are in `U`, and whichever BLAS is there: a
-    matrix product only says which rows of V cannot be among the best; what remains is scored by one and the same
-    loop.
+    Exact, and the same bytes for any `n_jobs`, whatever other rows are in `U`, and whichever BLAS is there: a matrix
+    product only says which rows of V cannot be among the best; what remains is scored by one and the same loop. Raises
+    ShapeError if the two are not matrices of one width; DataError if `among` are not ascending rows of V; UserError if
+    one is sparse, or `k` or `n_jobs` is no such number.
 
     Parameters
     ----------
@@ -78,15 +79,6 @@ def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None, *, among: 
     -------
     Ranking
         Rows of `V` and products, shape (n, min(k, m)) with m the rows looked at, best first, ties by the smaller id.
-
-    Raises
-    ------
-    ShapeError
-        If the two are not matrices of one width.
-    DataError
-        If `among` are not ascending rows of V.
-    UserError
-        If one is sparse, or `k` or `n_jobs` is no such number.
     """
     for name, matrix in (("U", U), ("V", V)):
         if sp.issparse(matrix):

@@ -29,43 +29,23 @@ class Word(NamedTuple):
 
 
 class OutsideWords(NamedTuple):
-    """The words of a search that are no tags, but have a place among them, made of their vectors.
+    """The words of a search that are no tags, but have a place among them, made of their vectors."""
 
-    Attributes
-    ----------
-    words : list of str
-        Each once, as it was typed or added; those that cancel themselves out are left out.
-    weights : ndarray of float32, shape (n_words,)
-        As those of tags.
-    rows : ndarray of float32, shape (n_words, width)
-        As those of tags, in the model's space.
-    """
-
-    words: list[str]
-    weights: NDArray[np.float32]
-    rows: NDArray[np.float32]
+    words: list[str]  # Each once, as it was typed or added; those that cancel themselves out are left out
+    weights: NDArray[np.float32]  # shape (n_words,): as those of tags
+    rows: NDArray[np.float32]  # shape (n_words, width): as those of tags, in the model's space
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A search as weights of tags.
-
-    Attributes
-    ----------
-    weights : csr_array of float32, shape (1, n_tags)
-        Above 0: a word; below 0: a `-word`. A tag named twice weighs twice.
-    known : list of str
-        The tags found, in the order typed.
-    unknown : list of str
-        The words that are no tag, and have no place among them.
-    outside : OutsideWords or None
-        Words without training images that count all the same; None where all that count are tags.
-    """
+    """A search as weights of tags."""
 
     weights: sp.csr_array
-    known: list[str]
-    unknown: list[str]
+    """float32, shape (1, n_tags). Above 0: a word; below 0: a `-word`. A tag named twice weighs twice."""
+    known: list[str]  # The tags found, in the order typed
+    unknown: list[str]  # The words that are no tag, and have no place among them
     outside: OutsideWords | None = None
+    """Words without training images that count all the same; None where all that count are tags."""
 
 
 def quoted(tag: str) -> str:
@@ -77,6 +57,8 @@ def quoted(tag: str) -> str:
 def split_query(text: str) -> list[list[Word]]:
     """Split a search into runs of words.
 
+    Raises UserError if a single quote is within a word, as in ``sea"x``.
+
     Parameters
     ----------
     text : str
@@ -87,11 +69,6 @@ def split_query(text: str) -> list[list[Word]]:
     list of lists of Word
         A tag of several words lies within one run; commas, semicolons, quotes and ``-`` end a run. The sign of
         ``-two words`` is that of its first word, so that both may belong to one tag. Within quotes, ``""`` is a quote.
-
-    Raises
-    ------
-    UserError
-        If a single quote is within a word, as in ``sea"x``.
     """
     runs: list[list[Word]] = [[]]
     for piece in _PIECE.finditer(text):

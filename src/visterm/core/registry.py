@@ -18,30 +18,14 @@ _LISTED = 40
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a table.
+    """One line of a table."""
 
-    Attributes
-    ----------
-    name : str
-        What users type.
-    target : str
-        ``"module:Class"``, imported at first use.
-    summary : str
-        One line for lists and docs.
-    paper : str
-        Where it comes from; empty for common ground.
-    extra : str
-        The optional dependency that it needs; empty for none.
-    learns : bool
-        False for baselines that ignore the images' content.
-    """
-
-    name: str
-    target: str
-    summary: str
-    paper: str = ""
-    extra: str = ""
-    learns: bool = True
+    name: str  # What users type
+    target: str  # ``"module:Class"``, imported at first use
+    summary: str  # One line for lists and docs
+    paper: str = ""  # Where it comes from; empty for common ground
+    extra: str = ""  # The optional dependency that it needs; empty for none
+    learns: bool = True  # False for baselines that ignore the images' content
 
     def load(self) -> Any:
         """Import the class, or say which extra brings the package that it needs."""

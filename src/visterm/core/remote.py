@@ -131,13 +131,7 @@ class RemotePath(os.PathLike[str]):
         return self._address == above or self._address.startswith(f"{above}/")
 
     def relative_to(self, other: str | os.PathLike[str]) -> PurePosixPath:
-        """Return the name below another address.
-
-        Raises
-        ------
-        ValueError
-            If it is not below it.
-        """
+        """Return the name below another address. Raises ValueError if it is not below it."""
         if not self.is_relative_to(other):
             raise ValueError(f"{self._address} is not below {os.fspath(other)}")
         return PurePosixPath(self._address[len(str(as_path(other))) + 1 :])
@@ -214,12 +208,7 @@ class RemotePath(os.PathLike[str]):
     def read_bytes(self) -> bytes:
         """Fetch the object.
 
-        Raises
-        ------
-        FileNotFoundError
-            If there is none.
-        StorageError
-            If the store cannot be reached, or does not allow it.
+        Raises FileNotFoundError if there is none; StorageError if the store cannot be reached, or does not allow it.
         """
         return bytes(self._ask("cat_file"))
 

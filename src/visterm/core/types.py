@@ -32,20 +32,11 @@ class PairRanking(NamedTuple):
     """Pairs of tags with scores, one for a part and one for the object that it is a part of, best first.
 
     Ties are broken by the smaller object tag, then by the smaller part tag.
-
-    Attributes
-    ----------
-    parts : ndarray of int64, shape (n, k)
-        Tag indices of the parts.
-    objects : ndarray of int64, shape (n, k)
-        Tag indices of the objects (wholes).
-    scores : ndarray of float32, shape (n, k)
-        Higher is better; never increases along a row.
     """
 
-    parts: NDArray[np.int64]
-    objects: NDArray[np.int64]
-    scores: NDArray[np.float32]
+    parts: NDArray[np.int64]  # shape (n, k): tag indices of the parts
+    objects: NDArray[np.int64]  # shape (n, k): tag indices of the objects (wholes)
+    scores: NDArray[np.float32]  # shape (n, k): higher is better; never increases along a row
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,12 +178,8 @@ def write_whole(path: Path, content: bytes) -> None:
 def new_map(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
     """Make a `.npy` file, full of zeros, that is mapped to be written; all its space is taken now.
 
-    Without that a disk that fills up later ends the process with a signal (SIGBUS), and no message.
-
-    Raises
-    ------
-    OutOfSpaceError
-        If there is too little space; no file is left.
+    Without that a disk that fills up later ends the process with a signal (SIGBUS), and no message. Raises
+    OutOfSpaceError if there is too little space; no file is left.
     """
     n_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     with writing(path):

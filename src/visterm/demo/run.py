@@ -79,6 +79,8 @@ def run_demo(
 ) -> DemoResult:
     """Run the whole job on a drawn library, and write the library, a run, a catalogue and a report into a folder.
 
+    Raises StorageError if something that is no demo lies at `out`.
+
     Parameters
     ----------
     out : path-like
@@ -91,11 +93,6 @@ def run_demo(
     n_jobs : int, optional
         Threads; None is all cores.
     progress : Progress
-
-    Raises
-    ------
-    StorageError
-        If something that is no demo lies at `out`.
     """
     folder = Path(out)
     check_target(folder, KIND)

@@ -30,17 +30,11 @@ TILES_AT_ONCE = 16
 
 
 class Bags(NamedTuple):
-    """Bags of points end to end.
+    """Bags of points end to end."""
 
-    Attributes
-    ----------
-    points : ndarray of float32, shape (n_points, n_features)
-    start : ndarray of int64, shape (n_bags + 1,)
-        Bag i has the points ``points[start[i]:start[i + 1]]``, one or more.
-    """
-
-    points: Floats
+    points: Floats  # shape (n_points, n_features)
     start: NDArray[np.int64]
+    """int64, shape (n_bags + 1,). Bag i has the points ``points[start[i]:start[i + 1]]``, one or more."""
 
     @classmethod
     def of(cls, bags: Sequence[Floats]) -> Self:

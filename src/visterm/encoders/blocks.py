@@ -21,18 +21,10 @@ ROUNDED = 1e-3
 
 
 class Codes(NamedTuple):
-    """An image as codes of its pixels, two bytes a pixel: what blocks count.
+    """An image as codes of its pixels, two bytes a pixel: what blocks count."""
 
-    Attributes
-    ----------
-    texture : ndarray of uint8, shape (height, width)
-        LBP codes below 59.
-    colour : ndarray of uint8, shape (height, width)
-        Codebook colours.
-    """
-
-    texture: NDArray[np.uint8]
-    colour: NDArray[np.uint8]
+    texture: NDArray[np.uint8]  # shape (height, width): lBP codes below 59
+    colour: NDArray[np.uint8]  # shape (height, width): codebook colours
 
 
 def pixel_codes(pixels: NDArray[np.uint8], table: NDArray[np.uint8]) -> Codes:
@@ -43,10 +35,7 @@ def pixel_codes(pixels: NDArray[np.uint8], table: NDArray[np.uint8]) -> Codes:
 def cells_of_overlap(overlap: Any) -> int:
     """Return the cells along the side of blocks with this overlap: n for 1 - 1/n.
 
-    Raises
-    ------
-    UserError
-        If there is no such n.
+    Raises UserError if there is no such n.
     """
     if isinstance(overlap, int | float | np.number) and not isinstance(overlap, bool) and 0 <= overlap < 1:
         n = round(1 / (1 - overlap))
@@ -59,26 +48,13 @@ def cells_of_overlap(overlap: Any) -> int:
 
 @dataclass(frozen=True)
 class BlockCutter:
-    """Cuts images into overlapping blocks, and describes each by a point.
+    """Cuts images into overlapping blocks, and describes each by a point."""
 
-    Attributes
-    ----------
-    sides : tuple of float
-        Side of a block at each scale, as a share of the image's long side.
-    n_colours : int
-    root : bool
-        Points are square roots of histograms.
-    texture_weight : float
-        What the texture part of points is multiplied with.
-    block_cells : int
-        Steps from one block to the next along the side of a block (see `cells_of_overlap`).
-    """
-
-    sides: tuple[float, ...]
+    sides: tuple[float, ...]  # Side of a block at each scale, as a share of the image's long side
     n_colours: int
-    root: bool
-    texture_weight: float
-    block_cells: int = 2
+    root: bool  # Points are square roots of histograms
+    texture_weight: float  # What the texture part of points is multiplied with
+    block_cells: int = 2  # Steps from one block to the next along the side of a block (see `cells_of_overlap`)
 
     def count(self, codes: Codes, scale: int) -> int:
         """Return how many blocks an image has at a scale."""

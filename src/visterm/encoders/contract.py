@@ -30,20 +30,12 @@ NOT_FINITE = "no finite features: the encoder gave NaN or infinity"
 
 
 class Encoded(NamedTuple):
-    """Feature rows with the images that they belong to.
+    """Feature rows with the images that they belong to."""
 
-    Attributes
-    ----------
-    rows : array or CSR of float32, shape (n_readable, n_features)
-    kept : ndarray of int64, shape (n_readable,)
-        The position of each row's image among those given.
-    skipped : list of Skipped
-        The images that could not be read, or that an encoder of names does not know.
-    """
-
-    rows: Matrix
+    rows: Matrix  # array or CSR of float32, shape (n_readable, n_features)
     kept: NDArray[np.int64]
-    skipped: list[Skipped]
+    """shape (n_readable,): the position of each row's image among those given."""
+    skipped: list[Skipped]  # The images that could not be read, or that an encoder of names does not know
 
 
 class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -254,10 +246,7 @@ def _content(value: Any) -> bytes:
 def name_of(image: Any) -> str:
     """Return the name of an image: a text or a path as it is, a whole number as its digits.
 
-    Raises
-    ------
-    DataError
-        If it is none of these: pixels, for example.
+    Raises DataError if it is none of these: pixels, for example.
     """
     if isinstance(image, str | os.PathLike):
         return os.fspath(image)

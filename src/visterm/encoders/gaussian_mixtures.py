@@ -27,23 +27,13 @@ ROWS_AT_ONCE = 32
 
 
 class Mixtures(NamedTuple):
-    """Mixtures of Gaussians end to end.
+    """Mixtures of Gaussians end to end."""
 
-    Attributes
-    ----------
-    weights : ndarray of float64, shape (n_components,)
-        Their logarithms.
-    means : ndarray of float64, shape (n_components, n_features)
-    spreads : ndarray of float64, shape (n_components, n_features, n_features or 1)
-        Covariances, or variances.
-    start : ndarray of int64, shape (n_mixtures + 1,)
-        Where the components of each mixture begin.
-    """
-
-    weights: Doubles
-    means: Doubles
+    weights: Doubles  # float64, shape (n_components,). Their logarithms.
+    means: Doubles  # float64, shape (n_components, n_features)
     spreads: Doubles
-    start: NDArray[np.int64]
+    """float64, shape (n_components, n_features, n_features or 1). Covariances, or variances."""
+    start: NDArray[np.int64]  # shape (n_mixtures + 1,): where the components of each mixture begin
 
     @classmethod
     def of(cls, mixtures: Sequence[Mixtures]) -> Self:

@@ -209,24 +209,18 @@ class KernelPca(NestedEncoder):
 
 
 class Components(NamedTuple):
-    """What turns kernel values with the landmarks into coordinates, ``(k - centre) weights``.
+    """What turns kernel values with the landmarks into coordinates, ``(k - centre) weights``."""
 
-    Attributes
-    ----------
-    centre : ndarray of float64, shape (n_landmarks,)
-        Mean kernel values of the training rows.
-    weights : ndarray of float64, shape (n_landmarks, n_components)
-    variances : ndarray of float64, shape (n_components,)
-        Of the training rows' coordinates, falling.
-    """
-
-    centre: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    centre: NDArray[np.float64]  # shape (n_landmarks,): mean kernel values of the training rows
+    weights: NDArray[np.float64]  # shape (n_landmarks, n_components)
     variances: NDArray[np.float64]
+    """shape (n_components,): of the training rows' coordinates, falling."""
 
 
 def kernel_components(K: NDArray[np.float32], dim: int) -> Components:
     """Return the directions in which training rows differ most.
+
+    Raises DataError if all rows are the same.
 
     Parameters
     ----------
@@ -242,11 +236,6 @@ def kernel_components(K: NDArray[np.float32], dim: int) -> Components:
         eigenvalue problem, Neural Computation 10, 1998. Otherwise the principal components of all rows projected into
         the space that the landmarks span, ``φ(x) = K_mm^(-1/2) k(x)`` (Williams, Seeger: Using the Nyström method to
         speed up kernel machines, NIPS 2000).
-
-    Raises
-    ------
-    DataError
-        If all rows are the same.
     """
     n, m = K.shape
     kernel = K.astype(np.float64)

@@ -24,26 +24,14 @@ PART = 32
 
 
 class Kernel(NamedTuple):
-    """A kernel as a function of what two rows have in common, ``s = Σ overlap(x, y)``.
-
-    Attributes
-    ----------
-    overlap : Overlap
-    rooted : bool
-        Square roots of the rows are compared.
-    signed : bool
-        Features may be negative.
-    common : float
-        0: the kernel is ``s``. Otherwise it is ``exp(-γ d)`` of the distance ``d = |x| + |y| - common · s``.
-    power : int
-        In the distance, ``|x| = Σ x^power``.
-    """
+    """A kernel as a function of what two rows have in common, ``s = Σ overlap(x, y)``."""
 
     overlap: Overlap
-    rooted: bool = False
-    signed: bool = False
+    rooted: bool = False  # Square roots of the rows are compared
+    signed: bool = False  # Features may be negative
     common: float = 0
-    power: int = 1
+    """0: the kernel is ``s``. Otherwise it is ``exp(-γ d)`` of the distance ``d = |x| + |y| - common · s``."""
+    power: int = 1  # In the distance, ``|x| = Σ x^power``
 
 
 KERNELS = {
@@ -128,10 +116,7 @@ def landmark_columns(kernel: str, rows: Matrix) -> Matrix:
 def prepared_rows(kernel: str, rows: Matrix) -> sp.csr_array:
     """Return rows as a kernel compares them, canonical CSR.
 
-    Raises
-    ------
-    DataError
-        If the kernel is only for values that are not negative, and there are such.
+    Raises DataError if the kernel is only for values that are not negative, and there are such.
     """
     csr = as_csr(rows)
     if not KERNELS[kernel].signed and csr.nnz and csr.data.min() < 0:

@@ -29,6 +29,8 @@ def map_places(
     gave, and ``-c / L`` comes from no place. The length L is one number of the photo. With the root, each feature
     ``√f / L`` is shared out among the cells in proportion to what they gave to ``f``.
 
+    Raises UserError if roots are taken and a map is negative somewhere: then it has no parts that are shares.
+
     Parameters
     ----------
     encoder : NetworkEncoder
@@ -43,11 +45,6 @@ def map_places(
     -------
     Places
         A cell is a rectangle of the photo, though what it saw of it reaches further.
-
-    Raises
-    ------
-    UserError
-        If roots are taken and a map is negative somewhere: then it has no parts that are shares.
     """
     height, width = photo.shape[:2]
     maps = [map_of(picture).astype(np.float64) for picture in views_of(photo, preparation, encoder.views)]

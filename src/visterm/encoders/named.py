@@ -21,6 +21,8 @@ JOIN = "+"
 def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[str, Any]) -> AnyEncoder:
     """Make an encoder from ``name`` or ``name:argument``.
 
+    Raises UnknownNameError if there is no such encoder, or it has no such parameter; UserError if it takes no argument.
+
     Parameters
     ----------
     spec : str or None
@@ -29,13 +31,6 @@ def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[st
         Its settings; they win over `shared`.
     shared : mapping
         Settings (seed, threads) that it gets if it has them.
-
-    Raises
-    ------
-    UnknownNameError
-        If there is no such encoder, or it has no such parameter.
-    UserError
-        If it takes no argument.
     """
     name, colon, argument = (spec or DEFAULT_ENCODER).partition(":")
     cls = ENCODERS.load(name)

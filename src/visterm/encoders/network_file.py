@@ -17,10 +17,7 @@ MOST_GRAPH = 2 * GB
 def network_hash(path: str | os.PathLike[str]) -> str:
     """Return the SHA-256 of a network file, read again only when its size or time has changed.
 
-    Raises
-    ------
-    StorageError
-        If there is no such file, or it cannot be read.
+    Raises StorageError if there is no such file, or it cannot be read.
     """
     try:
         status = os.stat(path)
@@ -35,10 +32,7 @@ def network_hash(path: str | os.PathLike[str]) -> str:
 def read_network(path: str | os.PathLike[str]) -> bytes:
     """Read the whole file of a network's graph.
 
-    Raises
-    ------
-    StorageError
-        If it cannot be read, or is larger than the format allows.
+    Raises StorageError if it cannot be read, or is larger than the format allows.
     """
     try:
         return read_regular(path, MOST_GRAPH)
@@ -48,6 +42,8 @@ def read_network(path: str | os.PathLike[str]) -> bytes:
 
 def find_network(places: list[str], sha256: str, parameter: str, hash_of: Callable[[str], str] = network_hash) -> str:
     """Return the place of the network that an encoder was fitted with.
+
+    Raises EncoderMismatchError if only another network is there; StorageError if nothing is there.
 
     Parameters
     ----------
@@ -59,13 +55,6 @@ def find_network(places: list[str], sha256: str, parameter: str, hash_of: Callab
         The encoder's parameter that names its place, for messages.
     hash_of : callable
         What gives the hash of the network at a place.
-
-    Raises
-    ------
-    EncoderMismatchError
-        If only another network is there.
-    StorageError
-        If nothing is there.
     """
     places = list(dict.fromkeys(map(os.path.abspath, places)))
     found = [place for place in places if os.path.isfile(place)]

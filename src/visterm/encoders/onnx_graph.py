@@ -41,13 +41,7 @@ class Node(NamedTuple):
 
 
 def nodes(model: bytes) -> Iterator[Node]:
-    """Yield the steps of the graph in an ONNX file.
-
-    Raises
-    ------
-    StorageError
-        If the file breaks off.
-    """
+    """Yield the steps of the graph in an ONNX file. Raises StorageError if the file breaks off."""
     with _refusing_broken():
         for graph in _parts(memoryview(model), _GRAPH):
             for node in _parts(graph, _NODE):
@@ -57,6 +51,8 @@ def nodes(model: bytes) -> Iterator[Node]:
 
 def averaged_into(model: bytes, output: str) -> list[str]:
     """Return the names of the tensors that are averaged into an output, as far as nothing else is done on the way.
+
+    Raises StorageError if the file breaks off.
 
     Parameters
     ----------
@@ -68,11 +64,6 @@ def averaged_into(model: bytes, output: str) -> list[str]:
     -------
     list of str
         From the output backwards; none where its last step is something else.
-
-    Raises
-    ------
-    StorageError
-        If the file breaks off.
     """
     makers = {name: node for node in nodes(model) for name in node.outputs}
     found = []
@@ -97,12 +88,7 @@ def onnx_hash(path: str | os.PathLike[str]) -> str:
     """Return the SHA-256 of an ONNX network: of its file, or of that and of the files that hold its weights.
 
     Exporters put weights into a file of their own beside the graph, so that the graph's file stays the same when the
-    network is trained on.
-
-    Raises
-    ------
-    StorageError
-        If one of the files is missing, or the network's is not ONNX.
+    network is trained on. Raises StorageError if one of the files is missing, or the network's is not ONNX.
     """
     own = network_hash(path)
     beside = _weight_files(os.path.abspath(path), own)

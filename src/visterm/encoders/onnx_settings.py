@@ -25,15 +25,12 @@ def settings_beside(path: str | os.PathLike[str]) -> dict[str, Any]:
     ``interpolation`` ("bilinear", "bicubic" or "lanczos"), ``crop`` (the part of the middle that the network was
     evaluated on, or null for whole photos) and ``output`` (the output to read).
 
+    Raises DataError if it is not a JSON object, has an unknown key, or a value that cannot be.
+
     Returns
     -------
     dict
         By key, as it was written; empty where there is no such file.
-
-    Raises
-    ------
-    DataError
-        If it is not a JSON object, has an unknown key, or a value that cannot be.
     """
     file = Path(path).with_suffix(".json")
     try:

@@ -34,10 +34,7 @@ class HubFile(NamedTuple):
 def open_clip_name(name: str) -> str:
     """Check the name of a pair of towers; a slash is read as a dash (``ViT-B/32``).
 
-    Raises
-    ------
-    UnknownNameError
-        If open_clip has none of that name.
+    Raises UnknownNameError if open_clip has none of that name.
     """
     known = open_clip.list_models()
     cleaned = name.replace("/", "-")
@@ -55,12 +52,8 @@ def known_weights(name: str) -> list[str]:
 def weights_config(name: str, trained: str) -> dict[str, Any]:
     """Return what open_clip knows of weights: ``hf_hub``, ``mean``, ``std``, ``interpolation``, ``resize_mode``.
 
-    Raises
-    ------
-    UnknownNameError
-        If it knows none of that name for these towers.
-    UserError
-        If they are of towers with another activation.
+    Raises UnknownNameError if it knows none of that name for these towers; UserError if they are of towers with another
+    activation.
     """
     if trained not in known_weights(name):
         raise UnknownNameError(unknown(f"weights of open_clip's '{name}'", trained, known_weights(name)))
@@ -89,10 +82,7 @@ def cached_weights(config: dict[str, Any]) -> str | None:
 def open_clip_preparation(name: str, trained: str | None, size: Any) -> Preparation:
     """Return how photos were prepared for a tower: as for the weights named, or as for all that are known.
 
-    Raises
-    ------
-    UserError
-        If the weights known were trained on differently prepared photos, and none is named.
+    Raises UserError if the weights known were trained on differently prepared photos, and none is named.
     """
     tags = [trained] if trained else known_weights(name)
     configs = [open_clip.get_pretrained_cfg(name, tag) for tag in tags]
@@ -112,6 +102,8 @@ def open_clip_preparation(name: str, trained: str | None, size: Any) -> Preparat
 class OpenClipNetwork(TorchNetwork):
     """Both towers, opened: photos in, or texts.
 
+    Raises StorageError if the file does not hold the weights of these towers.
+
     Parameters
     ----------
     name : str
@@ -122,11 +114,6 @@ class OpenClipNetwork(TorchNetwork):
         The name of the weights, which says how photos are prepared.
     device : str
         As of `TorchNetwork`.
-
-    Raises
-    ------
-    StorageError
-        If the file does not hold the weights of these towers.
     """
 
     def __init__(self, name: str, path: str, *, trained: str | None, device: str) -> None:

@@ -13,28 +13,17 @@ from visterm.core.types import Matrix
 
 
 class Places(NamedTuple):
-    """A feature row taken apart: ``Σ rows + elsewhere``.
-
-    Attributes
-    ----------
-    boxes : ndarray of float64, shape (n_places, 4)
-        Left, top, right and bottom, as shares of the picture's width and height. Places may overlap.
-    rows : array or CSR of float64, shape (n_places, n_features)
-        What each place gave to the row.
-    elsewhere : ndarray of float64, shape (n_features,)
-        What comes from no place.
-    place, feature : str
-        What a place and a feature are called: "block" and "visterm".
-    source : str
-        What `elsewhere` is; empty where it is nothing.
-    """
+    """A feature row taken apart: ``Σ rows + elsewhere``."""
 
     boxes: NDArray[np.float64]
-    rows: Matrix
-    elsewhere: NDArray[np.float64]
+    """shape (n_places, 4): left, top, right and bottom, as shares of the picture's width and
+    height. Places may overlap."""
+    rows: Matrix  # array or CSR of float64, shape (n_places, n_features). What each place gave to the row.
+    elsewhere: NDArray[np.float64]  # shape (n_features,): what comes from no place
+    # What a place and a feature are called: "block" and "visterm"
     place: str
     feature: str
-    source: str = ""
+    source: str = ""  # What `elsewhere` is; empty where it is nothing
 
 
 def stacked_places(parts: Sequence[Places], factors: NDArray[np.float64]) -> Places:
@@ -69,10 +58,5 @@ class HasPlaces(Protocol):
     def places(self, image: Any) -> Places:
         """Return the row of one image (a path, or an upright RGB array) by places.
 
-        Raises
-        ------
-        ImageError
-            If it cannot be read.
-        UserError
-            If with these settings the row is no sum over places.
+        Raises ImageError if it cannot be read; UserError if with these settings the row is no sum over places.
         """

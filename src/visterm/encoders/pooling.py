@@ -18,6 +18,8 @@ SAME = 1e-3
 def pooled(out: NDArray[Any], n_pictures: int, what: str, *, channels_last: bool = False) -> NDArray[np.float32]:
     """Return the rows of an output.
 
+    Raises DataError if the output is not finite, or has another shape.
+
     Parameters
     ----------
     out : ndarray, shape (n_pictures, n_features), (n_pictures, n_tokens, n_features), or maps
@@ -32,11 +34,6 @@ def pooled(out: NDArray[Any], n_pictures: int, what: str, *, channels_last: bool
     Returns
     -------
     ndarray of float32, shape (n_pictures, n_features)
-
-    Raises
-    ------
-    DataError
-        If the output is not finite, or has another shape.
     """
     if out.ndim not in (2, 3, 4) or out.shape[0] != n_pictures:
         raise DataError(
@@ -87,7 +84,7 @@ def channels_last(
 
     Height and width are those of the picture divided by the same number. Where both pairs of axes are, or neither is,
     the channels are the axis that the graph alone declares; and else first if those of the pictures are, as ONNX's own
-    nodes have them.
+    nodes have them. Raises UserError if nothing says it.
 
     Parameters
     ----------
@@ -101,11 +98,6 @@ def channels_last(
         Whether the pictures that go in have their channels last.
     what : str
         Names the output in messages.
-
-    Raises
-    ------
-    UserError
-        If nothing says it.
     """
     first, last = _is_picture(axes[1:], size), _is_picture(axes[:2], size)
     if first != last:

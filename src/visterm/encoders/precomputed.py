@@ -27,25 +27,13 @@ BLOCK = 4096
 
 
 class NamesMatched(NamedTuple):
-    """Which images have a row on file, and which rows are of none of them.
+    """Which images have a row on file, and which rows are of none of them."""
 
-    Attributes
-    ----------
-    known : ndarray of bool, shape (n_images,)
-    unused : list of str
-        Names in the file.
-    n_rows : int
-        Rows in the file.
-    file : str
-    example : str
-        A name in the file.
-    """
-
-    known: NDArray[np.bool_]
-    unused: list[str]
-    n_rows: int
+    known: NDArray[np.bool_]  # shape (n_images,)
+    unused: list[str]  # Names in the file
+    n_rows: int  # Rows in the file
     file: str
-    example: str
+    example: str  # A name in the file
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

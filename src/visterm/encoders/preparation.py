@@ -33,31 +33,18 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """What a network was trained to see; wrong values are refused by name.
+    """What a network was trained to see; wrong values are refused by name."""
 
-    Attributes
-    ----------
-    size : tuple of int
-        Height and width of its pictures, in pixels.
-    mean, std : tuple of float
-        Of red, green and blue. The network gets ``(scale · pixel - mean) / std``.
-    scale : float
-        What pixels of 0 to 255 are multiplied with before.
-    colours : {"RGB", "BGR"}
-        The order in which it takes them.
-    interpolation : {"bilinear", "bicubic", "lanczos"}
-        The filter that resizes photos.
-    crop : float or None
-        The part of the middle that it was evaluated on, up to 1; None: whole photos, squeezed. For the view "trained".
-    """
-
-    size: tuple[int, int] = (224, 224)
+    size: tuple[int, int] = (224, 224)  # Height and width of its pictures, in pixels
+    # Of red, green and blue. The network gets ``(scale · pixel - mean) / std``.
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD
-    scale: float = 1 / 255
-    colours: str = "RGB"
-    interpolation: str = "bilinear"
+    scale: float = 1 / 255  # What pixels of 0 to 255 are multiplied with before
+    colours: str = "RGB"  # {"RGB", "BGR"}. The order in which it takes them.
+    interpolation: str = "bilinear"  # {"bilinear", "bicubic", "lanczos"}. The filter that resizes photos.
     crop: float | None = 1.0
+    """The part of the middle that it was evaluated on, up to 1; None: whole photos, squeezed. For the view
+    "trained"."""
 
     def __post_init__(self) -> None:
         for name, check in CHECKS.items():

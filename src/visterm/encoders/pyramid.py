@@ -56,35 +56,20 @@ def check_numbers(values: Any, name: str, expected: str, *, most: float = np.inf
 
 
 class Level(NamedTuple):
-    """The columns of one level, and the words of an image as their numbers.
+    """The columns of one level, and the words of an image as their numbers."""
 
-    Attributes
-    ----------
-    columns : slice
-        Of the row.
-    words : ndarray of int32, shape (n_blocks, n_nearest)
-        Numbered from the level's first column on.
-    factor : float
-        What the level's bag, of length 1, is multiplied with.
-    """
-
-    columns: slice
+    columns: slice  # Of the row
     words: NDArray[np.int32]
-    factor: np.float32
+    """shape (n_blocks, n_nearest): numbered from the level's first column on."""
+    factor: np.float32  # What the level's bag, of length 1, is multiplied with
 
 
 class VistermPyramid(NamedTuple):
-    """How rows of words in cells are laid out: level by level, cell by cell (row by row), word by word.
-
-    Attributes
-    ----------
-    n_words : int
-    weights : ndarray of float64, shape (n_levels,)
-        What each level weighs in the inner product of two rows; they sum to 1.
-    """
+    """How rows of words in cells are laid out: level by level, cell by cell (row by row), word by word."""
 
     n_words: int
     weights: NDArray[np.float64]
+    """shape (n_levels,): what each level weighs in the inner product of two rows; they sum to 1."""
 
     @property
     def n_columns(self) -> int:

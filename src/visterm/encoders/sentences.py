@@ -26,7 +26,7 @@ def sentence_vectors(tags: Sequence[str], *, device: str = "cpu") -> WordVectors
     """Return the vectors that all-MiniLM-L6-v2 has for tags, each read as one text; any word has one.
 
     The same tag has the same vector to about six digits whatever other tags are there: texts of a batch are padded to
-    the longest of them.
+    the longest of them. Raises MissingExtraError if the extra ``text`` is not installed.
 
     Parameters
     ----------
@@ -39,11 +39,6 @@ def sentence_vectors(tags: Sequence[str], *, device: str = "cpu") -> WordVectors
     -------
     WordVectors
         Float32 of 384 numbers, of unit length.
-
-    Raises
-    ------
-    MissingExtraError
-        If the extra ``text`` is not installed.
     """
     words = [clean_tag(tag) for tag in tags]
     if not words:

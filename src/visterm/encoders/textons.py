@@ -33,17 +33,10 @@ class FilterBank(NamedTuple):
     In each orientation there are an edge and a bar filter, the first and second derivative, across, of a Gaussian that
     is three times as long as wide; and without orientation the Laplacian of a Gaussian, and the Gaussian itself.
     Derivatives are multiplied by ``σ`` once and twice, so that their strength does not depend on the width.
-
-    Attributes
-    ----------
-    orientations : int
-        Evenly over the half circle, from the horizontal derivative on.
-    sigmas : tuple of float
-        Widths in pixels.
     """
 
-    orientations: int
-    sigmas: tuple[float, ...]
+    orientations: int  # Evenly over the half circle, from the horizontal derivative on
+    sigmas: tuple[float, ...]  # Widths in pixels
 
     @property
     def n_filters(self) -> int:
@@ -127,17 +120,12 @@ class TextonFinder:
 
 
 class Textons(NamedTuple):
-    """What was learned for pictures of one scale.
-
-    Attributes
-    ----------
-    spread : ndarray of float32, shape (n_filters,)
-        Standard deviation of each filter's responses; 1 where they never differ.
-    patterns : ndarray of float32, shape (n_textons, n_filters)
-    """
+    """What was learned for pictures of one scale."""
 
     spread: NDArray[np.float32]
-    patterns: NDArray[np.float32]
+    """shape (n_filters,): standard deviation of each filter's responses; 1 where they never
+    differ."""
+    patterns: NDArray[np.float32]  # shape (n_textons, n_filters)
 
 
 def learn_textons(

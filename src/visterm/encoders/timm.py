@@ -104,10 +104,7 @@ class Timm(NetworkEncoder):
 def timm_config(name: str) -> Any:
     """Return what timm knows of a network: ``hf_hub_id``, ``input_size``, ``mean``, ``crop_pct`` and more.
 
-    Raises
-    ------
-    UnknownNameError
-        If timm has no such network, or no such weights of it (what stands after a dot).
+    Raises UnknownNameError if timm has no such network, or no such weights of it (what stands after a dot).
     """
     architecture, _, tag = name.partition(".")
     if not timm.is_model(architecture):
@@ -146,6 +143,8 @@ def timm_preparation(config: Any, size: tuple[int, int] | None) -> Preparation:
 def open_timm(name: str, path: str, size: tuple[int, int] | None) -> torch.nn.Module:
     """Build a network, load all its weights, and take its classes off.
 
+    Raises StorageError if the file is not one of weights, or they are not this network's.
+
     Parameters
     ----------
     name : str
@@ -154,11 +153,6 @@ def open_timm(name: str, path: str, size: tuple[int, int] | None) -> torch.nn.Mo
         A ``.safetensors`` file, or one of torch, of which only weights are read.
     size : tuple of int or None
         Height and width, where they are not the network's own.
-
-    Raises
-    ------
-    StorageError
-        If the file is not one of weights, or they are not this network's.
     """
     config = timm_config(name)
     built: dict[str, Any] = {"img_size": size} if size is not None and config.fixed_input_size else {}

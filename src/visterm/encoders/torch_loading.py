@@ -35,13 +35,9 @@ def torch_library(name: str) -> Any:
 
     The compiled part of torchvision loads only beside the build of torch that it was made for; a CPU build of torch
     beside a torchvision for GPUs, as package indexes give them, is a common pair that does not fit, and importing
-    torchvision then fails for operators that nobody declared. They find boxes of objects; no encoder runs them. So
-    they are declared here, without a body, and the import goes through.
-
-    Raises
-    ------
-    ImportError
-        If the library or torchvision is not installed.
+    torchvision then fails for operators that nobody declared. They find boxes of objects; no encoder runs them. So they
+    are declared here, without a body, and the import goes through. Raises ImportError if the library or torchvision is
+    not installed.
     """
     try:
         import_module("torchvision")
@@ -82,17 +78,14 @@ def offline() -> Iterator[None]:
 def reading_weights(path: str, what: str) -> Iterator[None]:
     """Turn whatever goes wrong with a weights file into one error, and download nothing.
 
+    Raises StorageError if the file cannot be read, holds more than weights, or the weights of another network.
+
     Parameters
     ----------
     path : str
         The file.
     what : str
         The network that it should be of.
-
-    Raises
-    ------
-    StorageError
-        If the file cannot be read, holds more than weights, or the weights of another network.
     """
     try:
         with offline():

@@ -23,7 +23,7 @@ class TorchNetwork:
 
     On the processor each picture goes through alone, on the caller's thread: the same bytes for any number of threads
     and any company. A GPU takes all pictures at once; its rows differ from those by rounding alone, as nothing is
-    computed in fewer bits than float32.
+    computed in fewer bits than float32. Raises UserError if torch has no such device here.
 
     Parameters
     ----------
@@ -37,11 +37,6 @@ class TorchNetwork:
         Names its output in messages.
     tower : callable, optional
         Returns the output for pictures (n, 3, height, width), as tensors; by default `module`.
-
-    Raises
-    ------
-    UserError
-        If torch has no such device here.
     """
 
     def __init__(
@@ -85,10 +80,7 @@ class TorchNetwork:
     def rows(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return the rows of pictures, shape (n, height, width, 3): (n, n_features).
 
-        Raises
-        ------
-        DataError
-            If the output is not finite, or is not rows, tokens or maps.
+        Raises DataError if the output is not finite, or is not rows, tokens or maps.
         """
         numbers = np.stack([self.preparation.numbers(picture) for picture in pictures]).transpose(0, 3, 1, 2)
         return pooled(self.run(self._tower, np.ascontiguousarray(numbers)), len(pictures), self._what)
@@ -101,13 +93,7 @@ class TorchNetwork:
 
 
 def torch_device(name: Any) -> torch.device:
-    """Return a device by name; "auto" is a GPU if there is one.
-
-    Raises
-    ------
-    UserError
-        If torch has no such device here.
-    """
+    """Return a device by name; "auto" is a GPU if there is one. Raises UserError if torch has no such device here."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:

@@ -50,42 +50,20 @@ class ShardEntry:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a features folder holds.
+    """What a features folder holds."""
 
-    Attributes
-    ----------
-    images : str
-        The image folder, in full.
-    n_images, n_skipped : int
-        Image files in it, and those that could not be read; all others have a row.
-    encoder : str
-        Registered name.
-    settings : dict
-        Parameters of the encoder.
-    asked : str
-        Fingerprint of the encoder that was requested, before it learned: tells another one apart.
-    fingerprint : str
-        Of the fitted encoder: of the rows.
-    width : int
-        Numbers in a row; 0 where there is no row.
-    layout : {"dense", "sparse"}
-    shard_size : int
-        Images in a shard, about.
-    shards : list of ShardEntry
-        In the order of the names.
-    """
-
-    images: str
+    images: str  # The image folder, in full
+    # Image files in it, and those that could not be read; all others have a row
     n_images: int
     n_skipped: int
-    encoder: str
-    settings: dict[str, Any]
-    asked: str
-    fingerprint: str
-    width: int
-    layout: str
-    shard_size: int
-    shards: list[ShardEntry]
+    encoder: str  # Registered name
+    settings: dict[str, Any]  # Parameters of the encoder
+    asked: str  # Fingerprint of the encoder that was requested, before it learned: tells another one apart
+    fingerprint: str  # Of the fitted encoder: of the rows
+    width: int  # Numbers in a row; 0 where there is no row
+    layout: str  # {"dense", "sparse"}
+    shard_size: int  # Images in a shard, about
+    shards: list[ShardEntry]  # In the order of the names
 
     @property
     def n_rows(self) -> int:
@@ -101,13 +79,7 @@ def is_features(images: object) -> bool:
 
 
 def read_note(file: Path) -> dict[str, Any]:
-    """Read what a job noted of a shard or a part that is done.
-
-    Raises
-    ------
-    CorruptFileError
-        If it is damaged.
-    """
+    """Read what a job noted of a shard or a part that is done. Raises CorruptFileError if it is damaged."""
     return read_checked(file, NOTE)
 
 

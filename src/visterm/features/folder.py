@@ -95,10 +95,7 @@ class FeatureFolder:
     def check_place(self) -> None:
         """Refuse a place where anything else lies, before any long work.
 
-        Raises
-        ------
-        StorageError
-            If it is no features folder, not one that was begun, and not empty.
+        Raises StorageError if it is no features folder, not one that was begun, and not empty.
         """
         if not self.is_begun():
             check_target(self.path, self.kind)
@@ -116,10 +113,7 @@ class FeatureFolder:
     def locked(self) -> Iterator[None]:
         """Make the folder, and keep other processes from writing into it; a kill frees it.
 
-        Raises
-        ------
-        StorageError
-            If another process writes into it.
+        Raises StorageError if another process writes into it.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDONLY)
@@ -149,10 +143,7 @@ class FeatureFolder:
     def recover(self) -> None:
         """Finish a change that a kill cut off, before reading.
 
-        Raises
-        ------
-        StorageError
-            If another process is just making it.
+        Raises StorageError if another process is just making it.
         """
         if (self.unfinished / MANIFEST).exists():
             with self.locked():
@@ -161,12 +152,8 @@ class FeatureFolder:
     def contents(self) -> Any | None:
         """Read the manifest; None where nothing is whole yet.
 
-        Raises
-        ------
-        StorageError
-            If it is of a newer format.
-        CorruptFileError
-            If a file that is small (all but shards) is missing or was changed, or the manifest is broken.
+        Raises StorageError if it is of a newer format; CorruptFileError if a file that is small (all but shards) is
+        missing or was changed, or the manifest is broken.
         """
         if not (self.path / MANIFEST).exists():
             return None

@@ -35,42 +35,20 @@ SHARD_SIZE = 512
 
 @dataclass(frozen=True, slots=True)
 class EncodeSummary:
-    """What a run of the job did, and what the folder holds now.
+    """What a run of the job did, and what the folder holds now."""
 
-    Attributes
-    ----------
-    images : int
-        Files in the image folder: ``rows + skipped``.
-    rows : int
-        Images with a row: ``encoded + reused``.
-    encoded : int
-        Encoded by this run.
-    reused : int
-        Taken over: from before, or from a run that was killed.
-    gone : int
-        Images that had a row before and are no longer in the folder.
-    skipped : int
-        Images that could not be read.
-    shards, width : int
-    layout : str
-        "dense" or "sparse".
-    encoder, fingerprint : str
-    shared : bool
-        Whether workers of other processes made the shards.
-    """
-
-    images: int
-    rows: int
-    encoded: int
-    reused: int
-    gone: int
-    skipped: int
+    images: int  # Files in the image folder: ``rows + skipped``
+    rows: int  # Images with a row: ``encoded + reused``
+    encoded: int  # Encoded by this run
+    reused: int  # Taken over: from before, or from a run that was killed
+    gone: int  # Images that had a row before and are no longer in the folder
+    skipped: int  # Images that could not be read
     shards: int
     width: int
-    layout: str
+    layout: str  # "dense" or "sparse"
     encoder: str
     fingerprint: str
-    shared: bool
+    shared: bool  # Whether workers of other processes made the shards
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary for JSON."""
@@ -92,10 +70,12 @@ def encode_folder(
 ) -> EncodeSummary:
     """Write the feature rows of all images of a folder, with the encoder that made them.
 
-    The shards are Parquet files in ``out/data``. What is written there depends on the encoder and on the images, not
-    on how often the job was killed. An encoder that learns does so from all images that are there at first. In a folder
+    The shards are Parquet files in ``out/data``. What is written there depends on the encoder and on the images, not on
+    how often the job was killed. An encoder that learns does so from all images that are there at first. In a folder
     that has rows already, only images of new content are encoded, by the encoder that was fitted first, and those that
-    are gone are dropped. Until all is done, the folder holds what it held before.
+    are gone are dropped. Until all is done, the folder holds what it held before. Raises UserError if a setting cannot
+    be used; DataError if `images` is no folder, or there are no images in it; StorageError if `out` is something else,
+    is written by another process, or its disk is full; EncoderMismatchError if `out` has features of another encoder.
 
     Parameters
     ----------
@@ -120,17 +100,6 @@ def encode_folder(
         Makes the shards; None: this process. With one of several machines, `images` and `out` must lie where all
         of them find them; a single shard is made here all the same.
     progress : Progress
-
-    Raises
-    ------
-    UserError
-        If a setting cannot be used.
-    DataError
-        If `images` is no folder, or there are no images in it.
-    StorageError
-        If `out` is something else, is written by another process, or its disk is full.
-    EncoderMismatchError
-        If `out` has features of another encoder.
     """
     if shard_size is not None:
         check_count(shard_size, "shard_size")

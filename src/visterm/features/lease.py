@@ -53,10 +53,7 @@ class Lease:
     def held(self) -> Iterator[None]:
         """Hold the lease while the block runs; it is renewed meanwhile, and released at the end.
 
-        Raises
-        ------
-        StorageError
-            If another process has it.
+        Raises StorageError if another process has it.
         """
         self._take()
         _OWN.add(self._token)
@@ -76,10 +73,7 @@ class Lease:
     def check(self) -> None:
         """Refuse to go on where another process has taken over.
 
-        Raises
-        ------
-        StorageError
-            If one has: this machine slept, or was cut off from the store.
+        Raises StorageError if one has: this machine slept, or was cut off from the store.
         """
         if not self._is_own():
             raise StorageError(

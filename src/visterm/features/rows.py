@@ -52,15 +52,12 @@ class StoredRows:
     def index(self, *, spare_damaged: bool = False) -> list[StoredRow]:
         """List the images that have a row, in the order of the folder.
 
+        Raises CorruptFileError if a shard is missing or was changed.
+
         Parameters
         ----------
         spare_damaged : bool
             Pass over shards that are missing or were changed, instead of raising.
-
-        Raises
-        ------
-        CorruptFileError
-            If a shard is missing or was changed.
         """
         found = []
         entries = self._contents.shards
@@ -84,10 +81,7 @@ class StoredRows:
     def take(self, places: Sequence[Place]) -> Matrix:
         """Return the rows at some places, in that order; each shard is read once.
 
-        Raises
-        ------
-        CorruptFileError
-            If a shard is missing or was changed.
+        Raises CorruptFileError if a shard is missing or was changed.
         """
         shards = np.array([place.shard for place in places], np.int64)
         rows = np.array([place.row for place in places], np.int64)

@@ -31,26 +31,13 @@ CHANGED = "changed while it was being read: run again"
 
 
 class ShardDone(NamedTuple):
-    """What became of the images of a shard: a row each in `entry`, or a place among the skipped.
+    """What became of the images of a shard: a row each in `entry`, or a place among the skipped."""
 
-    Attributes
-    ----------
-    entry : ShardEntry or None
-        None where no image has a row.
-    width : int
-        Numbers in a row; 0 without rows.
-    layout : str
-        "dense", "sparse", or empty without rows.
-    skipped : list of Skipped
-    n_encoded : int
-        Rows that were encoded just now, not taken over.
-    """
-
-    entry: ShardEntry | None
-    width: int
-    layout: str
+    entry: ShardEntry | None  # None where no image has a row
+    width: int  # Numbers in a row; 0 without rows
+    layout: str  # "dense", "sparse", or empty without rows
     skipped: list[Skipped]
-    n_encoded: int
+    n_encoded: int  # Rows that were encoded just now, not taken over
 
 
 class KnownRows:

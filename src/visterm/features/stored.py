@@ -26,6 +26,9 @@ from visterm.features.rows import StoredRow, StoredRows
 class Features:
     """The rows of a features folder, by the images that they were made of: see `Corpus.encoded`.
 
+    Raises StorageError if there is no features folder, or its job was never finished; CorruptFileError if a file is
+    missing or was changed.
+
     Parameters
     ----------
     path : path-like
@@ -41,13 +44,6 @@ class Features:
         The image folder, as it was then.
     contents : Contents
         What the manifest says.
-
-    Raises
-    ------
-    StorageError
-        If there is no features folder, or its job was never finished.
-    CorruptFileError
-        If a file is missing or was changed.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
@@ -77,18 +73,13 @@ class Features:
     def encode(self, images: Sequence[Any], *, progress: Progress = SILENT) -> Encoded:
         """Return the rows of images, without opening them.
 
+        Raises DataError if an image is not one of the folder's; CorruptFileError if a shard is missing or was changed.
+
         Parameters
         ----------
         images : sequence of path-like
             Paths of the image folder, as in the corpus.
         progress : Progress
-
-        Raises
-        ------
-        DataError
-            If an image is not one of the folder's.
-        CorruptFileError
-            If a shard is missing or was changed.
         """
         with reported(progress, "read features", len(images)):
             kept, places, skipped = [], [], []
@@ -118,17 +109,15 @@ class Features:
     ) -> Corpus:
         """Join the images with their tags; nothing of the image folder is read, if the tags are in a table.
 
+        Raises TagFileError as `Corpus.read` does, and if the tags are to be found in an image folder that is no longer
+        there.
+
         Parameters
         ----------
         tags : "auto" or path-like, optional
             As in `Corpus.read`; None: all images, without tags.
         image_column, tags_column, user_column, separator : str, optional
             As in `Corpus.read`.
-
-        Raises
-        ------
-        TagFileError
-            As `Corpus.read` does, and if the tags are to be found in an image folder that is no longer there.
         """
         columns: TableOptions = {
             "image_column": image_column, "tags_column": tags_column, "user_column": user_column, "separator": separator
@@ -165,12 +154,8 @@ class Features:
 def finished_contents(folder: FeatureFolder) -> Contents:
     """Read what a features folder holds, and finish a change that a kill cut off.
 
-    Raises
-    ------
-    StorageError
-        If it is no features folder, or its job was never finished.
-    CorruptFileError
-        If a file is missing or was changed.
+    Raises StorageError if it is no features folder, or its job was never finished; CorruptFileError if a file is
+    missing or was changed.
     """
     folder.recover()
     contents: Contents | None = folder.contents()

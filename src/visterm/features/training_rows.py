@@ -36,31 +36,17 @@ NONE_HELD_OUT = "Fewer than 50 validation images: early stopping is off, all epo
 
 
 class TrainingRows(NamedTuple):
-    """Features and tags to learn from, and those that the corpus holds out to choose when to stop.
+    """Features and tags to learn from, and those that the corpus holds out to choose when to stop."""
 
-    Attributes
-    ----------
-    vocabulary : Vocabulary
-        The tags of the columns of `Y`.
-    X, Y : matrices, shape (n_images, n_features) and (n_images, n_tags)
-        Rows to learn from.
-    valid : tuple of matrices or None
-        Rows of the split "valid"; None where none of them has a known tag.
-    skipped : list of Skipped
-        Images that could not be read, or that the encoder does not know.
-    by_number : bool
-        Whether images are known only by number: `X` is the identity, and those of `valid` are among them.
-    names : list of str
-        Of the images that are learned from, and of those held out.
-    """
-
-    vocabulary: Vocabulary
+    vocabulary: Vocabulary  # The tags of the columns of `Y`
+    # matrices, shape (n_images, n_features) and (n_images, n_tags). Rows to learn from.
     X: Matrix
     Y: sp.csr_array
-    valid: tuple[Matrix, sp.csr_array] | None
-    skipped: list[Skipped]
+    valid: tuple[Matrix, sp.csr_array] | None  # Rows of the split "valid"; None where none of them has a known tag
+    skipped: list[Skipped]  # Images that could not be read, or that the encoder does not know
     by_number: bool = False
-    names: Sequence[str] = ()
+    """Whether images are known only by number: `X` is the identity, and those of `valid` are among them."""
+    names: Sequence[str] = ()  # Of the images that are learned from, and of those held out
 
 
 def training_rows(
@@ -75,13 +61,8 @@ def training_rows(
 
     A corpus with splits is learned from its rows of "train", with those of "valid" held out; one without, from all. An
     encoder that encoded the images before is not fitted again. `aliases` are spellings and the tags that they mean.
-
-    Raises
-    ------
-    DataError
-        If no image or no tag is left to learn from, or an encoder with rows on file has none for any image.
-    EncoderMismatchError
-        If the images were encoded before, by another encoder.
+    Raises DataError if no image or no tag is left to learn from, or an encoder with rows on file has none for any
+    image; EncoderMismatchError if the images were encoded before, by another encoder.
     """
     train = corpus.select(LEARNED) if any(corpus.splits) else corpus
     held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == HELD_OUT])
@@ -131,10 +112,7 @@ def encode_corpus(
 ) -> tuple[Matrix, sp.csr_array, list[Skipped]]:
     """Return features and tags of the images of a corpus that can be read, and the others with reasons.
 
-    Raises
-    ------
-    EncoderMismatchError
-        If the images were encoded before, by another encoder.
+    Raises EncoderMismatchError if the images were encoded before, by another encoder.
     """
     if len(corpus) == 0:
         return np.empty((0, 0), np.float32), sp.csr_array((0, len(vocabulary)), dtype=np.float32), []
@@ -146,10 +124,7 @@ def encode_corpus(
 def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> AnyEncoder | EncodedBefore:
     """Return what encodes the images of a corpus: the encoder, or what holds the rows that it gave them before.
 
-    Raises
-    ------
-    EncoderMismatchError
-        If those are rows of another encoder.
+    Raises EncoderMismatchError if those are rows of another encoder.
     """
     if corpus.encoded is None:
         return encoder
@@ -182,10 +157,7 @@ def known_part(encoder: AnyEncoder, corpus: Corpus) -> tuple[Corpus, list[Skippe
 def with_row_remarks(encoder: AnyEncoder, corpus: Corpus) -> Corpus:
     """Return the corpus with remarks on images that an encoder with rows on file has none for, and on unused rows.
 
-    Raises
-    ------
-    DataError
-        If it has a row for none of them.
+    Raises DataError if it has a row for none of them.
     """
     match = _match_names(encoder, corpus)
     _refuse_if_no_row(match, corpus)
@@ -231,6 +203,9 @@ def read_corpus(
 ) -> Corpus:
     """Read images and their tags, or the tags alone where the encoder looks only at names.
 
+    Raises UserError if the encoder needs an image folder and there is none, or the other way round; DataError as
+    `Corpus.read` and `Corpus.read_names` do.
+
     Parameters
     ----------
     encoder : AnyEncoder
@@ -238,13 +213,6 @@ def read_corpus(
         A folder of images, or a features folder in its place.
     tags, image_column, tags_column, user_column, separator
         As `Corpus.read` takes them.
-
-    Raises
-    ------
-    UserError
-        If the encoder needs an image folder and there is none, or the other way round.
-    DataError
-        As `Corpus.read` and `Corpus.read_names` do.
     """
     name = ENCODERS.name_of(encoder)
     columns: dict[str, Any] = {
@@ -270,10 +238,7 @@ def read_corpus(
 def named_corpus(encoder: AnyEncoder, tags: Any) -> Corpus:
     """Read images known by number from the tag file that names them, where no images are given.
 
-    Raises
-    ------
-    UserError
-        If the encoder looks at pixels, or the tags are in no file.
+    Raises UserError if the encoder looks at pixels, or the tags are in no file.
     """
     if not isinstance(tags, str | os.PathLike):
         raise UserError("Without images, tags must be a file that names them; or pass names and a list of tags each.")

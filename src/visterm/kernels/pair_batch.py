@@ -22,34 +22,17 @@ class Loss(IntEnum):
 
 
 class PairBatch(NamedTuple):
-    """Pairs (image x, true tag y) that see the same weights, and what was found for each; arrays of shape (n,).
+    """Pairs (image x, true tag y) that see the same weights, and what was found for each; arrays of shape (n,)."""
 
-    Attributes
-    ----------
-    examples : ndarray of int64
-        Numbers of the pairs: they key the draws.
-    images, tags : ndarray of int64
-        The image, as a row of `PositiveTags`, and the true tag y.
-    at : ndarray of int64
-        Which of the image rows is that of each pair.
-    violators : ndarray of int64
-        The other tag ȳ, or -1 where the pair makes no step.
-    trials : ndarray of int64
-        N, the number of draws.
-    gaps : ndarray of float32
-        f_y - f_ȳ, where there is a violator.
-    gains : ndarray of float32
-        Weight of the rank times the slope of the loss: the size of the step on the tags' side.
-    """
-
-    examples: np.ndarray
+    examples: np.ndarray  # Numbers of the pairs: they key the draws
+    # The image, as a row of `PositiveTags`, and the true tag y
     images: np.ndarray
     tags: np.ndarray
-    at: np.ndarray
-    violators: np.ndarray
-    trials: np.ndarray
-    gaps: np.ndarray
-    gains: np.ndarray
+    at: np.ndarray  # Which of the image rows is that of each pair
+    violators: np.ndarray  # The other tag ȳ, or -1 where the pair makes no step
+    trials: np.ndarray  # N, the number of draws
+    gaps: np.ndarray  # f_y - f_ȳ, where there is a violator
+    gains: np.ndarray  # Weight of the rank times the slope of the loss: the size of the step on the tags' side
 
 
 class PositiveTags(NamedTuple):
@@ -67,37 +50,19 @@ class Pool(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """How other tags are drawn.
+    """How other tags are drawn."""
 
-    Attributes
-    ----------
-    margin : float
-        1 for the hinge; infinite takes the first draw, whatever its score.
-    max_trials : int
-        Draws for a pair, at most (and at most as many as there are candidates).
-    seed, epoch : int
-        Key of the draws, together with the number of the pair.
-    """
-
-    margin: float
-    max_trials: int
+    margin: float  # 1 for the hinge; infinite takes the first draw, whatever its score
+    max_trials: int  # Draws for a pair, at most (and at most as many as there are candidates)
+    # Key of the draws, together with the number of the pair
     seed: int
     epoch: int
 
 
 class RankLoss(NamedTuple):
-    """What a violation costs.
+    """What a violation costs."""
 
-    Attributes
-    ----------
-    loss : int
-        A `Loss`.
-    weights : ndarray of float32, shape (n_tags + 1,)
-        L(k) of each rank; longer where `most_trials` is more than n_tags.
-    most_trials : int
-        γ, where the rank is estimated as floor(γ / N); 0: as floor(candidates / N).
-    """
-
-    loss: int
+    loss: int  # A `Loss`
     weights: np.ndarray
-    most_trials: int
+    """float32, shape (n_tags + 1,). L(k) of each rank; longer where `most_trials` is more than n_tags."""
+    most_trials: int  # γ, where the rank is estimated as floor(γ / N); 0: as floor(candidates / N)

@@ -35,24 +35,15 @@ _LOWEST, _HIGHEST, _SHIFT = np.int32(-(2**31)), np.int32(2**31 - 1), np.int32(31
 
 
 class PairTerms(NamedTuple):
-    """The label-label term F of all pairs, with what bounds it.
+    """The label-label term F of all pairs, with what bounds it."""
 
-    Attributes
-    ----------
-    F : ndarray of float32, shape (K, K)
-        Row: tag of the object, column: tag of the part. C order, finite.
-    diagonal : ndarray of float32, shape (K,)
-        Of F, a tag with itself. All that follows leaves it out.
-    most, least : ndarray of float32, shape (K, ceil(K / 64))
-        Largest and smallest value of each row in each block of columns; minus infinity and infinity where it has none.
-    row_most, row_least : ndarray of float32, shape (K,)
-        The same of whole rows.
-    """
-
-    F: np.ndarray
-    diagonal: np.ndarray
+    F: np.ndarray  # float32, shape (K, K). Row: tag of the object, column: tag of the part. C order, finite.
+    diagonal: np.ndarray  # float32, shape (K,). Of F, a tag with itself. All that follows leaves it out.
+    # float32, shape (K, ceil(K / 64)). Largest and smallest value of each row in each block of columns;
+    # minus infinity and infinity where it has none.
     most: np.ndarray
     least: np.ndarray
+    # float32, shape (K,). The same of whole rows.
     row_most: np.ndarray
     row_least: np.ndarray
 

@@ -48,21 +48,11 @@ def mix_rows(mean, current, share, first, last):
 
 
 class Rule(NamedTuple):
-    """What is done with the gradients of a row of weights.
+    """What is done with the gradients of a row of weights."""
 
-    Attributes
-    ----------
-    rate : float
-        Learning rate.
-    keep : float
-        What L2 leaves of a row for each gradient in it: 1 - rate · l2, at least 0; 1 for no L2.
-    max_norm : float
-        Limit of each row's Euclidean norm; may be infinite.
-    """
-
-    rate: float
-    keep: float
-    max_norm: float
+    rate: float  # Learning rate
+    keep: float  # What L2 leaves of a row for each gradient in it: 1 - rate · l2, at least 0; 1 for no L2
+    max_norm: float  # Limit of each row's Euclidean norm; may be infinite
 
 
 def make_rule(rate, l2, max_norm):

@@ -13,20 +13,12 @@ from visterm.kernels.row_moves import limit_norm, mean_square, scale_row
 
 
 class Rows(NamedTuple):
-    """Feature rows without a copy: row i has the values ``vals[start[i]:start[i + 1]]``, in growing columns.
+    """Feature rows without a copy: row i has the values ``vals[start[i]:start[i + 1]]``, in growing columns."""
 
-    Attributes
-    ----------
-    start : ndarray of int64, shape (n_rows + 1,)
-    shift : ndarray of int64, shape (n_rows,)
-        The column of value number `e` of row i is ``cols[e - shift[i]]``: 0 for sparse rows; for dense rows where the
-        row begins, so that all rows share the columns 0, 1, 2, ...
-    cols : ndarray of int32 or int64
-    vals : ndarray of float32
-    """
-
-    start: np.ndarray
+    start: np.ndarray  # int64, shape (n_rows + 1,)
     shift: np.ndarray
+    """int64, shape (n_rows,). The column of value number `e` of row i is ``cols[e - shift[i]]``: 0 for
+    sparse rows; for dense rows where the row begins, so that all rows share the columns 0, 1, 2, ..."""
     cols: np.ndarray
     vals: np.ndarray
 

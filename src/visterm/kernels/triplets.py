@@ -20,25 +20,14 @@ ALIKE = 1e-6
 
 
 class JudgedQueries(NamedTuple):
-    """Queries, and the images that are relevant to each.
+    """Queries, and the images that are relevant to each."""
 
-    Attributes
-    ----------
-    q_start : ndarray of int64, shape (n_queries + 1,)
-    q_words : ndarray of int32 or int64
-        ``q_words[q_start[q]:q_start[q + 1]]`` are the words of query q, no word twice.
-    q_weights : ndarray of float32
-        Their weights.
-    r_start : ndarray of int64, shape (n_queries + 1,)
-    r_images : ndarray of int32 or int64
-        ``r_images[r_start[q]:r_start[q + 1]]`` are the images relevant to query q, sorted: some, but not all.
-    """
-
-    q_start: np.ndarray
-    q_words: np.ndarray
-    q_weights: np.ndarray
-    r_start: np.ndarray
+    q_start: np.ndarray  # int64, shape (n_queries + 1,)
+    q_words: np.ndarray  # ``q_words[q_start[q]:q_start[q + 1]]`` are the words of query q, no word twice
+    q_weights: np.ndarray  # Their weights
+    r_start: np.ndarray  # int64, shape (n_queries + 1,)
     r_images: np.ndarray
+    """``r_images[r_start[q]:r_start[q + 1]]`` are the images relevant to query q, sorted: some, but not all."""
 
 
 @njit(cache=True, nogil=True)

@@ -43,21 +43,11 @@ HISTORY = Listed(
 
 
 class EpochSums(NamedTuple):
-    """What one epoch did, as means over its examples.
+    """What one epoch did, as means over its examples."""
 
-    Attributes
-    ----------
-    loss : float
-        Weighted loss; 0 where nothing violated.
-    draws : float
-        Tags drawn (or scored).
-    violated : float
-        Share of the examples that made a step.
-    """
-
-    loss: float
-    draws: float
-    violated: float
+    loss: float  # Weighted loss; 0 where nothing violated
+    draws: float  # Tags drawn (or scored)
+    violated: float  # Share of the examples that made a step
 
 
 class Course:

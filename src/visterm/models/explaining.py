@@ -15,24 +15,14 @@ from visterm.models.base import Annotator
 
 
 class FeatureShares(NamedTuple):
-    """A score taken apart: ``Σ shares + constant + elsewhere``.
+    """A score taken apart: ``Σ shares + constant + elsewhere``."""
 
-    Attributes
-    ----------
-    shares : ndarray of float64, shape (n_features,)
-        The image's features times `weights`.
-    weights : ndarray of float64, shape (n_features,)
-        What the tag's score gains with each feature.
-    constant : float
-        What the tag scores on an image without any feature: its bias.
-    elsewhere : float
-        From members of a blend whose scores are no sums over features, because they compare whole images.
-    """
-
-    shares: NDArray[np.float64]
+    shares: NDArray[np.float64]  # shape (n_features,): the image's features times `weights`
     weights: NDArray[np.float64]
-    constant: float
+    """shape (n_features,): what the tag's score gains with each feature."""
+    constant: float  # What the tag scores on an image without any feature: its bias
     elsewhere: float = 0.0
+    """From members of a blend whose scores are no sums over features, because they compare whole images."""
 
 
 class LinearScores(Annotator):

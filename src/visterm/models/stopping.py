@@ -81,19 +81,11 @@ class BestWeights:
 
 
 class HeldOutFit(NamedTuple):
-    """The fit that chose when to stop, as far as it scores the images that it was not fitted on.
+    """The fit that chose when to stop, as far as it scores the images that it was not fitted on."""
 
-    Attributes
-    ----------
-    images : ndarray of int64, shape (n_held_out,)
-        Their places among the images given to `fit`.
-    image_rows : array or CSR of float32, shape (n_held_out, width)
-    tag_rows : array or CSR of float32, shape (n_tags, width)
-    """
-
-    images: NDArray[np.int64]
-    image_rows: Matrix
-    tag_rows: Matrix
+    images: NDArray[np.int64]  # shape (n_held_out,): their places among the images given to `fit`
+    image_rows: Matrix  # array or CSR of float32, shape (n_held_out, width)
+    tag_rows: Matrix  # array or CSR of float32, shape (n_tags, width)
 
     def scores(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the scores of some of these images, shape (len(places), n_tags)."""

@@ -61,15 +61,12 @@ class TagsWanted(NamedTuple):
 class ChunkTags:
     """Tags the images of chunks.
 
+    Raises UserError if the run cannot do what is requested.
+
     Parameters
     ----------
     run : Run
     wanted : TagsWanted
-
-    Raises
-    ------
-    UserError
-        If the run cannot do what is requested.
     """
 
     def __init__(self, run: Run, wanted: TagsWanted) -> None:
@@ -182,6 +179,9 @@ def cutoff_of(
 ) -> Cutoff | None:
     """Return the cut-off that is requested; None where none is.
 
+    Raises UserError if a number is out of its range, both precision and F1 are asked for, or the run does not know what
+    it takes.
+
     Parameters
     ----------
     calibration : Calibration or None
@@ -192,11 +192,6 @@ def cutoff_of(
         All tags are given down to the confidence of the best F1.
     min_confidence : float, optional
         All tags are given down to this confidence. Beside one of the others, the higher one of each tag counts.
-
-    Raises
-    ------
-    UserError
-        If a number is out of its range, both precision and F1 are asked for, or the run does not know what it takes.
     """
     if precision is not None:
         check_number(precision, "precision", above=0, below=1)

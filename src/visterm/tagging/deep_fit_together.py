@@ -29,18 +29,10 @@ OF_SPEED = ("checkpoint", "checkpoint_batches", "device", "n_jobs")
 
 
 class DeepFit(NamedTuple):
-    """What a worker has to know; everything large lies in the folder.
+    """What a worker has to know; everything large lies in the folder."""
 
-    Attributes
-    ----------
-    model : Annotator
-        With its settings, not fitted.
-    folder : Path
-        With the rows (`write_matrix`).
-    """
-
-    model: Annotator
-    folder: Path
+    model: Annotator  # With its settings, not fitted
+    folder: Path  # With the rows (`write_matrix`)
 
     def run(self, member: Member, progress: Progress) -> dict[str, Any] | None:
         """Fit in step with the others; the first gives what the model has learned."""
@@ -63,13 +55,7 @@ class DeepFit(NamedTuple):
 
 
 def check_fits_together(model: Annotator) -> None:
-    """Refuse a model that cannot learn in several processes.
-
-    Raises
-    ------
-    UserError
-        If so; it names those that can.
-    """
+    """Refuse a model that cannot learn in several processes. Raises UserError if so; it names those that can."""
     params = model.get_params(deep=False)
     if not isinstance(model, FitsTogether):
         kinds = {entry.name: MODELS.load(entry.name) for entry in MODELS}
@@ -90,6 +76,8 @@ def fit_on_machines(model: Annotator, rows: TrainingRows, executor: Executor, fo
 
     All rows are written to the folder once, and are mapped into the processes' memory from there. The state is kept in
     it every `checkpoint_batches` batches: from there a job goes on after a worker, a machine or the command is lost.
+    Raises UserError if the model cannot, the images are known by number, or the executor has no machines; StorageError
+    if workers were lost again and again, or do not see the folder.
 
     Parameters
     ----------
@@ -105,13 +93,6 @@ def fit_on_machines(model: Annotator, rows: TrainingRows, executor: Executor, fo
     -------
     int
         Processes that began; 0 if all was learned here, as there is one batch an epoch.
-
-    Raises
-    ------
-    UserError
-        If the model cannot, the images are known by number, or the executor has no machines.
-    StorageError
-        If workers were lost again and again, or do not see the folder.
     """
     check_fits_together(model)
     if rows.by_number:

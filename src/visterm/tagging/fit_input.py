@@ -36,19 +36,11 @@ def silent(line: str) -> None:
 
 
 class Cleaning(NamedTuple):
-    """What is joined and left out of a dictionary before it is learned.
+    """What is joined and left out of a dictionary before it is learned."""
 
-    Attributes
-    ----------
-    aliases : mapping of str to str or None
-        Spellings and the tags that they mean.
-    stop_tags : list of str
-    max_share, per_user : float or None, int or None
-        As `visterm.data.pruning.prune` takes them.
-    """
-
-    aliases: Mapping[str, str] | None
+    aliases: Mapping[str, str] | None  # Spellings and the tags that they mean
     stop_tags: list[str]
+    # As `visterm.data.pruning.prune` takes them
     max_share: float | None
     per_user: int | None
 
@@ -56,12 +48,8 @@ class Cleaning(NamedTuple):
     def read(cls, request: FitRequest) -> Cleaning:
         """Read the files of aliases and of stop tags, before any photo is looked at.
 
-        Raises
-        ------
-        UserError
-            If a number cannot be used, or tags are left out where queries are learned.
-        DataError
-            If a file cannot be used.
+        Raises UserError if a number cannot be used, or tags are left out where queries are learned; DataError if a file
+        cannot be used.
         """
         check_pruning(request.max_share, request.per_user)
         if request.user_column is not None and request.per_user is None:
@@ -112,10 +100,7 @@ class Cleaning(NamedTuple):
 def one_or_features(images: Any) -> Any:
     """Return the one folder of a list of folders, or several features folders; anything else as it is.
 
-    Raises
-    ------
-    UserError
-        If one of several is no features folder.
+    Raises UserError if one of several is no features folder.
     """
     if not isinstance(images, list | tuple):
         return images
@@ -136,6 +121,8 @@ def plan_streaming(
 ) -> Plan | None:
     """Return the memory to take where features are streamed; None where they are held in memory, or are none.
 
+    Raises UserError if memory is limited or work shared where there are no features, or the model cannot stream.
+
     Parameters
     ----------
     images : path-like, several, or images
@@ -150,11 +137,6 @@ def plan_streaming(
         Whether several workers learn from the features: then they are streamed whether they fit or not.
     model : Annotator, optional
         The one that learns, refused here if it cannot stream.
-
-    Raises
-    ------
-    UserError
-        If memory is limited or work shared where there are no features, or the model cannot stream.
     """
     several = isinstance(images, list | tuple) and bool(images) and all(map(is_features, images))
     if not several and not is_features(images):
@@ -190,18 +172,14 @@ def plan_streaming(
 def read_images(encoder: AnyEncoder, request: FitRequest, say: Say) -> tuple[Corpus, list[QueryRow]]:
     """Read the images with their tags, and the queries about them; say what is passed over.
 
+    Raises UserError if the encoder needs a folder and there is none, or the other way round; DataError as `Corpus.read`
+    does.
+
     Parameters
     ----------
     encoder : AnyEncoder
     request : FitRequest
     say : callable
-
-    Raises
-    ------
-    UserError
-        If the encoder needs a folder and there is none, or the other way round.
-    DataError
-        As `Corpus.read` does.
     """
     lines: list[QueryRow] = []
     images: Any = request.images

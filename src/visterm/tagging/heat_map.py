@@ -78,6 +78,8 @@ def heat_overlay(explanation: Explanation, side: int) -> Image.Image:
 def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os.PathLike[str]) -> None:
     """Draw the photo, the photo under its heat, and what the colours mean, in the format of its ending.
 
+    Raises UserError if the file has another ending.
+
     Parameters
     ----------
     photo : ndarray of uint8, shape (height, width, 3)
@@ -85,11 +87,6 @@ def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os
     explanation : Explanation
     path : path-like
         A ``.png``, ``.jpg``, ``.jpeg`` or ``.webp`` file.
-
-    Raises
-    ------
-    UserError
-        If the file has another ending.
     """
     kind = format_of(path)
     width, height = explanation.size

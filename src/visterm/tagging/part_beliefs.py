@@ -125,12 +125,8 @@ class PartBeliefs:
     def unknown(self, k: int) -> list[Believed]:
         """Return the pairs with the highest scores above 0 that are not known, best first; k = 0: all of them.
 
-        Of equal scores the smaller whole comes first, then the smaller part.
-
-        Raises
-        ------
-        UserError
-            If the model has no beliefs.
+        Of equal scores the smaller whole comes first, then the smaller part. Raises UserError if the model has no
+        beliefs.
         """
         check_believes(self.model)
         found = np.concatenate([np.empty((0, 3)), *self._best(k)])
@@ -171,10 +167,7 @@ def labels_parts(model: Annotator) -> bool:
 def check_believes(model: Annotator) -> None:
     """Refuse a model that knows nothing of parts, and say what does.
 
-    Raises
-    ------
-    UserError
-        If it cannot learn from relations, or did not.
+    Raises UserError if it cannot learn from relations, or did not.
     """
     if labels_parts(model):
         return

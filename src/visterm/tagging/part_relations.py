@@ -27,7 +27,7 @@ def believed_relations(tagger: Run, k: int = 20, more: WordRelations | None = No
     """Return the pairs that the model believes in and nobody told it, best first: those with a score above 0.
 
     A model that is not ``directed`` scores both directions alike: such a pair is listed once, with the direction that
-    known relations make likelier, see `PartBeliefs`.
+    known relations make likelier, see `PartBeliefs`. Raises UserError if the model knows nothing of parts.
 
     Parameters
     ----------
@@ -36,11 +36,6 @@ def believed_relations(tagger: Run, k: int = 20, more: WordRelations | None = No
         How many; 0 means all.
     more : WordRelations, optional
         Relations that are known, too, beside those that it was fitted with.
-
-    Raises
-    ------
-    UserError
-        If the model knows nothing of parts.
     """
     tags = tagger.vocabulary.tags
     return [
@@ -51,12 +46,7 @@ def believed_relations(tagger: Run, k: int = 20, more: WordRelations | None = No
 def known_relations(tagger: Run, k: int = 20, more: WordRelations | None = None) -> list[ScoredRelation]:
     """Return the relations between tags that are known; by what the model makes of them, if it has beliefs, best first.
 
-    Parameters are those of `believed_relations`.
-
-    Raises
-    ------
-    UserError
-        If none is known.
+    Parameters are those of `believed_relations`. Raises UserError if none is known.
     """
     tags, beliefs = tagger.vocabulary.tags, beliefs_of(tagger, more)
     if not len(beliefs.known):
@@ -97,7 +87,9 @@ def label_pair(
 ) -> list[LabelledPair]:
     """Label a picture of an object and one of a part of it together.
 
-    Only pairs are looked at that can be, as `PartBeliefs` says: nothing is part of itself or of its kind.
+    Only pairs are looked at that can be, as `PartBeliefs` says: nothing is part of itself or of its kind. Raises
+    UserError if the model knows nothing of parts, or both tags are given; UnknownNameError if a tag is not in the
+    vocabulary; ImageError if an image cannot be read.
 
     Parameters
     ----------
@@ -114,15 +106,6 @@ def label_pair(
     -------
     list of LabelledPair
         Best first; fewer than `k` where fewer can be.
-
-    Raises
-    ------
-    UserError
-        If the model knows nothing of parts, or both tags are given.
-    UnknownNameError
-        If a tag is not in the vocabulary.
-    ImageError
-        If an image cannot be read.
     """
     check_believes(tagger.model)
     if object_tag is not None and part_tag is not None:

@@ -58,10 +58,7 @@ def name_blocks(
 def has_part_of_setting(model: Annotator) -> bool:
     """Return whether a model learns which tags are parts of which: whether it has the setting `part_of`.
 
-    Raises
-    ------
-    UserError
-        If that setting is given already.
+    Raises UserError if that setting is given already.
     """
     params = model.get_params(deep=False)
     if params.get("part_of") is not None:
@@ -89,10 +86,7 @@ def names_with(table: Registry, ability: str) -> Iterator[str]:
 def check_combination(combine: str, model: Annotator) -> None:
     """Refuse a way to put words together that there is not, or that the scores of a model do not allow.
 
-    Raises
-    ------
-    UserError
-        If there is no such way, or the product is asked for and the scores are not probabilities.
+    Raises UserError if there is no such way, or the product is asked for and the scores are not probabilities.
     """
     if combine not in COMBINATIONS:
         raise UserError(f"combine is {combine!r}; expected one of {', '.join(map(repr, COMBINATIONS))}.")
@@ -113,6 +107,8 @@ def with_device(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Add a device to the settings of the model and of the encoder, as far as they have one.
 
+    Raises UserError if neither has such a setting, it is given already, or there is no such device here.
+
     Parameters
     ----------
     device : str
@@ -126,11 +122,6 @@ def with_device(
     -------
     tuple of two dict
         The settings of both, with the device.
-
-    Raises
-    ------
-    UserError
-        If neither has such a setting, it is given already, or there is no such device here.
     """
     _check_kind(device)
     model, encoder = model or DEFAULT_MODEL, (encoder or DEFAULT_ENCODER).partition(":")[0]
@@ -155,10 +146,7 @@ def with_device(
 def move_encoder(encoder: AnyEncoder, device: str) -> None:
     """Let the networks of a fitted encoder, or of those inside it, run on another device from now on.
 
-    Raises
-    ------
-    UserError
-        If it has none, or there is no such device here.
+    Raises UserError if it has none, or there is no such device here.
     """
     parts = [part for part in (encoder, *getattr(encoder, "parts_", ())) if SETTING in part.get_params(deep=False)]
     if not parts:
@@ -172,13 +160,7 @@ def move_encoder(encoder: AnyEncoder, device: str) -> None:
 
 
 def check_device(device: str) -> None:
-    """Refuse a device that torch cannot use here, before anything is read.
-
-    Raises
-    ------
-    UserError
-        If so.
-    """
+    """Refuse a device that torch cannot use here, before anything is read. Raises UserError if so."""
     _check_kind(device)
     if device not in ("auto", "cpu"):  # which need not load torch
         from visterm.encoders.torch_network import torch_device

@@ -18,10 +18,7 @@ QUALITY: Final = 95
 def format_of(path: str | os.PathLike[str]) -> str:
     """Return Pillow's name of the format that the ending of a picture file says, in capitals or not.
 
-    Raises
-    ------
-    UserError
-        If the ending says none that can be written.
+    Raises UserError if the ending says none that can be written.
     """
     suffix = Path(path).suffix
     if suffix.lower() not in FORMATS:

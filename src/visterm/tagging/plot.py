@@ -33,28 +33,21 @@ PANEL_SIZE = (5.2, 3.1)
 
 
 class Panel(NamedTuple):
-    """One line of a picture.
+    """One line of a picture."""
 
-    Attributes
-    ----------
-    name, title : str
-        In the history, and for people.
-    epochs, values : list of numbers
-    best : int or None
-        The epoch of the best value, for measures on validation rows.
-    """
-
+    # In the history, and for people
     name: str
     title: str
     epochs: list[int]
     values: list[float]
-    best: int | None
+    best: int | None  # The epoch of the best value, for measures on validation rows
 
 
 def plot_history(history: Sequence[dict[str, Any]], path: str | os.PathLike[str], *, title: str = "") -> None:
     """Draw what a model kept of each epoch, a panel each, in the format of the file's ending.
 
-    The draws needed as training goes on are Figure 1 of the VSE-ens paper.
+    The draws needed as training goes on are Figure 1 of the VSE-ens paper. Raises UserError if the file has another
+    ending; MissingExtraError if matplotlib is not installed.
 
     Parameters
     ----------
@@ -64,13 +57,6 @@ def plot_history(history: Sequence[dict[str, Any]], path: str | os.PathLike[str]
         A ``.png``, ``.jpg``, ``.jpeg`` or ``.webp`` file.
     title : str
         Above the panels.
-
-    Raises
-    ------
-    UserError
-        If the file has another ending.
-    MissingExtraError
-        If matplotlib is not installed.
     """
     kind = format_of(path)
     figure_type = figure_class()
@@ -128,22 +114,13 @@ def history_panels(history: Sequence[dict[str, Any]]) -> list[Panel]:
 def require_plots() -> None:
     """Check, before any long work, that figures can be drawn.
 
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
+    Raises MissingExtraError if matplotlib is not installed.
     """
     figure_class()
 
 
 def figure_class() -> Any:
-    """Return matplotlib's `Figure`, imported only now.
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    """
+    """Return matplotlib's `Figure`, imported only now. Raises MissingExtraError if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

@@ -46,12 +46,7 @@ from visterm.tagging.part_settings import names_with
 def query_lines(encoder: AnyEncoder, queries: str | os.PathLike[str] | Sequence[QueryRow]) -> list[QueryRow]:
     """Read queries from a file, or take them as they are.
 
-    Raises
-    ------
-    UserError
-        If the encoder knows images by number.
-    DataError
-        As `read_query_file` does.
+    Raises UserError if the encoder knows images by number; DataError as `read_query_file` does.
     """
     if encoder.by_number:
         raise UserError(
@@ -66,6 +61,9 @@ def query_corpus(
 ) -> tuple[Corpus, list[QueryRow]]:
     """Read the images that queries are about, without tags, and the queries.
 
+    Raises UserError if the encoder knows images by number, or needs a folder and there is none; DataError as
+    `Corpus.read` and `read_query_file` do.
+
     Parameters
     ----------
     encoder : AnyEncoder
@@ -78,13 +76,6 @@ def query_corpus(
     -------
     tuple of Corpus and list of QueryRow
         The lines name images as the corpus does.
-
-    Raises
-    ------
-    UserError
-        If the encoder knows images by number, or needs a folder and there is none.
-    DataError
-        As `Corpus.read` and `read_query_file` do.
     """
     lines = query_lines(encoder, queries)
     if isinstance(images, Corpus):
@@ -119,19 +110,11 @@ def _named_as_in(corpus: Corpus, lines: Sequence[QueryRow]) -> list[QueryRow]:
 
 
 class Judged(NamedTuple):
-    """Images, and the queries that have a relevant one among them.
+    """Images, and the queries that have a relevant one among them."""
 
-    Attributes
-    ----------
-    X : matrix, shape (n_images, n_features)
-    words : csr_array of float32, shape (n_queries, n_tags)
-        Above 0 for a word, below 0 for a `-word`.
-    relevant : csr_array of float32, shape (n_queries, n_images)
-    """
-
-    X: Matrix
-    words: sp.csr_array
-    relevant: sp.csr_array
+    X: Matrix  # matrix, shape (n_images, n_features)
+    words: sp.csr_array  # float32, shape (n_queries, n_tags). Above 0 for a word, below 0 for a `-word`.
+    relevant: sp.csr_array  # float32, shape (n_queries, n_images)
 
     @property
     def asked_of(self) -> sp.csr_array:
@@ -179,7 +162,8 @@ def query_rows(
     """Collect the words of the queries, fit the encoder on the images, and encode.
 
     As with `training_rows`, the images of the split "train" are learned from and those of "valid" held out, if there
-    are splits. All of them count: an image that no query names is relevant to none.
+    are splits. All of them count: an image that no query names is relevant to none. Raises DataError if no query is
+    left to learn from.
 
     Parameters
     ----------
@@ -195,11 +179,6 @@ def query_rows(
     aliases : mapping of str to str, optional
         Spellings and the words that they mean.
     progress : Progress
-
-    Raises
-    ------
-    DataError
-        If no query is left to learn from.
     """
     train = corpus.select(LEARNED) if any(corpus.splits) else corpus
     held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == HELD_OUT])
@@ -266,13 +245,7 @@ def fit_weighed(model: Annotator, rows: TrainingRows, idf: NDArray[np.float32], 
 
 
 def check_learns_queries(model: Annotator) -> None:
-    """Refuse a model that cannot learn from queries, and say which can.
-
-    Raises
-    ------
-    UserError
-        If it cannot.
-    """
+    """Refuse a model that cannot learn from queries, and say which can. Raises UserError if it cannot."""
     if not isinstance(model, LearnsQueries):
         first, *others = names_with(MODELS, "fit_queries")
         raise UserError(

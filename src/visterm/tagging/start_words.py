@@ -35,6 +35,10 @@ class StartWords(NamedTuple):
     def read(cls, model: Annotator, asked: Any, vocabulary: Vocabulary) -> StartWords:
         """Read the vectors of the tags to learn.
 
+        Raises UserError if the model does not start from word vectors, was given some already, or has another width;
+        DataError if there is no such file, or it has no vector of any tag; MissingExtraError if they need an extra that
+        is not installed.
+
         Parameters
         ----------
         model : Annotator
@@ -42,15 +46,6 @@ class StartWords(NamedTuple):
             As `WordSource.of` takes it.
         vocabulary : Vocabulary
             The tags that the corpus has, images that cannot be read included.
-
-        Raises
-        ------
-        UserError
-            If the model does not start from word vectors, was given some already, or has another width.
-        DataError
-            If there is no such file, or it has no vector of any tag.
-        MissingExtraError
-            If they need an extra that is not installed.
         """
         source = check_start_words(model, asked)
         if source.kind == LEARNED:
@@ -92,12 +87,8 @@ class StartWords(NamedTuple):
 def check_start_words(model: Annotator, asked: Any) -> WordSource:
     """Return where word vectors come from, and refuse what cannot be used; nothing is read.
 
-    Raises
-    ------
-    UserError
-        If the model does not start from word vectors, or was given some already.
-    DataError
-        If there is no such file.
+    Raises UserError if the model does not start from word vectors, or was given some already; DataError if there is no
+    such file.
     """
     params = model.get_params(deep=False)
     if SETTING not in params:

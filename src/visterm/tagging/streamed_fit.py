@@ -53,10 +53,7 @@ class Workers(Protocol):
 def check_streams(model: Annotator, n_folders: int = 1) -> None:
     """Refuse a model that cannot learn from windows of rows, as features larger than memory or of several folders do.
 
-    Raises
-    ------
-    UserError
-        If so; it names those that can.
+    Raises UserError if so; it names those that can.
     """
     if isinstance(model, FitsStreams):
         return
@@ -91,7 +88,9 @@ def fit_streamed(
     """Fit a tagger on features on disk, in memory that does not grow with the number of images.
 
     Rows are held out to say when to stop as `Tagger.fit` does, but 5,000 at most, and they are not learned from
-    afterwards. The bytes of the model depend on the seed, the features, the tags and the size of the windows.
+    afterwards. The bytes of the model depend on the seed, the features, the tags and the size of the windows. Raises
+    UserError if the model cannot stream, or a setting cannot be used; DataError if the tags are in no table, or nothing
+    is left to learn from.
 
     Parameters
     ----------
@@ -119,13 +118,6 @@ def fit_streamed(
     -------
     list of str
         Remarks for the user, a line each.
-
-    Raises
-    ------
-    UserError
-        If the model cannot stream, or a setting cannot be used.
-    DataError
-        If the tags are in no table, or nothing is left to learn from.
     """
     shards = Shards(features)
     check_streams(tagger.model, shards.n_folders)

@@ -32,10 +32,7 @@ from visterm.tagging.streamed_fit import fit_streamed
 def check_learns_together(model: Annotator) -> None:
     """Refuse a model that several workers cannot train on features in shards.
 
-    Raises
-    ------
-    UserError
-        If so; it names those that they can.
+    Raises UserError if so; it names those that they can.
     """
     if getattr(model, "learns_together", False):
         return
@@ -58,9 +55,10 @@ def stream_on_machines(
 ) -> list[str]:
     """Fit a tagger on features on disk by the workers of an executor, one a processor.
 
-    Each worker has shards of its own. The weights are those of one training: see
-    `visterm.models.ranking.worker_sync`. Where a worker or a machine is lost, all begin again from the last
-    checkpoint and end with the same bytes, on however few processors: a worker then stands for several.
+    Each worker has shards of its own. The weights are those of one training: see `visterm.models.ranking.worker_sync`.
+    Where a worker or a machine is lost, all begin again from the last checkpoint and end with the same bytes, on
+    however few processors: a worker then stands for several. Raises UserError if the model cannot, or the executor has
+    no machines; StorageError if workers were lost again and again, or do not see the files.
 
     Parameters
     ----------
@@ -75,13 +73,6 @@ def stream_on_machines(
     -------
     list of str
         Remarks for the user, a line each.
-
-    Raises
-    ------
-    UserError
-        If the model cannot, or the executor has no machines.
-    StorageError
-        If workers were lost again and again, or do not see the files.
     """
     check_learns_together(tagger.model)
     n_shards = len(Shards(features))
@@ -100,17 +91,10 @@ def stream_on_machines(
 
 @dataclass(frozen=True)
 class ExecutorWorkers:
-    """Workers of an executor that is connected.
-
-    Attributes
-    ----------
-    executor : Executor
-    n_workers : int
-        Parts that the shards are dealt into; as many processes, while there is room for them.
-    """
+    """Workers of an executor that is connected."""
 
     executor: Executor
-    n_workers: int
+    n_workers: int  # Parts that the shards are dealt into; as many processes, while there is room for them
 
     def train(self, model: Annotator, handed: HandedOver, progress: Progress) -> None:
         """Train a model, see `fit_streamed`."""
@@ -121,20 +105,11 @@ class ExecutorWorkers:
 
 @dataclass(frozen=True)
 class SharedFit:
-    """What each process does.
+    """What each process does."""
 
-    Attributes
-    ----------
-    model : StreamedFit
-        Not fitted.
-    handed : HandedOver
-    n_workers : int
-        Who share the training, of whom a process stands for one or, after a loss, for several.
-    """
-
-    model: Annotator
+    model: Annotator  # Not fitted
     handed: HandedOver
-    n_workers: int
+    n_workers: int  # Who share the training, of whom a process stands for one or, after a loss, for several
 
     def __call__(self, member: Member, progress: Progress) -> list[dict[str, Any]]:
         """Train for the workers that this process stands for, each in a thread; return the history of the training."""
@@ -234,10 +209,7 @@ class Caller:
     def meet(self, rank: int, how: str, value: Any) -> Any:
         """Meet the others, see `MeetingPlace.meet`.
 
-        Raises
-        ------
-        LeftAloneError
-            If the place is closed, or its process has ended.
+        Raises LeftAloneError if the place is closed, or its process has ended.
         """
         try:
             connection = self._connection()

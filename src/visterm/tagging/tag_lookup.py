@@ -18,17 +18,10 @@ _LAST = "\U0010ffff"
 
 
 class Completion(NamedTuple):
-    """A tag that may be meant.
-
-    Attributes
-    ----------
-    tag : str
-    images : int
-        Training images that have it; 0 of a word without any.
-    """
+    """A tag that may be meant."""
 
     tag: str
-    images: int
+    images: int  # Training images that have it; 0 of a word without any
 
 
 class Completions:
@@ -76,12 +69,8 @@ class Neighbour(NamedTuple):
 def nearest_tags(model: Annotator, vocabulary: Vocabulary, tag: str, k: int = 10) -> list[Neighbour]:
     """Find the tags nearest to one, by cosine, best first; 0 means all.
 
-    Raises
-    ------
-    UnknownNameError
-        If the tag is not in the vocabulary.
-    UserError
-        If the model scores each tag on its own and has no vectors of tags.
+    Raises UnknownNameError if the tag is not in the vocabulary; UserError if the model scores each tag on its own and
+    has no vectors of tags.
     """
     index = vocabulary.index(tag)
     V = tag_vectors(model)

@@ -22,28 +22,20 @@ COMPONENTS = 50
 
 
 class PlacedTag(NamedTuple):
-    """A tag and its place on the map.
-
-    Attributes
-    ----------
-    tag : str
-    x, y : float
-        From 0 to 1.
-    images : int
-        Training images that have it.
-    """
+    """A tag and its place on the map."""
 
     tag: str
+    # From 0 to 1
     x: float
     y: float
-    images: int
+    images: int  # Training images that have it
 
 
 def tag_map(model: Annotator, vocabulary: Vocabulary, *, seed: int = 0) -> list[PlacedTag]:
     """Place the most frequent tags of a run in a plane by t-SNE of their vectors' directions.
 
     t-SNE keeps neighbours together; distances between far groups mean little (van der Maaten, Hinton 2008, Visualizing
-    Data using t-SNE).
+    Data using t-SNE). Raises UserError if the model has no vectors of tags.
 
     Parameters
     ----------
@@ -57,11 +49,6 @@ def tag_map(model: Annotator, vocabulary: Vocabulary, *, seed: int = 0) -> list[
     -------
     list of PlacedTag
         In the order of the vocabulary.
-
-    Raises
-    ------
-    UserError
-        If the model has no vectors of tags.
     """
     V = tag_vectors(model)
     if V is None:

@@ -19,37 +19,19 @@ from visterm.tagging.word_places import WordPlaces
 
 
 class QueryContext(NamedTuple):
-    """What a run knows about the words of queries.
-
-    Attributes
-    ----------
-    vocabulary : Vocabulary
-    idf : ndarray of float32, shape (n_tags,)
-        The weight of each tag in a query.
-    idf_of_others : float
-        The weight of a word that is no tag.
-    words : WordPlaces
-        Words that are no tags but have vectors.
-    model : Annotator
-        Places these words among the tags.
-    """
+    """What a run knows about the words of queries."""
 
     vocabulary: Vocabulary
-    idf: NDArray[np.float32]
-    idf_of_others: float
-    words: WordPlaces
-    model: Annotator
+    idf: NDArray[np.float32]  # shape (n_tags,): the weight of each tag in a query
+    idf_of_others: float  # The weight of a word that is no tag
+    words: WordPlaces  # Words that are no tags but have vectors
+    model: Annotator  # Places these words among the tags
 
 
 def typed_query(context: QueryContext, words: str | Sequence[str]) -> Query:
     """Return what was typed as weights of unit length together, see `Tagger.query_weights`.
 
-    Raises
-    ------
-    UnknownNameError
-        If no word is a tag or has a place among them.
-    UserError
-        If the words cancel each other out.
+    Raises UnknownNameError if no word is a tag or has a place among them; UserError if the words cancel each other out.
     """
     known, outside = context.words.dictionary(context.vocabulary), context.words
     found, missing = known.parse(words)

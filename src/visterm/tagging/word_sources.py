@@ -24,40 +24,25 @@ HOW_TO_NAME = f"a file (GloVe, word2vec, fastText .vec, safetensors), {LEARNED},
 
 @dataclass(frozen=True)
 class WordSource:
-    """What gives words their vectors, at the fit and later.
+    """What gives words their vectors, at the fit and later."""
 
-    Attributes
-    ----------
-    kind : {"file", "sentences", "learned", "given"}
-    method : str
-        Of learned vectors: "ppmi" or "skipgram".
-    path, sha256 : str
-        Of a file: its full path, and what its bytes were when it was read first.
-    vectors : WordVectors or None
-        Those that were given.
-    """
-
-    kind: str
-    method: str = ""
+    kind: str  # {"file", "sentences", "learned", "given"}
+    method: str = ""  # Of learned vectors: "ppmi" or "skipgram"
+    # Of a file: its full path, and what its bytes were when it was read first
     path: str = ""
     sha256: str = ""
-    vectors: WordVectors | None = None
+    vectors: WordVectors | None = None  # Those that were given
 
     @classmethod
     def of(cls, asked: Any) -> Self:
         """Understand what was asked for; nothing is read yet.
 
+        Raises UserError if it is none of these; DataError if there is no such file.
+
         Parameters
         ----------
         asked : str, path-like or WordVectors
             "learned", "learned:skipgram", "sentences", or a file; one that is named so is given as ``./learned``.
-
-        Raises
-        ------
-        UserError
-            If it is none of these.
-        DataError
-            If there is no such file.
         """
         if isinstance(asked, WordVectors):
             return cls(GIVEN, vectors=asked)
@@ -92,14 +77,8 @@ class WordSource:
     def read(self, words: Iterable[str]) -> WordVectors:
         """Return the vectors of words, as far as it has any.
 
-        Raises
-        ------
-        StorageError
-            If its file is gone or has changed.
-        MissingExtraError
-            If it needs the extra ``text``, and that is not installed.
-        UserError
-            If its vectors were learned from tags, and there are no others.
+        Raises StorageError if its file is gone or has changed; MissingExtraError if it needs the extra ``text``, and
+        that is not installed; UserError if its vectors were learned from tags, and there are no others.
         """
         if self.kind == LEARNED:
             raise UserError(self.why_not())
@@ -119,12 +98,7 @@ class WordSource:
     def moved(self, path: str | os.PathLike[str]) -> Self:
         """Return the source with its file at another place.
 
-        Raises
-        ------
-        UserError
-            If it has no file, or that is another one.
-        DataError
-            If there is none.
+        Raises UserError if it has no file, or that is another one; DataError if there is none.
         """
         found = WordSource.of(Path(path))
         if self.kind != FILE:

@@ -12,42 +12,25 @@ from visterm.demo.drawn.materials import Material
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """How an animal is built; lengths are in units of its height at the shoulder, about 1.
+    """How an animal is built; lengths are in units of its height at the shoulder, about 1."""
 
-    Attributes
-    ----------
-    colours : tuple of RGB
-        One is drawn for each animal.
-    length, girth, legs, leg_width : float
-        Of the body (half-length and half-height), and of the legs.
-    neck : tuple of float
-        How far forward and up the head is from the shoulder.
-    neck_width, head, muzzle : float
-        Sizes of neck, head (radius) and muzzle (length).
-    ears : str
-        "pointed", "round", "hanging", "long" or "large".
-    tail : str
-        "long", "bushy", "tuft", "curl" or "short".
-    extras : tuple of str
-        Any of "mane", "horn", "hump", "trunk", "tusk", "patches", "spots", "whiskers", "udder", "snout", "antlers",
-        "dark head", "white tip".
-    material : Material
-        Of the coat.
-    """
-
-    colours: tuple[RGB, ...]
+    colours: tuple[RGB, ...]  # One is drawn for each animal
+    # Of the body (half-length and half-height), and of the legs
     length: float = 0.62
     girth: float = 0.24
     legs: float = 0.5
     leg_width: float = 0.1
-    neck: tuple[float, float] = (0.2, 0.2)
+    neck: tuple[float, float] = (0.2, 0.2)  # How far forward and up the head is from the shoulder
+    # Sizes of neck, head (radius) and muzzle (length)
     neck_width: float = 0.2
     head: float = 0.17
     muzzle: float = 0.14
-    ears: str = "pointed"
-    tail: str = "long"
+    ears: str = "pointed"  # "pointed", "round", "hanging", "long" or "large"
+    tail: str = "long"  # "long", "bushy", "tuft", "curl" or "short"
     extras: tuple[str, ...] = ()
-    material: Material = Material.FUR
+    """Any of "mane", "horn", "hump", "trunk", "tusk", "patches", "spots", "whiskers", "udder", "snout", "antlers",
+    "dark head", "white tip"."""
+    material: Material = Material.FUR  # Of the coat
 
 
 BUILDS: dict[str, Build] = {

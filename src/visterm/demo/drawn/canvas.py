@@ -44,21 +44,11 @@ UNNAMED: tuple[RGB, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Mood:
-    """Season, hour and weather: what a painter of things needs to know of the scene.
+    """Season, hour and weather: what a painter of things needs to know of the scene."""
 
-    Attributes
-    ----------
-    hour : str
-        "day", "sunset" or "night".
-    season : str
-        "summer", "autumn" or "winter".
-    weather : str
-        "clear", "rain", "fog" or "snow" (snow that is falling).
-    """
-
-    hour: str = "day"
-    season: str = "summer"
-    weather: str = "clear"
+    hour: str = "day"  # "day", "sunset" or "night"
+    season: str = "summer"  # "summer", "autumn" or "winter"
+    weather: str = "clear"  # "clear", "rain", "fog" or "snow" (snow that is falling)
 
 
 class Layer(NamedTuple):

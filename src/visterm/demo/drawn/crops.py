@@ -48,21 +48,11 @@ class CropPair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DrawnCrops:
-    """Crops of drawn scenes: where they lie and what they show.
+    """Crops of drawn scenes: where they lie and what they show."""
 
-    Attributes
-    ----------
-    folder : Path
-        Holds ``images/`` and the files below.
-    crops : tuple of Crop
-        In the order of their names.
-    pairs : tuple of CropPair
-        Of every part that was cut out, with its object.
-    """
-
-    folder: Path
-    crops: tuple[Crop, ...]
-    pairs: tuple[CropPair, ...]
+    folder: Path  # Holds ``images/`` and the files below
+    crops: tuple[Crop, ...]  # In the order of their names
+    pairs: tuple[CropPair, ...]  # Of every part that was cut out, with its object
 
     @property
     def images(self) -> Path:
@@ -96,9 +86,9 @@ def draw_crops(
     from the box and some context. So an object's crop shows its parts too, and parts that look alike (the roofs of
     house and church) bear the same tag. Stretches of land, water and sky are not cut out.
 
-    The folder then holds ``images/``, ``tags.csv``, ``pairs.csv`` (the true pairs: object and part from one picture,
-    in place of the LHI set of Mesnil et al. 2013, section 6.4), ``part_of.csv``, ``isa.csv`` and ``drawn.json`` (how it
-    was made).
+    The folder then holds ``images/``, ``tags.csv``, ``pairs.csv`` (the true pairs: object and part from one picture, in
+    place of the LHI set of Mesnil et al. 2013, section 6.4), ``part_of.csv``, ``isa.csv`` and ``drawn.json`` (how it
+    was made). Raises UserError if an argument is out of range; StorageError if something else lies at `folder`.
 
     Parameters
     ----------
@@ -115,13 +105,6 @@ def draw_crops(
     n_jobs : int or None
         Threads; None is all cores. Drawing is mostly Python, so more than two gain little.
     progress : Progress
-
-    Raises
-    ------
-    UserError
-        If an argument is out of range.
-    StorageError
-        If something else lies at `folder`.
     """
     check_count(n_scenes, "n_scenes")
     check_count(smallest, "smallest")
@@ -149,10 +132,7 @@ def draw_crops(
 def read_drawn_crops(folder: str | os.PathLike[str]) -> DrawnCrops:
     """Read back what `draw_crops` wrote (the images stay on disk).
 
-    Raises
-    ------
-    StorageError
-        If there are no drawn crops at `folder`.
+    Raises StorageError if there are no drawn crops at `folder`.
     """
     path = Path(folder)
     if not is_drawn(path, KIND):

@@ -39,36 +39,16 @@ _TENTHS = ("train", "train", "test", "train", "train", "valid", "train", "test",
 
 @dataclass(frozen=True, slots=True)
 class DrawnPicture:
-    """One picture of a drawn library.
+    """One picture of a drawn library."""
 
-    Attributes
-    ----------
-    file_name : str
-        Relative to the library's `images` folder.
-    split : str
-        "train", "valid" or "test".
-    person : int
-        Who took and tagged it.
-    given : tuple of str
-        The tags as the person wrote them.
-    tags : tuple of str
-        The true tags, sorted.
-    size : tuple of int
-        Width and height in pixels.
-    place : str
-        The kind of place.
-    objects : tuple of DrawnObject
-        What is seen, with boxes and parts.
-    """
-
-    file_name: str
-    split: str
-    person: int
-    given: tuple[str, ...]
-    tags: tuple[str, ...]
-    size: tuple[int, int]
-    place: str
-    objects: tuple[DrawnObject, ...]
+    file_name: str  # Relative to the library's `images` folder
+    split: str  # "train", "valid" or "test"
+    person: int  # Who took and tagged it
+    given: tuple[str, ...]  # The tags as the person wrote them
+    tags: tuple[str, ...]  # The true tags, sorted
+    size: tuple[int, int]  # Width and height in pixels
+    place: str  # The kind of place
+    objects: tuple[DrawnObject, ...]  # What is seen, with boxes and parts
 
     @property
     def seen(self) -> frozenset[str]:
@@ -81,21 +61,11 @@ class DrawnPicture:
 
 @dataclass(frozen=True, slots=True)
 class DrawnLibrary:
-    """A drawn library: where it lies and what is in it.
+    """A drawn library: where it lies and what is in it."""
 
-    Attributes
-    ----------
-    folder : Path
-        Holds ``images/`` and the files below.
-    pictures : tuple of DrawnPicture
-        In the order of their names.
-    queries : tuple of Query
-        Of all splits.
-    """
-
-    folder: Path
-    pictures: tuple[DrawnPicture, ...]
-    queries: tuple[Query, ...]
+    folder: Path  # Holds ``images/`` and the files below
+    pictures: tuple[DrawnPicture, ...]  # In the order of their names
+    queries: tuple[Query, ...]  # Of all splits
 
     @property
     def images(self) -> Path:
@@ -129,6 +99,8 @@ def draw_library(
     objects and parts with boxes, person), ``isa.csv``, ``part_of.csv``, ``queries.csv``, ``groups.csv`` and
     ``drawn.json`` (how it was made). In CSV files several tags are separated by ``;``.
 
+    Raises UserError if an argument is out of range; StorageError if something else lies at `folder`.
+
     Parameters
     ----------
     folder : path-like
@@ -144,13 +116,6 @@ def draw_library(
     progress : Progress
     format : str
         "jpeg" or "png".
-
-    Raises
-    ------
-    UserError
-        If an argument is out of range.
-    StorageError
-        If something else lies at `folder`.
     """
     check_count(n_scenes, "n_scenes")
     check_number(seed, "seed", least=0)
@@ -176,10 +141,7 @@ def draw_library(
 def read_drawn_library(folder: str | os.PathLike[str]) -> DrawnLibrary:
     """Read back what `draw_library` wrote (the pictures stay on disk).
 
-    Raises
-    ------
-    StorageError
-        If no drawn library lies at `folder`.
+    Raises StorageError if no drawn library lies at `folder`.
     """
     path = Path(folder)
     if not is_drawn(path, KIND):
@@ -281,10 +243,7 @@ def is_drawn(folder: Path, kind: str) -> bool:
 def drawn_folder(target: Path, kind: str) -> Iterator[Path]:
     """Write a folder of this kind in one step, in place of one of the same kind (`write_mark`).
 
-    Raises
-    ------
-    StorageError
-        If something else than an empty folder or one of this kind lies at `target`.
+    Raises StorageError if something else than an empty folder or one of this kind lies at `target`.
     """
     if target.exists() and not is_drawn(target, kind) and not (target.is_dir() and not any(target.iterdir())):
         raise StorageError(f"{target} exists and is not a {kind}, so it is not replaced. Choose another folder.")

@@ -11,36 +11,20 @@ from visterm.core.errors import UserError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseSettings:
-    """How far people's tags are from the true ones; every field but `people` is a chance between 0 and 1.
+    """How far people's tags are from the true ones; every field but `people` is a chance between 0 and 1."""
 
-    Attributes
-    ----------
-    people : int
-        How many people share the library; a few of them took most of the photos.
-    german, french : float
-        Chance that a person tags in German or French instead of English.
-    terse : float
-        Chance that a person gives only one to three tags a photo.
-    forget : float
-        Chance that a person who is not terse leaves a tag out.
-    synonym, plural, misspell : float
-        Chance that a tag is written with another word, in the plural, or wrongly.
-    capital : float
-        Chance that a person writes tags with a capital, and half of that in capitals only.
-    wrong : float
-        Chance that a photo has one tag that is not true.
-    """
-
-    people: int = 60
+    people: int = 60  # How many people share the library; a few of them took most of the photos
+    # Chance that a person tags in German or French instead of English
     german: float = 0.12
     french: float = 0.08
-    terse: float = 0.25
-    forget: float = 0.25
+    terse: float = 0.25  # Chance that a person gives only one to three tags a photo
+    forget: float = 0.25  # Chance that a person who is not terse leaves a tag out
+    # Chance that a tag is written with another word, in the plural, or wrongly
     synonym: float = 0.12
     plural: float = 0.1
     misspell: float = 0.04
-    capital: float = 0.15
-    wrong: float = 0.08
+    capital: float = 0.15  # Chance that a person writes tags with a capital, and half of that in capitals only
+    wrong: float = 0.08  # Chance that a photo has one tag that is not true
 
     def __post_init__(self) -> None:
         if self.people < 1:

@@ -17,14 +17,9 @@ Band: TypeAlias = "tuple[float, float] | None"
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where things can be put in one scene: bands of heights, in pixels from the top.
+    """Where things can be put in one scene: bands of heights, in pixels from the top."""
 
-    Attributes
-    ----------
-    land, water, air, deep : tuple of float or None
-        From the farthest to the nearest height for things that stand, swim, fly or dive there.
-    """
-
+    # From the farthest to the nearest height for things that stand, swim, fly or dive there
     land: Band = None
     water: Band = None
     air: Band = None
@@ -38,33 +33,16 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A kind of scene.
+    """A kind of scene."""
 
-    Attributes
-    ----------
-    weight : float
-        How often people take photos there, relative to other places.
-    build : callable
-        Paints sky and ground and says where things can be put.
-    main : dict of str to float
-        The main subjects, with weights; steep, so that tags have a long tail.
-    extras : dict of str to float
-        What else is often there, with the chance that it is in a scene.
-    mild : bool
-        True where there is no winter and no autumn.
-    plain : bool
-        True where neither hour nor weather shows, and where a main subject never lacks.
-    zoom : float
-        How much larger than elsewhere main subjects are.
-    """
-
-    weight: float
-    build: Callable[[Canvas], Stage]
-    main: dict[str, float]
+    weight: float  # How often people take photos there, relative to other places
+    build: Callable[[Canvas], Stage]  # Paints sky and ground and says where things can be put
+    main: dict[str, float]  # The main subjects, with weights; steep, so that tags have a long tail
     extras: dict[str, float] = field(default_factory=dict)
-    mild: bool = False
-    plain: bool = False
-    zoom: float = 1.0
+    """What else is often there, with the chance that it is in a scene."""
+    mild: bool = False  # True where there is no winter and no autumn
+    plain: bool = False  # True where neither hour nor weather shows, and where a main subject never lacks
+    zoom: float = 1.0  # How much larger than elsewhere main subjects are
 
 
 def _horizon(canvas: Canvas, low: float = 0.36, high: float = 0.58) -> float:

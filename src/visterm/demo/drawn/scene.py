@@ -71,28 +71,20 @@ class DrawnObject:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scene:
-    """A drawn photo and the truth about it.
+    """A drawn photo and the truth about it."""
 
-    Attributes
-    ----------
-    image : ndarray of uint8, shape (height, width, 3)
-    tags : tuple of str
-        The true tags, sorted: objects, large parts, what they are kinds of or consist of, colours, season, hour and
-        weather.
-    objects : tuple of DrawnObject
-        From back to front.
-    place : str
-        The kind of place, a name of `PLACES`.
-    """
-
-    image: NDArray[np.uint8]
+    image: NDArray[np.uint8]  # shape (height, width, 3)
     tags: tuple[str, ...]
-    objects: tuple[DrawnObject, ...]
-    place: str
+    """The true tags, sorted: objects, large parts, what they are kinds of or consist of, colours, season, hour and
+    weather."""
+    objects: tuple[DrawnObject, ...]  # From back to front
+    place: str  # The kind of place, a name of `PLACES`
 
 
 def draw_scene(seed: int | Sequence[int] | np.random.Generator, size: tuple[int, int] | None = None) -> Scene:
     """Draw one scene.
+
+    Raises UserError if the size is out of range.
 
     Parameters
     ----------
@@ -100,11 +92,6 @@ def draw_scene(seed: int | Sequence[int] | np.random.Generator, size: tuple[int,
         Scene `i` of a library with seed `s` is ``draw_scene((s, i))``.
     size : tuple of int, optional
         Width and height in pixels, 48 to 384; drawn from `SIZES` if None.
-
-    Raises
-    ------
-    UserError
-        If the size is out of range.
     """
     generator = seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
     rng = Random(int(generator.integers(2**62)))

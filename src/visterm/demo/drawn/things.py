@@ -15,24 +15,12 @@ from visterm.demo.drawn.canvas import NAMED, Sketch
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """A thing that can be put into a scene.
+    """A thing that can be put into a scene."""
 
-    Attributes
-    ----------
-    paint : callable
-        Paints it into a sketch whose unit is about the thing's height.
-    size : float
-        Its unit, as a share of the picture's short side, where it is a main subject in the foreground.
-    where : str
-        "land", "water", "air" or "deep" (under water).
-    aside : float
-        How much smaller it is where it is not a main subject: people and flowers beside a house.
-    """
-
-    paint: Callable[[Sketch], None]
-    size: float
-    where: str = "land"
-    aside: float = 1.0
+    paint: Callable[[Sketch], None]  # Paints it into a sketch whose unit is about the thing's height
+    size: float  # Its unit, as a share of the picture's short side, where it is a main subject in the foreground
+    where: str = "land"  # "land", "water", "air" or "deep" (under water)
+    aside: float = 1.0  # How much smaller it is where it is not a main subject: people and flowers beside a house
 
 
 _ANIMAL_SIZES = {
@@ -184,20 +172,11 @@ def implied(tag: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query, and how many pictures of the split have all its words among their true tags.
+    """A query, and how many pictures of the split have all its words among their true tags."""
 
-    Attributes
-    ----------
-    words : tuple of str
-        One to three true tags, sorted.
-    split : str
-    n_relevant : int
-        1 or more.
-    """
-
-    words: tuple[str, ...]
+    words: tuple[str, ...]  # One to three true tags, sorted
     split: str
-    n_relevant: int
+    n_relevant: int  # 1 or more
 
     @property
     def text(self) -> str:
@@ -213,7 +192,7 @@ def queries_of(
     All single tags but colours are queries; of pairs and triples those that the most evenly spread choice of
     `per_length` takes, from the frequent to the rare. Words of which one follows from another ("oak tree", "forest
     tree") make no query; nor do colours, which are said of the thing that was painted, while a searcher may see them
-    anywhere.
+    anywhere. Raises UserError if `max_words` is not 1, 2 or 3.
 
     Parameters
     ----------
@@ -225,11 +204,6 @@ def queries_of(
         1 to 3.
     per_length : int
         Queries of two words, at most, and as many of three.
-
-    Raises
-    ------
-    UserError
-        If `max_words` is not 1, 2 or 3.
     """
     if max_words not in (1, 2, 3):
         raise UserError(f"max_words is {max_words!r}; expected 1, 2 or 3.")

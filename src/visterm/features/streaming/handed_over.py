@@ -34,23 +34,12 @@ OF, FACTS = "of", "facts"
 
 
 class HandedOver(NamedTuple):
-    """A fit that is ready to be trained, in a folder that all workers see.
-
-    Attributes
-    ----------
-    folder : Path
-    features : list of str
-        The features folders, absolute: workers may be elsewhere.
-    of : str
-        What the checkpoints are of, see `FileCheckpoints`.
-    every : float
-        Seconds between checkpoints.
-    """
+    """A fit that is ready to be trained, in a folder that all workers see."""
 
     folder: Path
-    features: list[str]
-    of: str
-    every: float
+    features: list[str]  # The features folders, absolute: workers may be elsewhere
+    of: str  # What the checkpoints are of, see `FileCheckpoints`
+    every: float  # Seconds between checkpoints
 
 
 class Part(NamedTuple):

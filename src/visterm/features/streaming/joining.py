@@ -45,6 +45,9 @@ ROWS = 2**14
 class JoinedTags(TagRows):
     """Tags of the images of a features folder, as far as they are in the vocabulary.
 
+    Raises TagFileError if the table cannot be understood, none of its rows is of an image, or an image is in two
+    splits; UnknownNameError if no row is of the requested split; DataError if no tag is left.
+
     Parameters
     ----------
     folder : Path
@@ -70,15 +73,6 @@ class JoinedTags(TagRows):
         See `TagRows`.
     remarks : list of str
         What did not meet, a line each.
-
-    Raises
-    ------
-    TagFileError
-        If the table cannot be understood, none of its rows is of an image, or an image is in two splits.
-    UnknownNameError
-        If no row is of the requested split.
-    DataError
-        If no tag is left.
     """
 
     def __init__(
@@ -216,10 +210,7 @@ def batches_of(records: Iterable[TagRecord]) -> Iterator[list[TagRecord]]:
 def check_met(shards: Shards, n_found: int, n_missing: int, example: str) -> list[str]:
     """Return a line on the rows of a table whose image has no features (`example`); nothing where all have some.
 
-    Raises
-    ------
-    TagFileError
-        If none is of an image with features.
+    Raises TagFileError if none is of an image with features.
     """
     if not n_found:
         first = shards.names(0)[0] if len(shards) else "nothing"

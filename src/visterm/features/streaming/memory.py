@@ -26,18 +26,10 @@ _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 
 
 class Plan(NamedTuple):
-    """Whether features are streamed, and in what memory.
+    """Whether features are streamed, and in what memory."""
 
-    Attributes
-    ----------
-    needed : int
-        Bytes that a fit in memory would take.
-    memory : int
-        Bytes that it may.
-    """
-
-    needed: int
-    memory: int
+    needed: int  # Bytes that a fit in memory would take
+    memory: int  # Bytes that it may
 
     @property
     def streamed(self) -> bool:
@@ -78,10 +70,7 @@ def machine_memory() -> int:
 def read_size(text: str, option: str) -> int:
     """Read an amount of memory such as ``800M``, ``1G`` or ``1.5GB``, in powers of 1,024.
 
-    Raises
-    ------
-    UserError
-        If it is none, or less than one MB.
+    Raises UserError if it is none, or less than one MB.
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
     size = int(float(found[1]) * _UNITS[found[2]]) if found else 0

@@ -57,13 +57,7 @@ class NameIndex:
 
 
 def index_names(folder: Path, shards: Shards) -> NameIndex:
-    """Index the images of features folders by their names.
-
-    Raises
-    ------
-    DataError
-        If an image is in two of the folders.
-    """
+    """Index the images of features folders by their names. Raises DataError if an image is in two of the folders."""
     index = NameIndex(folder, (shards.names(number) for number in range(len(shards))), shards.n_rows)
     if shards.n_folders > 1:
         for start in range(0, len(index.hashes), BUCKET):

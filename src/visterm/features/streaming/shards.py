@@ -25,6 +25,9 @@ T = TypeVar("T")
 class Shards:
     """The rows of features folders as they lie; an image's position counts all rows before it.
 
+    Raises StorageError if there is no features folder, or its job was never finished; EncoderMismatchError if the
+    folders are of different encoders.
+
     Parameters
     ----------
     path : path-like or sequence of path-like
@@ -36,13 +39,6 @@ class Shards:
         What the manifest says; of several folders that of the first that has rows, with the shards of all.
     starts : ndarray of int64, shape (n_shards + 1,)
         Position of each shard's first row; last the number of all rows.
-
-    Raises
-    ------
-    StorageError
-        If there is no features folder, or its job was never finished.
-    EncoderMismatchError
-        If the folders are of different encoders.
     """
 
     def __init__(self, path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
@@ -82,13 +78,7 @@ class Shards:
         return np.array(sizes, np.int64)
 
     def check(self, number: int) -> None:
-        """Refuse a shard that was changed since it was written.
-
-        Raises
-        ------
-        CorruptFileError
-            If it was, or is missing.
-        """
+        """Refuse a shard that was changed since it was written. Raises CorruptFileError if it was, or is missing."""
         self._of[number].check(self.contents.shards[number])
 
     def place(self, number: int) -> str:

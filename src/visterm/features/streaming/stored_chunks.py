@@ -28,14 +28,8 @@ def stored_chunks(
 ) -> Iterator[Chunk]:
     """Yield the images of features folders, named by their paths inside the image folder.
 
-    Raises
-    ------
-    EncoderMismatchError
-        If another encoder made the rows.
-    DataError
-        If an image is in two of the folders.
-    CorruptFileError
-        If a shard is missing or was changed.
+    Raises EncoderMismatchError if another encoder made the rows; DataError if an image is in two of the folders;
+    CorruptFileError if a shard is missing or was changed.
     """
     shards = Shards(features)
     check_encoder(encoder, shards)
@@ -63,13 +57,7 @@ def groups_of(shards: Shards) -> list[list[int]]:
 
 
 def chunk_of(shards: Shards, numbers: Sequence[int]) -> Chunk:
-    """Read the names and rows of some shards.
-
-    Raises
-    ------
-    CorruptFileError
-        If one is missing or was changed.
-    """
+    """Read the names and rows of some shards. Raises CorruptFileError if one is missing or was changed."""
     names: list[str] = []
     parts: list[Matrix] = []
     for number in numbers:

@@ -179,10 +179,7 @@ class RowCopy:
     def read_into(self, first: int, room: NDArray[np.float32]) -> None:
         """Read rows from position `first` on, as many as there is room for, shape (n, width).
 
-        Raises
-        ------
-        StorageError
-            If the file is shorter than it was.
+        Raises StorageError if the file is shorter than it was.
         """
         with self._file.open("rb", buffering=0) as file:
             file.seek(4 * self._width * first)

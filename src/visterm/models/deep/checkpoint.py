@@ -25,16 +25,9 @@ SAMPLED_ROWS = 1000
 
 
 class Kept(NamedTuple):
-    """What a checkpoint holds.
+    """What a checkpoint holds."""
 
-    Attributes
-    ----------
-    numbers : dict
-        What JSON can hold.
-    arrays : dict of str to ndarray
-    """
-
-    numbers: dict[str, Any]
+    numbers: dict[str, Any]  # What JSON can hold
     arrays: Arrays
 
 
@@ -56,10 +49,7 @@ class TrainingCheckpoint:
     def read(self) -> Kept | None:
         """Return the state, or None where there is none yet.
 
-        Raises
-        ------
-        StorageError
-            If the checkpoint is of another training, with what differs; or a file was changed.
+        Raises StorageError if the checkpoint is of another training, with what differs; or a file was changed.
         """
         if self._folder is None or not self._folder.exists():
             return None

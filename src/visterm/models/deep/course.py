@@ -35,18 +35,10 @@ class EpochLoss(NamedTuple):
 
 
 class DeepCourse(Course):
-    """How far a training is.
+    """How far a training is."""
 
-    Attributes
-    ----------
-    batch : int
-        Batches of the epoch that are done.
-    total : float
-        The sum of their losses.
-    """
-
-    batch: int = 0
-    total: float = 0.0
+    batch: int = 0  # Batches of the epoch that are done
+    total: float = 0.0  # The sum of their losses
 
     def end_epoch(self) -> None:
         """Go on to the first batch of the next epoch."""
@@ -56,6 +48,8 @@ class DeepCourse(Course):
 
 class DeepFit:
     """One fit of a deep tagger.
+
+    Raises StorageError if the processes do not see the same checkpoint.
 
     Parameters
     ----------
@@ -70,11 +64,6 @@ class DeepFit:
         The processes that train; the first alone writes checkpoints, which all can read.
     monitor : Progress
     on_epoch : callable or None
-
-    Raises
-    ------
-    StorageError
-        If the processes do not see the same checkpoint.
     """
 
     def __init__(

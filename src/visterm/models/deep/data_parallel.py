@@ -8,18 +8,10 @@ from visterm.core.checks import check_count
 
 
 class Part(NamedTuple):
-    """The images of a batch that a process computes.
+    """The images of a batch that a process computes."""
 
-    Attributes
-    ----------
-    rows : slice
-        Which of the batch they are.
-    n : int
-        Images of the whole batch.
-    """
-
-    rows: slice
-    n: int
+    rows: slice  # Which of the batch they are
+    n: int  # Images of the whole batch
 
     def __len__(self) -> int:
         return int(self.rows.stop - self.rows.start)
@@ -31,17 +23,10 @@ class DataParallel(Protocol):
     All of them draw what is drawn for the whole batch, by the same seeds, and compute their part of it. So a training
     takes the same steps however many they are, but for the rounding of sums. All of them call the same methods at the
     same place; tensors are torch's, on any device.
-
-    Attributes
-    ----------
-    rank : int
-        Of this process, from 0. The first alone writes checkpoints.
-    size : int
-        How many there are.
     """
 
-    rank: int
-    size: int
+    rank: int  # Of this process, from 0. The first alone writes checkpoints.
+    size: int  # How many there are
 
     def averaging(self, network: Any) -> Any:
         """Return a module that computes as `network` does, and averages its gradients over the processes."""

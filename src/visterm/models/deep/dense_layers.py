@@ -14,16 +14,10 @@ BLOCK_ROWS = 1024
 
 
 class Layer(NamedTuple):
-    """One layer.
+    """One layer."""
 
-    Attributes
-    ----------
-    weights : ndarray of float32, shape (n_inputs, n_outputs)
-    offsets : ndarray of float32, shape (n_outputs,)
-    """
-
-    weights: Floats
-    offsets: Floats
+    weights: Floats  # shape (n_inputs, n_outputs)
+    offsets: Floats  # shape (n_outputs,)
 
 
 def through_layers(X: Matrix, scale: float, layers: list[Layer]) -> Floats:

@@ -58,7 +58,8 @@ def move_words(
     no learning rate. Words are first moved for their relations to tags alone, which has one best place for each; in the
     old places the relations among the words hold already, and would hold them there. Then relations among words count
     too. Where tags and words are more than `max_partners`, as many of both are drawn, each standing for several: the
-    drawn words are moved together, the others each by itself for its relations to the drawn.
+    drawn words are moved together, the others each by itself for its relations to the drawn. Raises ShapeError if the
+    matrices do not fit together; DataError if a number is not finite.
 
     Parameters
     ----------
@@ -90,13 +91,6 @@ def move_words(
     Returns
     -------
     ndarray of float32, shape (n_words, width)
-
-    Raises
-    ------
-    ShapeError
-        If the matrices do not fit together.
-    DataError
-        If a number is not finite.
     """
     old_words, old_tags, new_tags = _checked(old_words, old_tags, new_tags)
     for name, count in (("max_partners", max_partners), ("max_iter", max_iter)):

@@ -60,14 +60,8 @@ def start_vectors(given: Any, n_tags: int, dim: int | None, rng: np.random.Gener
 def check_vectors(given: Any, n_tags: int, dim: int | None) -> None:
     """Refuse word vectors that do not fit the tags.
 
-    Raises
-    ------
-    ShapeError
-        If there is not a row for each tag.
-    UserError
-        If `dim` says another width.
-    DataError
-        If a number is not finite.
+    Raises ShapeError if there is not a row for each tag; UserError if `dim` says another width; DataError if a number
+    is not finite.
     """
     shape = np.shape(given)
     if len(shape) != 2 or shape[0] != n_tags or shape[1] == 0:

@@ -20,23 +20,16 @@ MAX_STEP_BYTES: Final = 2**33
 
 
 class Draws(NamedTuple):
-    """What was drawn for a batch of images.
+    """What was drawn for a batch of images."""
 
-    Attributes
-    ----------
-    positives : ndarray of int64, shape (n_images, P)
-        Tags that the image has.
-    has : ndarray of bool, shape (n_images, P)
-        False in rows of images that have none: whatever stands there does not count.
-    negatives : ndarray of int64, shape (n_images, N)
-    counts : ndarray of bool, shape (n_images, N)
-        False where the tag is one that the image has, or where there was none to draw.
-    """
-
-    positives: Ints
+    positives: Ints  # shape (n_images, P): tags that the image has
     has: Flags
-    negatives: Ints
+    """bool, shape (n_images, P). False in rows of images that have none: whatever stands there does not
+    count."""
+    negatives: Ints  # shape (n_images, N)
     counts: Flags
+    """bool, shape (n_images, N). False where the tag is one that the image has, or where there was none to
+    draw."""
 
     def of(self, rows: slice) -> Draws:
         """Return what was drawn for some of the images."""
@@ -124,10 +117,7 @@ def check_draws(model: Any) -> None:
 def draws_for(model: Any, Y: sp.csr_array, dim: int) -> TagDraws:
     """Return the draws that a model's settings ask for, if their vectors and products fit in memory with gradients.
 
-    Raises
-    ------
-    TooLargeError
-        If they do not.
+    Raises TooLargeError if they do not.
     """
     n = model.positives + model.negatives
     n_images = min(model.batch_size, Y.shape[0])

@@ -15,12 +15,8 @@ class TorchDataParallel:
     """The processes of torch's default group, which talk by gloo.
 
     The gradients of the network are averaged by `DistributedDataParallel`, while the backward pass goes on. Its buckets
-    stay as they are first laid out: after a restart sums are then taken in the same order, to the same bytes.
-
-    Raises
-    ------
-    RuntimeError
-        If there is no such group (`torch.distributed.init_process_group`).
+    stay as they are first laid out: after a restart sums are then taken in the same order, to the same bytes. Raises
+    RuntimeError if there is no such group (`torch.distributed.init_process_group`).
     """
 
     def __init__(self) -> None:

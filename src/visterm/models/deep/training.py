@@ -32,6 +32,8 @@ _TURN = RLock()
 class DeepTraining:
     """A training under way, which can be entered before any batch: all draws are keyed by seed, epoch and batch.
 
+    Raises UserError if they are more than the images of a batch.
+
     Parameters
     ----------
     network : DeepNetwork
@@ -47,11 +49,6 @@ class DeepTraining:
         Of the network.
     together : DataParallel
         The processes that make each step together, this one computing its part of the batch.
-
-    Raises
-    ------
-    UserError
-        If they are more than the images of a batch.
     """
 
     def __init__(

@@ -36,16 +36,10 @@ SMALLEST_SHARE = 1e-12
 
 
 class LinearFit(NamedTuple):
-    """Weights of linear functions ``x · weights + intercept``.
+    """Weights of linear functions ``x · weights + intercept``."""
 
-    Attributes
-    ----------
-    weights : ndarray of float32, shape (n_features, n_targets)
-    intercept : ndarray of float32, shape (n_targets,)
-    """
-
-    weights: NDArray[np.float32]
-    intercept: NDArray[np.float32]
+    weights: NDArray[np.float32]  # shape (n_features, n_targets)
+    intercept: NDArray[np.float32]  # shape (n_targets,)
 
 
 def fit_ridge(X: Matrix, T: Matrix, alpha: float) -> LinearFit:

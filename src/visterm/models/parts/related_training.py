@@ -19,17 +19,10 @@ from visterm.models.ranking.warp import PairTraining
 
 
 class Places(NamedTuple):
-    """Where in a tag's row its vectors begin: as a label of images (at 0), as a whole, and as a part.
+    """Where in a tag's row its vectors begin: as a label of images (at 0), as a whole, and as a part."""
 
-    Attributes
-    ----------
-    dim : int
-        Numbers of each vector.
-    whole, part : int
-        Columns; the same where tags have one vector for both.
-    """
-
-    dim: int
+    dim: int  # Numbers of each vector
+    # Columns; the same where tags have one vector for both
     whole: int
     part: int
 

@@ -50,22 +50,12 @@ class Training(Protocol):
 
 
 class Setup(NamedTuple):
-    """What a training is given beside data and weights.
-
-    Attributes
-    ----------
-    rng : Generator
-    team : Team
-    images : bool
-        Whether weights on the image's side move too; else only those of tags.
-    block : int
-        Pairs that share one state of the weights, for models whose `block` is None.
-    """
+    """What a training is given beside data and weights."""
 
     rng: np.random.Generator
     team: Team
-    images: bool
-    block: int
+    images: bool  # Whether weights on the image's side move too; else only those of tags
+    block: int  # Pairs that share one state of the weights, for models whose `block` is None
 
 
 Begin: TypeAlias = Callable[[Weights, Team], Training]

@@ -21,37 +21,22 @@ DENSE_SHARE = 128
 
 
 class ImageSide:
-    """What training in blocks asks of the image's side; here nothing moves.
-
-    Attributes
-    ----------
-    U : ndarray of float32, shape (block, width) or (0, 0)
-        Image rows of the block, where they are held as an array.
-    rows : Rows
-        Image rows, for the kernels.
-    steps : ndarray of float32, shape (block, width) or (block, 0)
-        Steps of the image rows, for the block to fill; no columns where they do not move.
-    rate : float
-        Learning rate of the steps.
-    n_shares : int
-        Parts that may be moved at the same time.
-    grain : int
-        How much larger parts are, where a pair is so little work that the calls would count.
-    squares : ndarray of float32, shape (n_features,) or (0,)
-        What "adagrad" slows the steps of the map down by.
-    tabled : bool
-        Whether all scores of a few pairs may be made by one product. Not for linear scorers: sparse rows would be
-        slower by it, and dense ones have to learn the same from the same draws.
-    """
+    """What training in blocks asks of the image's side; here nothing moves."""
 
     U: Floats
-    rows: Rows
+    """shape (block, width) or (0, 0). Image rows of the block, where they are held as an array."""
+    rows: Rows  # Image rows, for the kernels
     steps: Floats
-    rate: float = 0.0
-    n_shares: int = 0
-    grain: int = 1
+    """shape (block, width) or (block, 0). Steps of the image rows, for the block to fill; no
+    columns where they do not move."""
+    rate: float = 0.0  # Learning rate of the steps
+    n_shares: int = 0  # Parts that may be moved at the same time
+    grain: int = 1  # How much larger parts are, where a pair is so little work that the calls would count
     squares: Floats
+    """shape (n_features,) or (0,). What "adagrad" slows the steps of the map down by."""
     tabled: bool = False
+    """Whether all scores of a few pairs may be made by one product. Not for linear scorers: sparse rows would be slower
+    by it, and dense ones have to learn the same from the same draws."""
 
     def set_rate(self, rate: float) -> None:
         """Take the learning rate of the epochs to come."""
@@ -169,18 +154,10 @@ class PlainImages(ImageSide):
 
 
 class FeatureSteps(ABC):
-    """What Algorithm 1 asks of the image features: `embed` a block, and `move` the image map by it.
+    """What Algorithm 1 asks of the image features: `embed` a block, and `move` the image map by it."""
 
-    Attributes
-    ----------
-    n_shares : int
-        Parts of the features whose weights may be moved at the same time.
-    grain : int
-        See `ImageSide`.
-    """
-
-    n_shares: int
-    grain: int = 1
+    n_shares: int  # Parts of the features whose weights may be moved at the same time
+    grain: int = 1  # See `ImageSide`
 
     @abstractmethod
     def take(self, images: Ints) -> None:

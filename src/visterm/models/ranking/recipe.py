@@ -44,42 +44,19 @@ STEPS = {"sgd": Step.SGD, "adagrad": Step.ADAGRAD}
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """The parts of one ranking model that are the same for all its epochs.
-
-    Attributes
-    ----------
-    loss : Loss
-    weight : str
-        See `rank_weights`.
-    truncate : int
-        The k of ``weight="truncated"``.
-    negatives : Negatives
-    step : Step
-    rank_scale : float
-        λ of the adaptive negatives.
-    l2 : float
-        Factor of ½ |row|² for the rows that a step moves.
-    max_norm : float
-        Longest row of either side.
-    max_trials : int or None
-        Draws for one pair; None: as many as there are candidates.
-    rank_of_trials : bool
-        Estimate the rank after N draws as floor(max_trials / N), not floor(candidates / N).
-    block : int
-        Pairs that share one state of the weights.
-    """
+    """The parts of one ranking model that are the same for all its epochs."""
 
     loss: Loss = Loss.HINGE
-    weight: str = "harmonic"
-    truncate: int = 10
+    weight: str = "harmonic"  # See `rank_weights`
+    truncate: int = 10  # The k of ``weight="truncated"``
     negatives: Negatives = Negatives.UNTIL_VIOLATION
     step: Step = Step.SGD
-    rank_scale: float = 0.1
-    l2: float = 0.0
-    max_norm: float = math.inf
-    max_trials: int | None = None
-    rank_of_trials: bool = False
-    block: int = 256
+    rank_scale: float = 0.1  # λ of the adaptive negatives
+    l2: float = 0.0  # Factor of ½ |row|² for the rows that a step moves
+    max_norm: float = math.inf  # Longest row of either side
+    max_trials: int | None = None  # Draws for one pair; None: as many as there are candidates
+    rank_of_trials: bool = False  # Estimate the rank after N draws as floor(max_trials / N), not floor(candidates / N)
+    block: int = 256  # Pairs that share one state of the weights
 
 
 def rank_weights(weight: str, n: int, truncate: int = 10) -> NDArray[np.float32]:

@@ -23,21 +23,12 @@ from visterm.models.stopping import OnEpoch
 
 
 class Windows(Protocol):
-    """Rows to learn from in windows of bounded size: some go together, and each epoch has its own order of them.
-
-    Attributes
-    ----------
-    n_features, n_tags : int
-    n_pairs : int
-        Tags that all images have together.
-    mean_length : float
-        Root of the mean squared length of the rows.
-    """
+    """Rows to learn from in windows of bounded size: some go together, and each epoch has its own order of them."""
 
     n_features: int
     n_tags: int
-    n_pairs: int
-    mean_length: float
+    n_pairs: int  # Tags that all images have together
+    mean_length: float  # Root of the mean squared length of the rows
 
     def epoch(self, epoch: int, first: int = 0) -> Generator[tuple[Matrix, sp.csr_array]]:
         """Yield features and tags of the windows of an epoch (counted from 1) in its order, from number `first` on.

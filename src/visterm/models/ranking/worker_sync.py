@@ -34,37 +34,19 @@ WAYS = "ways"
 
 
 class Moves(NamedTuple):
-    """How rows of an array were moved.
+    """How rows of an array were moved."""
 
-    Attributes
-    ----------
-    rows : ndarray of int64, shape (n,)
-        Ascending.
-    change : ndarray of float32, shape (n, width)
-    movers : ndarray of int32, shape (n,)
-        Workers that moved the row.
-    """
-
-    rows: NDArray[np.int64]
-    change: Floats
-    movers: NDArray[np.int32]
+    rows: NDArray[np.int64]  # shape (n,): ascending
+    change: Floats  # shape (n, width)
+    movers: NDArray[np.int32]  # shape (n,): workers that moved the row
 
 
 class Exchange(NamedTuple):
-    """One worker's way to the others. All must call the same, in the same order; each call waits for the last of them.
+    """One worker's way to the others. All must call the same, in the same order; each call waits for the last."""
 
-    Attributes
-    ----------
-    rank : int
-        Which worker this is, from 0.
-    n_workers : int
-    meet : callable
-        `MeetingPlace.meet` of the place that all share, wherever it is.
-    """
-
-    rank: int
+    rank: int  # Which worker this is, from 0
     n_workers: int
-    meet: Callable[[int, str, Any], Any]
+    meet: Callable[[int, str, Any], Any]  # `MeetingPlace.meet` of the place that all share, wherever it is
 
     def sum_moves(self, moved: Sequence[Moves]) -> list[Moves]:
         """Return the sums of what all workers did to some arrays."""
@@ -93,10 +75,7 @@ class MeetingPlace:
     def meet(self, rank: int, how: str, value: Any) -> Any:
         """Bring a value, wait for the others, and return what came of all: their list ("gather"), or sums of moves.
 
-        Raises
-        ------
-        LeftAloneError
-            If a worker closed the place, since it will not come.
+        Raises LeftAloneError if a worker closed the place, since it will not come.
         """
         with self._changed:
             number = self._n_met
@@ -144,10 +123,7 @@ class SyncedTraining:
     def check_seed(self, seed: int) -> None:
         """Refuse workers that would draw start values of their own.
 
-        Raises
-        ------
-        UserError
-            If the seeds of the workers differ.
+        Raises UserError if the seeds of the workers differ.
         """
         if len(set(self.exchange.gather(seed))) > 1:
             raise UserError("random_state differs between the workers; give a whole number.")

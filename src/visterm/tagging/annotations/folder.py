@@ -30,28 +30,15 @@ ANNOTATIONS = "folder of annotations"
 
 @dataclass(frozen=True, slots=True)
 class AnnotationContents:
-    """What a folder of annotations holds.
+    """What a folder of annotations holds."""
 
-    Attributes
-    ----------
-    run : str
-        The run, in full.
-    asked : str
-        Fingerprint of the run and the request, which decide the lines of each image.
-    wanted : dict
-        How many tags, and of which kind.
-    n_images, n_skipped : int
-        Images, and those that could not be read; all others have a line.
-    shards : list of ShardEntry
-        The parts, in the order of the images.
-    """
-
-    run: str
-    asked: str
-    wanted: dict[str, Any]
+    run: str  # The run, in full
+    asked: str  # Fingerprint of the run and the request, which decide the lines of each image
+    wanted: dict[str, Any]  # How many tags, and of which kind
+    # Images, and those that could not be read; all others have a line
     n_images: int
     n_skipped: int
-    shards: list[ShardEntry]
+    shards: list[ShardEntry]  # The parts, in the order of the images
 
     @property
     def n_rows(self) -> int:
@@ -95,20 +82,11 @@ def annotation_folder(path: str | os.PathLike[str]) -> AnnotationFolder:
 
 
 class PartDone(NamedTuple):
-    """What became of the images of a piece: a line each in `entry`, or a place among the skipped.
+    """What became of the images of a piece: a line each in `entry`, or a place among the skipped."""
 
-    Attributes
-    ----------
-    entry : ShardEntry or None
-        None where no image could be read.
-    skipped : list of Skipped
-    n_new : int
-        Images that were tagged just now, not taken over.
-    """
-
-    entry: ShardEntry | None
+    entry: ShardEntry | None  # None where no image could be read
     skipped: list[Skipped]
-    n_new: int
+    n_new: int  # Images that were tagged just now, not taken over
 
 
 class KnownParts:

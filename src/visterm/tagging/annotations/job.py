@@ -36,30 +36,16 @@ DONE_HERE = "--ray ignored: all images are in one part, which was done here."
 
 @dataclass(frozen=True, slots=True)
 class AnnotateSummary:
-    """What a run of the job did, and what the folder holds now.
+    """What a run of the job did, and what the folder holds now."""
 
-    Attributes
-    ----------
-    images : int
-        Images that were found: ``annotated + skipped``.
-    annotated : int
-        Images with a line: ``new + reused``.
-    new, reused : int
-        Tagged by this run, and taken over: from before, or from a run that was killed.
-    skipped : int
-        Images that could not be read.
-    parts : int
-    shared : bool
-        Whether workers of other processes made the parts.
-    """
-
-    images: int
-    annotated: int
+    images: int  # Images that were found: ``annotated + skipped``
+    annotated: int  # Images with a line: ``new + reused``
+    # Tagged by this run, and taken over: from before, or from a run that was killed
     new: int
     reused: int
-    skipped: int
+    skipped: int  # Images that could not be read
     parts: int
-    shared: bool
+    shared: bool  # Whether workers of other processes made the parts
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as it stands in JSON."""
@@ -79,9 +65,11 @@ def annotate_into(
 ) -> AnnotateSummary:
     """Write the tags of images into a folder, as JSON lines in parts.
 
-    What is written depends on the run, the request and the images, not on how often the job was killed. In a
-    folder that has parts already, only those are made whose images are new or changed; those without an image of
-    `found` are dropped. Until all is done, the folder holds what it held before.
+    What is written depends on the run, the request and the images, not on how often the job was killed. In a folder
+    that has parts already, only those are made whose images are new or changed; those without an image of `found` are
+    dropped. Until all is done, the folder holds what it held before. Raises UserError if the run cannot do what is
+    requested. Raises StorageError if `out` is something else, is written by another process, or its disk is full; or if
+    an image is missing in the end.
 
     Parameters
     ----------
@@ -101,14 +89,6 @@ def annotate_into(
         where all of them find them; a single part is made here all the same.
     progress : Progress
         Takes a step for each image.
-
-    Raises
-    ------
-    UserError
-        If the run cannot do what is requested.
-    StorageError
-        If `out` is something else, is written by another process, or its disk is full; or if an image is missing in
-        the end.
     """
     folder = annotation_folder(out)
     folder.check_place()
@@ -184,12 +164,8 @@ def annotate_pieces(
 ) -> Iterator[Annotated | Skipped]:
     """Tag pieces on the workers of an executor, and yield the images in the order that one process gives.
 
-    Raises
-    ------
-    UserError
-        If the executor has no machines.
-    StorageError
-        If a worker does not find the run or the images, or an image is missing in the end.
+    Raises UserError if the executor has no machines; StorageError if a worker does not find the run or the images, or
+    an image is missing in the end.
     """
     progress.start("annotate", sum(piece.n for piece in every.pieces))
     try:

@@ -31,21 +31,11 @@ class Found(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Images that are tagged together.
+    """Images that are tagged together."""
 
-    Attributes
-    ----------
-    images : list of str
-        Files or names; empty for those of shards.
-    shards : list of int
-        Numbers of shards of features; empty for files and names.
-    n : int
-        How many images.
-    """
-
-    images: list[str]
-    shards: list[int]
-    n: int
+    images: list[str]  # Files or names; empty for those of shards
+    shards: list[int]  # Numbers of shards of features; empty for files and names
+    n: int  # How many images
 
     def called(self) -> str:
         """Name the piece in a message."""
@@ -55,20 +45,11 @@ class Piece(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """All pieces in the order of the images.
-
-    Attributes
-    ----------
-    pieces : list of Piece
-    features : list of str
-        The features folders that shards are of, in full.
-    skipped : list of Skipped
-        Images that are known to have no row.
-    """
+    """All pieces in the order of the images."""
 
     pieces: list[Piece]
-    features: list[str]
-    skipped: list[Skipped]
+    features: list[str]  # The features folders that shards are of, in full
+    skipped: list[Skipped]  # Images that are known to have no row
 
     @property
     def n_images(self) -> int:
@@ -79,12 +60,7 @@ class Pieces(NamedTuple):
 def find(encoder: AnyEncoder, given: Sequence[str]) -> Found:
     """Find what is meant by folders, files and names that were typed.
 
-    Raises
-    ------
-    UserError
-        If there is nothing, or a features folder beside what is none.
-    DataError
-        If a path does not exist.
+    Raises UserError if there is nothing, or a features folder beside what is none; DataError if a path does not exist.
     """
     named = [image for image in given if is_name(encoder, image)]
     stored = [image for image in given if image not in named and is_features(image)]
@@ -101,6 +77,9 @@ def find(encoder: AnyEncoder, given: Sequence[str]) -> Found:
 def pieces_of(encoder: AnyEncoder, found: Found, *, stable: bool) -> Pieces:
     """Cut what was found into pieces.
 
+    Raises EncoderMismatchError if another encoder made the features; DataError if an encoder of names knows none of
+    them, or an image is in two features folders.
+
     Parameters
     ----------
     encoder : AnyEncoder
@@ -109,13 +88,6 @@ def pieces_of(encoder: AnyEncoder, found: Found, *, stable: bool) -> Pieces:
     stable : bool
         Whether a new image may change only one piece: a piece is then a shard, or ends where names say so (see
         `cut`). Else pieces are as large as one process has them when it goes through all.
-
-    Raises
-    ------
-    EncoderMismatchError
-        If another encoder made the features.
-    DataError
-        If an encoder of names knows none of them, or an image is in two features folders.
     """
     if found.features:
         return _of_features(encoder, [str(in_full(folder)) for folder in found.features], stable)
@@ -167,10 +139,7 @@ class PieceReader:
     def chunk(self, piece: Piece, progress: Progress = SILENT) -> Chunk:
         """Encode the images of a piece, or read their rows.
 
-        Raises
-        ------
-        CorruptFileError
-            If a shard is missing or was changed.
+        Raises CorruptFileError if a shard is missing or was changed.
         """
         if piece.shards:
             from visterm.features.streaming.stored_chunks import chunk_of

@@ -49,10 +49,7 @@ class Range(NamedTuple):
 def settings_to_try(space: Mapping[str, Choices], n_random: int | None, seed: int) -> list[dict[str, Any]]:
     """Return all combinations, or `n_random` different ones drawn at random.
 
-    Raises
-    ------
-    UserError
-        If there is nothing to choose from, or a range without a number of draws.
+    Raises UserError if there is nothing to choose from, or a range without a number of draws.
     """
     for name, choices in space.items():
         if isinstance(choices, str) or not isinstance(choices, Sequence) or len(choices) == 0:
@@ -88,29 +85,14 @@ def _draw(space: Mapping[str, Choices], n_random: int, rng: np.random.Generator)
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting that was tried.
+    """One setting that was tried."""
 
-    Attributes
-    ----------
-    settings : dict
-        What was searched over, by parameter.
-    value : float or None
-        Of the metric, on the validation rows; None where training diverged.
-    epochs : int or None
-        Epochs of the best weights; None for models that learn in one go.
-    seconds : float
-    error : str or None
-        Why there is no value.
-    history : list of dict
-        What the model was after each epoch.
-    """
-
-    settings: dict[str, Any]
-    value: float | None
-    epochs: int | None
+    settings: dict[str, Any]  # What was searched over, by parameter
+    value: float | None  # Of the metric, on the validation rows; None where training diverged
+    epochs: int | None  # Epochs of the best weights; None for models that learn in one go
     seconds: float
-    error: str | None = None
-    history: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    error: str | None = None  # Why there is no value
+    history: list[dict[str, Any]] = field(default_factory=list, repr=False)  # What the model was after each epoch
 
     def as_dict(self) -> dict[str, Any]:
         """Return the trial as it stands in JSON, without its history."""
@@ -120,15 +102,12 @@ class Trial:
 class TrialLog:
     """A file of finished trials, one JSON object a line, found by what they depend on.
 
+    Raises CorruptFileError if another line is not one that was written here.
+
     Parameters
     ----------
     path : Path
         The file; what other searches left in it stays. A line that a kill cut off is dropped.
-
-    Raises
-    ------
-    CorruptFileError
-        If another line is not one that was written here.
     """
 
     def __init__(self, path: Path) -> None:

@@ -39,16 +39,9 @@ _UNUSED = (
 
 
 class Tuned(NamedTuple):
-    """The tagger of the best setting, and all trials, the best first.
+    """The tagger of the best setting, and all trials, the best first."""
 
-    Attributes
-    ----------
-    tagger : Tagger
-        Saved.
-    trials : list of Trial
-    """
-
-    tagger: Tagger
+    tagger: Tagger  # Saved
     trials: list[Trial]
 
 

@@ -55,34 +55,19 @@ class Parts(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """A fitted model, the value of the metric on the held-out rows, and how it came about.
+    """A fitted model, the value of the metric on the held-out rows, and how it came about."""
 
-    Attributes
-    ----------
-    model : Annotator
-        At its best epoch.
-    value : float
-    epochs : int or None
-        Epochs that its weights stem from; None for models that learn in one go.
-    history : list of dict
-        What it was after each epoch.
-    seconds : float
-    """
-
-    model: Annotator
+    model: Annotator  # At its best epoch
     value: float
-    epochs: int | None
-    history: list[dict[str, Any]]
+    epochs: int | None  # Epochs that its weights stem from; None for models that learn in one go
+    history: list[dict[str, Any]]  # What it was after each epoch
     seconds: float
 
 
 def part_rows(rows: TrainingRows, share: float, rng: np.random.Generator) -> Parts:
     """Hold out the rows of the split "valid", else a share: of the images, or one tag each of images known by number.
 
-    Raises
-    ------
-    DataError
-        If there are too few images, or none has two tags where tags are held out.
+    Raises DataError if there are too few images, or none has two tags where tags are held out.
     """
     if rows.valid is not None:
         X_valid, Y_valid = rows.valid
