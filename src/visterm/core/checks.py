@@ -61,20 +61,8 @@ def checked_csr(
 
     Compiled code follows `indptr` and `indices` without looking: one that is out of range reads or writes memory that
     belongs to something else. Raises DataError, or what `error` says, with the row, if the parts are not numbers of the
-    right kind, or do not fit each other or the shape.
-
-    Parameters
-    ----------
-    data, indices, indptr : array-like
-        Numbers, their columns, and where each row begins, one dimension each.
-    shape : sequence of int
-        Rows and columns.
-    what : str
-        What it is, for messages: the file, and the part of it.
-    unique : bool
-        Refuse a row that has a column twice; else the numbers of such a row are added, as SciPy does.
-    error : type of VistermError
-        What is raised.
+    right kind, or do not fit each other or the shape. `what` names the file and its part in messages. With `unique`, a
+    row that has a column twice is refused; else the numbers of such a row are added, as SciPy does.
     """
     data, indices, indptr = np.asarray(data), np.asarray(indices), np.asarray(indptr)
     n_rows, n_columns = _checked_shape(shape, what, error)
@@ -132,22 +120,10 @@ def _some(numbers: NDArray[Any]) -> str:
 
 
 def check_tags(Y: Any, n_images: int) -> sp.csr_array:
-    """Check the tag matrix and return it as CSR of signs.
+    """Return the tag matrix `Y`, (n_images, n_tags) or a vector for one tag, as float32 CSR of +1 and -1.
 
-    Raises ShapeError if `Y` is not two-dimensional or has another number of rows; DataError if `Y` is not numeric, or
-    not finite.
-
-    Parameters
-    ----------
-    Y : array-like or sparse, shape (n_images, n_tags) or (n_images,)
-        Above 0: given; 0: unknown; below 0: explicitly not. A vector is one tag.
-    n_images : int
-        Rows that `X` has.
-
-    Returns
-    -------
-    csr_array of float32, shape (n_images, n_tags)
-        Values are +1 and -1.
+    Above 0 means given, 0 unknown, below 0 explicitly not. Raises ShapeError if `Y` is not two-dimensional or has
+    another number of rows; DataError if `Y` is not numeric, or not finite.
     """
     if Y is None:
         raise DataError("requires y to be passed, but the target y is None: Y holds the tags, (n_images, n_tags).")

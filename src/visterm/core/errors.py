@@ -52,15 +52,7 @@ class NoTagsError(TagFileError):
 
 
 class ImageError(DataError):
-    """One image cannot be read.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    reason : str
-        Why, as it is listed in ``skipped.jsonl``: a category, and after a colon what is particular to this file.
-    """
+    """One image cannot be read; `reason` is a category, and after a colon what is particular to this file."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"Cannot read the image {path}: {reason}.")

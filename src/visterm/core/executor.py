@@ -31,13 +31,7 @@ class Job(Protocol[P_contra, R_co]):
         """Load what all parts need, and return the function that does one.
 
         The result depends on the part alone, and doing a part again does no harm: a worker may die at any time.
-
-        Parameters
-        ----------
-        team : Team
-            The threads to use.
-        progress : Progress
-            Takes the steps of each part, as many as `size_of` says.
+        `progress` takes the steps of each part, as many as `size_of` says.
         """
 
     def name_of(self, part: P_contra) -> str:
@@ -108,12 +102,7 @@ class Shards(Protocol):
 
 
 class LocalShards:
-    """Shards in this process, called one after another.
-
-    Parameters
-    ----------
-    shards : sequence
-    """
+    """Shards in this process, called one after another."""
 
     def __init__(self, shards: Sequence[Any]) -> None:
         self._shards = list(shards)
@@ -166,13 +155,7 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class LocalExecutor:
-    """Runs everything in this process, with its threads.
-
-    Parameters
-    ----------
-    n_jobs : int, optional
-        Threads; None is all cores.
-    """
+    """Runs everything in this process, with `n_jobs` threads; None is all cores."""
 
     n_jobs: int | None = None
     remote: bool = field(default=False, init=False)

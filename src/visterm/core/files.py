@@ -18,16 +18,10 @@ class NotRegularError(OSError):
 
 
 def open_regular(path: str | os.PathLike[str], limit: int | None = None) -> BufferedReader:
-    """Open a file of this machine for reading, if it is a regular one.
+    """Open a file of this machine for reading, if it is a regular one of at most `limit` bytes.
 
     A named pipe would wait for a writer for ever, and a device (or a link to one, such as ``/dev/zero``) may never end.
     Raises OSError if it is not there, no regular file, or larger; ``strerror`` says so in words for people.
-
-    Parameters
-    ----------
-    path : path-like
-    limit : int, optional
-        Bytes that such a file has at most.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     try:

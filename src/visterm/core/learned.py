@@ -52,10 +52,7 @@ BOUNDS = {
 class Sizes:
     """The sizes that the words in an estimator's declarations stand for, as far as they are known.
 
-    Parameters
-    ----------
-    estimator : object
-        Its whole numbers are known by the names of their attributes; other words get the size that they first have.
+    Its whole numbers are known by the names of their attributes; other words get the size that they first have.
     """
 
     def __init__(self, estimator: Any) -> None:
@@ -176,10 +173,7 @@ class Array(Kind):
 class Csr(Array):
     """A sparse matrix with sorted columns, each at most once a row; its indices were checked as it was put together.
 
-    Parameters
-    ----------
-    canonical : bool
-        False for matrices whose columns may be in any order.
+    `canonical` is False for matrices whose columns may be in any order.
     """
 
     canonical: bool = field(default=True, kw_only=True)
@@ -261,15 +255,7 @@ class Text(Kind):
 
 @dataclass(frozen=True)
 class Listed(Kind):
-    """A list (or an array of objects) of one kind.
-
-    Parameters
-    ----------
-    one : Kind
-        What each entry is.
-    size : Size
-        How many there are.
-    """
+    """A list (or an array of objects) of `size` entries of one kind."""
 
     one: Kind
     size: Size = None
@@ -309,13 +295,7 @@ class Record(Kind):
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted(Kind):
-    """A fitted estimator, which is checked by the declarations of its own class.
-
-    Parameters
-    ----------
-    base : type
-        What it is an instance of.
-    """
+    """A fitted estimator, an instance of `base`, which is checked by the declarations of its own class."""
 
     base: type = object
 

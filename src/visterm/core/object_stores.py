@@ -64,15 +64,9 @@ def _named_as(address: str) -> str:
 def opened_store(address: str, what: str) -> Iterator[tuple[Any, str]]:
     """Yield the store of an address and the name there; its errors become ours.
 
-    Raises FileNotFoundError if an object that is read is not there. Raises MissingExtraError if the store's package is
-    not installed. Raises UserError if no store has such addresses, or nobody has named this one; see `check_named`.
-    Raises StorageError if the store cannot be reached, or does not allow it.
-
-    Parameters
-    ----------
-    address : str
-    what : {"read", "written"}
-        What is done with it.
+    `what`, "read" or "written", is for messages. Raises FileNotFoundError if an object that is read is not there;
+    MissingExtraError if the store's package is not installed; UserError if no store has such addresses, or nobody has
+    named this one (`check_named`); StorageError if the store cannot be reached, or does not allow it.
     """
     check_named(address)
     try:

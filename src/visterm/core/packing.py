@@ -47,18 +47,13 @@ Times: TypeAlias = dict[str, list[float | None]]
 
 
 def pack(estimator: Any, registry: Registry) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return all that an estimator is: what JSON can hold, and the arrays that it learned.
+    """Return all that an estimator is: a description that JSON can hold, and the arrays that it learned.
 
     All attributes that end in ``_`` are kept: arrays, CSR matrices, lists of fitted estimators (of the same registry,
-    and those may hold others), and whatever JSON can hold. Raises UserError if a class is not registered, or JSON
-    cannot hold a parameter.
-
-    Returns
-    -------
-    description : dict
-        ``name`` (as registered), ``params`` and ``values`` (what was learned and is no array).
-    arrays : dict of str to ndarray
-        By attribute; a CSR matrix is four arrays, those of inner estimators have the attribute and place before them.
+    and those may hold others), and whatever JSON can hold. The description has ``name`` (as registered), ``params`` and
+    ``values`` (what was learned and is no array). Arrays go by attribute: a CSR matrix is four arrays, and those of
+    inner estimators have the attribute and place before their name. Raises UserError if a class is not registered, or
+    JSON cannot hold a parameter.
     """
     arrays: dict[str, NDArray[Any]] = {}
     return _describe(estimator, registry, "", arrays), arrays
@@ -117,14 +112,8 @@ def json_params(estimator: Any, registry: Registry | None = None) -> dict[str, A
     """Return an estimator's parameters as JSON holds them.
 
     Those that only a fit starts from (named in ``start_params`` of its class, such as word vectors) are None: what was
-    made of them is in the arrays. Raises UserError if JSON cannot hold one.
-
-    Parameters
-    ----------
-    estimator : object
-        With ``get_params``.
-    registry : Registry, optional
-        Where estimators among the parameters are found: they become ``[name, parameters]``.
+    made of them is in the arrays. Raises UserError if JSON cannot hold one. With a registry, estimators among the
+    parameters become ``[name, parameters]``.
     """
     params = dict(estimator.get_params(deep=False))
     for key in getattr(estimator, "start_params", ()):

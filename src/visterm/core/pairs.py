@@ -24,14 +24,10 @@ EXAMPLES_A_PART = 16
 
 
 def label_terms(F: Any) -> PairTerms:
-    """Check the label-label term and make what bounds it, once for many calls.
+    """Check the label-label term `F`, (n_tags, n_tags), and make what bounds it, once for many calls.
 
-    Raises ShapeError if `F` is not square, or has no tags; DataError if a value is NaN, infinite or larger.
-
-    Parameters
-    ----------
-    F : array-like of float32, shape (n_tags, n_tags)
-        Row: tag of the object, column: tag of the part. Finite, up to 1e37.
+    Rows are tags of the object, columns tags of the part. Raises ShapeError if `F` is not square, or has no tags;
+    DataError if a value is NaN, infinite or above 1e37.
     """
     F = np.ascontiguousarray(F, np.float32)
     if F.ndim != 2 or F.shape[0] != F.shape[1] or F.shape[0] == 0:

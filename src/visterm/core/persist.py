@@ -65,25 +65,13 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 
 @contextmanager
 def new_folder(path: str | os.PathLike[str], kind: str, *, changing: bool = False) -> Iterator[Path]:
-    """Write a folder under a temporary name and put it in place at the end, in one step.
+    """Yield a temporary folder to write into, and put it in place at the end, in one step.
 
     Whatever happens inside, `path` is afterwards either what it was, or whole. A folder that is there already is
-    replaced only if it is of the same `kind` (its manifest says so). Raises StorageError if something else lies at
-    `path`. Raises DiskError if its disk is full, or refuses in another way; nothing is left of what was written.
-
-    Parameters
-    ----------
-    path : path-like
-        Where to put the folder.
-    kind : str
-        "run", "catalogue" or another: written in the manifest, and checked by `open_folder`.
-    changing : bool
-        Its files will be written to later: no checksums of them are kept.
-
-    Yields
-    ------
-    Path
-        The temporary folder to write into.
+    replaced only if it is of the same `kind` ("run", "catalogue", ...), which the manifest names and `open_folder`
+    checks. With `changing`, its files will be written to later, so no checksums of them are kept. Raises StorageError
+    if something else lies at `path`; DiskError if its disk is full, or refuses in another way; nothing is left of what
+    was written.
     """
     target = Path(path)
     check_target(target, kind)

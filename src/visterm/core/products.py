@@ -35,19 +35,10 @@ ROUNDING = 2.0**-24
 
 
 def product(A: Any, B: Any) -> Any:
-    """Return A · B, each row with the same bytes whichever rows are above and below it.
+    """Return A · B, (n, m), sparse where both are: each row has the same bytes whichever rows are above and below it.
 
     A product with a single column is another routine of BLAS, whose last digit depends, on some processors, on the
     place of the row: so a column of zeros is put beside it.
-
-    Parameters
-    ----------
-    A : array or sparse, shape (n, width)
-    B : array or sparse, shape (width, m)
-
-    Returns
-    -------
-    array, or sparse where both are, shape (n, m)
     """
     if B.shape[1] != 1 or sp.issparse(A) or sp.issparse(B):
         return A @ B

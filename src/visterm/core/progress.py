@@ -88,12 +88,7 @@ class Steps(PassedOn):
 class Titled(PassedOn):
     """Shows all tasks under one name: for the fit of one model among many.
 
-    Parameters
-    ----------
-    progress : Progress
-    title : str
-    total : int, optional
-        Steps to show in place of those that the work announces: for a fit that will be ended sooner.
+    `total` steps are shown in place of those that the work announces, for a fit that will be ended sooner.
     """
 
     def __init__(self, progress: Progress, title: str, total: int | None = None) -> None:

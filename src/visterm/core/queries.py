@@ -55,20 +55,11 @@ def quoted(tag: str) -> str:
 
 
 def split_query(text: str) -> list[list[Word]]:
-    """Split a search into runs of words.
+    """Split a search such as ``snow tree -people "polar bear"`` into runs of words.
 
-    Raises UserError if a single quote is within a word, as in ``sea"x``.
-
-    Parameters
-    ----------
-    text : str
-        For example ``snow tree -people "polar bear"``.
-
-    Returns
-    -------
-    list of lists of Word
-        A tag of several words lies within one run; commas, semicolons, quotes and ``-`` end a run. The sign of
-        ``-two words`` is that of its first word, so that both may belong to one tag. Within quotes, ``""`` is a quote.
+    A tag of several words lies within one run; commas, semicolons, quotes and ``-`` end a run. The sign of ``-two
+    words`` is that of its first word, so that both may belong to one tag. Within quotes, ``""`` is a quote. Raises
+    UserError if a single quote is within a word, as in ``sea"x``.
     """
     runs: list[list[Word]] = [[]]
     for piece in _PIECE.finditer(text):

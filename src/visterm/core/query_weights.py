@@ -21,19 +21,10 @@ LEAST = 1e-9
 
 
 def inverse_frequencies(counts: Any, n_captions: int) -> NDArray[np.float32]:
-    """Return ``-log`` of the share of captions that have each word (PAMIR, section IV-A).
+    """Return ``-log`` of the share of captions that have each word, float32 (n_words,) (PAMIR, section IV-A).
 
-    Parameters
-    ----------
-    counts : array-like of int, shape (n_words,)
-        Captions that have the word; a word that none has counts as in one.
-    n_captions : int
-        Captions in all; at least as many as the most frequent word is in.
-
-    Returns
-    -------
-    ndarray of float32, shape (n_words,)
-        0 for a word that all captions have.
+    `counts` are the captions that have each word, of `n_captions`. A word that none has counts as in one; of a word
+    that all have the weight is 0.
     """
     counts = np.maximum(np.asarray(counts, np.float64), 1)
     idf: NDArray[np.float32] = np.log(max(float(n_captions), counts.max(initial=1.0)) / counts).astype(np.float32)
@@ -43,17 +34,8 @@ def inverse_frequencies(counts: Any, n_captions: int) -> NDArray[np.float32]:
 def weigh_words(words: Any, idf: NDArray[np.float32]) -> sp.csr_array:
     """Weigh the words of queries by their inverse frequencies, each query to unit length (PAMIR, section IV-A).
 
-    Parameters
-    ----------
-    words : array-like or sparse, shape (n_queries, n_words)
-        1 where the query has the word, -1 where it asks for images without.
-    idf : ndarray of float32, shape (n_words,)
-        Not negative. Where it is 0 for all words of a query, they weigh alike.
-
-    Returns
-    -------
-    csr_array of float32, shape (n_queries, n_words)
-        Rows of unit length; a query without words stays empty.
+    `words`, (n_queries, n_words), is 1 where the query has the word, -1 where it asks for images without. Where `idf`
+    is 0 for all words of a query, they weigh alike; a query without words stays empty.
     """
     plain = words if _is_canonical(words) else as_csr(words)
     owner = np.repeat(np.arange(plain.shape[0]), np.diff(plain.indptr))
@@ -79,18 +61,7 @@ def _is_canonical(words: Any) -> bool:
 
 
 def log_probabilities(P: NDArray[Any]) -> NDArray[np.float32]:
-    """Return the logs of having each word and of not having it, side by side.
-
-    Parameters
-    ----------
-    P : ndarray, shape (n_images, n_words)
-        P(word | image).
-
-    Returns
-    -------
-    ndarray of float32, shape (n_images, 2 · n_words)
-        ``[log P, log(1 - P)]``, of probabilities from `LEAST` on.
-    """
+    """Return ``[log P, log(1 - P)]``, (n_images, 2 · n_words), of probabilities P(word | image) from `LEAST` on."""
     P = np.asarray(P, np.float64)
     logs: NDArray[np.float64] = np.log(np.maximum(np.hstack([P, 1 - P]), LEAST))
     return logs.astype(np.float32)
@@ -99,17 +70,9 @@ def log_probabilities(P: NDArray[Any]) -> NDArray[np.float32]:
 def part_signs(weights: Any) -> sp.csr_array:
     """Return weights of words as those of having and of not having them, so that their products with logs are scores.
 
-    ``part_signs(W) @ log_probabilities(P).T`` is ``Σ w log P`` over the words (w > 0) and ``Σ |w| log(1 - P)``
-    over the others: the log of the product of ``P^w`` and ``(1 - P)^|w|``.
-
-    Parameters
-    ----------
-    weights : array-like or sparse, shape (n_queries, n_words)
-        Above 0: a word; below 0: a `-word`.
-
-    Returns
-    -------
-    csr_array of float32, shape (n_queries, 2 · n_words)
+    ``part_signs(W) @ log_probabilities(P).T`` is ``Σ w log P`` over the words (w > 0) and ``Σ |w| log(1 - P)`` over the
+    others: the log of the product of ``P^w`` and ``(1 - P)^|w|``. `weights` are (n_queries, n_words), the result is
+    CSR, (n_queries, 2 · n_words).
     """
     weights = as_csr(weights)
     return as_csr(sp.hstack([weights.maximum(0), (-weights).maximum(0)], format="csr"))

@@ -42,16 +42,9 @@ class Entry:
 
 
 class Registry:
-    """A table of parts of one kind, ours and those of other packages (entry points).
+    """A table of `entries` of one kind, ours and those that other packages offer in the entry-point group `group`.
 
-    Parameters
-    ----------
-    kind : str
-        What the parts are, in messages: "model", "encoder".
-    entries : list of Entry
-        The parts that visterm brings.
-    group : str
-        The entry-point group in which other packages offer theirs.
+    `kind` is what the parts are, in messages: "model", "encoder".
     """
 
     def __init__(self, kind: str, entries: list[Entry], *, group: str) -> None:

@@ -61,13 +61,10 @@ def real_path(path: str | os.PathLike[str]) -> str:
 
 
 class RemotePath(os.PathLike[str]):
-    """An object, or all objects below a name, in an object store.
+    """An object, or all objects below a name, in an object store: ``s3://bucket/photos``.
 
-    Parameters
-    ----------
-    address : str
-        Scheme, bucket and name: ``s3://bucket/photos``. The scheme is one that fsspec knows; credentials and endpoint
-        are what its library finds, in the environment for S3 (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...).
+    The scheme is one that fsspec knows; credentials and endpoint are what its library finds, in the environment for S3
+    (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...).
     """
 
     __slots__ = ("_address",)

@@ -44,18 +44,15 @@ def one_blas_thread() -> Iterator[None]:
 
 
 class Team:
-    """A few threads, the caller's among them, that share the parts of one job after the other.
+    """`size` threads, the caller's among them, that share the parts of one job after the other.
 
     The caller takes parts from the front and the others from the back, so that the next job of the same shape finds its
     parts in each processor's cache; on a busy machine, where the others come late or not at all, the caller does all.
+    With one thread, parts run in order.
 
-    Parameters
-    ----------
-    size : int
-        Threads; with 1 all parts run in the caller's, in order.
-    apart : bool
-        Keep the others off the caller's processor, where the system allows it. For jobs of a millisecond after a rest:
-        Linux wakes threads on the processor of whoever calls them, and moves them only after some milliseconds.
+    `apart` keeps the others off the caller's processor, where the system allows it. That is for jobs of a millisecond
+    after a rest: Linux wakes threads on the processor of whoever calls them, and moves them only after some
+    milliseconds.
     """
 
     def __init__(self, size: int, *, apart: bool = False) -> None:

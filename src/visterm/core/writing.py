@@ -42,12 +42,8 @@ Place = str | os.PathLike[str]
 def storage_error(error: BaseException, path: Place | None = None) -> DiskError | None:
     """Return an error of ours that says how the disk or the system refused; None for an error of any other kind.
 
-    Parameters
-    ----------
-    error : BaseException
-        An error of ours is none: it says already what it has to.
-    path : path-like, optional
-        What was being written, unless the error names a file in another folder; None: the file that it names.
+    An error of ours gives None: it says already what it has to. `path` is what was being written, unless the error
+    names a file in another folder; None is the file that the error names.
     """
     if isinstance(error, VistermError):
         return None
@@ -84,12 +80,7 @@ def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
 
 @contextmanager
 def writing(path: Place) -> Iterator[None]:
-    """Turn what the disk of `path` refuses while files are written there into a `DiskError`.
-
-    Raises
-    ------
-    DiskError
-    """
+    """Turn what the disk of `path` refuses while files are written there into a `DiskError`."""
     try:
         yield
     except Exception as error:  # libraries in Rust and C++ raise errors of their own for a full disk
@@ -100,12 +91,7 @@ def writing(path: Place) -> Iterator[None]:
 
 
 def check_space(path: Place, n_bytes: int) -> None:
-    """Refuse to begin writing more bytes than are free, and say how many are missing.
-
-    Raises
-    ------
-    OutOfSpaceError
-    """
+    """Raise OutOfSpaceError, with the bytes that are missing, if `n_bytes` are more than are free."""
     free = _free(os.fspath(path))
     if free is not None and n_bytes > free:
         raise OutOfSpaceError(
@@ -116,26 +102,11 @@ def check_space(path: Place, n_bytes: int) -> None:
 
 @contextmanager
 def whole_file(path: Place, *, shared: bool = False) -> Iterator[Path]:
-    """Write a file under a temporary name beside it and put it in place at the end, on disk when this returns.
+    """Yield a temporary file beside `path`, and put it in place at the end, on disk when this returns.
 
-    Whatever happens inside, the file is afterwards what it was, or whole.
-
-    Parameters
-    ----------
-    path : path-like
-    shared : bool
-        Others may be writing the same file, such as a worker that was given up: the temporary name is nobody else's,
-        and begins with the number of the process. False: it is always the same, so that what a kill leaves is written
-        over by the next.
-
-    Yields
-    ------
-    Path
-        The temporary file to write.
-
-    Raises
-    ------
-    DiskError
+    Whatever happens inside, the file is afterwards what it was, or whole. With `shared`, others may be writing the same
+    file, such as a worker that was given up: the temporary name is nobody else's, and begins with the number of the
+    process. Else it is always the same, so that what a kill leaves is written over by the next. Raises DiskError.
     """
     path = Path(path)
     temporary = temporary_beside(path) if shared else path.with_name(f".{path.name}.tmp")

@@ -92,23 +92,11 @@ def read_checked(file: Path, kind: Kind) -> dict[str, Any]:
 
 
 def cut(names: Sequence[str], size: int) -> list[range]:
-    """Part a list of names into shards of about `size`.
+    """Part a sorted list of names into shards of about `size`; return the positions of each.
 
     From its ``size // 2``-th name on, a shard ends after a name whose hash falls into the first of as many classes as
     give shards `size` names on average; none has more than ``2 · size``, and the last may be shorter. Cut by number
     instead, a photo that comes first would move all those after it by one.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Sorted.
-    size : int
-        1 or more.
-
-    Returns
-    -------
-    list of range
-        The positions of each shard; together, all in order.
     """
     least = max(1, size // 2)
     classes = size - least + 1

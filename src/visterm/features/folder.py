@@ -58,16 +58,7 @@ ENCODER, DATA, SKIPPED, ASKED = "encoder", "data", "skipped.jsonl", "asked.json"
 class FeatureFolder:
     """The files of a features folder on this machine; `feature_folder` also gives those at an address.
 
-    Parameters
-    ----------
-    path : path-like
-
-    Attributes
-    ----------
-    kind : str
-        What its manifest says that it is.
-    unfinished : Path
-        Where a job keeps what is not whole yet.
+    `kind` is what its manifest says that it is; in `unfinished` a job keeps what is not whole yet.
     """
 
     kind: ClassVar[str] = FEATURES

@@ -244,15 +244,9 @@ def _in_words(encoder: AnyEncoder) -> str:
 
 
 def write_features(path: str | os.PathLike[str], shards: Iterable[Shard], encoder: AnyEncoder) -> None:
-    """Write a features folder of rows that are there already, as by a fitted encoder: for tests and benchmarks.
+    """Write a new features folder of rows that are there already, as by a fitted encoder: for tests and benchmarks.
 
-    Parameters
-    ----------
-    path : path-like
-        A new folder.
-    shards : iterable of Shard
-        The names of images must be sorted over all.
-    encoder : AnyEncoder
+    The names of images must be sorted over all shards.
     """
     folder = FeatureFolder(path)
     folder.check_place()

@@ -18,13 +18,7 @@ KEY = "names"
 
 
 class LearnedImages:
-    """A set of image names, kept as 8 bytes each.
-
-    Parameters
-    ----------
-    hashes : ndarray of uint64, optional
-        Sorted.
-    """
+    """A set of image names, kept as sorted hashes of 8 bytes each."""
 
     def __init__(self, hashes: NDArray[np.uint64] | None = None) -> None:
         self._hashes = np.empty(0, np.uint64) if hashes is None else hashes

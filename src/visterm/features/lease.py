@@ -30,18 +30,11 @@ _OWN: set[str] = set()
 
 
 class Lease:
-    """The right to write at an address, for one process at a time.
+    """The right to write at an address, for one process at a time: the object `file`, for what messages call `of`.
 
     A process that is killed leaves its object behind. On the same machine the next one sees that it is gone and takes
     over at once, elsewhere when it has not been renewed for a while. Stores without conditional writes keep two
     processes apart that start more than a moment after each other, no others.
-
-    Parameters
-    ----------
-    file : Path
-        A `RemotePath`: the object.
-    of : Path
-        What is written to, for messages.
     """
 
     def __init__(self, file: Path, of: Path) -> None:

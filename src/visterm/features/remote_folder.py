@@ -188,12 +188,9 @@ def _remote(path: Path) -> RemotePath:
 
 
 class ShardCache:
-    """Files by the SHA-256 of their content, which is looked at once, when they come.
+    """Files by the SHA-256 of their content, which is checked once, when they arrive.
 
-    Parameters
-    ----------
-    most : int, optional
-        Bytes; None: half of what the disk has free when the first file comes.
+    It takes at most `most` bytes; None: half of what the disk has free when the first file comes.
     """
 
     def __init__(self, most: int | None = None) -> None:

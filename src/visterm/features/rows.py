@@ -35,14 +35,7 @@ class StoredRow(NamedTuple):
 
 
 class StoredRows:
-    """The rows of a features folder.
-
-    Parameters
-    ----------
-    folder : FeatureFolder
-    contents : Contents
-        What its manifest says.
-    """
+    """The rows of a features folder, as its manifest's `contents` say."""
 
     def __init__(self, folder: FeatureFolder, contents: Contents) -> None:
         self._folder, self._contents = folder, contents
@@ -52,12 +45,7 @@ class StoredRows:
     def index(self, *, spare_damaged: bool = False) -> list[StoredRow]:
         """List the images that have a row, in the order of the folder.
 
-        Raises CorruptFileError if a shard is missing or was changed.
-
-        Parameters
-        ----------
-        spare_damaged : bool
-            Pass over shards that are missing or were changed, instead of raising.
+        Raises CorruptFileError if a shard is missing or was changed; with `spare_damaged` it is passed over instead.
         """
         found = []
         entries = self._contents.shards

@@ -74,18 +74,9 @@ class KnownRows:
 class EncodeJob:
     """The making of a folder's shards: `Job`. A part is the names of the images of one shard.
 
-    Parameters
-    ----------
-    folder : FeatureFolder
-        Has the fitted encoder, and takes the shards; whoever hands out the parts holds its lock.
-    encoder : AnyEncoder or None
-        Fitted. Other processes load it from the folder.
-    settings : dict
-        Of the encoder: those of its speed, and where a network lies, may be others than when it was saved.
-    images : Path
-        The image folder.
-    known : KnownRows
-        The rows that were there before.
+    Whoever hands out the parts holds the lock of the folder. The encoder is fitted; other processes load it from the
+    folder. `settings` are the encoder's: those of its speed, and where a network lies, may be others than when it was
+    saved. `known` are the rows that were there before.
     """
 
     folder: FeatureFolder

@@ -71,15 +71,9 @@ class Features:
         return self.contents.asked
 
     def encode(self, images: Sequence[Any], *, progress: Progress = SILENT) -> Encoded:
-        """Return the rows of images, without opening them.
+        """Return the rows of images, named by paths of the image folder as in the corpus, without opening them.
 
         Raises DataError if an image is not one of the folder's; CorruptFileError if a shard is missing or was changed.
-
-        Parameters
-        ----------
-        images : sequence of path-like
-            Paths of the image folder, as in the corpus.
-        progress : Progress
         """
         with reported(progress, "read features", len(images)):
             kept, places, skipped = [], [], []
@@ -109,15 +103,8 @@ class Features:
     ) -> Corpus:
         """Join the images with their tags; nothing of the image folder is read, if the tags are in a table.
 
-        Raises TagFileError as `Corpus.read` does, and if the tags are to be found in an image folder that is no longer
-        there.
-
-        Parameters
-        ----------
-        tags : "auto" or path-like, optional
-            As in `Corpus.read`; None: all images, without tags.
-        image_column, tags_column, user_column, separator : str, optional
-            As in `Corpus.read`.
+        `tags` and the columns are as in `Corpus.read`; None means all images, without tags. Raises TagFileError as
+        `Corpus.read` does, and if the tags are to be found in an image folder that is no longer there.
         """
         columns: TableOptions = {
             "image_column": image_column, "tags_column": tags_column, "user_column": user_column, "separator": separator

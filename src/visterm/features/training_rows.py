@@ -203,16 +203,9 @@ def read_corpus(
 ) -> Corpus:
     """Read images and their tags, or the tags alone where the encoder looks only at names.
 
-    Raises UserError if the encoder needs an image folder and there is none, or the other way round; DataError as
-    `Corpus.read` and `Corpus.read_names` do.
-
-    Parameters
-    ----------
-    encoder : AnyEncoder
-    images : path-like or None
-        A folder of images, or a features folder in its place.
-    tags, image_column, tags_column, user_column, separator
-        As `Corpus.read` takes them.
+    `images` is a folder of images, or a features folder in its place; the rest is as `Corpus.read` takes it. Raises
+    UserError if the encoder needs an image folder and there is none, or the other way round; DataError as `Corpus.read`
+    and `Corpus.read_names` do.
     """
     name = ENCODERS.name_of(encoder)
     columns: dict[str, Any] = {

@@ -62,11 +62,6 @@ class ChunkTags:
     """Tags the images of chunks.
 
     Raises UserError if the run cannot do what is requested.
-
-    Parameters
-    ----------
-    run : Run
-    wanted : TagsWanted
     """
 
     def __init__(self, run: Run, wanted: TagsWanted) -> None:
@@ -179,19 +174,10 @@ def cutoff_of(
 ) -> Cutoff | None:
     """Return the cut-off that is requested; None where none is.
 
-    Raises UserError if a number is out of its range, both precision and F1 are asked for, or the run does not know what
-    it takes.
-
-    Parameters
-    ----------
-    calibration : Calibration or None
-        Of the run.
-    precision : float, optional
-        Each tag is given down to this expected precision over the held-out images, see `cutoff_for_precision`.
-    best_f1 : bool
-        All tags are given down to the confidence of the best F1.
-    min_confidence : float, optional
-        All tags are given down to this confidence. Beside one of the others, the higher one of each tag counts.
+    Each image then gets all tags down to it: down to an expected `precision` over the held-out images (see
+    `cutoff_for_precision`), to the confidence of the best F1, or to `min_confidence`. Beside one of the others, the
+    higher one of each tag counts. Raises UserError if a number is out of its range, both precision and F1 are
+    requested, or the run does not know what it takes.
     """
     if precision is not None:
         check_number(precision, "precision", above=0, below=1)

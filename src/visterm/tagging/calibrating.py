@@ -82,26 +82,14 @@ def held_out_scores(
 ) -> HeldOutScores | None:
     """Return scores of images that were not learned from, as cheaply as the model allows.
 
-    These are the first there are of: the rows of the split "valid"; the images that the model held out of a first fit
-    to choose when to stop, with the scores of that fit; a fifth of the images, with the scores of a copy of the model
-    that is fitted on the others, which about doubles the time of fitting. In the first two cases the images have chosen
-    the epoch, and so look a little better than new ones; in the last two the fit that is judged has seen fewer images
-    than the model that is used, and looks a little worse.
+    It takes the first of these that there are: the rows of the split "valid"; the images that the model held out of a
+    first fit to choose when to stop, with the scores of that fit; a fifth of the images, with the scores of a copy of
+    the model that is fitted on the others, which about doubles the time of fitting. In the first two cases the images
+    have chosen the epoch, and so look a little better than new ones; in the last two the fit that is judged has seen
+    fewer images than the model that is used, and looks a little worse.
 
-    Parameters
-    ----------
-    model : Annotator
-        Fitted on the rows. What it knows of held-out images is taken from it.
-    rows : TrainingRows
-    seed : int
-        Of the images looked at, where there are more than 2,000.
-    progress : Progress
-        Takes the steps of the fit of a copy.
-
-    Returns
-    -------
-    HeldOutScores or None
-        None for images known by number, and where less than 20 images with tags can be spared.
+    The model is fitted on the rows. The seed draws the images to look at, where there are more than 2,000. Returns None
+    for images known by number, and where less than 20 images with tags can be spared.
     """
     rng = np.random.default_rng(seed)
     held = model.take_held_out() if isinstance(model, HoldsOut) else None

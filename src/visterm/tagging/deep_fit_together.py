@@ -74,25 +74,13 @@ def check_fits_together(model: Annotator) -> None:
 def fit_on_machines(model: Annotator, rows: TrainingRows, executor: Executor, folder: Path, progress: Progress) -> int:
     """Fit a model as its `fit` does, to the same weights but for rounding, in the processes of an executor.
 
-    All rows are written to the folder once, and are mapped into the processes' memory from there. The state is kept in
-    it every `checkpoint_batches` batches: from there a job goes on after a worker, a machine or the command is lost.
-    Raises UserError if the model cannot, the images are known by number, or the executor has no machines; StorageError
+    All rows are written to the folder once, and are mapped into the processes' memory from there: a disk that all
+    machines share. The state is kept in it every `checkpoint_batches` batches: from there a job goes on after a worker,
+    a machine or the command is lost. In the end the folder is removed.
+
+    Returns how many processes began; 0 if all was learned here, as there is one batch an epoch. Raises UserError if the
+    model cannot (`check_fits_together`), the images are known by number, or the executor has no machines; StorageError
     if workers were lost again and again, or do not see the folder.
-
-    Parameters
-    ----------
-    model : Annotator
-        One that fits together (`check_fits_together`).
-    rows : TrainingRows
-    executor : Executor
-    folder : Path
-        For rows and checkpoints on the way, on a disk that all machines share; it is removed in the end.
-    progress : Progress
-
-    Returns
-    -------
-    int
-        Processes that began; 0 if all was learned here, as there is one batch an epoch.
     """
     check_fits_together(model)
     if rows.by_number:

@@ -119,24 +119,12 @@ def one_or_features(images: Any) -> Any:
 def plan_streaming(
     images: Any, memory: int | None, say: Say, way: str = "", *, shared: bool = False, model: Annotator | None = None
 ) -> Plan | None:
-    """Return the memory to take where features are streamed; None where they are held in memory, or are none.
+    """Return the memory in bytes for streaming features; None where they are held in memory, or are none.
 
-    Raises UserError if memory is limited or work shared where there are no features, or the model cannot stream.
-
-    Parameters
-    ----------
-    images : path-like, several, or images
-        As `one_or_features` returns them. Features in several folders are always streamed.
-    memory : int or None
-        Bytes that may be used.
-    say : callable
-        Takes a line for people.
-    way : str
-        How features are streamed, if not in windows.
-    shared : bool
-        Whether several workers learn from the features: then they are streamed whether they fit or not.
-    model : Annotator, optional
-        The one that learns, refused here if it cannot stream.
+    `images` are as `one_or_features` returns them: features in several folders are always streamed, and so are those
+    that several workers learn from (`shared`). `say` takes a line for people, `way` how features are streamed, if not
+    in windows. Raises UserError if memory is limited or work shared where there are no features, or the model cannot
+    stream.
     """
     several = isinstance(images, list | tuple) and bool(images) and all(map(is_features, images))
     if not several and not is_features(images):
@@ -174,12 +162,6 @@ def read_images(encoder: AnyEncoder, request: FitRequest, say: Say) -> tuple[Cor
 
     Raises UserError if the encoder needs a folder and there is none, or the other way round; DataError as `Corpus.read`
     does.
-
-    Parameters
-    ----------
-    encoder : AnyEncoder
-    request : FitRequest
-    say : callable
     """
     lines: list[QueryRow] = []
     images: Any = request.images

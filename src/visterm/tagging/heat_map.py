@@ -29,18 +29,10 @@ _TEXT = 17
 
 
 def heat(explanation: Explanation, size: tuple[int, int]) -> NDArray[np.float64]:
-    """Spread each place's share evenly over its rectangle.
+    """Spread each place's share evenly over its rectangle in a drawing of `size` (width, height in pixels).
 
-    Parameters
-    ----------
-    explanation : Explanation
-    size : tuple of int
-        Width and height of the drawing, in pixels. A rectangle that ends inside a pixel covers that part of it.
-
-    Returns
-    -------
-    ndarray of float64, shape (height, width)
-        What each pixel gave. All of them sum to what all places gave.
+    Returns what each pixel gave, float64 of shape (height, width): all of them sum to what all places gave. A rectangle
+    that ends inside a pixel covers that part of it.
     """
     width, height = size
     across, down = width / explanation.size[0], height / explanation.size[1]
@@ -56,16 +48,7 @@ def heat(explanation: Explanation, size: tuple[int, int]) -> NDArray[np.float64]
 def heat_overlay(explanation: Explanation, side: int) -> Image.Image:
     """Draw the heat alone, to be laid over the photo: clear where it gives nothing, the stronger the more it gives.
 
-    Parameters
-    ----------
-    explanation : Explanation
-    side : int
-        Long side of the drawing, in pixels.
-
-    Returns
-    -------
-    Image
-        RGBA, of the photo's shape.
+    The drawing is RGBA and of the photo's shape; its long side has `side` pixels.
     """
     width, height = explanation.size
     scale = side / max(width, height)
@@ -76,17 +59,9 @@ def heat_overlay(explanation: Explanation, side: int) -> Image.Image:
 
 
 def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os.PathLike[str]) -> None:
-    """Draw the photo, the photo under its heat, and what the colours mean, in the format of its ending.
+    """Draw the upright photo, the photo under its heat, and what the colours mean, in the format of its ending.
 
-    Raises UserError if the file has another ending.
-
-    Parameters
-    ----------
-    photo : ndarray of uint8, shape (height, width, 3)
-        Upright.
-    explanation : Explanation
-    path : path-like
-        A ``.png``, ``.jpg``, ``.jpeg`` or ``.webp`` file.
+    The file is a ``.png``, ``.jpg``, ``.jpeg`` or ``.webp`` one; UserError is raised for another ending.
     """
     kind = format_of(path)
     width, height = explanation.size

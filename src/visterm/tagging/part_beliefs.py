@@ -198,13 +198,7 @@ def _wholeness(as_part: NDArray[Any], as_whole: NDArray[Any]) -> NDArray[np.int6
 class SameKind:
     """Which parts those tags have that are of one kind with another.
 
-    Parameters
-    ----------
-    known : ndarray of int64, shape (n_pairs, 2)
-        Columns of (part, whole).
-    kinds : ndarray of int64, shape (n, 2)
-        Columns of a tag and another that it is a kind of, over any number of steps.
-    n_tags : int
+    `known` are columns of (part, whole); `kinds` of a tag and another that it is a kind of, over any number of steps.
     """
 
     def __init__(self, known: NDArray[Any], kinds: NDArray[Any], n_tags: int) -> None:

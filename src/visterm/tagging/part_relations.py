@@ -24,18 +24,11 @@ class ScoredRelation(NamedTuple):
 
 
 def believed_relations(tagger: Run, k: int = 20, more: WordRelations | None = None) -> list[ScoredRelation]:
-    """Return the pairs that the model believes in and nobody told it, best first: those with a score above 0.
+    """Return the pairs that the model believes in and nobody gave it, best first: those with a score above 0.
 
     A model that is not ``directed`` scores both directions alike: such a pair is listed once, with the direction that
-    known relations make likelier, see `PartBeliefs`. Raises UserError if the model knows nothing of parts.
-
-    Parameters
-    ----------
-    tagger : Run
-    k : int
-        How many; 0 means all.
-    more : WordRelations, optional
-        Relations that are known, too, beside those that it was fitted with.
+    known relations make likelier, see `PartBeliefs`. At most `k` are returned, or all with 0. `more` are relations that
+    are known, too, beside those of the fit. Raises UserError if the model knows nothing of parts.
     """
     tags = tagger.vocabulary.tags
     return [
@@ -85,27 +78,12 @@ def label_pair(
     object_tag: str | None = None,
     part_tag: str | None = None,
 ) -> list[LabelledPair]:
-    """Label a picture of an object and one of a part of it together.
+    """Label a picture of an object and one of a part of it together; return at most `k` pairs of tags, best first.
 
-    Only pairs are looked at that can be, as `PartBeliefs` says: nothing is part of itself or of its kind. Raises
-    UserError if the model knows nothing of parts, or both tags are given; UnknownNameError if a tag is not in the
-    vocabulary; ImageError if an image cannot be read.
-
-    Parameters
-    ----------
-    tagger : Run
-        Its model must have learned from part-of relations.
-    object_image, part_image : path-like or ndarray of uint8, shape (height, width, 3)
-        For an encoder of names: names.
-    k : int
-        How many pairs of tags; 0 means all.
-    object_tag, part_tag : str, optional
-        The tag of one of the two, where it is known: then only the other is looked for.
-
-    Returns
-    -------
-    list of LabelledPair
-        Best first; fewer than `k` where fewer can be.
+    The images are paths, uint8 arrays (height, width, 3), or names for an encoder of names. 0 means all pairs. Where
+    the tag of one of the two is known, only the other is looked for. Only pairs are looked at that can be, as
+    `PartBeliefs` says: nothing is part of itself or of its kind. Raises UserError if the model knows nothing of parts,
+    or both tags are given; UnknownNameError if a tag is not in the vocabulary; ImageError if an image cannot be read.
     """
     check_believes(tagger.model)
     if object_tag is not None and part_tag is not None:

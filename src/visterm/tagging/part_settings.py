@@ -105,23 +105,10 @@ def with_device(
     model_params: Mapping[str, Any],
     encoder_params: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Add a device to the settings of the model and of the encoder, as far as they have one.
+    """Return the settings of the model and of the encoder with a device, as far as they have such a setting.
 
+    The device is named as torch does, "cpu", "cuda" or "cuda:1", or "auto"; a model or encoder of None is the default.
     Raises UserError if neither has such a setting, it is given already, or there is no such device here.
-
-    Parameters
-    ----------
-    device : str
-        As torch names it: "cpu", "cuda", "cuda:1"; or "auto".
-    model, encoder : str or None
-        What users type; None is the default.
-    model_params, encoder_params : mapping
-        Their settings so far.
-
-    Returns
-    -------
-    tuple of two dict
-        The settings of both, with the device.
     """
     _check_kind(device)
     model, encoder = model or DEFAULT_MODEL, (encoder or DEFAULT_ENCODER).partition(":")[0]

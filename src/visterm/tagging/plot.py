@@ -44,19 +44,10 @@ class Panel(NamedTuple):
 
 
 def plot_history(history: Sequence[dict[str, Any]], path: str | os.PathLike[str], *, title: str = "") -> None:
-    """Draw what a model kept of each epoch, a panel each, in the format of the file's ending.
+    """Draw what a model kept of each epoch (its `history_`), a panel each, in the format of the file's ending.
 
-    The draws needed as training goes on are Figure 1 of the VSE-ens paper. Raises UserError if the file has another
-    ending; MissingExtraError if matplotlib is not installed.
-
-    Parameters
-    ----------
-    history : sequence of dict
-        As the attribute `history_` of a model has it: one entry an epoch.
-    path : path-like
-        A ``.png``, ``.jpg``, ``.jpeg`` or ``.webp`` file.
-    title : str
-        Above the panels.
+    The draws needed as training goes on are Figure 1 of the VSE-ens paper. Raises UserError if the file ends in none of
+    ``.png``, ``.jpg``, ``.jpeg`` and ``.webp``; MissingExtraError if matplotlib is not installed.
     """
     kind = format_of(path)
     figure_type = figure_class()
@@ -112,10 +103,7 @@ def history_panels(history: Sequence[dict[str, Any]]) -> list[Panel]:
 
 
 def require_plots() -> None:
-    """Check, before any long work, that figures can be drawn.
-
-    Raises MissingExtraError if matplotlib is not installed.
-    """
+    """Check, before any long work, that figures can be drawn. Raises MissingExtraError without matplotlib."""
     figure_class()
 
 

@@ -59,23 +59,11 @@ def query_lines(encoder: AnyEncoder, queries: str | os.PathLike[str] | Sequence[
 def query_corpus(
     encoder: AnyEncoder, images: Photos | None, queries: str | os.PathLike[str] | Sequence[QueryRow]
 ) -> tuple[Corpus, list[QueryRow]]:
-    """Read the images that queries are about, without tags, and the queries.
+    """Read the images that queries are about, without tags, and the queries, which then name images as the corpus does.
 
-    Raises UserError if the encoder knows images by number, or needs a folder and there is none; DataError as
-    `Corpus.read` and `read_query_file` do.
-
-    Parameters
-    ----------
-    encoder : AnyEncoder
-    images : path, Corpus, sequence of paths or uint8 arrays, or None
-        As `Tagger.fit` takes them: all images of a folder. None: those that the queries name.
-    queries : path-like or sequence of QueryRow
-        A query file, or its lines; they may name images as a tag file may.
-
-    Returns
-    -------
-    tuple of Corpus and list of QueryRow
-        The lines name images as the corpus does.
+    `images` are as `Tagger.fit` takes them, all images of a folder; None means those that the queries name. `queries`
+    is a query file, or its lines; they may name images as a tag file may. Raises UserError if the encoder knows images
+    by number, or needs a folder and there is none; DataError as `Corpus.read` and `read_query_file` do.
     """
     lines = query_lines(encoder, queries)
     if isinstance(images, Corpus):
@@ -162,23 +150,10 @@ def query_rows(
     """Collect the words of the queries, fit the encoder on the images, and encode.
 
     As with `training_rows`, the images of the split "train" are learned from and those of "valid" held out, if there
-    are splits. All of them count: an image that no query names is relevant to none. Raises DataError if no query is
-    left to learn from.
-
-    Parameters
-    ----------
-    encoder : AnyEncoder
-        Fitted here, unless it encoded the images before.
-    corpus : Corpus
-    lines : sequence of QueryRow
-    of_tags : bool
-        Only tags of the corpus are words, and weigh by how many images have them; else all words of the queries,
-        each counted in the images that are relevant to a query with it.
-    min_count : int
-        Words of fewer images are left out.
-    aliases : mapping of str to str, optional
-        Spellings and the words that they mean.
-    progress : Progress
+    are splits. All of them count: an image that no query names is relevant to none. With `of_tags`, only tags of the
+    corpus are words, and weigh by how many images have them; else all words of the queries, each counted in the images
+    that are relevant to a query with it. Words of fewer than `min_count` images are left out. Raises DataError if no
+    query is left to learn from.
     """
     train = corpus.select(LEARNED) if any(corpus.splits) else corpus
     held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == HELD_OUT])

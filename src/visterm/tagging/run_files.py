@@ -124,17 +124,8 @@ def read_run(kind: Any, folder: Path, n_jobs: int | None, *, all_of_it: bool) ->
 def read_part(file: Path, read: Callable[[Any], T], kind: Kind | None = None, model: Annotator | None = None) -> T:
     """Read a file of a run, check it, and make of it what `read` makes.
 
-    Raises CorruptFileError if it is damaged, or not of this run.
-
-    Parameters
-    ----------
-    file : Path
-    read : callable
-        Takes the value, or where no kind is named, the file.
-    kind : Kind, optional
-        What the value of a JSON file can be.
-    model : Annotator, optional
-        Whose sizes the words in shapes stand for.
+    With a `kind` the file is JSON, whose value is checked and given to `read`; without one `read` takes the file. The
+    words in shapes stand for sizes of `model`. Raises CorruptFileError if the file is damaged, or not of this run.
     """
     with refusing(file):
         value = file if kind is None else read_json(file)

@@ -33,19 +33,11 @@ class StartWords(NamedTuple):
 
     @classmethod
     def read(cls, model: Annotator, asked: Any, vocabulary: Vocabulary) -> StartWords:
-        """Read the vectors of the tags to learn.
+        """Read the vectors of the tags to learn, from what `WordSource.of` takes.
 
-        Raises UserError if the model does not start from word vectors, was given some already, or has another width;
-        DataError if there is no such file, or it has no vector of any tag; MissingExtraError if they need an extra that
-        is not installed.
-
-        Parameters
-        ----------
-        model : Annotator
-        asked : str, path-like or WordVectors
-            As `WordSource.of` takes it.
-        vocabulary : Vocabulary
-            The tags that the corpus has, images that cannot be read included.
+        The vocabulary has the tags of the corpus, images that cannot be read included. Raises UserError if the model
+        does not start from word vectors, was given some already, or has another width; DataError if there is no such
+        file, or it has no vector of any tag; MissingExtraError if they need an extra that is not installed.
         """
         source = check_start_words(model, asked)
         if source.kind == LEARNED:

@@ -53,26 +53,15 @@ def stream_on_machines(
     executor: Executor,
     **how: Any,
 ) -> list[str]:
-    """Fit a tagger on features on disk by the workers of an executor, one a processor.
+    """Fit a tagger on features on disk by the workers of an executor, one a processor; return remarks for the user.
 
     Each worker has shards of its own. The weights are those of one training: see `visterm.models.ranking.worker_sync`.
     Where a worker or a machine is lost, all begin again from the last checkpoint and end with the same bytes, on
-    however few processors: a worker then stands for several. Raises UserError if the model cannot, or the executor has
-    no machines; StorageError if workers were lost again and again, or do not see the files.
+    however few processors: a worker then stands for several.
 
-    Parameters
-    ----------
-    tagger : Tagger
-        With a model that learns together.
-    features, tags, plan, how
-        See `fit_streamed`. The features, the tags and the folder for files on the way lie where all machines see them.
-        The memory is that of a machine, which its workers share.
-    executor : Executor
-
-    Returns
-    -------
-    list of str
-        Remarks for the user, a line each.
+    For `features`, `tags`, `plan` and `how` see `fit_streamed`; they, and the folder for files on the way, lie where
+    all machines see them. The memory is that of a machine, which its workers share. Raises UserError if the model
+    cannot, or the executor has no machines; StorageError if workers were lost again and again, or do not see the files.
     """
     check_learns_together(tagger.model)
     n_shards = len(Shards(features))
@@ -179,13 +168,8 @@ class Line(NamedTuple):
 def open_line(place: MeetingPlace, host: str) -> Line:
     """Let workers of other processes come to a place of this one, until this process ends.
 
-    A worker whose connection ends, as it does when its process is killed, closes the place.
-
-    Parameters
-    ----------
-    place : MeetingPlace
-    host : str
-        Address of this machine, by which the others know it.
+    A worker whose connection ends, as it does when its process is killed, closes the place. The others know this
+    machine by the address `host`.
     """
     key = secrets.token_bytes(32)
     listener = Listener((host, 0), backlog=64, authkey=key)
@@ -195,12 +179,7 @@ def open_line(place: MeetingPlace, host: str) -> Line:
 
 
 class Caller:
-    """The way of a process to the place of another: a connection for each of its threads.
-
-    Parameters
-    ----------
-    line : Line
-    """
+    """The way of a process to the place of another: a connection for each of its threads."""
 
     def __init__(self, line: Line) -> None:
         self._line = line

@@ -25,12 +25,7 @@ class Completion(NamedTuple):
 
 
 class Completions:
-    """The tags of a vocabulary, ready to be found by their first letters and by those of their words.
-
-    Parameters
-    ----------
-    vocabulary : Vocabulary
-    """
+    """The tags of a vocabulary, ready to be found by their first letters and by those of their words."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._tags = vocabulary.tags

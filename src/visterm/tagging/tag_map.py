@@ -32,23 +32,11 @@ class PlacedTag(NamedTuple):
 
 
 def tag_map(model: Annotator, vocabulary: Vocabulary, *, seed: int = 0) -> list[PlacedTag]:
-    """Place the most frequent tags of a run in a plane by t-SNE of their vectors' directions.
+    """Place at most the `MOST_TAGS` most frequent tags of a run in a plane by t-SNE of their vectors' directions.
 
-    t-SNE keeps neighbours together; distances between far groups mean little (van der Maaten, Hinton 2008, Visualizing
-    Data using t-SNE). Raises UserError if the model has no vectors of tags.
-
-    Parameters
-    ----------
-    model : Annotator
-    vocabulary : Vocabulary
-        Its tags; at most the `MOST_TAGS` most frequent are placed.
-    seed : int
-        Same seed, same map.
-
-    Returns
-    -------
-    list of PlacedTag
-        In the order of the vocabulary.
+    They come in the order of the vocabulary; the same seed gives the same map. t-SNE keeps neighbours together;
+    distances between far groups mean little (van der Maaten, Hinton 2008, Visualizing Data using t-SNE). Raises
+    UserError if the model has no vectors of tags.
     """
     V = tag_vectors(model)
     if V is None:

@@ -35,14 +35,10 @@ class WordSource:
 
     @classmethod
     def of(cls, asked: Any) -> Self:
-        """Understand what was asked for; nothing is read yet.
+        """Understand "learned", "learned:skipgram", "sentences", a file or vectors; nothing is read yet.
 
-        Raises UserError if it is none of these; DataError if there is no such file.
-
-        Parameters
-        ----------
-        asked : str, path-like or WordVectors
-            "learned", "learned:skipgram", "sentences", or a file; one that is named so is given as ``./learned``.
+        A file that is named "learned" is given as ``./learned``. Raises UserError if it is none of these; DataError if
+        there is no such file.
         """
         if isinstance(asked, WordVectors):
             return cls(GIVEN, vectors=asked)

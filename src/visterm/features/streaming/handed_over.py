@@ -64,19 +64,8 @@ def hand_over(
 ) -> HandedOver:
     """Write down, beside the tags, what workers need beyond them.
 
-    Parameters
-    ----------
-    folder : Path
-        That of the tags, and of the copy of the rows where there is one.
-    features : path-like, or several
-    tags : JoinedTags
-    found : Survey
-    window, seed
-        See `ShardWindows`.
-    copied : bool
-        Whether the folder has a `RowCopy`.
-    of, every
-        See `FileCheckpoints`.
+    `copied` says whether the folder has a `RowCopy`. For `window` and `seed` see `ShardWindows`, for `of` and `every`
+    see `FileCheckpoints`.
     """
     tags.save_columns(folder)
     facts = {
@@ -116,20 +105,10 @@ def take_part(handed: HandedOver, rank: int, n_workers: int) -> Part:
 
 
 class FileCheckpoints:
-    """Keeps the last checkpoint in a folder.
+    """Keeps the last checkpoint in a folder, at least `every` seconds after the one before; 0 keeps each.
 
-    Parameters
-    ----------
-    folder : Path
-    of : str
-        Names the data, the settings and the windows; checkpoints of others are ignored.
-    every : float
-        Seconds; 0 keeps each.
-
-    Attributes
-    ----------
-    went_on : bool
-        Whether `last` gave one.
+    `of` names the data, the settings and the windows: checkpoints of others are ignored. `went_on` says whether `last`
+    found one.
     """
 
     def __init__(self, folder: Path, of: str, every: float = EVERY) -> None:

@@ -20,14 +20,7 @@ BUCKET = 2**20
 class NameIndex:
     """Finds positions of images by hashes of their names (as `LearnedImages` keeps them).
 
-    Parameters
-    ----------
-    folder : Path
-        For its files.
-    names : iterable of lists of str
-        Of all images, in the order of the positions.
-    n : int
-        Number of names.
+    `names` are lists of the names of all `n` images, in the order of the positions; its files lie in `folder`.
     """
 
     def __init__(self, folder: Path, names: Iterable[list[str]], n: int) -> None:

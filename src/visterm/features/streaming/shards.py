@@ -25,20 +25,10 @@ T = TypeVar("T")
 class Shards:
     """The rows of features folders as they lie; an image's position counts all rows before it.
 
-    Raises StorageError if there is no features folder, or its job was never finished; EncoderMismatchError if the
-    folders are of different encoders.
-
-    Parameters
-    ----------
-    path : path-like or sequence of path-like
-        What `visterm encode` wrote; of several folders, one after the other, all by the same encoder.
-
-    Attributes
-    ----------
-    contents : Contents
-        What the manifest says; of several folders that of the first that has rows, with the shards of all.
-    starts : ndarray of int64, shape (n_shards + 1,)
-        Position of each shard's first row; last the number of all rows.
+    Several folders are read one after the other, all by the same encoder. `contents` is what the manifest says; of
+    several folders that of the first that has rows, with the shards of all. `starts`, int64 (n_shards + 1,), has the
+    position of each shard's first row; last the number of all rows. Raises StorageError if there is no features folder,
+    or its job was never finished; EncoderMismatchError if the folders are of different encoders.
     """
 
     def __init__(self, path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:

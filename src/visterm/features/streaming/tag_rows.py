@@ -24,14 +24,7 @@ BITS, COLUMNS = "bits.npy", "columns.npy"
 
 
 class TagPairs:
-    """Which tags the images have: hashes of the tags at first, after `sort` numbers of those that are looked at.
-
-    Parameters
-    ----------
-    folder : Path
-        For its files.
-    n_images : int
-    """
+    """Which tags the images have: hashes of the tags at first, after `sort` numbers of those that are looked at."""
 
     def __init__(self, folder: Path, n_images: int) -> None:
         self._folder = folder

@@ -145,13 +145,7 @@ class ShardWindows:
 
 
 class RowCopy:
-    """The rows of dense shards in one file, in the order of their positions.
-
-    Parameters
-    ----------
-    file : Path
-    width : int
-    """
+    """The rows of dense shards in one file, in the order of their positions."""
 
     def __init__(self, file: Path, width: int) -> None:
         self._file, self._width = file, width

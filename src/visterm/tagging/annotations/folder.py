@@ -104,18 +104,8 @@ class KnownParts:
 class PartWork:
     """Makes the parts of a folder, one after the other.
 
-    Parameters
-    ----------
-    folder : AnnotationFolder
-    tags : ChunkTags
-        Tags images.
-    reader : PieceReader
-        Encodes images, or reads their rows.
-    asked : str
-        Fingerprint of the run and the request.
-    known : KnownParts
-    team : Team
-        Threads that hash files.
+    The tags come from `tags`, rows from `reader`, and `team` hashes files. `asked` is the fingerprint of the run and
+    the request.
     """
 
     def __init__(
@@ -125,14 +115,7 @@ class PartWork:
         self._asked, self._known, self._team = asked, known, team
 
     def do(self, piece: Piece, progress: Progress = SILENT) -> PartDone:
-        """Make the part of a piece, unless it is there already.
-
-        Parameters
-        ----------
-        piece : Piece
-        progress : Progress
-            Takes a step for each image.
-        """
+        """Make the part of a piece, unless it is there already; `progress` takes a step for each image."""
         content = self._reader.content(piece, self._team)
         note = self._folder.unfinished / f"{self._digest(piece.images, content)}.json"
         done = self._noted(note) or self._as_it_was(piece, content)

@@ -182,21 +182,8 @@ def annotate_pieces(
 class AnnotateJob:
     """The tagging of images: `Job`. A part is a piece.
 
-    Parameters
-    ----------
-    tagger : Tagger or None
-        Other processes load it from `run`.
-    run : str
-        In full.
-    wanted : TagsWanted
-    device : str or None
-        Where networks of the encoder run.
-    here : str
-        Where paths of images start from.
-    features : list of str
-        The features folders that pieces are of, if they are.
-    first : Piece
-        Tells whether the images can be seen.
+    Other processes load the tagger from `run`. Paths of images start from `here`; `features` are the features folders
+    that pieces are of, if they are. The piece `first` shows whether the images can be seen.
     """
 
     tagger: Tagger | None

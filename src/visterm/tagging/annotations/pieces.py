@@ -77,17 +77,10 @@ def find(encoder: AnyEncoder, given: Sequence[str]) -> Found:
 def pieces_of(encoder: AnyEncoder, found: Found, *, stable: bool) -> Pieces:
     """Cut what was found into pieces.
 
-    Raises EncoderMismatchError if another encoder made the features; DataError if an encoder of names knows none of
-    them, or an image is in two features folders.
-
-    Parameters
-    ----------
-    encoder : AnyEncoder
-        Of the run.
-    found : Found
-    stable : bool
-        Whether a new image may change only one piece: a piece is then a shard, or ends where names say so (see
-        `cut`). Else pieces are as large as one process has them when it goes through all.
+    With `stable`, a new image changes only one piece: a piece is then a shard, or ends where names say so (see `cut`).
+    Else pieces are as large as one process has them when it goes through all. Raises EncoderMismatchError if another
+    encoder made the features; DataError if an encoder of names knows none of them, or an image is in two features
+    folders.
     """
     if found.features:
         return _of_features(encoder, [str(in_full(folder)) for folder in found.features], stable)
@@ -111,16 +104,9 @@ def _of_features(encoder: AnyEncoder, features: list[str], stable: bool) -> Piec
 
 
 class PieceReader:
-    """Encodes the images of pieces, or reads their rows.
+    """Encodes the images of pieces with a fitted encoder, or reads their rows from the folders `features`.
 
-    Parameters
-    ----------
-    encoder : AnyEncoder
-        Of the run, fitted.
-    here : str
-        The folder that paths of images start from: where the command was given.
-    features : sequence of str
-        The features folders that shards are of.
+    Paths of images start from `here`, the folder where the command was given.
     """
 
     def __init__(self, encoder: AnyEncoder, here: str, features: Sequence[str] = ()) -> None:
@@ -152,14 +138,7 @@ class PieceReader:
         return Chunk([piece.images[i] for i in kept], X, [Skipped(names[each.image], each.reason) for each in skipped])
 
     def content(self, piece: Piece, team: Team) -> list[str | None]:
-        """Name what is in the files of a piece, or in its shards; None for a file that cannot be read.
-
-        Parameters
-        ----------
-        piece : Piece
-        team : Team
-            Threads that hash files.
-        """
+        """Name what is in the files of a piece, or in its shards; None for a file that cannot be read."""
         if piece.shards:
             return [self._shards.contents.shards[number].sha256 for number in piece.shards]
         if self._encoder.reads == "names":

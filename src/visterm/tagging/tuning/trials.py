@@ -102,12 +102,8 @@ class Trial:
 class TrialLog:
     """A file of finished trials, one JSON object a line, found by what they depend on.
 
-    Raises CorruptFileError if another line is not one that was written here.
-
-    Parameters
-    ----------
-    path : Path
-        The file; what other searches left in it stays. A line that a kill cut off is dropped.
+    What other searches left in the file stays. A line that a kill cut off is dropped. Raises CorruptFileError if
+    another line is not one that was written here.
     """
 
     def __init__(self, path: Path) -> None:
@@ -166,18 +162,10 @@ class TrialLog:
 
 
 def try_settings(model: Annotator, settings: Mapping[str, Any], parts: Parts, metric: str, progress: Progress) -> Trial:
-    """Fit and judge a model; one that diverges gives a trial without a value.
+    """Fit a model that has the settings on the parts' rows, and judge it by the metric.
 
-    Parameters
-    ----------
-    model : Annotator
-        With the settings.
-    settings : mapping
-        What was searched over, to be kept with the trial.
-    parts : Parts
-        Rows to learn from and to judge by.
-    metric : str
-    progress : Progress
+    `settings` are those that were searched over, to be kept with the trial. One that diverges gives a trial without a
+    value.
     """
     began = time.perf_counter()
     shown = jsonable(dict(settings))

@@ -148,15 +148,7 @@ def tune_run(
 
 
 class _Search:
-    """The settings to try, and what they are tried with. What cannot be used is refused here, before any photo is read.
-
-    Attributes
-    ----------
-    out : path-like
-    tagger : Tagger
-        Of the encoder that the photos will be looked at with.
-    valid : float
-    """
+    """The settings to try, and what they are tried with; it refuses bad ones before any photo is read."""
 
     def __init__(self, request: FitRequest, grid: Mapping[str, Choices], n_random: int | None, metric: str) -> None:
         out = request.out

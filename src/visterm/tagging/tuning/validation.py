@@ -165,29 +165,12 @@ class EarlyStopping:
     """Measures a model after each epoch of its fit, keeps a copy at its best, and stops the fit after `patience` more.
 
     It is passed to ``fit`` as `on_epoch`. A model stops by validation rows of its own accord, but does not know which
-    tags to leave out of them; images known only by number need that. What it costs to measure is not counted as time
-    of training. The model's learned arrays have to be current after an epoch, as those of `Wsabie` are.
+    tags to leave out of them; images known only by number need that. `measure` returns the measure of the model as it
+    stands (higher is better), which progress shows as `name`; what it costs to measure is not counted as time of
+    training. The model's learned arrays have to be current after an epoch, as those of `Wsabie` are.
 
-    Parameters
-    ----------
-    model : Annotator
-        The one that is fitted.
-    measure : callable
-        Returns the measure of the model as it stands; higher is better.
-    patience : int
-        Epochs without a new best until the fit is ended.
-    progress : Progress
-        Shows the measure.
-    name : str
-        Of the measure, for people.
-
-    Attributes
-    ----------
-    curve : list of (float, float)
-        After each epoch: seconds of training so far, and the measure.
-    best : Annotator or None
-        A copy of the model at its best.
-    best_epoch : int
+    Afterwards `curve` has the seconds of training and the measure after each epoch, `best` a copy of the model at its
+    best (or None), and `best_epoch` its epoch.
     """
 
     def __init__(
