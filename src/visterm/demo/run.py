@@ -235,15 +235,8 @@ def shown_searches(queries: Sequence[Query], seen: Sequence[Collection[str]]) ->
 
     Their words name things, kinds, land, water or sky (no parts, colours, hours or weather), at least one of them a
     thing; `FEWEST` pictures or more are right, and no word is true of more than the share `COMMON` of the pictures. Of
-    each number of words, the choice is spread evenly over the upper half of the ranks. The word that one search leaves
-    out is one that is often beside the word that it asks for.
-
-    Parameters
-    ----------
-    queries : sequence of Query
-        What the pictures can answer.
-    seen : sequence of sets of str
-        What is to be seen on each picture.
+    each number of words, the choice is spread evenly over the upper half of the ranks. The word that one search
+    excludes is one that is often beside the word that it looks for. `seen` is what is to be seen on each picture.
     """
     common = {word for word in NOUNS if sum(word in one for one in seen) > COMMON * len(seen)}
     searches = [
@@ -259,16 +252,10 @@ def shown_searches(queries: Sequence[Query], seen: Sequence[Collection[str]]) ->
 
 
 def shown_tags(vocabulary: Vocabulary, n_images: int, n: int) -> list[str]:
-    """Choose the tags that people write in most ways, each way on `FEWEST_SPELT` training pictures or more.
+    """Choose the `n` tags that people write in most ways, each way on `FEWEST_SPELT` training pictures or more.
 
-    Parameters
-    ----------
-    vocabulary : Vocabulary
-        With counts.
-    n_images : int
-        Training pictures; tags of more than the share `COMMON` of them, in all spellings, are left out.
-    n : int
-        At most; ties go to the tag whose other spellings more pictures have.
+    Tags of more than the share `COMMON` of the pictures, in all spellings, are left out. Ties go to the tag whose other
+    spellings more pictures have.
     """
     ways: Counter[str] = Counter()
     images: Counter[str] = Counter()

@@ -78,20 +78,12 @@ def mark_of(bag: Floats) -> bytes:
 
 
 class BestMatches:
-    """The match kernel of bags with those of training images (PAMIR paper, section IV-C).
+    """The match kernel of bags with those of training images (PAMIR paper, section IV-C); their points are not below 0.
 
     Products come from BLAS, whose last bits depend on the shape of what it is given: training bags are compared in
     tiles that they alone decide, the earlier of two always on the left, and another bag by itself with each tile. So
-    the bytes are the same for any number of threads and images at a time.
-
-    Parameters
-    ----------
-    bags : Bags
-        Of the training images; points are not below 0.
-    minor : str
-        From `MINORS`.
-    gamma, degree, offset : float
-        See `visterm.kernels.bags.Minor`.
+    the bytes are the same for any number of threads and images at a time. `minor` is one of `MINORS`; for its settings
+    see `visterm.kernels.bags.Minor`.
     """
 
     def __init__(self, bags: Bags, minor: str, *, gamma: float, degree: float, offset: float) -> None:

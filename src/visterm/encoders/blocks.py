@@ -73,12 +73,9 @@ class BlockCutter:
         return points
 
     def boxes(self, codes: Codes, scale: int) -> NDArray[np.float64]:
-        """Return where the blocks of an image lie at a scale, in the order of `points`.
+        """Return where the blocks of an image lie at a scale, in the order of `points`: float64, shape (n_blocks, 4).
 
-        Returns
-        -------
-        ndarray of float64, shape (n_blocks, 4)
-            Left, top, right and bottom, as shares of the image's width and height.
+        Left, top, right and bottom are shares of the image's width and height.
         """
         height, width = codes.texture.shape
         rows, cols = self._edges(codes, scale)

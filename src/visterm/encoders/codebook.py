@@ -40,28 +40,12 @@ def learn_codebook(
     progress: Progress = SILENT,
     task: str = "codebook",
 ) -> NDArray[np.float32]:
-    """Learn the words that are nearest to `points` on average.
+    """Learn at most `n_words` words that are nearest to `points` on average, float32 (n_words, n_features).
 
-    Starts from distinct points drawn at random. A word that loses all its points takes over one of those that lie
-    furthest from their words.
-
-    Parameters
-    ----------
-    points : ndarray of float32, shape (n, n_features)
-        Finite; at least 1.
-    n_words : int
-        At most; fewer where there are fewer distinct points.
-    rng : Generator
-    iterations : int
-        Lloyd steps at most; ends sooner when no point changes its word.
-    n_jobs : int or None
-        Threads; changes nothing but time.
-    progress : Progress
-        Shows each step, with the mean squared distance, as `task`.
-
-    Returns
-    -------
-    ndarray of float32, shape (at most n_words, n_features)
+    It starts from distinct points drawn at random; where there are fewer of them, there are fewer words. A word that
+    loses all its points takes over one of those that lie furthest from their words. It ends after `iterations` Lloyd
+    steps, or when no point changes its word. Progress shows each step, with the mean squared distance, as `task`;
+    `n_jobs` changes nothing but time.
     """
     codebook = _distinct(points, n_words, rng)
     norms = np.square(points, dtype=np.float64).sum(axis=1)
@@ -113,24 +97,10 @@ def learn_palette(
     n_jobs: int | None = None,
     progress: Progress = SILENT,
 ) -> NDArray[np.float32]:
-    """Learn the colours that are nearest to pixels drawn from images, as many from each.
+    """Learn at most `n_colours` colours that are nearest to pixels drawn from images, as many from each.
 
-    Parameters
-    ----------
-    images : sequence of ndarray of uint8, shape (height, width, 3)
-    n_colours : int
-        At most; fewer where fewer were drawn.
-    space : {"lab", "rgb"}
-        Where colours are compared.
-    rng : Generator
-    n_jobs : int or None
-        Threads; changes nothing but time.
-    progress : Progress
-
-    Returns
-    -------
-    ndarray of float32, shape (at most n_colours, 3)
-        In `space`.
+    Colours are compared and returned in the space "lab" or "rgb", float32 (n_colours, 3); there are fewer where fewer
+    were drawn. `n_jobs` changes nothing but time.
     """
     drawn = []
     for pixels in images:

@@ -49,20 +49,10 @@ class Mixtures(NamedTuple):
 def fit_mixtures(
     bags: Sequence[Floats], n_gaussians: int, covariance: str, floor: float, seed: int, n_jobs: int | None
 ) -> Mixtures:
-    """Fit a mixture to each bag by expectation maximisation, each from the same seed.
+    """Fit a mixture to each bag, (n_points, n_features), by expectation maximisation, each from the same seed.
 
-    Parameters
-    ----------
-    bags : sequence of ndarray, shape (n_points, n_features)
-    n_gaussians : int
-        Fewer where a bag has fewer points.
-    covariance : str
-        From `COVARIANCES`.
-    floor : float
-        Added to all variances.
-    seed : int
-        Of the start.
-    n_jobs : int or None
+    A bag of fewer than `n_gaussians` points gets fewer. `covariance` is one of `COVARIANCES`; `floor` is added to all
+    variances.
     """
 
     def fitted(i: int) -> Mixtures:

@@ -218,24 +218,13 @@ class Components(NamedTuple):
 
 
 def kernel_components(K: NDArray[np.float32], dim: int) -> Components:
-    """Return the directions in which training rows differ most.
+    """Return at most `dim` directions in which training rows differ most.
 
-    Raises DataError if all rows are the same.
-
-    Parameters
-    ----------
-    K : ndarray of float32, shape (n_rows, n_landmarks)
-        The kernel of training rows with the landmarks, which are the first of them.
-    dim : int
-        Components at most; fewer are given where the kernel has no more.
-
-    Returns
-    -------
-    Components
-        If all rows are landmarks, those of Schölkopf, Smola, Müller: Nonlinear component analysis as a kernel
-        eigenvalue problem, Neural Computation 10, 1998. Otherwise the principal components of all rows projected into
-        the space that the landmarks span, ``φ(x) = K_mm^(-1/2) k(x)`` (Williams, Seeger: Using the Nyström method to
-        speed up kernel machines, NIPS 2000).
+    `K`, float32 (n_rows, n_landmarks), is the kernel of training rows with the landmarks, which are the first of them.
+    If all rows are landmarks, the directions are those of Schölkopf, Smola, Müller: Nonlinear component analysis as a
+    kernel eigenvalue problem, Neural Computation 10, 1998. Otherwise they are the principal components of all rows
+    projected into the space that the landmarks span, ``φ(x) = K_mm^(-1/2) k(x)`` (Williams, Seeger: Using the Nyström
+    method to speed up kernel machines, NIPS 2000). Raises DataError if all rows are the same.
     """
     n, m = K.shape
     kernel = K.astype(np.float64)

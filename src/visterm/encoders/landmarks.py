@@ -45,14 +45,9 @@ KERNELS = {
 
 
 class Landmarks:
-    """Rows that others are compared with.
+    """Rows that others are compared with by a kernel of `KERNELS`.
 
-    Parameters
-    ----------
-    kernel : str
-        A name from `KERNELS`.
-    columns : array or CSR of float32, shape (n_features, n_landmarks)
-        From `landmark_columns`.
+    `columns`, float32 (n_features, n_landmarks), dense or CSR, come from `landmark_columns`.
     """
 
     def __init__(self, kernel: str, columns: Matrix) -> None:

@@ -23,28 +23,13 @@ def map_places(
     preparation: Preparation,
     map_of: Callable[[NDArray[np.uint8]], NDArray[np.float32]],
 ) -> Places:
-    """Return the row of a photo by the cells of its feature maps.
+    """Return the row of a photo by the cells of its feature maps: rectangles, though what they saw reaches further.
 
     Without the root the row is ``(Σ m_p / P - c) / L`` over the P cells of all views: ``m_p / (P L)`` is what a cell
-    gave, and ``-c / L`` comes from no place. The length L is one number of the photo. With the root, each feature
-    ``√f / L`` is shared out among the cells in proportion to what they gave to ``f``.
-
-    Raises UserError if roots are taken and a map is negative somewhere: then it has no parts that are shares.
-
-    Parameters
-    ----------
-    encoder : NetworkEncoder
-        Fitted.
-    photo : ndarray of uint8, shape (height, width, 3)
-    preparation : Preparation
-        How the network takes its pictures.
-    map_of : callable
-        Returns the map of a picture, shape (rows, columns, n_features).
-
-    Returns
-    -------
-    Places
-        A cell is a rectangle of the photo, though what it saw of it reaches further.
+    gave, and ``-c / L`` comes from no place. The length L is one number of the photo. With the root, each feature ``√f
+    / L`` is shared out among the cells in proportion to what they gave to ``f``. `map_of` returns the map of a picture,
+    (rows, columns, n_features). Raises UserError if roots are taken and a map is negative somewhere: then it has no
+    parts that are shares.
     """
     height, width = photo.shape[:2]
     maps = [map_of(picture).astype(np.float64) for picture in views_of(photo, preparation, encoder.views)]
@@ -73,15 +58,8 @@ def map_places(
 def onnx_maps(network: OnnxNetwork) -> Callable[[NDArray[np.uint8]], NDArray[np.float32]]:
     """Return the function from a picture to the feature map whose mean over places is the picture's row.
 
-    Parameters
-    ----------
-    network : OnnxNetwork
-        Opened a second time, with the tensors behind its output given out too.
-
-    Raises
-    ------
-    UserError
-        From that function, if the output is not the average of a map.
+    `network` is opened a second time, with the tensors behind its output given out too. The function raises UserError
+    if the output is not the average of a map.
     """
     model = read_network(network.path)
     behind = averaged_into(model, network.output)

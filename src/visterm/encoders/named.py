@@ -19,18 +19,11 @@ JOIN = "+"
 
 
 def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[str, Any]) -> AnyEncoder:
-    """Make an encoder from ``name`` or ``name:argument``.
+    """Make an encoder from ``name`` or ``name:argument``; None is the default encoder.
 
-    Raises UnknownNameError if there is no such encoder, or it has no such parameter; UserError if it takes no argument.
-
-    Parameters
-    ----------
-    spec : str or None
-        None is the default encoder. What stands after the colon fills the parameter that its class names `argument`.
-    params : mapping
-        Its settings; they win over `shared`.
-    shared : mapping
-        Settings (seed, threads) that it gets if it has them.
+    The text after the colon fills the parameter that its class names `argument`. `params` are its settings; `shared`
+    ones (seed, threads) it gets if it has them and `params` have not. Raises UnknownNameError if there is no such
+    encoder, or it has no such parameter; UserError if it takes no argument.
     """
     name, colon, argument = (spec or DEFAULT_ENCODER).partition(":")
     cls = ENCODERS.load(name)

@@ -41,20 +41,10 @@ def read_network(path: str | os.PathLike[str]) -> bytes:
 
 
 def find_network(places: list[str], sha256: str, parameter: str, hash_of: Callable[[str], str] = network_hash) -> str:
-    """Return the place of the network that an encoder was fitted with.
+    """Return the place of the network that an encoder was fitted with, whose content has the hash `sha256`.
 
-    Raises EncoderMismatchError if only another network is there; StorageError if nothing is there.
-
-    Parameters
-    ----------
-    places : list of str
-        Where it may be, the likeliest first.
-    sha256 : str
-        The hash of its content.
-    parameter : str
-        The encoder's parameter that names its place, for messages.
-    hash_of : callable
-        What gives the hash of the network at a place.
+    The places are tried in order; messages name the encoder's `parameter`. Raises EncoderMismatchError if only another
+    network is there; StorageError if nothing is there.
     """
     places = list(dict.fromkeys(map(os.path.abspath, places)))
     found = [place for place in places if os.path.isfile(place)]

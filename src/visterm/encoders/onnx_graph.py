@@ -50,20 +50,9 @@ def nodes(model: bytes) -> Iterator[Node]:
 
 
 def averaged_into(model: bytes, output: str) -> list[str]:
-    """Return the names of the tensors that are averaged into an output, as far as nothing else is done on the way.
+    """Return the names of the tensors that are averaged into an output, from the output backwards.
 
-    Raises StorageError if the file breaks off.
-
-    Parameters
-    ----------
-    model : bytes
-        The ONNX file.
-    output : str
-
-    Returns
-    -------
-    list of str
-        From the output backwards; none where its last step is something else.
+    They end where anything else is done on the way. `model` is the ONNX file; raises StorageError if it breaks off.
     """
     makers = {name: node for node in nodes(model) for name in node.outputs}
     found = []

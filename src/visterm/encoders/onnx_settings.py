@@ -63,18 +63,10 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def settings_inside(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Read the image metadata that the ONNX standard names: order of colours, and range of the numbers.
+    """Read the image metadata that the ONNX standard names (MetadataProps, image category).
 
-    Parameters
-    ----------
-    metadata : mapping of str to str
-        ``Image.BitmapPixelFormat`` and ``Image.NominalPixelRange`` are read; values that the standard does not name
-        say nothing.
-
-    Returns
-    -------
-    dict
-        Some of ``colours``, ``scale``, ``mean`` and ``std``.
+    Return some of ``colours``, ``scale``, ``mean`` and ``std``, from ``Image.BitmapPixelFormat`` and
+    ``Image.NominalPixelRange``; values that the standard does not name say nothing.
 
     References
     ----------

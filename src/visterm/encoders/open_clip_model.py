@@ -100,20 +100,10 @@ def open_clip_preparation(name: str, trained: str | None, size: Any) -> Preparat
 
 
 class OpenClipNetwork(TorchNetwork):
-    """Both towers, opened: photos in, or texts.
+    """Both towers of a network that open_clip lists as `name`, opened: photos in, or texts.
 
-    Raises StorageError if the file does not hold the weights of these towers.
-
-    Parameters
-    ----------
-    name : str
-        As open_clip lists it.
-    path : str
-        The weights of both towers.
-    trained : str or None
-        The name of the weights, which says how photos are prepared.
-    device : str
-        As of `TorchNetwork`.
+    `path` has the weights of both; their name, `trained`, says how photos are prepared. Raises StorageError if the file
+    does not hold the weights of these towers.
     """
 
     def __init__(self, name: str, path: str, *, trained: str | None, device: str) -> None:

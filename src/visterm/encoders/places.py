@@ -27,14 +27,7 @@ class Places(NamedTuple):
 
 
 def stacked_places(parts: Sequence[Places], factors: NDArray[np.float64]) -> Places:
-    """Return places of several encoders as those of their joined rows: each times its factor, one after another.
-
-    Parameters
-    ----------
-    parts : sequence of Places
-        Of one picture.
-    factors : ndarray of float64, shape (n_parts,)
-    """
+    """Return places that several encoders have of one picture as those of their joined rows, each times its factor."""
     scaled = [factor * part.rows for part, factor in zip(parts, factors, strict=True)]
     sources = dict.fromkeys(part.source for part in parts if part.source)
     return Places(

@@ -16,24 +16,11 @@ SAME = 1e-3
 
 
 def pooled(out: NDArray[Any], n_pictures: int, what: str, *, channels_last: bool = False) -> NDArray[np.float32]:
-    """Return the rows of an output.
+    """Return the rows of an output, float32 (n_pictures, n_features).
 
-    Raises DataError if the output is not finite, or has another shape.
-
-    Parameters
-    ----------
-    out : ndarray, shape (n_pictures, n_features), (n_pictures, n_tokens, n_features), or maps
-        Maps have the layout of `channels_last`.
-    n_pictures : int
-        Pictures that went in.
-    what : str
-        Names the output in messages.
-    channels_last : bool
-        Maps are (n_pictures, height, width, n_features), not (n_pictures, n_features, height, width).
-
-    Returns
-    -------
-    ndarray of float32, shape (n_pictures, n_features)
+    The output is rows, tokens (n_pictures, n_tokens, n_features), or maps, with `channels_last` of shape (n_pictures,
+    height, width, n_features) and else (n_pictures, n_features, height, width). Raises DataError, with `what` as the
+    output's name, if it is not finite, or has another shape.
     """
     if out.ndim not in (2, 3, 4) or out.shape[0] != n_pictures:
         raise DataError(
@@ -54,17 +41,9 @@ def pooled(out: NDArray[Any], n_pictures: int, what: str, *, channels_last: bool
 
 
 def map_averaging_to(tensor: NDArray[Any], row: NDArray[np.float32]) -> NDArray[np.float32] | None:
-    """Return a tensor of one picture as a map whose average over places is a row; None where it is none.
+    """Return a tensor of one picture as the map (height, width, n_features) that averages to a row; None if it doesn't.
 
-    Parameters
-    ----------
-    tensor : ndarray
-        Maps are (height, width, n_features) or (n_features, height, width): the layout is the one that fits.
-    row : ndarray of float32, shape (n_features,)
-
-    Returns
-    -------
-    ndarray of float32, shape (height, width, n_features), or None
+    Maps are (height, width, n_features) or (n_features, height, width): the layout is the one that fits the row.
     """
     if tensor.ndim != 3:
         return None
@@ -82,22 +61,10 @@ def channels_last(
 ) -> bool:
     """Return whether a map is (height, width, channels), and not (channels, height, width), by its axes' lengths.
 
-    Height and width are those of the picture divided by the same number. Where both pairs of axes are, or neither is,
-    the channels are the axis that the graph alone declares; and else first if those of the pictures are, as ONNX's own
-    nodes have them. Raises UserError if nothing says it.
-
-    Parameters
-    ----------
-    axes : tuple of int
-        Of the map.
-    size : tuple of int
-        Height and width of the pictures.
-    declared : sequence
-        The three axes behind the images, as the graph declares them; an axis that is no whole number may be any.
-    pictures_last : bool
-        Whether the pictures that go in have their channels last.
-    what : str
-        Names the output in messages.
+    Height and width are those of the picture (`size`) divided by the same number. Where both pairs of axes are, or
+    neither is, the channels are the axis that the graph alone declares (of `declared`, the three axes behind the
+    images, those that are no whole number may have any length); and else first if those of the pictures are, as ONNX's
+    own nodes have them. Raises UserError, with `what` as the output's name, if nothing says it.
     """
     first, last = _is_picture(axes[1:], size), _is_picture(axes[:2], size)
     if first != last:

@@ -133,19 +133,9 @@ def check_views(views: Any) -> None:
 
 
 def views_of(photo: NDArray[np.uint8], preparation: Preparation, views: str) -> Iterator[NDArray[np.uint8]]:
-    """Yield the views of one photo, each resized in one step by a filter that covers what it shrinks.
+    """Yield the `views` (a name of `VIEWS`) of one photo, each resized in one step, by a filter for all it shrinks.
 
-    Parameters
-    ----------
-    photo : ndarray of uint8, shape (height, width, 3)
-    preparation : Preparation
-        Says size and filter, and the crop of the view "trained".
-    views : str
-        A name from `VIEWS`. Of a photo of the network's own shape there is only one view.
-
-    Yields
-    ------
-    ndarray of uint8, shape (*preparation.size, 3)
+    A view is uint8, (height, width, 3), of the size of the preparation. Of a photo of the network's own shape there is only one.
     """
     image = Image.fromarray(photo)
     height, width = preparation.size

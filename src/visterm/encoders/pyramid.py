@@ -15,13 +15,10 @@ MOST_LEVELS = 6
 
 
 def weights_of_levels(levels: int, given: Sequence[float] | None) -> NDArray[np.float64]:
-    """Return what the levels weigh, the whole picture first; the weights sum to 1.
+    """Return the weights of the levels, the whole picture first; they sum to 1.
 
-    Parameters
-    ----------
-    levels : int
-    given : sequence of float or None
-        In proportion. None: 1/2 for the finest, half as much for each coarser one, the coarsest as the one after it.
+    `given` weights are in proportion. None: 1/2 for the finest, half as much for each coarser one, the coarsest as the
+    one after it.
     """
     if given is not None:
         weights: NDArray[np.float64] = np.array(given, np.float64)
@@ -84,11 +81,8 @@ class VistermPyramid(NamedTuple):
     def levels(self, words: NDArray[np.int32], boxes: NDArray[np.float64]) -> Iterator[Level]:
         """Yield the words of an image, numbered anew at each level by the cell that the centre of a block lies in.
 
-        Parameters
-        ----------
-        words : ndarray of int32, shape (n_blocks, n_nearest)
-        boxes : ndarray of float64, shape (n_blocks, 4)
-            Left, top, right and bottom, as shares of the image's width and height. Not read where there is one level.
+        `words` are (n_blocks, n_nearest); `boxes`, (n_blocks, 4), are left, top, right and bottom as shares of the
+        image's width and height. Boxes are not read where there is one level.
         """
         for level, weight in enumerate(self.weights):
             numbered = words
@@ -110,19 +104,8 @@ class VistermPyramid(NamedTuple):
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """Make the row of an image: the bag of each level (`bag_row`), times the root of the level's weight.
 
-        Parameters
-        ----------
-        words, boxes
-            As in `levels`.
-        shares : ndarray of float32, shape (n_blocks, n_nearest)
-        idf : ndarray of float32, shape (n_columns,)
-        root : bool
-
-        Returns
-        -------
-        weights : ndarray of float32
-        columns : ndarray of int32
-            Increasing.
+        `words` and `boxes` are as in `levels`, `shares` (n_blocks, n_nearest), `idf` (n_columns,). Returns weights
+        (float32) and increasing columns (int32).
         """
         parts = []
         for level in self.levels(words, boxes):

@@ -23,22 +23,11 @@ AT_ONCE = 256
 
 
 def sentence_vectors(tags: Sequence[str], *, device: str = "cpu") -> WordVectors:
-    """Return the vectors that all-MiniLM-L6-v2 has for tags, each read as one text; any word has one.
+    """Return the vectors of unit length, 384 numbers, that all-MiniLM-L6-v2 has for tags, each read as one text.
 
-    The same tag has the same vector to about six digits whatever other tags are there: texts of a batch are padded to
-    the longest of them. Raises MissingExtraError if the extra ``text`` is not installed.
-
-    Parameters
-    ----------
-    tags : sequence of str
-        Read as they are shown; the network itself does not tell capitals apart.
-    device : str
-        As torch names it: "cpu", "cuda".
-
-    Returns
-    -------
-    WordVectors
-        Float32 of 384 numbers, of unit length.
+    Any word has one; the network does not tell capitals apart. The same tag has the same vector to about six digits
+    whatever other tags are there: texts of a batch are padded to the longest of them. `device` is named as torch does.
+    Raises MissingExtraError if the extra ``text`` is not installed.
     """
     words = [clean_tag(tag) for tag in tags]
     if not words:

@@ -52,17 +52,10 @@ class FilterBank(NamedTuple):
         return 3 * 4 * self.n_filters * (side + 2 * self._pad) ** 2
 
     def respond(self, gray: NDArray[Any]) -> NDArray[np.float32]:
-        """Filter a picture.
+        """Filter the brightness of a picture, (height, width); beyond its edges it is taken to go on mirrored.
 
-        Parameters
-        ----------
-        gray : ndarray, shape (height, width)
-            Brightness. Beyond its edges the picture is taken to go on mirrored.
-
-        Returns
-        -------
-        ndarray of float32, shape (n_filters, height, width)
-            For each width: edges by orientation, bars by orientation, Laplacian, Gaussian.
+        Return float32, (n_filters, height, width): for each width edges by orientation, bars by orientation, Laplacian,
+        Gaussian.
         """
         height, width = gray.shape
         pad = self._pad
@@ -96,13 +89,8 @@ def _transfer(bank: FilterBank, shape: tuple[int, ...]) -> NDArray[np.complex64]
 class TextonFinder:
     """Finds the texton of each pixel of a picture.
 
-    Parameters
-    ----------
-    bank : FilterBank
-    spread : ndarray of float32, shape (n_filters,)
-        What responses are divided by.
-    textons : ndarray of float32, shape (n_textons, n_filters)
-        Patterns of squeezed responses.
+    Responses are divided by `spread`, (n_filters,); `textons`, (n_textons, n_filters), are patterns of squeezed
+    responses.
     """
 
     def __init__(self, bank: FilterBank, spread: NDArray[np.float32], textons: NDArray[np.float32]) -> None:
@@ -141,20 +129,9 @@ def learn_textons(
 ) -> Textons:
     """Learn the patterns that are nearest to the responses at pixels drawn from pictures, about as many from each.
 
-    Parameters
-    ----------
-    pictures : sequence of ndarray of uint8, shape (height, width)
-        Brightness.
-    bank : FilterBank
-    n_textons : int
-        At most; fewer where fewer different patterns were drawn.
-    sample_pixels : int
-        Pixels drawn from all pictures together; at least one from each.
-    rng : Generator
-    n_jobs : int or None
-        Threads; changes nothing but time.
-    progress : Progress
-        Shows each step, as `task`.
+    Pictures are brightness, uint8 (height, width). `sample_pixels` are drawn from all together, at least one from each.
+    There are fewer than `n_textons` where fewer different patterns were drawn. Progress shows each step as `task`;
+    `n_jobs` changes nothing but time.
     """
     each = max(1, sample_pixels // len(pictures))
     places = [rng.integers(0, picture.size, each) for picture in pictures]

@@ -141,18 +141,10 @@ def timm_preparation(config: Any, size: tuple[int, int] | None) -> Preparation:
 
 
 def open_timm(name: str, path: str, size: tuple[int, int] | None) -> torch.nn.Module:
-    """Build a network, load all its weights, and take its classes off.
+    """Build the network that timm lists as `name`, load all its weights, and take its classes off.
 
-    Raises StorageError if the file is not one of weights, or they are not this network's.
-
-    Parameters
-    ----------
-    name : str
-        As timm lists it.
-    path : str
-        A ``.safetensors`` file, or one of torch, of which only weights are read.
-    size : tuple of int or None
-        Height and width, where they are not the network's own.
+    `path` is a ``.safetensors`` file, or one of torch, of which only weights are read; `size`, height and width, is
+    None for the network's own. Raises StorageError if the file is not one of weights, or they are not this network's.
     """
     config = timm_config(name)
     built: dict[str, Any] = {"img_size": size} if size is not None and config.fixed_input_size else {}

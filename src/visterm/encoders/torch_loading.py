@@ -76,16 +76,10 @@ def offline() -> Iterator[None]:
 
 @contextmanager
 def reading_weights(path: str, what: str) -> Iterator[None]:
-    """Turn whatever goes wrong with a weights file into one error, and download nothing.
+    """Turn whatever goes wrong with the weights file of a network into one error, and download nothing.
 
-    Raises StorageError if the file cannot be read, holds more than weights, or the weights of another network.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    what : str
-        The network that it should be of.
+    Raises StorageError if the file cannot be read, holds more than weights, or the weights of another network than
+    `what`.
     """
     try:
         with offline():

@@ -19,24 +19,12 @@ _TURN = RLock()
 
 
 class TorchNetwork:
-    """A network's image tower.
+    """A network's image tower, put on the device ("auto", "cpu" or another that torch knows) and into evaluation.
 
     On the processor each picture goes through alone, on the caller's thread: the same bytes for any number of threads
     and any company. A GPU takes all pictures at once; its rows differ from those by rounding alone, as nothing is
-    computed in fewer bits than float32. Raises UserError if torch has no such device here.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Put on the device, and into evaluation.
-    preparation : Preparation
-        How it takes its pictures.
-    device : str
-        "auto" (a GPU if there is one), "cpu", or another that torch knows.
-    what : str
-        Names its output in messages.
-    tower : callable, optional
-        Returns the output for pictures (n, 3, height, width), as tensors; by default `module`.
+    computed in fewer bits than float32. `tower` returns the output for pictures (n, 3, height, width), as tensors; by
+    default it is `module`. Messages call its output `what`. Raises UserError if torch has no such device here.
     """
 
     def __init__(

@@ -51,13 +51,9 @@ class WordFinder:
         self._spread = spread
 
     def find(self, codes: Codes) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the words of all blocks of an image.
+        """Return the words of all blocks of an image, int32 (n_blocks, neighbours), and their shares, float32.
 
-        Returns
-        -------
-        words : ndarray of int32, shape (n_blocks, neighbours)
-        shares : ndarray of float32, shape (n_blocks, neighbours)
-            How much of the block each word gets: rows add up to 1.
+        A share says how much of the block the word gets: rows add up to 1.
         """
         found = [self._find(self.cutter.points(codes, scale), scale) for scale in range(len(self._prepared))]
         return np.concatenate([words for words, _ in found]), np.concatenate([shares for _, shares in found])
@@ -88,16 +84,7 @@ def block_places(
 
     A visterm's weight in the row, root and length included, is shared out among the blocks in proportion to what each
     counts for it: the weights of a visterm over all blocks sum to the one in the row. In a pyramid a visterm of a cell
-    is shared out among the blocks of that cell.
-
-    Parameters
-    ----------
-    codes : Codes
-    finder : WordFinder
-    pyramid : VistermPyramid
-    idf : ndarray of float32, shape (n_columns,)
-    root : bool
-        As for `bag_row`.
+    is shared out among the blocks of that cell. For `idf` (n_columns,) and `root` see `bag_row`.
     """
     words, counts = finder.find(codes)
     boxes = finder.boxes(codes)

@@ -18,15 +18,9 @@ WHITE = np.array([0.95047, 1.0, 1.08883])
 
 
 def gray_levels(pixels):
-    """Return the brightness of each pixel, by the weights of ITU-R 601 and rounded, as Pillow's mode "L" has it.
+    """Return the brightness of each pixel, uint8 (height, width), of uint8 pixels (height, width, 3).
 
-    Parameters
-    ----------
-    pixels : ndarray of uint8, shape (height, width, 3)
-
-    Returns
-    -------
-    ndarray of uint8, shape (height, width)
+    The weights are those of ITU-R 601, and levels are rounded, as Pillow's mode "L" has it.
     """
     gray = np.empty(pixels.shape[:2], np.uint8)
     _fill_gray(pixels, gray)
@@ -34,17 +28,9 @@ def gray_levels(pixels):
 
 
 def lab_from_rgb(rgb):
-    """Convert sRGB colours to CIELAB (white point D65), where distances are about as large as they look.
+    """Convert sRGB colours, (n, 3) from 0 to 255, to CIELAB (white point D65), float64 (n, 3).
 
-    Parameters
-    ----------
-    rgb : ndarray, shape (n, 3)
-        0 to 255.
-
-    Returns
-    -------
-    ndarray of float64, shape (n, 3)
-        L* from 0 to 100, a* and b* around 0.
+    There distances are about as large as they look; L* is from 0 to 100, a* and b* are around 0.
     """
     share = np.asarray(rgb, np.float64) / 255
     linear = np.where(share > 0.04045, ((share + 0.055) / 1.055) ** 2.4, share / 12.92)
@@ -85,18 +71,7 @@ def colour_table(colours, lab):
 
 
 def colour_codes(pixels, table):
-    """Return the codebook colour of each pixel.
-
-    Parameters
-    ----------
-    pixels : ndarray of uint8, shape (height, width, 3)
-    table : ndarray of uint8, shape (32768,)
-        From `colour_table`.
-
-    Returns
-    -------
-    ndarray of uint8, shape (height, width)
-    """
+    """Return the codebook colour of each pixel, uint8 (height, width); `table` is from `colour_table`."""
     codes = np.empty(pixels.shape[:2], np.uint8)
     _fill_colours(pixels, table, codes)
     return codes

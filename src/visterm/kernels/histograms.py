@@ -12,19 +12,9 @@ MIN_CELL = 4
 
 
 def block_edges(length, stride):
-    """Cut one side of an image into equal cells of about `stride` pixels, at least one.
+    """Cut one side of an image, of `length` pixels, into equal cells of about `stride` pixels, at least one.
 
-    Parameters
-    ----------
-    length : int
-        Pixels of the side, at least 1.
-    stride : float
-        From the beginning of a block to that of the next, in pixels.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_cells + 1,)
-        Where cells begin and end, from 0 to `length`.
+    Return where cells begin and end, from 0 to `length`: int64, (n_cells + 1,).
     """
     most = max(1, length // MIN_CELL)
     n_cells = min(max(1, round(length / stride)), most)

@@ -25,16 +25,10 @@ NEVER = np.float32(-1e30)
 
 
 def prepare_codebook(codebook):
-    """Lay a codebook out for `nearest_words`.
+    """Lay a codebook, float32 (n_words, n_features), out for `nearest_words`.
 
-    Parameters
-    ----------
-    codebook : ndarray of float32, shape (n_words, n_features)
-
-    Returns
-    -------
-    ndarray of float32, shape (n_features + 1, n_words rounded up to a multiple of 64)
-        The transposed words over a row of ``-|c|²/2``.
+    Return float32, (n_features + 1, n_words rounded up to a multiple of 64): the transposed words over a row of
+    ``-|c|²/2``.
     """
     n_words, n_features = codebook.shape
     prepared = np.zeros((n_features + 1, -(-n_words // LANES) * LANES), np.float32)
@@ -84,17 +78,7 @@ def nearest_words(points, prepared, n_nearest=1):
 
 @njit(cache=True, nogil=True)
 def add_by_word(points, words, sums, counts):
-    """Add each point to the sum and the count of its word, in order; words that are out of range are left out.
-
-    Parameters
-    ----------
-    points : ndarray of float32, shape (n, n_features)
-    words : ndarray of int32, shape (n,)
-    sums : ndarray of float64, shape (n_words, n_features)
-        Changed.
-    counts : ndarray of int64, shape (n_words,)
-        Changed.
-    """
+    """Add each point to the float64 `sums` and int64 `counts` of its word, in order; words out of range are left out."""
     for i in range(points.shape[0]):
         word = words[i]
         if 0 <= word < counts.shape[0]:

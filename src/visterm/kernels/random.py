@@ -27,17 +27,7 @@ def mix(word):
 
 @njit(cache=True, nogil=True)
 def stream_of(seed, epoch, example):
-    """Return the start of one example's stream of draws in one epoch.
-
-    Parameters
-    ----------
-    seed, epoch, example : int
-        Not negative.
-
-    Returns
-    -------
-    uint64
-    """
+    """Return the start, uint64, of one example's stream of draws in one epoch."""
     word = mix(np.uint64(seed) + GOLDEN)
     word = mix(word + (np.uint64(epoch) + np.uint64(1)) * GOLDEN)
     return mix(word + (np.uint64(example) + np.uint64(1)) * GOLDEN)
@@ -45,22 +35,9 @@ def stream_of(seed, epoch, example):
 
 @njit(cache=True, nogil=True)
 def draw_below(stream, draw, n):
-    """Return draw number `draw` of a stream as a whole number in 0 .. n-1.
+    """Return draw number `draw` (from 0) of a stream of `stream_of`, as a whole number in 0 .. n-1, n up to 2^31.
 
     Uniform to within n / 2^32 (the upper 32 bits of a hash, multiplied and shifted).
-
-    Parameters
-    ----------
-    stream : uint64
-        From `stream_of`.
-    draw : int
-        Which draw, 0 or more.
-    n : int
-        1 to 2^31.
-
-    Returns
-    -------
-    int64
     """
     word = mix(stream + (np.uint64(draw) + np.uint64(1)) * GOLDEN)
     return np.int64(((word >> S32) * np.uint64(n)) >> S32)

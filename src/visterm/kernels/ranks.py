@@ -8,12 +8,7 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def first_non_finite_row(scores):
-    """Find the first row that holds NaN or infinity; -1 where there is none.
-
-    Parameters
-    ----------
-    scores : ndarray of float32 or float64, shape (n, m), C order
-    """
+    """Find the first row of scores (n, m), in C order, that holds NaN or infinity; -1 where there is none."""
     n, m = scores.shape
     for i in range(n):
         row = scores[i]

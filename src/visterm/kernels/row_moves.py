@@ -32,10 +32,7 @@ def limit_norms(matrix, max_norm):
 def mix_rows(mean, current, share, first, last):
     """Move rows first .. last-1 of a float32 matrix by `share` of the way to another's.
 
-    Returns
-    -------
-    bool
-        Whether the squared lengths of the new rows are finite.
+    Return whether the squared lengths of the new rows are finite.
     """
     total = np.float32(0.0)
     factor = np.float32(share)

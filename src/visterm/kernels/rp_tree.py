@@ -19,15 +19,7 @@ S40 = np.uint64(40)
 def project(rows, i, seed, node):
     """Project row `i` on the direction of a node.
 
-    Parameters
-    ----------
-    rows : Rows
-    i, seed, node : int
-
-    Returns
-    -------
-    float64
-        Summed in the order of the columns, so that dense rows and sparse ones give the same bytes.
+    The sum, float64, is in the order of the columns, so that dense rows and sparse ones give the same bytes.
     """
     stream = stream_of(seed, np.int64(0), node)
     shift = rows.shift[i]
@@ -92,14 +84,8 @@ def grow_tree(rows, seed, order, bounds, thresholds):
 def find_leaves(rows, seed, thresholds, leaves):
     """Send rows down a tree: left where the projection is below the threshold, else right.
 
-    Parameters
-    ----------
-    rows : Rows
-    seed : int
-    thresholds : ndarray of float64, shape (2^levels,)
-        From `grow_tree`.
-    leaves : ndarray of int64, shape (n_rows,)
-        Overwritten with the number of each row's leaf, 0 .. 2^levels - 1.
+    `thresholds`, float64 (2^levels,), are from `grow_tree`; `leaves`, int64 (n_rows,), are overwritten with the number
+    of each row's leaf, 0 .. 2^levels - 1.
     """
     n_leaves = thresholds.shape[0]
     for i in range(leaves.shape[0]):

@@ -7,20 +7,7 @@ from numba import njit
 
 
 def top_k(scores, k):
-    """Select the k best columns of each row.
-
-    Parameters
-    ----------
-    scores : ndarray of float32 or float64, shape (n, m)
-        Higher is better; no NaN.
-    k : int
-        At most m.
-
-    Returns
-    -------
-    ids : ndarray of int64, shape (n, k)
-    values : ndarray of the type of `scores`, shape (n, k)
-    """
+    """Return the ids (int64) and values of the k best columns of each row, (n, k) of scores (n, m) without NaN."""
     ids = np.empty((scores.shape[0], k), np.int64)
     values = np.empty((scores.shape[0], k), scores.dtype)
     if k > 0:

@@ -34,20 +34,7 @@ class JudgedQueries(NamedTuple):
 def draw_triplet(stream, step, r_start, r_images, n_images):
     """Draw a query, then an image relevant to it, then one that is not, each uniformly.
 
-    Parameters
-    ----------
-    stream : uint64
-        From `stream_of`.
-    step : int
-        Which triplet, 0 or more.
-    r_start, r_images : ndarray
-        As in `JudgedQueries`.
-    n_images : int
-
-    Returns
-    -------
-    tuple of int
-        Query, relevant image, other image.
+    `step` counts the triplets of a stream of `stream_of`, from 0; for `r_start` and `r_images` see `JudgedQueries`.
     """
     query = draw_below(stream, DRAWS * step, r_start.shape[0] - 1)
     first, last = r_start[query], r_start[query + 1]

@@ -36,19 +36,9 @@ def hold_out(n_images: int, share: float, rng: np.random.Generator) -> tuple[NDA
 
 
 class BestWeights:
-    """Keeps a copy of the weights at the best value so far, and says when it no longer improves.
+    """Keeps a copy of the weights at the best value so far; `exhausted` after `patience` epochs without a better one.
 
-    Parameters
-    ----------
-    patience : int
-        Epochs without a new best until `exhausted`.
-
-    Attributes
-    ----------
-    epoch : int
-        The epoch of the best value, counted from 1; 0 before any.
-    value : float
-    weights : tuple of ndarray
+    `epoch` is that of the best value, counted from 1, and 0 before any.
     """
 
     def __init__(self, patience: int) -> None:

@@ -18,18 +18,9 @@ FOG = np.array([206, 210, 216], np.float32)
 
 
 def develop(canvas: Canvas, labels: NDArray[np.int32]) -> NDArray[np.uint8]:
-    """Return the finished photo.
+    """Return the finished photo of a painted canvas, uint8 (height, width, 3).
 
-    Parameters
-    ----------
-    canvas : Canvas
-        A canvas on which everything is painted.
-    labels : ndarray of int32, shape (height, width)
-        Which layer of the canvas each pixel shows.
-
-    Returns
-    -------
-    ndarray of uint8, shape (height, width, 3)
+    `labels`, int32 (height, width), say which layer of the canvas each pixel shows.
     """
     rng, mood = canvas.rng, canvas.mood
     if mood.weather in ("rain", "snow"):

@@ -82,16 +82,9 @@ class Scene:
 
 
 def draw_scene(seed: int | Sequence[int] | np.random.Generator, size: tuple[int, int] | None = None) -> Scene:
-    """Draw one scene.
+    """Draw one scene: scene `i` of a library with seed `s` is ``draw_scene((s, i))``.
 
-    Raises UserError if the size is out of range.
-
-    Parameters
-    ----------
-    seed : int, sequence of int, or numpy Generator
-        Scene `i` of a library with seed `s` is ``draw_scene((s, i))``.
-    size : tuple of int, optional
-        Width and height in pixels, 48 to 384; drawn from `SIZES` if None.
+    `size` is width and height in pixels, 48 to 384 (else UserError), or drawn from `SIZES`.
     """
     generator = seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
     rng = Random(int(generator.integers(2**62)))

@@ -187,23 +187,12 @@ class Query:
 def queries_of(
     tags: Iterable[Sequence[str]], *, split: str = "", max_words: int = 3, per_length: int = 150
 ) -> tuple[Query, ...]:
-    """List the queries that pictures can answer.
+    """List the queries of one to `max_words` words that pictures can answer, given the true tags of each.
 
     All single tags but colours are queries; of pairs and triples those that the most evenly spread choice of
     `per_length` takes, from the frequent to the rare. Words of which one follows from another ("oak tree", "forest
     tree") make no query; nor do colours, which are said of the thing that was painted, while a searcher may see them
     anywhere. Raises UserError if `max_words` is not 1, 2 or 3.
-
-    Parameters
-    ----------
-    tags : iterable of sequences of str
-        The true tags of each picture, such as ``(scene.tags for scene in scenes)``.
-    split : str
-        Written into the queries.
-    max_words : int
-        1 to 3.
-    per_length : int
-        Queries of two words, at most, and as many of three.
     """
     if max_words not in (1, 2, 3):
         raise UserError(f"max_words is {max_words!r}; expected 1, 2 or 3.")

@@ -79,12 +79,7 @@ class CorrelatedWordVectors(AverageWordVector):
 def share_rows(Y: sp.csr_array, weights: sp.csr_array) -> sp.csr_array:
     """Scale weights so that those of an image's given tags sum to 1, and those of its denied tags to -1.
 
-    Parameters
-    ----------
-    Y : csr_array, shape (n_images, n_tags)
-        1 and -1.
-    weights : csr_array
-        With the same stored places.
+    `Y` has 1 and -1, and the weights have the same stored places.
     """
     owner = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))
     data = np.zeros(Y.nnz, np.float32)
@@ -96,18 +91,7 @@ def share_rows(Y: sp.csr_array, weights: sp.csr_array) -> sp.csr_array:
 
 
 def correlation_weights(Y: sp.csr_array) -> sp.csr_array:
-    """Return w of each stored tag; for denied ones the same over the denied tags of the image.
-
-    Parameters
-    ----------
-    Y : csr_array, shape (n_images, n_tags)
-        1 and -1.
-
-    Returns
-    -------
-    csr_array of float32
-        With the same stored places.
-    """
+    """Return w of each stored tag (1 or -1); for denied ones the same over the denied tags of the image."""
     weights = np.empty(Y.nnz, np.float32)
     for sign in (1, -1):
         these = np.sign(Y.data) == sign

@@ -32,14 +32,9 @@ class Kept(NamedTuple):
 
 
 class TrainingCheckpoint:
-    """The one state kept of a training, replaced whole or not at all.
+    """The one state kept of a training in a folder (None keeps nothing), replaced whole or not at all.
 
-    Parameters
-    ----------
-    folder : path-like or None
-        None keeps nothing.
-    training : dict
-        What makes it this training and no other, as JSON: settings, and fingerprints of data.
+    `training` makes it this training and no other, as JSON: settings, and fingerprints of data.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None, training: dict[str, Any]) -> None:

@@ -47,23 +47,11 @@ class DeepCourse(Course):
 
 
 class DeepFit:
-    """One fit of a deep tagger.
+    """One fit of a deep tagger, whose settings are used, and whose learned attributes are set.
 
-    Raises StorageError if the processes do not see the same checkpoint.
-
-    Parameters
-    ----------
-    model : DeepTagger
-        Its settings are used, and its learned attributes set.
-    X : array or CSR of float32, shape (n_images, n_features)
-    Y : csr_array, shape (n_images, n_tags)
-    seed : int
-        Of all draws; that of the checkpoint, where there is one, stands for it.
-    checkpoint : TrainingCheckpoint
-    together : DataParallel
-        The processes that train; the first alone writes checkpoints, which all can read.
-    monitor : Progress
-    on_epoch : callable or None
+    `X` is (n_images, n_features), `Y` (n_images, n_tags). All draws come from `seed`; that of the checkpoint, where
+    there is one, replaces it. Of the processes that train `together`, the first alone writes checkpoints, which all can
+    read. Raises StorageError if the processes do not see the same checkpoint.
     """
 
     def __init__(

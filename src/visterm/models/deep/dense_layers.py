@@ -23,12 +23,7 @@ class Layer(NamedTuple):
 def through_layers(X: Matrix, scale: float, layers: list[Layer]) -> Floats:
     """Return what comes out of the last layer, with ReLU between layers, shape (n_images, n_outputs).
 
-    Parameters
-    ----------
-    X : array or CSR of float32, shape (n_images, n_features)
-    scale : float
-        Factor of the features.
-    layers : list of Layer
+    `X` is (n_images, n_features), and multiplied by `scale`.
     """
     out: Floats = np.empty((X.shape[0], len(layers[-1].offsets)), np.float32)
     for start in range(0, X.shape[0], BLOCK_ROWS):

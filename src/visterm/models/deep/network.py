@@ -18,21 +18,11 @@ from visterm.models.deep.dense_layers import Layer
 class DeepNetwork(nn.Module):  # type: ignore[misc]
     """Fully connected layers with ReLU between them, and nothing after the last.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Numbers a layer, from the features to the words' space.
-    dropout : float
-        Chance of a hidden number to be left out in a step of training.
-    batch_norm : bool
-        Whether hidden numbers are brought to mean 0 and deviation 1 over each batch, before the ReLU.
-    scale : float
-        Factor of the features.
-    rng : Generator
-        Of the start values: normal, with a variance of 2 over the inputs of a layer (He et al. 2015); in the
-        last so that the vectors of images have length 1 in the mean square.
-    together : DataParallel
-        The processes that a batch is parted over: dropout and norms are those of the whole batch.
+    `sizes` go from the features to the words' space. `dropout` is the chance of a hidden number to be left out in a
+    step of training; `batch_norm` brings hidden numbers to mean 0 and deviation 1 over each batch, before the ReLU.
+    Features are multiplied by `scale`. Start values are normal, with a variance of 2 over the inputs of a layer (He et
+    al. 2015); in the last so that the vectors of images have length 1 in the mean square. `together` are the processes
+    that a batch is parted over: dropout and norms are those of the whole batch.
     """
 
     def __init__(
@@ -93,18 +83,10 @@ class DeepNetwork(nn.Module):  # type: ignore[misc]
 
 
 def shared_norm(norm: nn.BatchNorm1d, x: Tensor, n: int, together: DataParallel) -> Tensor:
-    """Bring numbers to mean 0 and deviation 1 over the whole batch, as `norm` does where one process has it all.
+    """Bring numbers (n_part, width) to mean 0 and deviation 1 over a whole batch of `n`, as `norm` does in one process.
 
-    (Torch's own way for several processes, `SyncBatchNorm`, is for GPUs alone.)
-
-    Parameters
-    ----------
-    norm : BatchNorm1d
-        In training its running means move, in every process alike.
-    x : Tensor, shape (n_part, width)
-    n : int
-        Images of the whole batch.
-    together : DataParallel
+    In training its running means move, in every process alike. Torch's own way for several processes, `SyncBatchNorm`,
+    is for GPUs alone.
     """
     if together.size == 1 or not norm.training:
         return norm(x)

@@ -33,17 +33,10 @@ class Objective(ABC):
 
 
 class SampledObjective(Objective):
-    """A cost of the tags drawn for each image.
+    """A cost of the tags drawn for each image: equation (5) over drawn pairs with `rank`, else (1).
 
-    Parameters
-    ----------
-    draws : TagDraws
-    rank : bool
-        Equation (5) over drawn pairs, in place of (1).
-    alpha : float
-        Weight of the last two sums of (1); of no effect with `rank`, or where words do not move.
-    printed : bool
-        Those sums as printed, see `related_tags`.
+    `alpha` is the weight of the last two sums of (1), `printed` takes them as printed (`related_tags`). Neither has an
+    effect with `rank`, or where words do not move.
     """
 
     def __init__(self, draws: TagDraws, *, rank: bool = False, alpha: float = 0.0, printed: bool = False) -> None:
@@ -78,12 +71,8 @@ class SampledObjective(Objective):
 class FullObjective(Objective):
     """A cost of all tags for each image: time and memory grow with the dictionary.
 
-    Parameters
-    ----------
-    Y : csr_array, shape (n_images, n_tags)
-        Above 0: given. What is denied counts as what is not known: as not given.
-    rank : bool
-        Equation (5) over all pairs, in place of the cross-entropy.
+    It is equation (5) over all pairs with `rank`, else the cross-entropy. Denied tags of `Y` count as unknown ones do:
+    as not given.
     """
 
     def __init__(self, Y: sp.csr_array, *, rank: bool = False) -> None:
@@ -102,12 +91,7 @@ class FullObjective(Objective):
 
 
 class TargetObjective(Objective):
-    """The squared distance from the sum of an image's word vectors, by given weights; the words do not move.
-
-    Parameters
-    ----------
-    weights : csr_array of float32, shape (n_images, n_tags)
-    """
+    """The squared distance from the sum of an image's word vectors, by weights (n_images, n_tags); words don't move."""
 
     def __init__(self, weights: sp.csr_array) -> None:
         self._weights = weights
@@ -135,14 +119,7 @@ class DrawnProducts(torch.autograd.Function):  # type: ignore[misc]
     def forward(ctx: Any, f: Tensor, rows: Tensor, n_positives: int) -> tuple[Tensor, Tensor]:
         """Return scores (n_images, n_drawn) and products (n_images, P, n_drawn).
 
-        Parameters
-        ----------
-        ctx : object
-            Torch's.
-        f : Tensor, shape (n_images, dim)
-        rows : Tensor, shape (n_images, n_drawn, dim)
-        n_positives : int
-            P.
+        `f` is (n_images, dim), `rows` (n_images, n_drawn, dim), and `n_positives` P.
         """
         ctx.save_for_backward(f, rows)
         ctx.n_positives = n_positives
@@ -177,12 +154,8 @@ def _pairs(drawn: Draws) -> tuple[np.ndarray, np.ndarray]:
 def sampled_cross_entropy(s_p: Tensor, s_n: Tensor, has: Tensor, counts: Tensor) -> Tensor:
     """Return ``- Σ_p log σ(f · v_p) - Σ_n log σ(- f · v_n)``, the first two sums of (1), as the mean over images.
 
-    Parameters
-    ----------
-    s_p, s_n : Tensor, shape (n_images, P) and (n_images, N)
-        Scores ``f · v`` of drawn tags.
-    has, counts : Tensor of float, shape (n_images, P) and (n_images, N)
-        1 for draws that count, 0 for others.
+    `s_p` (n_images, P) and `s_n` (n_images, N) are scores ``f · v`` of drawn tags; `has` and `counts`, of the same
+    shapes, are 1 for draws that count, 0 for others.
     """
     return ((softplus(-s_p) * has).sum() + (softplus(s_n) * counts).sum()) / len(s_p)
 
@@ -190,19 +163,10 @@ def sampled_cross_entropy(s_p: Tensor, s_n: Tensor, has: Tensor, counts: Tensor)
 def related_tags(alike: Tensor, unlike: Tensor, pairs: Tensor, apart: Tensor, *, alpha: float, printed: bool) -> Tensor:
     """Return the last two sums of (1), negative, as the mean over images.
 
-    ``- α (Σ_{p,p'} log σ(v_p · v_p') + Σ_{p,n} log σ(- v_p · v_n))``, or as printed, with neither the logarithms
-    nor α before the second: ``- α Σ σ(v_p · v_p') - Σ σ(- v_p · v_n)``.
-
-    Parameters
-    ----------
-    alike, unlike : Tensor, shape (n_images, P, P) and (n_images, P, N)
-        Products ``v_p · v_p'`` and ``v_p · v_n`` of drawn tags.
-    pairs : Tensor of float, shape (n_images, P, P)
-        1 where two draws are two tags; both orders count.
-    apart : Tensor of float, shape (n_images, P, N)
-        1 for pairs that count.
-    alpha : float
-    printed : bool
+    ``- α (Σ_{p,p'} log σ(v_p · v_p') + Σ_{p,n} log σ(- v_p · v_n))``, or as printed, with neither the logarithms nor α
+    before the second: ``- α Σ σ(v_p · v_p') - Σ σ(- v_p · v_n)``. The products of drawn tags are `alike` (n_images, P,
+    P) and `unlike` (n_images, P, N). `pairs` is 1 where two draws are two tags (both orders count), `apart` is 1 for
+    pairs that count.
     """
     if printed:
         gained = alpha * (alike.sigmoid() * pairs).sum() + ((-unlike).sigmoid() * apart).sum()
@@ -214,14 +178,8 @@ def related_tags(alike: Tensor, unlike: Tensor, pairs: Tensor, apart: Tensor, *,
 def full_cross_entropy(f: Tensor, V: Tensor, images: Tensor, tags: Tensor) -> Tensor:
     """Return the cross-entropy over all tags, as the mean over images: ``Σ_t log(1 + exp(f · v_t)) - Σ_p f · v_p``.
 
-    That is (1) with all tags of an image as positives and all others as negatives.
-
-    Parameters
-    ----------
-    f : Tensor, shape (n_images, dim)
-    V : Tensor, shape (n_tags, dim)
-    images, tags : Tensor of int64, shape (n_given,)
-        The given tags, as pairs.
+    That is (1) with all tags of an image as positives and all others as negatives. `f` is (n_images, dim), `V` (n_tags,
+    dim); `images` and `tags` are the given tags, as pairs.
     """
     S = f @ V.T
     return (softplus(S).sum() - S[images, tags].sum()) / len(f)

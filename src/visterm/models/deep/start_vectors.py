@@ -21,23 +21,11 @@ BLOCK_ROWS = 16_384
 
 
 def start_vectors(given: Any, n_tags: int, dim: int | None, rng: np.random.Generator) -> tuple[Floats, float | None]:
-    """Return the start vectors of tags, and the factor that given ones were taken times.
+    """Return the start vectors of tags, float32 (n_tags, dim), and the factor that brings given ones to length 1.
 
-    Parameters
-    ----------
-    given : array-like, shape (n_tags, dim), or None
-        A memory map is read in blocks. Rows of zeros are tags without a vector; their start values are random, as are
-        all where nothing is given: normal, of length 1 in the mean square.
-    n_tags : int
-    dim : int or None
-        None: that of `given`, or 300.
-    rng : Generator
-
-    Returns
-    -------
-    rows : ndarray of float32, shape (n_tags, dim)
-    factor : float or None
-        Brings given vectors to length 1 in the mean square; None without any.
+    The length is that in the mean square. A memory map of given vectors is read in blocks. Rows of zeros are tags
+    without a vector: their start values are random, as all are where nothing is given: normal, of length 1 in the mean
+    square, and the factor is None. A `dim` of None is that of `given`, or 300.
     """
     width = (dim or DIM) if given is None else int(np.shape(given)[1])
     rows: Floats = np.empty((n_tags, width), np.float32)

@@ -32,23 +32,8 @@ _TURN = RLock()
 class DeepTraining:
     """A training under way, which can be entered before any batch: all draws are keyed by seed, epoch and batch.
 
-    Raises UserError if they are more than the images of a batch.
-
-    Parameters
-    ----------
-    network : DeepNetwork
-    table : WordTable
-    objective : Objective
-    X : array or CSR of float32, shape (n_images, n_features)
-    images : ndarray of int64
-        Rows of `X` to learn from.
-    settings : DeepSettings
-        Of the batches and of how the weights move.
-    seed : list of int
-    device : torch.device
-        Of the network.
-    together : DataParallel
-        The processes that make each step together, this one computing its part of the batch.
+    It learns from the rows `images` of `X`. Each step is made by the processes `together`, this one computing its part
+    of the batch. Raises UserError if they are more than the images of a batch.
     """
 
     def __init__(
@@ -82,19 +67,10 @@ class DeepTraining:
     def run_epoch(
         self, epoch: int, rate: float, *, first: int = 0, total: float = 0.0, after: Callable[[int, float], None]
     ) -> float:
-        """Go over all images once, and give the mean loss of the batches.
+        """Go over all images once, from batch `first` on, and return the mean loss of the batches.
 
-        Parameters
-        ----------
-        epoch : int
-        rate : float
-            Factor of the learning rates.
-        first : int
-            Batch to begin with: those before it were done.
-        total : float
-            Sum of the losses of those.
-        after : callable
-            Called after each batch with how many of the epoch are done, and the sum of their losses.
+        `rate` is the factor of the learning rates, `total` the sum of the losses before `first`. `after` is called
+        after each batch with how many of the epoch are done, and the sum of their losses.
         """
         rng = np.random.default_rng([*self._seed, epoch])
         order = rng.permutation(self._images)

@@ -19,21 +19,9 @@ class WordTable:
     """A table of vectors that stays where it is, and learns by row-wise Adagrad (section 3.2).
 
     A batch takes the rows that it drew, as a tensor of its own on the network's device; their gradients come back and
-    move those rows alone. So neither a gradient nor a moment of the size of the table ever exists, but for costs that
-    take all rows: Adagrad remembers one number a row, the sum of the mean squares of its gradients.
-
-    Parameters
-    ----------
-    rows : ndarray of float32, shape (n_tags, dim)
-        Changed in place.
-    moving : bool
-        False leaves the rows as they are.
-    device : torch.device
-
-    Attributes
-    ----------
-    rows : ndarray of float32, shape (n_tags, dim)
-    sums : ndarray of float32, shape (n_tags,)
+    move those rows alone (unless `moving` is False). So neither a gradient nor a moment of the size of the table ever
+    exists, but for costs that take all rows: Adagrad remembers one number a row in `sums`, the sum of the mean squares
+    of its gradients. `rows`, float32 (n_tags, dim), are changed in place.
     """
 
     def __init__(self, rows: Floats, *, moving: bool, device: torch.device) -> None:

@@ -135,21 +135,10 @@ class Plsa(CountingAnnotator):
 
 
 def refit_images(counts: sp.csr_array, images: Floats, words: Floats) -> Floats:
-    """Move P(z|p) by one step of EM, P(w|z) kept.
+    """Move P(z|p) by one step of EM, P(w|z) kept: ``P(z|p) ∝ Σ_w n(p, w) P(z|p, w)``.
 
-    Parameters
-    ----------
-    counts : csr_array of float64, shape (n_images, n_words)
-        n(p, w).
-    images : ndarray of float64, shape (n_images, n_aspects)
-        P(z|p): rows of sum 1.
-    words : ndarray of float64, shape (n_words, n_aspects)
-        P(w|z): columns of sum 1.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_images, n_aspects)
-        ``P(z|p) ∝ Σ_w n(p, w) P(z|p, w)``. An image of which no word has a probability stays as it was.
+    `counts` are n(p, w), (n_images, n_words); `images` P(z|p), rows of sum 1; `words` P(w|z), columns of sum 1. An
+    image of which no word has a probability stays as it was.
     """
     expected = images * (_ratios(counts, images, words) @ words)
     sums = expected.sum(axis=1, keepdims=True)

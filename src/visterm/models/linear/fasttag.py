@@ -130,16 +130,11 @@ class FastTag(LinearAnnotator):
 
 
 def completion(together: Doubles, predicted: Doubles, corruption: float, trust: float) -> Doubles:
-    """Solve ``B (trust Q + S - M) = trust P`` for the map that completes tag lists.
+    """Solve ``B (trust Q + S - M) = trust P`` for the map B, (n_tags, n_tags), that completes tag lists.
 
     `together` is S (n_tags, n_tags), images with both tags; `predicted` is M (n_tags, n_tags), the ridge predictions of
-    one tag summed over the images with another. Raises UserError if `trust` is so small that only roundings are left to
-    solve.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_tags, n_tags)
-        B: 0 in rows and columns of tags that no image has.
+    one tag summed over the images with another. B is 0 in rows and columns of tags that no image has. Raises UserError
+    if `trust` is so small that only roundings are left to solve.
     """
     kept = 1 - corruption
     counts = np.diag(together)

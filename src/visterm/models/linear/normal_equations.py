@@ -45,17 +45,10 @@ class LinearFit(NamedTuple):
 def fit_ridge(X: Matrix, T: Matrix, alpha: float) -> LinearFit:
     """Minimise ``‖x W + b - t‖² + alpha ‖W‖²`` over all rows; the intercept b bears no penalty.
 
-    The smaller of the two square systems (features, or images) is solved by Cholesky factorisation; if even that is
-    larger than `DIRECT_SIZE`, conjugate gradients solve it without forming it. Sparse features stay sparse: centring
-    is done by what it does to the products.
-
-    Parameters
-    ----------
-    X : array or CSR of float32, shape (n, n_features)
-    T : array or CSR, shape (n, n_targets)
-        Targets.
-    alpha : float
-        0 or more. With 0, of all weights that fit best the shortest are given.
+    `X` is (n, n_features), `T` are targets, (n, n_targets). The smaller of the two square systems (features, or images)
+    is solved by Cholesky factorisation; if even that is larger than `DIRECT_SIZE`, conjugate gradients solve it without
+    forming it. Sparse features stay sparse: centring is done by what it does to the products. With an alpha of 0, of
+    all weights that fit best the shortest are returned.
     """
     if alpha == 0:
         return _fit_shortest(X, T)
@@ -74,24 +67,11 @@ def fit_ridge(X: Matrix, T: Matrix, alpha: float) -> LinearFit:
 
 
 def leave_one_out(X: Matrix, T: Matrix, alphas: Sequence[float], *, scale: float) -> Iterator[tuple[float, Doubles]]:
-    """Predict each row by the ridge fit to all other rows, for one alpha after the other; exact, a factorisation each.
+    """Yield each alpha with the predictions, (n, n_targets), of each row by the ridge fit to all other rows.
 
-    With K the centred kernel, ``c = (K + αI)⁻¹ t`` and ``g = diag (K + αI)⁻¹``, the error on a row that was left out is
-    ``α c / (α g - 1/n)`` (Allen's PRESS; 1/n is the intercept's leverage).
-
-    Parameters
-    ----------
-    X : array or CSR of float32, shape (n, n_features)
-        At least 3 rows; the time grows with n³.
-    T : array or CSR, shape (n, n_targets)
-    alphas : sequence of float
-    scale : float
-        The penalty of each fit is ``alpha · scale``.
-
-    Yields
-    ------
-    alpha : float
-    predictions : ndarray of float64, shape (n, n_targets)
+    That is exact, a factorisation each, in time that grows with n³; at least 3 rows. With K the centred kernel, ``c =
+    (K + αI)⁻¹ t`` and ``g = diag (K + αI)⁻¹``, the error on a row that was left out is ``α c / (α g - 1/n)`` (Allen's
+    PRESS; 1/n is the intercept's leverage). The penalty of each fit is ``alpha · scale``.
     """
     targets = _dense(T).astype(np.float64)
     centred = targets - targets.mean(axis=0)

@@ -241,10 +241,7 @@ class Machine(NamedTuple):
 class LinearMachines:
     """Solves ``½ |w|² + C Σ |1 - y (w · x + b)|₊²`` in the primal, which draws nothing at random.
 
-    Parameters
-    ----------
-    X : array or CSR of float32, shape (n, n_features)
-        Scaled to a mean squared length of 1, to which C relates.
+    The features `X` are scaled to a mean squared length of 1, to which C relates.
     """
 
     def __init__(self, X: Matrix) -> None:
@@ -268,10 +265,7 @@ class LinearMachines:
 class KernelMachines:
     """Solves ``½ |w|² + C Σ |1 - y (w · φ(x) + b)|₊`` in the dual.
 
-    Parameters
-    ----------
-    K : ndarray of float32, shape (n, n)
-        Kernel of the training images; scaled to a mean of 1 on the diagonal, to which C relates.
+    The kernel `K` of the training images is scaled to a mean of 1 on the diagonal, to which C relates.
     """
 
     def __init__(self, K: NDArray[np.float32]) -> None:

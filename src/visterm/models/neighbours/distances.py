@@ -24,13 +24,9 @@ TILE_ROWS = 2048
 def read_blocks(blocks: Any, n_features: int) -> list[slice]:
     """Return the columns of each block that the setting `blocks` of a model means.
 
-    Parameters
-    ----------
-    blocks : None, sequence of int, or sequence of (int, int)
-        None: one block of all features. Whole numbers: the widths of blocks side by side, which together are all
-        features. Pairs: first column and the one after the last; they may overlap and leave columns out. Anything
-        else, or what does not fit, is a `UserError`.
-    n_features : int
+    None: one block of all features. Whole numbers: the widths of blocks side by side, which together are all features.
+    Pairs: first column and the one after the last; they may overlap and leave columns out. Raises UserError for
+    anything else, or what does not fit.
     """
     if blocks is None:
         return [slice(0, n_features)]
@@ -160,10 +156,7 @@ class ChiSquare:
 class Signs:
     """Takes rows apart by sign: numbers of different sign are as far apart as the sum of their sizes.
 
-    Parameters
-    ----------
-    rows : array or CSR, shape (n_training, n_features)
-        Where none is below 0, negative numbers have nothing in common with any training row.
+    Where no training row has a number below 0, negative numbers have nothing in common with any of them.
     """
 
     def __init__(self, rows: Matrix) -> None:
@@ -182,17 +175,7 @@ DISTANCES: dict[str, type[Distance]] = {"l1": Manhattan, "l2": Euclidean, "chi2"
 
 
 class BlockDistances:
-    """The distances of several feature blocks.
-
-    Parameters
-    ----------
-    rows : array or CSR of float32, shape (n_training, n_features)
-        Training rows.
-    blocks : sequence of slice
-        Columns of each block.
-    names : sequence of str
-        From `DISTANCES`, one for each block.
-    """
+    """The distances of several feature blocks: of training `rows`, the columns of each block, by the name beside it."""
 
     def __init__(self, rows: Matrix, blocks: Sequence[slice], names: Sequence[str]) -> None:
         self._blocks = blocks

@@ -21,20 +21,12 @@ BLOCK_TAGS = 2048
 
 
 def set_intercepts(rows: Floats, X: Matrix, positives: sp.csr_array) -> None:
-    """Set the last column of tag rows so that tags are given, on average, to as many images as have them.
+    """Set the last column of tag rows (n_tags, n_features + 1) so that each tag is given to as many images as have it.
 
-    The intercept of a tag is the most likely one of a logistic model with the score as it is: that under which the
-    mean of ``σ(score + intercept)`` is the share of images with the tag. Half an image is added to those with the tag
-    and to those without, so that a tag of no image, or of all, has a finite one.
-
-    Parameters
-    ----------
-    rows : ndarray of float32, shape (n_tags, n_features + 1)
-        Weights, then the intercept, which is overwritten.
-    X : array or CSR of float32, shape (n_images, n_features)
-        Of the images learned from.
-    positives : csr_array, shape (n_images, n_tags)
-        Stored entries are the tags that images have.
+    The intercept of a tag is the most likely one of a logistic model with the score as it is: that under which the mean
+    of ``σ(score + intercept)`` is the share of images with the tag. Half an image is added to those with the tag and to
+    those without, so that a tag of no image, or of all, has a finite one. `X` and `positives` are of the images learned
+    from.
     """
     n_images = X.shape[0]
     shares = (np.bincount(positives.indices, minlength=positives.shape[1]) + 0.5) / (n_images + 1.0)

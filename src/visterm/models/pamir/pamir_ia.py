@@ -63,16 +63,8 @@ class PamirIa(LinearRanker, StreamedFit):
 class TurnTraining:
     """The state of one training in turn: examples and weights.
 
-    Parameters
-    ----------
-    X : array or CSR of float32, shape (n_images, width)
-        Features, and a constant column for the bias.
-    positives : csr_array, shape (n_images, n_tags)
-        Stored entries are the tags that images have; canonical.
-    tag_rows : ndarray of float32, shape (n_tags, width)
-        Changed in place.
-    rng : Generator
-        For the order of the examples and the key of the draws.
+    `X` has a constant column for the bias; `tag_rows`, (n_tags, width), are changed in place. `rng` draws the order of
+    the examples and the key of the draws.
     """
 
     def __init__(self, X: Matrix, positives: sp.csr_array, tag_rows: Floats, *, rng: np.random.Generator) -> None:

@@ -21,25 +21,12 @@ TOP_LOSSES = ("p10", "warp", "ndcg")
 class TripletTraining:
     """The state of one training on queries: what is relevant, and weights.
 
+    `X` has a constant column for the bias, which never moves: it is in both images. `weights`, (n_queries, n_words),
+    are those of the words; stored entries of `relevant`, (n_queries, n_images), canonical, are relevant images;
+    `tag_rows`, (n_words, width), are changed in place; `rng` draws the key of the draws. `n_pairs`, pairs of a query
+    that is used and an image relevant to it, are the triplets of an epoch.
+
     Queries without words, and those to which no image or every image is relevant, are left out: they order nothing.
-
-    Parameters
-    ----------
-    X : array or CSR of float32, shape (n_images, width)
-        Features, and a constant column for the bias, which never moves: it is in both images.
-    weights : csr_array of float32, shape (n_queries, n_words)
-        Weights of the words.
-    relevant : csr_array, shape (n_queries, n_images)
-        Stored entries are relevant images; canonical.
-    tag_rows : ndarray of float32, shape (n_words, width)
-        Changed in place.
-    rng : Generator
-        For the key of the draws.
-
-    Attributes
-    ----------
-    n_pairs : int
-        Pairs of a query that is used and an image relevant to it: the triplets of an epoch.
     """
 
     def __init__(
@@ -87,19 +74,10 @@ class TripletTraining:
 class KernelTripletTraining(TripletTraining):
     """`TripletTraining` in the dual: weights of training images, and all their scores beside the kernel.
 
-    Parameters
-    ----------
-    K : ndarray of float32, shape (n_images, n_images)
-        The kernel of the training images, symmetric; it counts times `scale`.
-    images : ndarray of int64, shape (n,)
-        Those learned from. The others, held out, get no weight but keep their columns, so that the weights apply to
-        rows of K as they are.
-    weights, rng
-        As in `TripletTraining`.
-    relevant : csr_array, shape (n_queries, n)
-        Stored entries are relevant images, by their place in `images`; canonical.
-    tag_rows : ndarray of float32, shape (n_words, n_images + 1)
-        Zeros at the start; changed in place, except the last column.
+    `K`, symmetric, is the kernel of the training images and counts times `scale`. `images` are those learned from,
+    whose places `relevant` stores. The others, held out, get no weight but keep their columns, so that the weights
+    apply to rows of K as they are. `tag_rows`, (n_words, n_images + 1), are zeros at the start and changed in place,
+    except the last column.
     """
 
     def __init__(
@@ -135,16 +113,8 @@ class KernelTripletTraining(TripletTraining):
 class TopTripletTraining(TripletTraining):
     """`TripletTraining` with violating images, and steps that weigh as much as the rank of the relevant image matters.
 
-    Parameters
-    ----------
-    X, weights, tag_rows, rng
-        As in `TripletTraining`.
-    relevant : csr_array, shape (n_queries, n_images)
-        Stored entries are relevant images; with "ndcg" their values are gains.
-    loss : str
-        One of `TOP_LOSSES`.
-    max_trials : int
-        Draws until a relevant image counts as well ranked.
+    With the loss "ndcg" of `TOP_LOSSES` the values of `relevant` are gains. After `max_trials` draws a relevant image
+    counts as well ranked.
     """
 
     def __init__(

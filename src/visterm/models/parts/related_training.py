@@ -35,16 +35,8 @@ class Places(NamedTuple):
 class RelatedImages(EmbeddedImages):
     """Embedded images to which each example's context is added, so that a tag's score is one product with its row.
 
-    Parameters
-    ----------
-    X, image_map
-        As for `EmbeddedImages`, which has further keyword parameters.
-    tag_rows : ndarray of float32, shape (n_tags, places.width)
-    places : Places
-    alpha : float
-        Weight of the score of two tags.
-    rate_factor : float
-        Learning rate of the image map over that of tags.
+    `tag_rows` are (n_tags, places.width), `alpha` is the weight of the score of two tags, `rate_factor` the learning
+    rate of the image map over that of tags; the rest is as for `EmbeddedImages`.
     """
 
     def __init__(
@@ -91,22 +83,11 @@ class RelatedTraining(PairTraining):
     A step changes one of the two labels of a quadruplet, so what the other image scores is the same on both sides of
     the constraint and cancels: of constraint (6) there remain the object's image, its label, and the part's label as
     its context, of (7) the same of the part. So an epoch visits each pair of image and tag once, beside a tag drawn
-    among all that are related to it, whichever of the two is the part; tags without relations stand alone. A label
-    that outranks the true one is looked for among all tags that the image does not have.
+    among all that are related to it, whichever of the two is the part; tags without relations stand alone. A label that
+    outranks the true one is looked for among all tags that the image does not have.
 
-    Parameters
-    ----------
-    side : RelatedImages
-    positives, tag_rows, recipe, rng, team
-        As for `PairTraining`; tag rows are limited by `max_norm` here, each vector by itself.
-    pairs : ndarray of int64, shape (n, 2)
-        Part and whole.
-    places : Places
-    alpha, rate_factor
-        As for `RelatedImages`.
-    negative_weight : float
-        See `ObjectsAndParts`.
-    max_norm : float
+    `pairs`, (n, 2), are part and whole; for `alpha` and `rate_factor` see `RelatedImages`, for `negative_weight`
+    `ObjectsAndParts`. Unlike in `PairTraining`, `max_norm` limits each vector of a tag row by itself.
     """
 
     def __init__(

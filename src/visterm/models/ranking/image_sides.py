@@ -53,24 +53,12 @@ class ImageSide:
 
 
 class EmbeddedImages(ImageSide):
-    """Images mapped into the joint space, by a map that learns.
+    """Images mapped into the joint space, by a map that learns (unless `moving` is False).
 
-    Parameters
-    ----------
-    X : array or CSR of float32, shape (n_images, n_features)
-    image_map : ndarray of float32, shape (n_features, dim)
-        The matrix V of the WSABIE paper, transposed; changed in place.
-    block : int
-    l2, max_norm : float
-    adagrad : bool
-    constant : float
-        One more coordinate of each image, for tag rows that have one more; 0: none.
-    scale : float
-        Train as if the features were multiplied by it, without a copy of them: the map is then the paper's times
-        `scale`, so its steps are `scale` squared and its norms `scale` times as large.
-    n_jobs : int
-    moving : bool
-        False leaves the map as it is.
+    `image_map`, (n_features, dim), is the matrix V of the WSABIE paper, transposed; it is changed in place. `constant`
+    is one more coordinate of each image, for tag rows that have one more; 0 is none. With `scale`, training goes as if
+    the features were multiplied by it, without a copy of them: the map is then the paper's times `scale`, so its steps
+    are `scale` squared and its norms `scale` times as large.
     """
 
     tabled = True
@@ -126,14 +114,7 @@ class EmbeddedImages(ImageSide):
 
 
 class PlainImages(ImageSide):
-    """Images as their features, for linear scorers: nothing on this side learns.
-
-    Parameters
-    ----------
-    X : array or CSR of float32, shape (n_images, width)
-        Features with whatever constant column stands for the bias.
-    block : int
-    """
+    """Images as their features, with whatever constant column stands for the bias: nothing on this side learns."""
 
     def __init__(self, X: Matrix, block: int) -> None:
         self.steps = np.zeros((block, 0), np.float32)

@@ -41,17 +41,7 @@ class UniformDraws:
     """Draws uniformly until a tag violates the margin, up to a number of draws.
 
     By the same law the tags come one by one, from pools that many pairs share, or from all scores at once: whichever
-    pays, by how many draws the epoch before needed.
-
-    Parameters
-    ----------
-    recipe : Recipe
-    side : ImageSide
-    positives : PositiveTags
-    tag_rows : ndarray of float32, shape (n_tags, width)
-    seed : int
-    block : int
-        Pairs of a block, at most.
+    pays, by how many draws the epoch before needed. A block has at most `block` pairs.
     """
 
     def __init__(

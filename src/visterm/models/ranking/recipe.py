@@ -62,14 +62,9 @@ class Recipe:
 def rank_weights(weight: str, n: int, truncate: int = 10) -> NDArray[np.float32]:
     """Return L(0) .. L(n), what a true tag on rank k costs (WSABIE, Eq. 5), float32, shape (n + 1,).
 
-    Parameters
-    ----------
-    weight : str
-        "harmonic": 1 + 1/2 + ... + 1/k, which makes the first places count most. "constant": k / n, the mean rank.
-        "top": 1 from rank 1 on, the share of images with a wrong tag on top. "truncated": as harmonic, but nothing more
-        after rank `truncate`.
-    n : int
-    truncate : int
+    "harmonic": 1 + 1/2 + ... + 1/k, which makes the first places count most. "constant": k / n, the mean rank. "top": 1
+    from rank 1 on, the share of images with a wrong tag on top. "truncated": as harmonic, but nothing more after rank
+    `truncate`.
     """
     ranks = np.arange(1, n + 1)
     if weight == "constant":

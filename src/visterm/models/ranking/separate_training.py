@@ -33,27 +33,10 @@ BLOCK_BYTES = 2**25
 class SeparateTraining:
     """The state of one training of a linear scorer a tag, by passive-aggressive steps.
 
-    Parameters
-    ----------
-    rows : Rows
-        Image rows.
-    positives : csr_array, shape (n_images, n_tags)
-        Stored entries are the tags that images have; canonical.
-    tag_rows : ndarray of float32, shape (n_tags, width)
-        Changed in place.
-    offsets : ndarray of float32, shape (n_images,)
-        The score from which on a tag counts as given.
-    n_negatives : int
-        Images without the tag that follow each image with it.
-    max_norm : float
-        Longest row; may be infinite.
-    rng : Generator
-    team : Team
-
-    Attributes
-    ----------
-    squares : ndarray of float32, shape (n_images,)
-        Squared lengths of the image rows.
+    `rows` are the image rows, and `squares` (n_images,) their squared lengths. Stored entries of `positives`,
+    (n_images, n_tags), canonical, are the tags that images have. `tag_rows`, (n_tags, width), are changed in place;
+    none gets longer than `max_norm`, which may be infinite. `offsets`, (n_images,), are the scores from which on a tag
+    counts as given. `n_negatives` images without the tag follow each image with it.
     """
 
     def __init__(
@@ -104,26 +87,11 @@ class SeparateTraining:
 
 
 def learn_new_tags(U: Matrix, V: Floats, positives: sp.csr_array, rng: np.random.Generator, team: Team) -> Floats:
-    """Learn the rows of new tags for image rows that stay as they are.
+    """Learn the rows of new tags, (n_new, width), for image rows `U` that stay as they are.
 
-    For each image the score of its third best old tag is the bar. A new tag has to score 1 above the bar on its own
-    images, and 1 below it on images drawn among the others, by passive-aggressive steps (the mean of the rows after
-    each pass is kept).
-
-    Parameters
-    ----------
-    U : array or CSR of float32, shape (n_images, width)
-        Image rows.
-    V : ndarray of float32, shape (n_tags, width)
-        Rows of the old tags.
-    positives : csr_array, shape (n_images, n_new)
-        Stored entries say which images have the new tags.
-    rng : Generator
-    team : Team
-
-    Returns
-    -------
-    ndarray of float32, shape (n_new, width)
+    For each image the score of its third best old tag (rows `V`) is the bar. A new tag has to score 1 above the bar on
+    its own images, the stored entries of `positives` (n_images, n_new), and 1 below it on images drawn among the
+    others, by passive-aggressive steps (the mean of the rows after each pass is kept).
     """
     rows = image_rows(U)
     training = SeparateTraining(

@@ -40,21 +40,10 @@ BLOCKS_AN_EPOCH = 64
 class PairTraining:
     """The state of one training: pairs, weights and scratch. `run_epoch` visits each pair once.
 
-    The pairs are all of an image and a tag that it has. The bytes of the weights depend on the data, the generator, the
-    recipe and the rates, and not on the team's size.
-
-    Parameters
-    ----------
-    side : ImageSide
-        The image's side, made for blocks of ``recipe.block`` (or as many pairs as there are).
-    positives : csr_array, shape (n_images, n_tags)
-        Stored entries are the tags that images have; canonical.
-    tag_rows : ndarray of float32, shape (n_tags, width)
-        Changed in place.
-    recipe : Recipe
-    rng : Generator
-        For the order of the pairs and the key of the draws.
-    team : Team
+    The pairs are all of an image and a tag that it has: the stored entries of `positives`, (n_images, n_tags),
+    canonical. `side` is made for blocks of ``recipe.block`` (or as many pairs as there are); `tag_rows`, (n_tags,
+    width), are changed in place; `rng` draws the order of the pairs and the key of the draws. The bytes of the weights
+    depend on the data, the generator, the recipe and the rates, and not on the team's size.
     """
 
     def __init__(

@@ -106,13 +106,7 @@ class MeetingPlace:
 class SyncedTraining:
     """One worker's part of a training that several share, with what it remembers of the weights since the last sync.
 
-    Parameters
-    ----------
-    exchange : Exchange
-    weights : tuple of ndarray
-        Changed in place by training, and here.
-    longest : tuple of float
-        The longest row of each.
+    `weights` are changed in place by training, and here; `longest` is the longest row of each.
     """
 
     def __init__(self, exchange: Exchange, weights: tuple[Floats, ...], longest: tuple[float, ...]) -> None:
@@ -133,11 +127,8 @@ class SyncedTraining:
     ) -> tuple[EpochSums, int, dict[str, NDArray[Any]]]:
         """Train on a window, and sync with the others `n_syncs` times on the way, the last time at its end.
 
-        Returns
-        -------
-        tuple
-            What all workers did, as means over their pairs; how many pairs those were; what the next window's training
-            takes over.
+        Return what all workers did, as means over their pairs; how many pairs those were; what the next window's
+        training takes over.
         """
         squares = {name: array for name, array in training.carried().items() if name != WAYS}
         if not self._squares_before:
@@ -165,12 +156,7 @@ class SyncedTraining:
 def syncs_a_window(n_pairs: int, n_windows: int) -> int:
     """Return how often workers sync in each of their windows.
 
-    Parameters
-    ----------
-    n_pairs : int
-        Of an epoch, of all workers.
-    n_windows : int
-        Of an epoch, of the worker that has most.
+    An epoch has `n_pairs` of all workers, and `n_windows` of the worker that has most.
     """
     between = min(MOST_PAIRS, max(1, n_pairs // SYNCS))
     return max(1, math.ceil(n_pairs / (between * max(1, n_windows))))
