@@ -135,7 +135,7 @@ def check_views(views: Any) -> None:
 def views_of(photo: NDArray[np.uint8], preparation: Preparation, views: str) -> Iterator[NDArray[np.uint8]]:
     """Yield the `views` (a name of `VIEWS`) of one photo, each resized in one step, by a filter for all it shrinks.
 
-    A view is uint8, (height, width, 3), of the size of the preparation. Of a photo of the network's own shape there is only one.
+    A view is uint8, of `preparation.size`. Of a photo of the network's own shape there is only one.
     """
     image = Image.fromarray(photo)
     height, width = preparation.size
