@@ -286,6 +286,21 @@ def test_a_rejected_tag_goes_and_comes_back_when_that_is_undone(service):
     refusal(service.post(f"{API}/feedback/999999/undo"), 404)
 
 
+def test_a_tag_that_a_person_gives_is_found_and_completed_at_once(service):
+    last = ids_of(service.get(f"{API}/search?q=stripes&limit=200"))[-1]
+    given = service.post(f"{API}/images/{last}/tags", json={"give": ["stripes", "Tiger"]})
+    assert given.status_code == 200, given.text
+    for query in ("q=stripes", "q=stripes&cutoff=1", "q=tiger", "tag=TIGER", "q=dots&tag=tiger"):
+        assert ids_of(service.get(f"{API}/search?{query}&limit=1")) == [last]
+    assert service.get(f"{API}/search?q=tiger").json()["hits"][0]["source"] == "person"
+    assert service.get(f"{API}/tags/complete?prefix=tig").json() == {"tags": [{"tag": "Tiger", "images": 1}]}
+    assert last not in ids_of(service.get(f"{API}/search?q=dots+-tiger&limit=200"))
+    page = service.get("/?q=tiger").text
+    assert page.count("tagged by hand") == page.count('class="hit"') == 1
+    service.post(f"{API}/images/{last}/tags", json={"take": ["stripes", "tiger"]})
+    refusal(service.get(f"{API}/search?q=tiger"), 422)
+
+
 def test_undoing_a_second_verdict_brings_the_first_one_back(service):
     service.post(f"{API}/images/6/feedback", json={"tag": "stripes", "verdict": 1})
     second = service.post(f"{API}/images/6/feedback", json={"tag": "stripes", "verdict": -1}).json()

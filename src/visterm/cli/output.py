@@ -87,11 +87,14 @@ def percent(chance: float) -> str:
 
 
 def likeliest_first(found: Iterable[Found]) -> list[Found]:
-    """Return tags or photos by confidence, the number that people see; as they are if some have none."""
+    """Return tags or photos by confidence, the number that people see, after photos that people tagged with all words.
+
+    They stay as they are if some have no confidence.
+    """
     listed = list(found)
     if any(one.confidence is None for one in listed):
         return listed
-    return sorted(listed, key=lambda one: -(one.confidence or 0.0))
+    return sorted(listed, key=lambda one: (getattr(one, "source", None) is None, -(one.confidence or 0.0)))
 
 
 def exit_code(skipped: Sequence[Skipped], listed_in: Path, *, n_named: int = 0) -> int:

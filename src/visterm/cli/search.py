@@ -106,10 +106,10 @@ def _show(request: SearchRequest, searched: Searched, unknown: list[str], *, sco
 
 
 def _line(hit: Hit, scores: bool) -> str:
-    """Return a photo with its confidence, if it has one, and its score, if that is shown."""
+    """Return a photo with its confidence, if it has one, its score, if that is shown, and whether it was tagged so."""
     numbers = [] if hit.confidence is None else [f"{percent(hit.confidence):>4}"]
     numbers += [f"{hit.score:6.3f}"] if scores else []
-    return "  ".join([*numbers, _named(hit)])
+    return "  ".join([*numbers, _named(hit), *(["(tagged by hand)"] if hit.source else [])])
 
 
 def _place(hit: Hit) -> dict[str, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +47,8 @@ class Query:
     unknown: list[str]  # The words that are no tag, and have no place among them
     outside: OutsideWords | None = None
     """Words without training images that count all the same; None where all that count are tags."""
+    not_learned: Mapping[str, int] = field(default_factory=dict)
+    """Tags that people gave to photos and no run knows yet, with 1, or -1 for a `-word`."""
 
 
 def quoted(tag: str) -> str:

@@ -84,6 +84,8 @@ class Hit:
         The file, in full; None for an image that was given as an array.
     catalogue : str or None
         Its catalogue, where several are searched as one.
+    source : {"person", "accepted"} or None
+        How a person tagged it with all the words of the search: gave them, or accepted some; None of others.
     """
 
     image: str
@@ -92,6 +94,7 @@ class Hit:
     id: int | None = None
     path: str | None = None
     catalogue: str | None = None
+    source: str | None = None
 
     def __repr__(self) -> str:
         """Return the image with one number, its confidence; `score` has the other."""
@@ -101,7 +104,10 @@ class Hit:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the hit as it stands in JSON; without what is not known."""
-        values = {"confidence": self.confidence, "id": self.id, "path": self.path, "catalogue": self.catalogue}
+        values = {
+            "confidence": self.confidence, "id": self.id, "path": self.path, "catalogue": self.catalogue,
+            "source": self.source,
+        }  # fmt: skip
         known = {name: value for name, value in values.items() if value is not None}
         return {"image": self.image, "score": self.score} | known
 

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -149,6 +150,18 @@ class Vocabulary:
         """Return the column of a tag or of an alias, or None."""
         return self._columns.get(tag_key(tag))
 
+    def spellings(self, tag: str) -> list[str]:
+        """Return all words that mean what a tag or an alias means; of a word that is neither, that word alone."""
+        column = self.get(tag)
+        return [tag] if column is None else [self.tags[column], *self._aliases_of.get(self.tags[column], ())]
+
+    @cached_property
+    def _aliases_of(self) -> dict[str, list[str]]:
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for alias, tag in self.aliases.items():
+            found[tag].append(alias)
+        return found
+
     def index(self, tag: str) -> int:
         """Return the column of a tag, or raise `UnknownNameError` with the nearest tag."""
         column = self.get(tag)
@@ -220,8 +233,16 @@ class Vocabulary:
         weights, known = self.weights_of(found)
         return Query(weights, known, [word.text for word in missing])
 
-    def parse(self, search: str | Sequence[str]) -> tuple[list[tuple[int, int]], list[Word]]:
+    def parse(
+        self, search: str | Sequence[str], others: Mapping[str, str] | None = None
+    ) -> tuple[list[tuple[int, int]], list[Word]]:
         """Find the tags in a search: their columns, each with 1 or -1, in the order typed; and the words that are none.
+
+        Parameters
+        ----------
+        search : str or sequence of str
+        others : mapping of str to str, optional
+            More tags, without a column, by their keys (`tag_key`): each is one of the words that are none.
 
         Raises
         ------
@@ -232,7 +253,7 @@ class Vocabulary:
         found: list[tuple[int, int]] = []
         missing: list[Word] = []
         for run in runs:
-            self._match(run, found, missing)
+            self._match(run, others or {}, found, missing)
         if not found and not missing:
             raise UserError("The search is empty. Type one or more tags, for example: snow tree -people")
         return found, missing
@@ -290,16 +311,23 @@ class Vocabulary:
         """Return the columns of those tags that have one."""
         return [column for column in map(self.get, tags) if column is not None]
 
-    def _match(self, run: list[Word], found: list[tuple[int, int]], missing: list[Word]) -> None:
+    def _match(
+        self, run: list[Word], others: Mapping[str, str], found: list[tuple[int, int]], missing: list[Word]
+    ) -> None:
         """Cut a run of words into tags, the longest first, and add them to `found`, other words to `missing`."""
         start = 0
+        longest = max([self._longest, *(key.count(" ") + 1 for key in others)])
         while start < len(run):
-            for stop in range(min(len(run), start + self._longest), start, -1):
-                column = self.get(" ".join(word.text for word in run[start:stop]))
-                if column is not None:
-                    found.append((column, run[start].sign))
-                    start = stop
-                    break
+            for stop in range(min(len(run), start + longest), start, -1):
+                key = tag_key(" ".join(word.text for word in run[start:stop]))
+                if key in self._columns:
+                    found.append((self._columns[key], run[start].sign))
+                elif key in others:
+                    missing.append(Word(others[key], run[start].sign, quoted=True))
+                else:
+                    continue
+                start = stop
+                break
             else:
                 if clean_tag(run[start].text):
                     missing.append(run[start])
@@ -340,6 +368,21 @@ def tag_fault(tag: str) -> str | None:
 def tag_key(tag: str) -> str:
     """Return that by which tags are compared."""
     return unicodedata.normalize("NFC", clean_tag(tag).casefold())
+
+
+def phrases(search: str | Sequence[str]) -> list[str]:
+    """Return the keys (`tag_key`) of all that may be a tag in a search: each word, and several in a row."""
+    if not isinstance(search, str):
+        return [tag_key(_as_word(entry).text) for entry in search]
+    found: dict[str, None] = {}
+    for run in split_query(search):
+        for start in range(len(run)):
+            for stop in range(start + 1, len(run) + 1):
+                phrase = " ".join(word.text for word in run[start:stop])
+                if len(phrase) > MOST_LETTERS:
+                    break
+                found[tag_key(phrase)] = None
+    return list(found)
 
 
 def _checked_lists(tag_lists: Iterable[Iterable[str]]) -> Iterator[Iterable[str]]:

@@ -273,6 +273,13 @@ class Catalogue(Searchable):
         """Take tags from an image; one transaction. One that a tag file gives is rejected, so that it stays away."""
         feedback.take(self.stored, self.tagger.vocabulary, image_id, tags)
 
+    def new_tags(self) -> dict[str, int]:
+        """Return the tags of people that the run has not learned yet, with how many photos have each."""
+        known = self.tagger.words.dictionary(self.tagger.vocabulary)
+        fresh = {key: name for key, name in self.stored.tags.by_hand().items() if name not in known}
+        said = {name: self.stored.tags.said([key]) for key, name in fresh.items()}
+        return {name: len(of_tag.given) + len(of_tag.accepted) for name, of_tag in said.items()}
+
     def tags(self) -> list[TagCount]:
         """List all tags of images and of the run by name: how often given, accepted, rejected and predicted."""
         return feedback.count_tags(self.stored, self.tagger.vocabulary)

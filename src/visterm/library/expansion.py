@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from visterm.core.errors import UserError
+from visterm.core.queries import Query
 from visterm.core.types import Hit
 from visterm.core.vocabulary import tag_key
 from visterm.core.wording import one_of
@@ -81,7 +82,7 @@ class Group(NamedTuple):
 
 def expand(
     tagger: Tagger,
-    words: str | Sequence[str],
+    query: Query,
     how: str,
     best_images: Callable[[str], list[Hit]],
     *,
@@ -92,8 +93,8 @@ def expand(
     Parameters
     ----------
     tagger : Tagger
-    words : str or sequence of str
-        As `Catalogue.search` takes them; words with ``-`` are not expanded.
+    query : Query
+        Words with ``-`` are not expanded.
     how : {"parts", "siblings"}
         See `related_tags`.
     best_images : callable
@@ -106,19 +107,18 @@ def expand(
     UserError
         If the run knows nothing of the kind, or all words have a ``-``.
     """
-    related = related_tags(tagger, words, how)[: n_groups or None]
+    related = related_tags(tagger, query, how)[: n_groups or None]
     groups = [Group(item, best_images(item.tag)) for item in related]
     return [group for group in groups if group.hits]
 
 
-def related_tags(tagger: Tagger, words: str | Sequence[str], how: str) -> list[RelatedTag]:
+def related_tags(tagger: Tagger, query: Query, how: str) -> list[RelatedTag]:
     """Find the tags that belong to the words of a search.
 
     Parameters
     ----------
     tagger : Tagger
-    words : str or sequence of str
-        As typed.
+    query : Query
     how : {"parts", "siblings"}
         "parts": of any of the words, first those that are known, then those that the model believes in (a score above
         0), each by how much it does. Of a model without beliefs, the known ones in the order of the tags. "siblings":
@@ -137,12 +137,12 @@ def related_tags(tagger: Tagger, words: str | Sequence[str], how: str) -> list[R
     """
     if how not in EXPANSIONS:
         raise UserError(f"expand is {how!r}; expected {one_of(EXPANSIONS)}.")
-    query = tagger.query_weights(words)
     positive_tags = query.weights.indices[query.weights.data > 0]
-    if not len(positive_tags) and query.outside is not None:
+    others = [*([] if query.outside is None else query.outside.words), *query.not_learned]
+    if not len(positive_tags) and others:
         raise UserError(
-            "Relations are between tags, and no word of the search without a '-' is one "
-            f"({', '.join(query.outside.words)}). Leave --expand out, or add a tag."
+            "Relations are between tags that the run has learned, and no word of the search without a '-' is one "
+            f"({', '.join(others)}). Leave --expand out, or add a tag."
         )
     if not len(positive_tags):
         raise UserError("All words of the search have a '-', so there is none to expand. Add one without a '-'.")

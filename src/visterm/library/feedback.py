@@ -194,7 +194,7 @@ def _take_back(stored: StoredCatalogue, image_id: int, names: Iterable[str], ver
 
 
 def spelled(vocabulary: Vocabulary, tag: str, stored: StoredCatalogue | None = None) -> str:
-    """Return a tag as the run spells it; check one that is new.
+    """Return a tag as the run spells it, or as the catalogue does; check one that is new.
 
     This is the one place that says what may become a tag of a catalogue, whoever gives it. A tag that the run knows,
     or the catalogue (`stored`), is accepted as it is, so that one of an earlier visterm can be taken away.
@@ -205,12 +205,16 @@ def spelled(vocabulary: Vocabulary, tag: str, stored: StoredCatalogue | None = N
         If it is empty, or `tag_fault` says that it cannot be a tag.
     """
     name = as_known(vocabulary, tag)
-    if name not in vocabulary and (stored is None or not stored.tags.ids([name])):
+    column = vocabulary.get(name)
+    if column is not None and vocabulary.tags[column] == name:
+        return name
+    there = None if stored is None else stored.tags.spelled(name)
+    if column is None and there is None:
         fault = tag_fault(name)
         if fault is not None:
             begins = f"that begins with {name[:20]!r}" if len(name) > MOST_LETTERS else repr(name)
             raise UserError(f"The tag {begins} {fault}.")
-    return name
+    return there or name
 
 
 def as_known(vocabulary: Vocabulary, tag: str) -> str:

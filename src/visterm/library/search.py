@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_k, check_number
 from visterm.core.errors import UserError
+from visterm.core.queries import Query
 from visterm.core.query_weights import CONFIDENCE, log_probabilities, part_signs
 from visterm.core.remote import real_path
-from visterm.core.types import Hit, Ranking
+from visterm.core.types import Hit, Matrix, Ranking
+from visterm.core.vocabulary import phrases
 from visterm.data.image_folders import SUFFIXES
 from visterm.kernels.topk import top_k
 from visterm.library.expansion import Group, expand
 from visterm.library.feedback import as_known
+from visterm.library.hand_tagged import HandTagged, hand_tagged
 from visterm.library.like import ImageLike, ranked_by_likeness
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import expected_f1_cutoff
@@ -87,8 +90,11 @@ class Searchable:
         """Find photos by words: those with the largest Σ weight(word) · score(word), or most likely to be meant.
 
         Weights are those of `Tagger.query_weights`: by inverse document frequency; a word with ``-`` subtracts. A word
-        that is no tag counts by its vector, where the run was fitted with `word_vectors` that have one. Images of which
-        a person has rejected a word are left out.
+        that is no tag counts by its vector, where the run was fitted with `word_vectors` that have one.
+
+        What a person said counts at once: photos that were tagged with the words by hand come first (given, then
+        accepted, then the others by score), and those of which a word was rejected, or that have a `-word` by hand, are
+        left out. A tag that no run has learned yet finds the photos that have it.
 
         Parameters
         ----------
@@ -114,7 +120,7 @@ class Searchable:
         Raises
         ------
         UnknownNameError
-            If no word is a tag of the run, or has a place among them.
+            If no word is a tag of the run or of a photo, or has a place among them.
         UserError
             If the model's scores are no probabilities, but their product is asked for; or the run has no calibration,
             or a word no training images, but confidences are needed.
@@ -126,46 +132,62 @@ class Searchable:
         if min_confidence is not None:
             check_number(min_confidence, "min_confidence", least=0, below=1)
         check_k(k, 0)
-        calibration = _calibration(tagger, combine, limited=limited)
-        query = tagger.query_weights(words)
+        query = self.query_weights(words)
+        learned = query.weights.nnz > 0 or query.outside is not None
+        calibration = _calibration(tagger, combine, limited=limited and learned)
         rows = self.searched.current_rows()
         ids = None if not among else self._passing(among, rows)
-        # images of which a person has said that a word is not there, in order, do not come back
-        positive_tags = query.weights.indices[query.weights.data > 0]
-        rejected = self.searched.rejected([tagger.vocabulary.tags[i] for i in positive_tags])
+        hand = hand_tagged(self.searched, tagger.vocabulary, query)
+        if len(hand.ids):
+            hand = hand.among(rows.ids if ids is None else ids)
         n_likely = None
+        own: NDArray[Any]
+        logs: NDArray[Any]
         if query.outside is not None:
             _refuse_confidences(query.outside.words, combine, limited=limited)
             calibration, combine = None, "sum"
         elif combine is None:
             uncertain = limited or bool((query.weights.data < 0).any())
             combine = CONFIDENCE if uncertain and calibration is not None else "sum"
-        if combine == "sum":
+        if not learned:  # tags that the run does not know: without scores
+            there = np.empty(0, np.int64) if hand.n_searched else _without(ids, hand.left_out, rows)
+            found, own = Ranking(there[None, :], np.zeros((1, len(there)), np.float32)), np.zeros(len(hand.ids))
+            calibration, n_likely = None, max(len(hand.ids), len(there))
+        elif combine == "sum":
             q = tagger.model.query_rows(query.weights) if query.outside is None else query_row(tagger.model, query)
-            if k and len(rejected) <= FEW:
-                found = rows.search(q, k + len(rejected), among=ids)
-                kept = np.flatnonzero(~np.isin(found.ids[0], rejected))[:k]
-                found = Ranking(found.ids[:, kept], found.scores[:, kept])
-            else:
-                found = rows.search(q, k, among=_without(ids, rejected, rows) if len(rejected) else ids)
+            found = _NOTHING if 0 < k <= len(hand.ids) else _by_sum(rows, q, k, ids, hand.left_out)
+            own = rows.products(q, hand.ids)[:, 0] if len(hand.ids) else np.empty(0)
         else:
-            ids = _without(ids, rejected, rows)
+            ids = _without(ids, hand.left_out, rows)
             scores = rows.products(tagger.model.query_rows(_one_by_one(query.weights)), ids)
             if combine == CONFIDENCE and calibration is not None:
-                logs = calibration.log_confidences(scores, query.weights.indices, query.weights.data)
+                logs = _log_confidences(calibration, scores, query, hand, ids)
                 found, n_likely = _likeliest(ids, logs, k, cutoff, min_confidence)
+                hand = hand.among(np.sort(found.ids[0]) if limited else ids)
             else:
-                found = _by_product(ids, scores, query.weights, k)
+                logs = _log_products(scores, query.weights)
+                found, hand = _best(ids, logs, check_k(k, len(logs))), hand.among(ids)
+            own = logs[np.searchsorted(ids, hand.ids)]
+        if len(hand.ids):
+            found = hand.first(found, own, k)
+        elif k:
+            found = Ranking(found.ids[:, :k], found.scores[:, :k])
         chances = None
         if calibration is not None:
             scores = rows.products(tagger.model.query_rows(_one_by_one(query.weights)), found.ids[0])
-            chances = np.exp(calibration.log_confidences(scores, query.weights.indices, query.weights.data))
+            chances = np.exp(_log_confidences(calibration, scores, query, hand, found.ids[0]))
         return Found(
-            self._hits(found, chances),
+            self._hits(found, chances, hand.sources(found.ids[0])),
             query.unknown,
             n_likely if limited else None,
             () if query.outside is None else query.outside.words,
         )
+
+    def query_weights(self, words: str | Sequence[str]) -> Query:
+        """Return what was typed as weights, see `Tagger.query_weights`; tags that people gave here are words, too."""
+        known = self.tagger.words.dictionary(self.tagger.vocabulary)
+        others = [phrase for phrase in phrases(words) if phrase not in known]
+        return self.tagger.query_weights(words, self.searched.by_hand(others) if others else None)
 
     def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None) -> Found:
         """Find photos that look like another: by the cosine of their rows in the run's space.
@@ -213,15 +235,24 @@ class Searchable:
         self, words: str | Sequence[str], how: str, k: int = 10, *, n_groups: int = 5, **limits: Any
     ) -> list[Group]:
         """Find photos of the parts of what a search is for, or of its siblings, tag by tag; see `expansion.expand`."""
-        return expand(self.tagger, words, how, lambda tag: self.search([tag], k, **limits).hits, n_groups=n_groups)
+        return expand(
+            self.tagger,
+            self.query_weights(words),
+            how,
+            lambda tag: self.search([tag], k, **limits).hits,
+            n_groups=n_groups,
+        )
 
-    def _hits(self, found: Ranking, chances: NDArray[np.float64] | None = None) -> list[Hit]:
+    def _hits(
+        self, found: Ranking, chances: NDArray[np.float64] | None = None, sources: Sequence[str | None] | None = None
+    ) -> list[Hit]:
         """Return the images of the first query of a ranking, with names and places."""
         scores = found.scores[0].tolist()
         likely: list[float | None] = [None] * len(scores) if chances is None else chances.tolist()
+        places = self.searched.where(found.ids[0].tolist())
         return [
-            Hit(one.name, score, chance, id=one.id, path=one.path, catalogue=one.catalogue)
-            for one, score, chance in zip(self.searched.where(found.ids[0].tolist()), scores, likely, strict=True)
+            Hit(one.name, score, chance, id=one.id, path=one.path, catalogue=one.catalogue, source=source)
+            for one, score, chance, source in zip(places, scores, likely, sources or [None] * len(scores), strict=True)
         ]
 
     def _passing(self, among: Filter, rows: SearchedRows) -> Ids:
@@ -251,17 +282,12 @@ class Searchable:
         return len(self.searched.find(self._spelled(among))) > 0
 
     def _spelled(self, among: Filter) -> Filter:
-        """Return a filter with tags as the run spells them, and the folder also in full, links followed."""
+        """Return a filter with all spellings of its tags, and the folder also in full, links followed."""
         vocabulary = self.tagger.vocabulary
-
-        def all_spelled(tags: Iterable[str]) -> tuple[str, ...]:
-            return tuple(as_known(vocabulary, tag) for tag in tags)
-
+        tags = (*among.tags, *among.without, *among.predicted)
         return replace(
             among,
-            tags=all_spelled(among.tags),
-            without=all_spelled(among.without),
-            predicted=all_spelled(among.predicted),
+            spellings={tag: vocabulary.spellings(as_known(vocabulary, tag)) for tag in tags},
             folder_path=None if among.folder is None else real_path(among.folder),
         )
 
@@ -283,32 +309,58 @@ def _calibration(tagger: Tagger, combine: str | None, *, limited: bool) -> Calib
     return tagger.calibration
 
 
+_NOTHING = Ranking(np.empty((1, 0), np.int64), np.empty((1, 0), np.float32))
+
+
+def _by_sum(rows: SearchedRows, q: Matrix, k: int, ids: Ids | None, left_out: Ids) -> Ranking:
+    """Rank images by the sum of weight times score."""
+    if k == 0 or len(left_out) > FEW:
+        return rows.search(q, k, among=_without(ids, left_out, rows) if len(left_out) else ids)
+    found = rows.search(q, k + len(left_out), among=ids)
+    kept = np.flatnonzero(~np.isin(found.ids[0], left_out))
+    return Ranking(found.ids[:, kept], found.scores[:, kept])
+
+
 def _without(ids: Ids | None, rejected: Ids, rows: SearchedRows) -> Ids:
     """Return images (None: all) but for rejected ones."""
     there = rows.ids if ids is None else ids
     return there if len(rejected) == 0 else np.setdiff1d(there, rejected, assume_unique=True)
 
 
-def _by_product(ids: Ids, P: NDArray[np.float32], weights: sp.csr_array, k: int) -> Ranking:
-    """Rank images by the product of the probabilities of each word."""
-    scores = part_signs(weights.data[None, :]) @ log_probabilities(P).T
-    best = Ranking(*top_k(np.ascontiguousarray(scores), check_k(k, len(P))))
-    return Ranking(ids[best.ids], best.scores)
+def _log_confidences(
+    calibration: Calibration, scores: NDArray[np.float32], query: Query, hand: HandTagged, ids: Ids
+) -> NDArray[np.float64]:
+    """Return the logs of the chances that images are meant; what people said of the words is certain."""
+    certain = hand.certain(ids, query.weights.nnz) if hand.of_tags else None
+    return calibration.log_confidences(scores, query.weights.indices, query.weights.data, certain)
+
+
+def _log_products(P: NDArray[np.float32], weights: sp.csr_array) -> NDArray[np.float32]:
+    """Return the log of the product of the probabilities of each word, shape (n_images,)."""
+    logs: NDArray[np.float32] = (part_signs(weights.data[None, :]) @ log_probabilities(P).T)[0]
+    return logs
+
+
+def _best(ids: Ids, scores: NDArray[Any], k: int) -> Ranking:
+    """Return the images with the largest scores."""
+    places, best = top_k(np.ascontiguousarray(scores[None, :], np.float32), k)
+    return Ranking(ids[places], best)
 
 
 def _likeliest(
     ids: Ids, logs: NDArray[np.float64], k: int, cutoff: bool, min_confidence: float | None
 ) -> tuple[Ranking, int]:
-    """Rank images by the logs of their confidences, and return how many of all are above the cut-off, too."""
-    k, limited = check_k(k, len(logs)), cutoff or min_confidence is not None
+    """Rank images by the logs of their confidences: the best, or all above the cut-off; and how many these are."""
     # All are put in order only for a cut-off: that takes most of such a search's time.
-    places, scores = top_k(np.ascontiguousarray(logs[None, :], np.float32), len(logs) if limited else k)
+    limited = cutoff or min_confidence is not None
+    places, scores = top_k(
+        np.ascontiguousarray(logs[None, :], np.float32), len(logs) if limited else check_k(k, len(logs))
+    )
     P = np.exp(logs[places[0]])
     n_likely = expected_f1_cutoff(P) if cutoff else len(P)
     if min_confidence is not None:
         n_likely = min(n_likely, int(np.count_nonzero(min_confidence <= P)))
-    shown = min(k, n_likely)
-    return Ranking(ids[places[:, :shown]], scores[:, :shown]), n_likely
+    return Ranking(ids[places[:, :n_likely]], scores[:, :n_likely]), n_likely
 
 
 def _refuse_confidences(untrained: Sequence[str], combine: str | None, *, limited: bool) -> None:

@@ -64,7 +64,7 @@ def search_shares(catalogue: Catalogue, words: str | Sequence[str], image_ids: S
     if not len(image_ids):
         return []
     tagger = catalogue.tagger
-    query = tagger.query_weights(words)
+    query = catalogue.query_weights(words)
     columns, weights = query.weights.indices, query.weights.data
     n = len(columns)
     one_by_one = sp.csr_array((np.ones(n, np.float32), columns, np.arange(n + 1)), shape=(n, query.weights.shape[1]))

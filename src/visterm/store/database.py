@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from visterm.core.errors import CorruptFileError, DiskError, ReplacedError, StorageError
+from visterm.core.vocabulary import tag_key
 from visterm.core.writing import disk_error, why_refused
 
-FORMAT = 3
+FORMAT = 4
 """Version of the tables, kept in ``meta``."""
 
 
@@ -32,7 +33,19 @@ def _add_row_sums(connection: sqlite3.Connection) -> None:
     )
 
 
-MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _add_table_versions, 2: _add_row_sums}
+def _add_tag_keys(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE tags ADD COLUMN key TEXT NOT NULL DEFAULT ''")
+    keys = [(tag_key(name), tag_id) for tag_id, name in connection.execute("SELECT id, name FROM tags")]
+    connection.executemany("UPDATE tags SET key = ? WHERE id = ?", keys)
+    connection.execute("CREATE INDEX tags_by_key ON tags (key)")
+    connection.execute("CREATE INDEX given_by_hand ON given (tag_id, image_id, source) WHERE source = 'person'")
+
+
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
+    1: _add_table_versions,
+    2: _add_row_sums,
+    3: _add_tag_keys,
+}
 """From version n to n + 1, each run in one transaction with the change of the number."""
 
 BUSY_SECONDS = 30.0

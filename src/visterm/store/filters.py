@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
@@ -13,8 +15,10 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
 from visterm.core.remote import in_full
+from visterm.core.vocabulary import tag_key
 from visterm.store.database import Database, as_text
 from visterm.store.images import file_type_of
+from visterm.store.tags import NOT_REJECTED
 
 PREDICTED_FROM = 0.5
 """A tag counts as predicted, and is exported, from this confidence on: more likely right than wrong."""
@@ -24,7 +28,14 @@ LARGEST = 2**63 - 1
 
 _DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d(?::\d\d(?::\d\d)?)?)?)?)?", re.ASCII)
 
-TAG = "(SELECT id FROM tags WHERE name = CAST(? AS TEXT))"
+TAGGED = "tag_id IN (SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?)))"
+"""That a tag is one that is meant, by the keys of its spellings."""
+
+HAS = (
+    f"id IN (SELECT image_id FROM given AS g WHERE {TAGGED} AND {NOT_REJECTED} "
+    f"UNION ALL SELECT image_id FROM verdicts WHERE {TAGGED} AND verdict = 1)"
+)
+"""That an image has a tag; binds its keys twice."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +65,8 @@ class Filter:
         "jpeg" ("jpg" is the same), "png", ...
     unreviewed : bool
         Not reviewed by a person yet.
+    spellings : mapping of str to sequence of str
+        Of tags above that have aliases: all words that mean them. Case never counts.
 
     Raises
     ------
@@ -73,6 +86,7 @@ class Filter:
     max_bytes: int | None = None
     file_type: str | None = None
     unreviewed: bool = False
+    spellings: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         """Check what can be wrong."""
@@ -125,20 +139,23 @@ def conditions_of(among: Filter) -> tuple[list[str], list[Any]]:
         conditions.append(condition)
         values.extend(bound)
 
+    def keys(tag: str) -> str:
+        return json.dumps([tag_key(spelling) for spelling in among.spellings.get(tag, [tag])])
+
     for tag in among.tags:
-        add(_has(), *[as_text(tag)] * 3)
+        add(HAS, *[keys(tag)] * 2)
     for tag in among.without:
-        add(f"NOT {_has()}", *[as_text(tag)] * 3)
+        add(f"NOT {HAS}", *[keys(tag)] * 2)
     for tag in among.predicted:
         least, sure = among.min_confidence, "confidence >= ?"
         if least is None:
             least, sure = PREDICTED_FROM, "(confidence IS NULL OR confidence >= ?)"
         add(
             "id IN (SELECT image_id FROM predictions WHERE run_id = (SELECT id FROM runs WHERE current = 1) "
-            f"AND tag_id = {TAG} AND {sure})",
-            as_text(tag), least,
+            f"AND {TAGGED} AND {sure})",
+            keys(tag), least,
         )  # fmt: skip
-        add(f"id NOT IN (SELECT image_id FROM verdicts WHERE tag_id = {TAG} AND verdict = -1)", as_text(tag))
+        add(f"id NOT IN (SELECT image_id FROM verdicts WHERE {TAGGED} AND verdict = -1)", keys(tag))
     if among.folder is not None:
         folder = among.folder_path or os.fspath(in_full(among.folder))
         inside, text = folder.rstrip("/") + "/", "CAST(? AS TEXT)"
@@ -161,12 +178,3 @@ def conditions_of(among: Filter) -> tuple[list[str], list[Any]]:
     if among.unreviewed:
         add("reviewed IS NULL")
     return conditions, values
-
-
-def _has() -> str:
-    """Return the condition that an image has a tag; binds its name three times."""
-    return (
-        f"(id IN (SELECT image_id FROM given WHERE tag_id = {TAG} "
-        f"UNION ALL SELECT image_id FROM verdicts WHERE tag_id = {TAG} AND verdict = 1) "
-        f"AND id NOT IN (SELECT image_id FROM verdicts WHERE tag_id = {TAG} AND verdict = -1))"
-    )

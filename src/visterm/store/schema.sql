@@ -1,4 +1,4 @@
--- The tables of a catalogue, version 3. Times are UTC in ISO 8601, so that they sort as text.
+-- The tables of a catalogue, version 4. Times are UTC in ISO 8601, so that they sort as text.
 
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
@@ -36,7 +36,12 @@ CREATE UNIQUE INDEX images_here_by_path ON images (path) WHERE state = 'here';
 CREATE INDEX images_by_hash ON images (sha256);
 CREATE INDEX images_gone ON images (id) WHERE state = 'gone';
 
-CREATE TABLE tags (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE tags (
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  key TEXT NOT NULL DEFAULT ''             -- by which tags are compared: spellings that differ in case have the same
+) STRICT;
+CREATE INDEX tags_by_key ON tags (key);
 
 CREATE TABLE given (
   image_id INTEGER NOT NULL REFERENCES images (id) ON DELETE CASCADE,
@@ -45,6 +50,7 @@ CREATE TABLE given (
   PRIMARY KEY (image_id, tag_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX given_by_tag ON given (tag_id, image_id);
+CREATE INDEX given_by_hand ON given (tag_id, image_id, source) WHERE source = 'person';
 
 CREATE TABLE feedback (                    -- a log: nothing in it is ever changed
   id INTEGER PRIMARY KEY,

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_k
 from visterm.core.executor import Shards
-from visterm.core.jsonlines import json_text
 from visterm.core.products import merged
 from visterm.core.types import Matrix, Ranking
 from visterm.store.current_rows import CurrentRows
@@ -19,6 +18,7 @@ from visterm.store.filters import Filter, image_ids
 from visterm.store.images import Images, as_list
 from visterm.store.rows import as_ids, as_queries, row_lengths, stack_rows
 from visterm.store.stored_rows import StoredRows
+from visterm.store.tags import Said, Tags
 
 Ids: TypeAlias = NDArray[np.int64]
 
@@ -80,8 +80,11 @@ class Searched(Protocol):
     def lengths(self) -> tuple[Ids, NDArray[np.float32]]:
         """Return all images that can be searched, and the lengths of their rows."""
 
-    def rejected(self, tags: Sequence[str]) -> Ids:
-        """Return the images of which a person has said that one of some tags is not there, in order."""
+    def said(self, words: Sequence[Sequence[str]]) -> list[Said]:
+        """Return what people said of some tags, each meant by the keys of all its spellings."""
+
+    def by_hand(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return those of some tags, by their keys, that people gave or accepted."""
 
     def where(self, ids: Sequence[int]) -> list[Where]:
         """Return which images some ids are, in their order."""
@@ -100,10 +103,12 @@ class SearchedCatalogue:
     ----------
     database : Database
     images : Images
+    tags : Tags
     """
 
     database: Database
     images: Images
+    tags: Tags
     _rows: StoredRows
     _lengths: tuple[str, Ids, NDArray[np.float32]] | None = None
 
@@ -174,14 +179,13 @@ class SearchedCatalogue:
             self._lengths = rows.version, ids, np.concatenate([np.empty(0, np.float32), *parts])
         return self._lengths[1:]
 
-    def rejected(self, tags: Sequence[str]) -> Ids:
-        """Return the images of which a person has rejected one of some tags."""
-        found = self.database.rows(
-            "SELECT DISTINCT image_id FROM verdicts WHERE verdict = -1 AND tag_id IN "
-            "(SELECT id FROM tags WHERE name IN (SELECT value FROM json_each(?))) ORDER BY image_id",
-            (json_text(tags, ascii_only=True),),
-        )
-        return np.array([row[0] for row in found], np.int64)
+    def said(self, words: Sequence[Sequence[str]]) -> list[Said]:
+        """Return what people said of some tags."""
+        return [self.tags.said(keys) for keys in words]
+
+    def by_hand(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return those of some tags that people gave or accepted."""
+        return self.tags.by_hand(keys)
 
     def where(self, ids: Sequence[int]) -> list[Where]:
         """Return which images some ids are."""
@@ -318,9 +322,15 @@ class SearchedUnion:
         found = self._rows.of_all("lengths")
         return self._rows.joined([ids for ids, _ in found]), np.concatenate([lengths for _, lengths in found])
 
-    def rejected(self, tags: Sequence[str]) -> Ids:
-        """Return the images of which a person has rejected one of some tags."""
-        return self._rows.joined(self._rows.of_all("rejected", tags=list(tags)))
+    def said(self, words: Sequence[Sequence[str]]) -> list[Said]:
+        """Return what people said of some tags."""
+        found: list[list[Said]] = self._rows.of_all("said", words=words)
+        return [Said(*map(self._rows.joined, zip(*of_word, strict=True))) for of_word in zip(*found, strict=True)]
+
+    def by_hand(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return those of some tags that people gave or accepted: as the first catalogue spells them."""
+        found: list[dict[str, str]] = self._rows.of_all("by_hand", keys=keys)
+        return {key: name for names in reversed(found) for key, name in names.items()}
 
     def where(self, ids: Sequence[int]) -> list[Where]:
         """Return which images some ids are."""

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from visterm.core.errors import UserError
+from visterm.core.vocabulary import tag_key
 from visterm.store.database import Table, as_text, now
 from visterm.store.images import as_list
 
 SOURCES = ("file", "person")
 VERDICTS = (-1, 0, 1)
+
+MEANT = "(SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?1)))"
+"""The tags that are meant, by the keys of all their spellings."""
+
+NOT_REJECTED = (
+    "NOT EXISTS (SELECT 1 FROM verdicts AS r WHERE r.image_id = g.image_id AND r.tag_id = g.tag_id AND verdict = -1)"
+)
+"""Of a given tag `g`: that nobody rejected it."""
+
+SAID = (
+    f"SELECT 2, image_id FROM given AS g INDEXED BY given_by_hand "
+    f"WHERE source = 'person' AND tag_id IN {MEANT} AND {NOT_REJECTED} UNION ALL "
+    f"SELECT verdict, image_id FROM verdicts AS v WHERE tag_id IN {MEANT} AND (verdict = 1 OR verdict = -1 "
+    f"AND NOT EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND tag_id IN {MEANT} AND {NOT_REJECTED}))"
+)
+"""What people said of a tag: 2 gave it, 1 accepted it, -1 rejected it, unless the image has it in another spelling."""
 
 
 class GivenTag(NamedTuple):
@@ -52,6 +73,19 @@ class Verdict(NamedTuple):
     run_id: int | None
 
 
+class Said(NamedTuple):
+    """The images of which a person said that they have a tag, or have it not; ids in order, each in one place only.
+
+    Attributes
+    ----------
+    given, accepted, rejected : ndarray of int64
+    """
+
+    given: NDArray[np.int64]
+    accepted: NDArray[np.int64]
+    rejected: NDArray[np.int64]
+
+
 class WrittenTag(NamedTuple):
     """A tag that was written back into a file: `target` says which ("xmp", "embedded", "txt", ...)."""
 
@@ -70,12 +104,41 @@ class Tags(Table):
         with self._database.transaction() if create else self._database.snapshot() as connection:
             if create:
                 connection.executemany(
-                    "INSERT INTO tags (name) VALUES (CAST(? AS TEXT)) ON CONFLICT DO NOTHING",
-                    ((as_text(name),) for name in names),
+                    "INSERT INTO tags (name, key) VALUES (CAST(? AS TEXT), ?) ON CONFLICT DO NOTHING",
+                    ((as_text(name), tag_key(name)) for name in names),
                 )
             one = "SELECT id FROM tags WHERE name = CAST(? AS TEXT)"
             found = {name: connection.execute(one, (as_text(name),)).fetchone() for name in names}
         return {name: row[0] for name, row in found.items() if row is not None}
+
+    def spelled(self, name: str) -> str | None:
+        """Return a tag as it is spelled here; None where there is no such tag."""
+        found: str | None = self._database.value(
+            "SELECT name FROM tags WHERE key = ? ORDER BY name != CAST(? AS TEXT), id", (tag_key(name), as_text(name))
+        )
+        return found
+
+    def by_hand(self, keys: Iterable[str] | None = None) -> dict[str, str]:
+        """Return the tags that people gave or accepted here, by key (`tag_key`): all, or those of some keys."""
+        hand = (
+            "SELECT key, name FROM tags WHERE {} (EXISTS (SELECT 1 FROM given WHERE tag_id = tags.id AND source = "
+            "'person') OR EXISTS (SELECT 1 FROM verdicts WHERE tag_id = tags.id AND verdict = 1)) ORDER BY id DESC"
+        )
+        if keys is not None:
+            some = hand.format("key IN (SELECT value FROM json_each(?)) AND")
+            return dict(self._database.rows(some, (_as_list(keys),)))
+        given = "id IN (SELECT tag_id FROM given WHERE source = 'person' UNION SELECT tag_id FROM verdicts) AND"
+        return dict(self._database.rows(hand.format(given)))
+
+    def said(self, keys: Iterable[str]) -> Said:
+        """Return what people said of a tag, meant by the keys of its spellings; without a scan of other tags."""
+        found = self._database.rows(SAID, (_as_list(keys),))
+        images = {
+            what: np.unique(np.fromiter((i for kind, i in found if kind == what), np.int64)) for what in (2, 1, -1)
+        }
+        accepted = np.setdiff1d(images[1], images[2], assume_unique=True)
+        rejected = np.setdiff1d(images[-1], images[1], assume_unique=True)
+        return Said(images[2], accepted, rejected)
 
     def give(self, image_id: int, tags: Iterable[str], source: str) -> None:
         """Add tags to an image; one that it has from a person keeps that source."""
@@ -249,6 +312,11 @@ class Tags(Table):
         ):
             lists.setdefault(image_id, []).append(name)
         return lists
+
+
+def _as_list(keys: Iterable[str]) -> str:
+    """Return keys as the one parameter that ``json_each(?)`` takes."""
+    return json.dumps(list(keys))
 
 
 def _check_source(source: str) -> None:

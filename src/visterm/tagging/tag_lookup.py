@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -39,19 +40,20 @@ class Completions:
         self._keys = [key for key, _ in starts]
         self._columns = [column for _, column in starts]
 
-    def find(self, typed: str, k: int = 10) -> list[Completion]:
+    def find(self, typed: str, k: int = 10, others: Mapping[str, int] | None = None) -> list[Completion]:
         """Return the tags that are meant: first those that begin so, then those with such a word, frequent ones first.
 
-        Nothing typed gives the most frequent tags.
+        Nothing typed gives the most frequent tags. `others` are more tags with how many images have each.
         """
         key = tag_key(typed)
         places = slice(bisect_left(self._keys, key), bisect_left(self._keys, key + _LAST))
+        found = [(self._tags[column], self._counts[column]) for column in set(self._columns[places])]
+        found += [(tag, n) for tag, n in (others or {}).items() if f" {key}" in f" {tag_key(tag)}"]
 
-        def rank(column: int) -> tuple[bool, int, str]:
-            return not tag_key(self._tags[column]).startswith(key), -self._counts[column], self._tags[column]
+        def rank(item: tuple[str, int]) -> tuple[bool, int, str]:
+            return not tag_key(item[0]).startswith(key), -item[1], item[0]
 
-        best = heapq.nsmallest(k, set(self._columns[places]), key=rank)
-        return [Completion(self._tags[column], self._counts[column]) for column in best]
+        return [Completion(*item) for item in heapq.nsmallest(k, found, key=rank)]
 
 
 class Neighbour(NamedTuple):

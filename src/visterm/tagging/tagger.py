@@ -253,7 +253,7 @@ class Tagger(Run):
         self.facts["added words"] = len(self.words.added)
         return done
 
-    def query_weights(self, words: str | Sequence[str]) -> Query:
+    def query_weights(self, words: str | Sequence[str], new_tags: Mapping[str, str] | None = None) -> Query:
         """Return what was typed as weights of tags, and of other words that have a place, of unit length together.
 
         Each word weighs by its inverse document frequency among the training images, or in the reference corpus that
@@ -264,6 +264,8 @@ class Tagger(Run):
         ----------
         words : str or sequence of str
             As typed (``snow tree -people "polar bear"``), or one tag an entry.
+        new_tags : mapping of str to str, optional
+            Tags that the run has not learned yet, by their keys (`tag_key`): they are words, too.
 
         Raises
         ------
@@ -272,7 +274,7 @@ class Tagger(Run):
         StorageError
             If a word is no tag, and the file of the run's word vectors is gone or has changed.
         """
-        return typed_query(self.query_context, words)
+        return typed_query(self.query_context, words, new_tags)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a run: a folder of JSON and safetensors, whole or not there.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,13 +28,14 @@ class QueryContext(NamedTuple):
     model: Annotator  # Places these words among the tags
 
 
-def typed_query(context: QueryContext, words: str | Sequence[str]) -> Query:
+def typed_query(context: QueryContext, words: str | Sequence[str], new_tags: Mapping[str, str] | None = None) -> Query:
     """Return what was typed as weights of unit length together, see `Tagger.query_weights`.
 
     Raises UnknownNameError if no word is a tag or has a place among them; UserError if the words cancel each other out.
     """
     known, outside = context.words.dictionary(context.vocabulary), context.words
-    found, missing = known.parse(words)
+    new_tags = new_tags or {}
+    found, missing = known.parse(words, new_tags)
     n_tags = len(context.vocabulary)
     fresh: dict[str, str] = {}
     for piece in missing:
@@ -42,8 +43,12 @@ def typed_query(context: QueryContext, words: str | Sequence[str]) -> Query:
     placed = zip(fresh, outside.look_up(context.model, list(fresh.values())), strict=True)
     rows = {key: row for key, row in placed if row is not None}
     has_place = set(rows)
-    unknown = [word.text for word in missing if tag_key(word.text) not in has_place]
-    if not found and not has_place:
+    unknown = [word.text for word in missing if tag_key(word.text) not in has_place | new_tags.keys()]
+    not_learned: dict[str, int] = {}
+    for piece in missing:
+        if tag_key(piece.text) in new_tags.keys() - has_place:
+            not_learned[piece.text] = not_learned.get(piece.text, 0) + piece.sign
+    if not found and not has_place and not not_learned:
         told = context.vocabulary.unknown_words(unknown)
         raise UnknownNameError(" ".join(filter(None, [told, _advice(context)])))
     tags, names = context.vocabulary.weights_of((column, sign) for column, sign in found if column < n_tags)
@@ -60,15 +65,16 @@ def typed_query(context: QueryContext, words: str | Sequence[str]) -> Query:
             sums[key] += piece.sign
             shown[key] = fresh[key]
     counted = [key for key, total in sums.items() if total]
-    if tags.nnz == 0 and not counted:
-        cancelled = ", ".join([*names, *shown.values()])
+    if tags.nnz == 0 and not counted and not any(not_learned.values()):
+        cancelled = ", ".join([*names, *shown.values(), *not_learned])
         raise UserError(f"The words of the search cancel each other out: {cancelled}. Leave one out.")
+    not_learned = {tag: total for tag, total in not_learned.items() if total}
     if not counted:
-        return Query(weigh_words(tags, context.idf), names, unknown)
+        return Query(weigh_words(tags, context.idf), names, unknown, None, not_learned)
     signs = np.array([sums[key] for key in counted], np.float32)
     weights, others = _weigh_together(tags, context.idf[tags.indices], signs, context.idf_of_others)
     places = np.array([rows[key] for key in counted], np.float32)
-    return Query(weights, names, unknown, OutsideWords([shown[key] for key in counted], others, places))
+    return Query(weights, names, unknown, OutsideWords([shown[key] for key in counted], others, places), not_learned)
 
 
 def query_row(model: Annotator, query: Query) -> Any:

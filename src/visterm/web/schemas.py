@@ -52,6 +52,9 @@ class HitAnswer(Answer):
     image: str = Field(description="Its name.")
     score: float | None
     confidence: float | None = Field(None, description="The chance that it is meant; absent without a calibration.")
+    source: Literal["person", "accepted"] | None = Field(
+        None, description="How a person tagged it with all the words: gave them, or accepted some; absent of others."
+    )
     thumbnail: str = Field(description="Address of its thumbnail.")
 
 

@@ -225,13 +225,13 @@ class Service:
         return self.catalogue.image(image_id)
 
     def complete(self, typed: str, k: int) -> list[Completion]:
-        """Find the tags that are meant by what was typed so far; words that were added are among them."""
+        """Find the tags that are meant by what was typed so far: of the run, added words, and those people gave."""
         tagger = self.catalogue.tagger
         of, completions = self._completions
         if of is not tagger or completions is None:
             completions = Completions(tagger.words.dictionary(tagger.vocabulary))
             self._completions = (tagger, completions)
-        return completions.find(typed, k)
+        return completions.find(typed, k, self.catalogue.new_tags())
 
     async def pixels(self, picture: bytes | str) -> NDArray[np.uint8]:
         """Return a picture as the encoder reads it: the content of a file, or one of the catalogue's at its path.

@@ -137,7 +137,7 @@ class Calibration(NamedTuple):
         found: Doubles = np.exp(log_sigmoid(self.odds(scores, tags)))
         return found
 
-    def log_confidences(self, scores: Any, tags: Any, signs: Any) -> Doubles:
+    def log_confidences(self, scores: Any, tags: Any, signs: Any, certain: NDArray[np.bool_] | None = None) -> Doubles:
         """Return the log of P(all words, no excluded one | image), for which search ranks images.
 
         Parameters
@@ -147,6 +147,8 @@ class Calibration(NamedTuple):
             The tags that the words are.
         signs : array-like, shape (n_words,)
             Above 0: a word; below 0: a `-word`.
+        certain : ndarray of bool, shape (n_images, n_words), optional
+            Words that an image has for sure, whatever its scores.
 
         Returns
         -------
@@ -157,6 +159,8 @@ class Calibration(NamedTuple):
         logs: Doubles = log_sigmoid(-odds[:, ~wanted]).sum(axis=1)
         if wanted.any():
             own = log_sigmoid(odds[:, wanted])
+            if certain is not None:
+                own[certain[:, wanted]] = 0.0
             logs = logs + (1 - self.together) * own.sum(axis=1) + self.together * own.min(axis=1)
         return logs
 

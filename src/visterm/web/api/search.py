@@ -160,6 +160,8 @@ def hit_as_dict(hit: Hit) -> dict[str, Any]:
     }
     if hit.confidence is not None:
         found["confidence"] = hit.confidence
+    if hit.source is not None:
+        found["source"] = hit.source
     return found
 
 

@@ -1,0 +1,122 @@
+"""What people said of the words of a search: photos they tagged come first, and those they rejected not at all."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.queries import Query
+from visterm.core.types import Ranking
+from visterm.core.vocabulary import Vocabulary, tag_key
+
+if TYPE_CHECKING:
+    from visterm.store.searched import Searched
+
+Ids = NDArray[np.int64]
+
+GIVEN, ACCEPTED = "person", "accepted"
+"""Where all the words of a hit come from, as it stands in JSON."""
+
+
+class HandTagged(NamedTuple):
+    """What people said of photos and the words of a search.
+
+    Attributes
+    ----------
+    ids : ndarray of int64, shape (n,)
+        Photos that a person tagged with one of the words, in order.
+    n_words, n_given : ndarray of int64, shape (n,)
+        How many of the words each has by hand, and how many of these were given and not only accepted.
+    left_out : ndarray of int64
+        Photos of which a person rejected a word, or that have a `-word` by hand; in order.
+    of_tags : dict of int to ndarray of int64
+        The photos that have a word by hand, by its place among the words with weights.
+    n_searched : int
+        Words without a ``-``.
+    """
+
+    ids: Ids
+    n_words: Ids
+    n_given: Ids
+    left_out: Ids
+    of_tags: dict[int, Ids]
+    n_searched: int
+
+    def among(self, ids: Ids) -> HandTagged:
+        """Return those that are among some images, which are in order."""
+        here = _places(ids, self.ids) >= 0
+        return self._replace(ids=self.ids[here], n_words=self.n_words[here], n_given=self.n_given[here])
+
+    def first(self, found: Ranking, scores: NDArray[Any], k: int) -> Ranking:
+        """Put photos that were tagged by hand before others, those with most of the words first, then by score.
+
+        Parameters
+        ----------
+        found : Ranking
+            The best of all, one row.
+        scores : ndarray, shape (n,)
+            Of the photos tagged by hand, which need not be among the best.
+        k : int
+            How many are returned, at most; 0 means all.
+        """
+        order = np.lexsort((self.ids, -scores, -self.n_given, -self.n_words))
+        others = np.flatnonzero(_places(self.ids, found.ids[0]) < 0)
+        ids = np.concatenate([self.ids[order], found.ids[0, others]])[: k or None]
+        ranked = np.concatenate([scores[order], found.scores[0, others]])[: k or None]
+        return Ranking(ids[None, :], ranked[None, :].astype(np.float32))
+
+    def certain(self, ids: Ids, n_words: int) -> NDArray[np.bool_]:
+        """Return which of the words with weights images have by hand, shape (n_images, n_words)."""
+        found = np.zeros((len(ids), n_words), np.bool_)
+        for word, tagged in self.of_tags.items():
+            found[:, word] = _places(tagged, ids) >= 0
+        return found
+
+    def sources(self, ids: Ids) -> list[str | None]:
+        """Return "person" or "accepted" for images that have all the words by hand, None for others."""
+        found: list[str | None] = []
+        for place in _places(self.ids, ids).tolist():
+            if place < 0 or self.n_words[place] < self.n_searched:
+                found.append(None)
+            else:
+                found.append(GIVEN if self.n_given[place] == self.n_searched else ACCEPTED)
+        return found
+
+
+def hand_tagged(searched: Searched, vocabulary: Vocabulary, query: Query) -> HandTagged:
+    """Look up what people said of the words of a search: by an index of each tag, without a scan of the catalogue."""
+    words = [
+        (place, vocabulary.tags[tag], weight > 0)
+        for place, (tag, weight) in enumerate(zip(query.weights.indices, query.weights.data, strict=True))
+    ]
+    if query.outside is not None:
+        words += [(-1, *word) for word in zip(query.outside.words, query.outside.weights > 0, strict=True)]
+    words += [(-1, tag, sign > 0) for tag, sign in query.not_learned.items()]
+    said = searched.said([[tag_key(word) for word in vocabulary.spellings(tag)] for _, tag, _ in words])
+    nothing = np.empty(0, np.int64)
+    given, tagged, left_out, of_tags = [nothing], [nothing], [nothing], {}
+    for (place, _, searched_for), of_word in zip(words, said, strict=True):
+        has = np.union1d(of_word.given, of_word.accepted)
+        left_out.append(of_word.rejected if searched_for else has)
+        if searched_for and len(has):
+            given.append(of_word.given)
+            tagged.append(has)
+            if place >= 0:
+                of_tags[place] = has
+    out = reduce(np.union1d, left_out)
+    ids, n_words = np.unique(np.concatenate(tagged), return_counts=True)
+    n_given = np.bincount(_places(ids, np.concatenate(given)), minlength=len(ids))
+    here = _places(out, ids) < 0
+    n_searched = sum(searched_for for *_, searched_for in words)
+    return HandTagged(ids[here], n_words[here], n_given[here], out, of_tags, int(n_searched))
+
+
+def _places(ids: Ids, requested: Ids) -> Ids:
+    """Return where images are among others, which are in order; -1 of those that are not there."""
+    if len(ids) == 0:
+        return np.full(len(requested), -1, np.int64)
+    places = np.minimum(np.searchsorted(ids, requested), len(ids) - 1)
+    return np.where(ids[places] == requested, places, -1)

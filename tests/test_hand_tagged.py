@@ -1,0 +1,197 @@
+"""What a person tags is found from the next request on, before anything is learned: everywhere, and first."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from command_line import visterm
+from tiny_catalogues import draw_photos, fit_run
+from visterm import Catalogue, Tagger
+from visterm.core.errors import UnknownNameError
+from visterm.core.vocabulary import Vocabulary
+from visterm.library.search_shares import search_shares
+from visterm.library.union import CatalogueUnion
+from visterm.models.confidence.calibration import Calibration
+from visterm.store.database import Database
+from visterm.store.filters import Filter
+from visterm.tagging.tag_lookup import Completions
+
+N = 12
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A catalogue whose run has confidences, of which each test takes a copy."""
+    folder = tmp_path_factory.mktemp("hand")
+    run = fit_run(folder / "learned", draw_photos(folder / "learned", seed=7), folder / "run")
+    tagger = Tagger.load(run, n_jobs=1)
+    n_tags = len(tagger.vocabulary)
+    tagger.calibration = Calibration(np.ones(n_tags), np.full(n_tags, -1.0), 0.5, 100)
+    draw_photos(folder / "photos", N)
+    Catalogue.create(folder / "catalogue", tagger).index(folder / "photos")
+    return folder
+
+
+@pytest.fixture
+def catalogue(made, tmp_path):
+    return Catalogue.load(shutil.copytree(made / "catalogue", tmp_path / "catalogue"), n_jobs=1)
+
+
+def found(catalogue, words, k=0, **limits):
+    return [hit.id for hit in catalogue.search(words, k, **limits).hits]
+
+
+def test_given_photos_come_first_then_accepted_ones_then_the_others_by_score(catalogue):
+    before = found(catalogue, "red")
+    *_, third, second, accepted, given = before
+    catalogue.give(given, ["Red"])
+    catalogue.judge(accepted, "red", 1)
+    catalogue.judge(second, "red", -1)
+    expected = [given, accepted, *[i for i in before if i not in (given, accepted, second)]]
+    assert found(catalogue, "red") == expected
+    for k in (1, 2, 3, 5):
+        assert found(catalogue, "red", k) == expected[:k]
+    hits = catalogue.search("red", 3).hits
+    assert [hit.source for hit in hits] == ["person", "accepted", None]
+    assert [hit.confidence for hit in hits[:2]] == [1.0, 1.0]
+    assert third in expected
+
+
+def test_a_photo_tagged_by_hand_is_above_every_cut_off(catalogue):
+    worst = found(catalogue, "red")[-1]
+    sure = catalogue.search("red", 0, min_confidence=0.9).n_likely
+    assert worst not in found(catalogue, "red", cutoff=True)
+    catalogue.give(worst, ["red"])
+    for limits in ({"cutoff": True}, {"min_confidence": 0.9}):
+        assert found(catalogue, "red", 1, **limits) == [worst]
+    assert catalogue.search("red", 1, min_confidence=0.9).n_likely == sure + 1
+
+
+def test_a_word_with_a_minus_leaves_out_what_has_it_by_hand(catalogue):
+    best = found(catalogue, "red -blue", 1)[0]
+    catalogue.judge(best, "blue", 1)
+    for how in (None, "sum", "confidence"):
+        assert best not in found(catalogue, "red -blue", combine=how)
+    catalogue.judge(best, "blue", -1)
+    assert best in found(catalogue, "red -blue")
+
+
+def test_of_several_words_those_with_more_of_them_by_hand_come_first(catalogue):
+    one, both, accepted = found(catalogue, "red cool")[-3:]
+    catalogue.give(both, ["red", "cool"])
+    catalogue.give(accepted, ["cool"])
+    catalogue.judge(accepted, "red", 1)
+    catalogue.give(one, ["cool"])
+    for limits in ({}, {"combine": "confidence"}, {"cutoff": True}):
+        assert found(catalogue, "red cool", **limits)[:2] == [both, accepted]
+    assert found(catalogue, "red cool")[:3] == [both, accepted, one]
+    assert [hit.source for hit in catalogue.search("red cool", 3).hits] == ["person", "accepted", None]
+
+
+def test_a_tag_that_no_run_knows_is_found_as_soon_as_it_is_given(catalogue):
+    with pytest.raises(UnknownNameError):
+        catalogue.search("okapi")
+    catalogue.give(3, ["Okapi"])
+    catalogue.give(5, ["okapi"])
+    assert catalogue.image(5).tags == ["Okapi"]
+    for words in ("okapi", "OKAPI", ["Okapi"]):
+        assert found(catalogue, words) == [3, 5]
+    for limits in ({"cutoff": True}, {"min_confidence": 0.9}):
+        assert found(catalogue, "okapi", **limits) == [3, 5]
+    everything = catalogue.search("red", 0).hits
+    assert found(catalogue, "red okapi")[:2] == [hit.id for hit in everything if hit.id in (3, 5)]
+    assert found(catalogue, "red -okapi") == [hit.id for hit in everything if hit.id not in (3, 5)]
+    assert found(catalogue, "-okapi") == [i for i in range(N) if i not in (3, 5)]
+    assert found(catalogue, "okapi", among=Filter(tags=("OKAPI",), without=("red",))) == [3, 5]
+    assert search_shares(catalogue, "okapi", [3]) == [[]]
+    assert {tag.tag: tag.given for tag in catalogue.tags()}["Okapi"] == 2
+    complete = Completions(catalogue.tagger.vocabulary)
+    assert complete.find("oka", 3, catalogue.new_tags()) == [("Okapi", 2)]
+    for image_id in (3, 5):
+        catalogue.take(image_id, ["okapi"])
+    with pytest.raises(UnknownNameError):
+        catalogue.search("okapi")
+
+
+def test_a_new_tag_of_two_words_is_searched_whole(catalogue):
+    catalogue.give(1, ["Sibirischer red"])
+    assert found(catalogue, "sibirischer red") == [1]
+    assert found(catalogue, '"Sibirischer Red"') == [1]
+    assert found(catalogue, "red") != [1]
+
+
+def test_filters_fold_case_and_aliases(catalogue):
+    vocabulary = catalogue.tagger.vocabulary
+    catalogue.tagger.vocabulary = Vocabulary(vocabulary.tags, vocabulary.counts, {"crimson": "red"})
+    catalogue.give(2, ["Crimson"])
+    catalogue.give(4, ["red"])
+    for tag in ("red", "RED", "crimson", "CRIMSON"):
+        assert [hit.id for hit in catalogue.browse(Filter(tags=(tag,)), 0).hits] == [2, 4]
+        assert [hit.id for hit in catalogue.browse(Filter(without=(tag,)), 0).hits] == [0, 1, 3, *range(5, N)]
+    assert set(found(catalogue, "crimson", 2)) == {2, 4}
+    catalogue.judge(2, "Crimson", -1)
+    assert [hit.id for hit in catalogue.browse(Filter(tags=("red",)), 0).hits] == [4]
+    catalogue.give(2, ["red"])  # the same tag, spelled otherwise: that one was rejected, and this one is there
+    assert set(found(catalogue, "red", 2)) == {2, 4}
+
+
+def test_what_people_said_counts_among_filtered_photos_and_where_pages_end(catalogue):
+    for image_id in (0, 1, 2, 3):
+        catalogue.give(image_id, ["blue"])
+    some = Filter(folder=None, tags=("blue",))
+    assert set(found(catalogue, "blue", among=some)) == {0, 1, 2, 3}
+    for k in range(1, N):
+        assert found(catalogue, "blue", k) == found(catalogue, "blue")[:k]
+        assert found(catalogue, "blue -red", k) == found(catalogue, "blue -red")[:k]
+
+
+def test_several_catalogues_answer_as_one_with_what_people_said(made, tmp_path, catalogue):
+    other = Catalogue.load(shutil.copytree(made / "catalogue", tmp_path / "other"), n_jobs=1)
+    catalogue.give(3, ["okapi"])
+    other.give(1, ["red"])
+    other.judge(2, "Okapi", 1)
+    with CatalogueUnion([catalogue.stored.folder, other.stored.folder], n_jobs=1) as both:
+        hits = both.search("okapi", 0).hits
+        assert [(Path(hit.catalogue).name, hit.id) for hit in hits] == [("catalogue", 3), ("other", 2)]
+        assert both.search("red", 1).hits[0].id == 1
+        assert len(both.browse(Filter(tags=("OKAPI",)), 0).hits) == 2
+
+
+def test_the_command_line_finds_what_was_tagged_by_hand_and_exports_it(catalogue, tmp_path):
+    last = catalogue.search("red", 0).hits[-1].id
+    catalogue.give(last, ["red", "Okapi"])
+    code, out, _ = visterm("search catalogue red -k 1", tmp_path)
+    assert (code, out.endswith("(tagged by hand)\n")) == (0, True)
+    for words in ("red", "okapi --cutoff", "--tag OKAPI", "red --tag okapi"):
+        code, out, err = visterm(f"search catalogue {words} -k 1 --json", tmp_path)
+        assert json.loads(out.splitlines()[0])["id"] == last, err
+    assert json.loads(visterm("search catalogue okapi --json", tmp_path)[1])["source"] == "person"
+    code, _, err = visterm("export catalogue --to jsonl -o tags.jsonl", tmp_path)
+    assert code == 0, err
+    assert "Okapi" in (tmp_path / "tags.jsonl").read_text()
+
+
+def test_tags_of_an_older_catalogue_get_their_keys(catalogue):
+    catalogue.give(0, ["Ärmel"])
+    folder, path = catalogue.stored.folder, catalogue.stored.database.path
+    catalogue.stored.close()
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            "DROP INDEX given_by_hand; DROP INDEX tags_by_key; ALTER TABLE tags DROP COLUMN key;"
+            "UPDATE meta SET value = '3' WHERE key = 'format'"
+        )
+    assert found(Catalogue.load(folder, n_jobs=1), "ärmel") == [0]
+
+
+def test_a_search_reads_what_people_said_through_indexes_only(tmp_path):
+    database = Database(tmp_path / "tables.sqlite", new=True)
+    from visterm.store.tags import SAID
+
+    plan = [row[3] for row in database.rows(f"EXPLAIN QUERY PLAN {SAID}", ('["red"]',))]
+    assert not [step for step in plan if step.startswith("SCAN") and "json_each" not in step], plan
