@@ -22,28 +22,14 @@ GIVEN, ACCEPTED = "person", "accepted"
 
 
 class HandTagged(NamedTuple):
-    """What people said of photos and the words of a search.
+    """What people said of photos and the words of a search."""
 
-    Attributes
-    ----------
-    ids : ndarray of int64, shape (n,)
-        Photos that a person tagged with one of the words, in order.
-    n_words, n_given : ndarray of int64, shape (n,)
-        How many of the words each has by hand, and how many of these were given and not only accepted.
-    left_out : ndarray of int64
-        Photos of which a person rejected a word, or that have a `-word` by hand; in order.
-    of_tags : dict of int to ndarray of int64
-        The photos that have a word by hand, by its place among the words with weights.
-    n_searched : int
-        Words without a ``-``.
-    """
-
-    ids: Ids
-    n_words: Ids
-    n_given: Ids
-    left_out: Ids
-    of_tags: dict[int, Ids]
-    n_searched: int
+    ids: Ids  # photos that a person tagged with one of the words, in order
+    n_words: Ids  # how many of the words each of them has by hand
+    n_given: Ids  # how many of these were given, and not only accepted
+    left_out: Ids  # photos of which a person rejected a word, or that have a `-word` by hand; in order
+    of_tags: dict[int, Ids]  # the photos that have a word by hand, by its place among the words with weights
+    n_searched: int  # words without a `-`
 
     def among(self, ids: Ids) -> HandTagged:
         """Return those that are among some images, which are in order."""

@@ -74,12 +74,7 @@ class Verdict(NamedTuple):
 
 
 class Said(NamedTuple):
-    """The images of which a person said that they have a tag, or have it not; ids in order, each in one place only.
-
-    Attributes
-    ----------
-    given, accepted, rejected : ndarray of int64
-    """
+    """The images of which a person said that they have a tag, or have it not; ids in order, each in one place only."""
 
     given: NDArray[np.int64]
     accepted: NDArray[np.int64]
