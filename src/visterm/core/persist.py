@@ -181,9 +181,7 @@ def read_description(folder: Path, name: str) -> Any:
             put_times(description, read_json(file))
         except (StorageError, DataError) as error:
             LOG.warning(
-                "%s cannot be used: %s. It only holds training times and can be removed.",
-                file,
-                str(error).rstrip("."),
+                "%s cannot be used: %s. It only holds training times and can be removed.", file, str(error).rstrip(".")
             )
     return description
 

@@ -43,27 +43,12 @@ MODELS = Registry(
             "joint embedding, all wrong orders of tags count the same",
             WSABIE,
         ),
-        _model(
-            "owpc_sgd",
-            "ranking.owpc_sgd:OwpcSgd",
-            "joint embedding, WARP loss with exact ranks",
-            WSABIE,
-        ),
+        _model("owpc_sgd", "ranking.owpc_sgd:OwpcSgd", "joint embedding, WARP loss with exact ranks", WSABIE),
         _model("pamir", "pamir.pamir:Pamir", "one linear scorer per word, learns from whole queries", PAMIR),
-        _model(
-            "pamir_ia",
-            "pamir.pamir_ia:PamirIa",
-            "one linear scorer per tag, learns from pairs of tags",
-            PAMIR,
-        ),
+        _model("pamir_ia", "pamir.pamir_ia:PamirIa", "one linear scorer per tag, learns from pairs of tags", PAMIR),
         _model("one_vs_rest", "ranking.one_vs_rest:OneVsRest", "one linear yes-or-no classifier per tag", WSABIE),
         _model("vse_ens", "ranking.vse_ens:VseEns", "joint embedding, prefers wrong tags that score high", VSE_ENS),
-        _model(
-            "opt_auc",
-            "ranking.auc:OptAuc",
-            "joint embedding, learns from random pairs of tags",
-            VSE_ENS,
-        ),
+        _model("opt_auc", "ranking.auc:OptAuc", "joint embedding, learns from random pairs of tags", VSE_ENS),
         _model(
             "objects_and_parts",
             "parts.objects_and_parts:ObjectsAndParts",
@@ -106,17 +91,10 @@ MODELS = Registry(
             extra="torch",
         ),
         _model("ridge", "linear.ridge:Ridge", "one linear scorer per tag, by least squares"),
-        _model(
-            "kernel_ridge",
-            "linear.kernel_ridge:KernelRidge",
-            "ridge on how similar a photo is to training photos",
-        ),
+        _model("kernel_ridge", "linear.kernel_ridge:KernelRidge", "ridge on how similar a photo is to training photos"),
         _model("knn", "neighbours.knn:Knn", "tags of the most similar training photos", WSABIE),
         _model(
-            "rp_knn",
-            "neighbours.rp_knn:RpKnn",
-            "knn with a search tree: faster, misses some similar photos",
-            WSABIE,
+            "rp_knn", "neighbours.rp_knn:RpKnn", "knn with a search tree: faster, misses some similar photos", WSABIE
         ),
         _model("jec", "neighbours.jec:Jec", "tags of the most similar photos, by several distances", JEC),
         _model(
@@ -135,12 +113,7 @@ MODELS = Registry(
             "fasttag", "linear.fasttag:FastTag", "linear scorers, learned while missing tags are filled in", FASTTAG
         ),
         _model("least_squares", "baselines:LeastSquares", "ridge without its limit on large weights"),
-        _model(
-            "svm",
-            "linear.svm:Svm",
-            "one SVM per tag, made for search; to tag: normalise=False",
-            PAMIR,
-        ),
+        _model("svm", "linear.svm:Svm", "one SVM per tag, made for search; to tag: normalise=False", PAMIR),
         _model("cmrm", "generative.cmrm:Cmrm", "tags of training photos, by probability of their visterms", CMRM),
         _model("mbrm", "generative.mbrm:Mbrm", "tags of training photos, by probability of their features", MBRM),
         _model("cmtt", "generative.cmtt:Cmtt", "dictionary from visterms to tags of the same photos", CMTT),
@@ -169,10 +142,7 @@ ENCODERS = Registry(
             OBJECTS_AND_PARTS,
         ),
         _encoder(
-            "bag_kernel",
-            "bag_kernel:BagKernel",
-            "how similar a photo's patches are to each training photo's",
-            PAMIR,
+            "bag_kernel", "bag_kernel:BagKernel", "how similar a photo's patches are to each training photo's", PAMIR
         ),
         _encoder("chain", "chain:Chain", "the features of several encoders, one after the other"),
         _encoder("onnx", "onnx:Onnx", "an output of any neural network for images in an ONNX file", extra="onnx"),
@@ -185,9 +155,7 @@ ENCODERS = Registry(
             extra="torch",
         ),
         _encoder(
-            "precomputed",
-            "precomputed:Precomputed",
-            "features from another program: NumPy, Parquet, svmlight, ...",
+            "precomputed", "precomputed:Precomputed", "features from another program: NumPy, Parquet, svmlight, ..."
         ),
         _encoder("ids", "ids:Ids", "only a name or number for each image, no photos", VSE_ENS),
     ],

@@ -76,7 +76,7 @@ class Chain(NestedEncoder):
         "encoders": [
             ["visterms", {"colours": 8, "codebook": 40, "sample_blocks": 2000}],
             ["histograms", {"colours": 6, "textons": 0, "levels": 2}],
-        ],
+        ]
     }
 
     learned: ClassVar[dict[str, Kind]] = {

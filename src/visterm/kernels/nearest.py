@@ -78,7 +78,7 @@ def nearest_words(points, prepared, n_nearest=1):
 
 @njit(cache=True, nogil=True)
 def add_by_word(points, words, sums, counts):
-    """Add each point to the float64 `sums` and int64 `counts` of its word, in order; skip words that are out of range."""
+    """Add each point to the float64 `sums` and int64 `counts` of its word, in order; skip words out of range."""
     for i in range(points.shape[0]):
         word = words[i]
         if 0 <= word < counts.shape[0]:

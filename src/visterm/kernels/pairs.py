@@ -158,17 +158,7 @@ def top_pairs(A, B, terms, twins, first, last, ids, scores):
                 for i in range(top, bottom):
                     if bounds[e, i] >= floor:
                         count, floor = _take_row(
-                            i,
-                            a[i],
-                            b,
-                            terms,
-                            block_b[e],
-                            self_scores[e, i],
-                            twins,
-                            heap_ids,
-                            heap_scores,
-                            count,
-                            floor,
+                            i, a[i], b, terms, block_b[e], self_scores[e, i], twins, heap_ids, heap_scores, count, floor
                         )
                 found[e], floors[e] = count, floor
         for e in range(size):

@@ -71,10 +71,7 @@ class ChunkTags:
                 f"them by '{ENCODERS.name_of(run.encoder)}'. Leave --new-only out, or fit with --encoder ids."
             )
         self._cutoff = cutoff_of(
-            run.calibration,
-            precision=wanted.precision,
-            best_f1=wanted.best_f1,
-            min_confidence=wanted.min_confidence,
+            run.calibration, precision=wanted.precision, best_f1=wanted.best_f1, min_confidence=wanted.min_confidence
         )
         if self._cutoff is not None and wanted.added:
             raise UserError(

@@ -77,11 +77,7 @@ class Cleaning(NamedTuple):
         if not self.prunes:
             return corpus, {}
         pruned = prune(
-            corpus,
-            stop_tags=self.stop_tags,
-            max_share=self.max_share,
-            per_user=self.per_user,
-            aliases=self.aliases,
+            corpus, stop_tags=self.stop_tags, max_share=self.max_share, per_user=self.per_user, aliases=self.aliases
         )
         for remark in pruned.remarks:
             say(remark)

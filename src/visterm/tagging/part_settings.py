@@ -112,10 +112,7 @@ def with_device(
     """
     _check_kind(device)
     model, encoder = model or DEFAULT_MODEL, (encoder or DEFAULT_ENCODER).partition(":")[0]
-    has_device = {
-        "--set": _has_device(MODELS.load(model)),
-        "--encoder-set": _has_device(ENCODERS.load(encoder)),
-    }
+    has_device = {"--set": _has_device(MODELS.load(model)), "--encoder-set": _has_device(ENCODERS.load(encoder))}
     if not any(has_device.values()):
         raise UserError(
             f"Neither the model '{model}' nor the encoder '{encoder}' runs a network of torch, so there is no device "

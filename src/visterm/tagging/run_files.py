@@ -41,11 +41,7 @@ REFERENCE = "reference.json"
 CALIBRATION = "calibration.safetensors"
 
 VOCABULARY_KIND = Record(
-    {
-        "tags": Listed(Text(), "n_tags"),
-        "counts": Listed(Whole(), "n_tags"),
-        "aliases": Record(required=False),
-    }
+    {"tags": Listed(Text(), "n_tags"), "counts": Listed(Whole(), "n_tags"), "aliases": Record(required=False)}
 )
 FACTS_KIND = Record({"images": Whole(required=False)})
 REFERENCE_KIND = Record({"counts": Listed(Whole(), "n_tags_"), "texts": Whole(least=1)})

@@ -169,12 +169,7 @@ class Svm(KernelAnnotator):
         return chosen
 
     def _train(
-        self,
-        F: Matrix,
-        given: sp.csr_array,
-        C: Doubles,
-        monitor: Progress,
-        only: NDArray[np.bool_] | None = None,
+        self, F: Matrix, given: sp.csr_array, C: Doubles, monitor: Progress, only: NDArray[np.bool_] | None = None
     ) -> list[Machine]:
         """Train the machine of each tag (of those in `only`); of tags that none or all images have, without weights."""
         solver = LinearMachines(F) if self.kernel == "linear" else KernelMachines(np.asarray(F))
