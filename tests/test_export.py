@@ -323,6 +323,58 @@ def test_tags_are_embedded_beside_what_is_there_and_pixels_stay(exiftool, name, 
     assert pixels(image) == before
 
 
+def set_iptc(image, *words):
+    command = ["exiftool", "-q", "-overwrite_original", *(f"-IPTC:Keywords+={word}" for word in words), image]
+    subprocess.run(command, check=True)
+    return image
+
+
+def test_a_new_list_of_keywords_in_xmp_has_those_of_iptc_too(exiftool, tmp_path):
+    image = set_iptc(photo(tmp_path / "1.jpg"), "cars", "wall", "dog", "fog")
+    before = Sidecars().keywords(image).of_people
+    for _ in range(2):  # the second time nothing changes
+        export(ExportItem(image, (), (SEA, DOG), rejected=("fog",)), to="embed")
+        assert exiftool(image, "-XMP-dc:Subject")["Subject"] == ["cars", "wall", "dog", "sea"]
+        assert exiftool(image, "-IPTC:Keywords")["Keywords"] == ["cars", "wall", "dog", "fog"]
+        assert sorted(Sidecars().keywords(image).of_people) == sorted(before)
+    undo(image, to="embed")
+    assert "Subject" not in exiftool(image, "-XMP-dc:Subject")
+    export(ExportItem(image, (), (SEA,)), to="xmp")
+    assert keywords(tmp_path / "1.jpg.xmp").tags == ["cars", "wall", "dog", "fog", "sea"]
+
+
+def test_a_list_of_a_person_in_xmp_stays_without_the_words_of_iptc(exiftool, tmp_path):
+    image = set_iptc(photo(tmp_path / "1.jpg", xmp=packet("beach")), "old word")
+    export(ExportItem(image, (), (SEA,)), to="embed")
+    assert exiftool(image, "-XMP-dc:Subject")["Subject"] == ["beach", "sea"]
+
+
+@pytest.mark.parametrize("name", ["1.jpg", "1.png", "1.tif", "1.webp"])
+@pytest.mark.parametrize("given", [(), ("beach",)])
+def test_undo_puts_the_original_back_in_place_of_what_was_embedded(exiftool, name, given, tmp_path):
+    image = photo(tmp_path / name, **({"xmp": packet(*given)} if given else {}))
+    same, date = image.read_bytes(), image.stat().st_mtime_ns
+    for tag in (SEA, DOG):
+        export(ExportItem(image, given, (tag,)), to="embed")
+    assert len(undo(image, to="embed")) == 1
+    assert sorted(files(tmp_path)) == [name]
+    assert (image.read_bytes(), image.stat().st_mtime_ns) == (same, date)
+
+
+def test_undo_keeps_the_original_of_a_photo_that_another_program_has_changed_since(exiftool, tmp_path):
+    image = photo(tmp_path / "1.jpg")
+    same = image.read_bytes()
+    export(ExportItem(image, (), (SEA,)), to="embed")
+    subprocess.run(["exiftool", "-q", "-overwrite_original", "-EXIF:Artist=Ann", image], check=True)
+    undo(image, to="embed")
+    assert (tmp_path / "1.jpg_original").read_bytes() == same
+    assert exiftool(image, "-EXIF:Artist", "-XMP-dc:Subject")["Artist"] == "Ann"
+    export(ExportItem(image, (), (SEA,)), to="embed")
+    (tmp_path / "1.jpg_original").unlink()
+    undo(image, to="embed")
+    assert sorted(files(tmp_path)) == ["1.jpg"]  # taking back makes no backup
+
+
 def test_originals_are_kept_unless_told_and_what_exiftool_cannot_write_is_told_of(exiftool, tmp_path):
     image, broken = photo(tmp_path / "1.jpg"), tmp_path / "2.jpg"
     broken.write_bytes(b"no image")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import filecmp
+import re
+import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +21,8 @@ from visterm.data.xmp.writing import PACKET, SIDECAR, add_tags, check_writable, 
 from visterm.library.export.items import Change, ExportItem
 
 EXTENDED = b"HasExtendedXMP"
+
+_AROUND = re.compile(rb"<\?xpacket.*?\?>", re.DOTALL)
 
 
 class Revised(NamedTuple):
@@ -79,6 +85,14 @@ def _writable(wanted: Sequence[Mark]) -> tuple[list[Mark], list[str]]:
     return good, bad
 
 
+def _with_own(wanted: Sequence[Mark], own: Sequence[str], rejected: Sequence[str]) -> list[Mark]:
+    """Put an image's own keywords before the tags that begin a list: programs read one of several lists only."""
+    paths = {tag_key(mark.tag): mark.path for mark in wanted}
+    keys, not_there = set(map(tag_key, own)), set(map(tag_key, rejected))
+    given = [Mark(tag, GIVEN, path=paths.get(tag_key(tag))) for tag in own if tag_key(tag) not in not_there]
+    return [*given, *(mark for mark in wanted if tag_key(mark.tag) not in keys)]
+
+
 class SidecarTarget:
     """Writes ``photo.jpg.xmp``, or ``photo.xmp`` where that is there; see `Sidecars`.
 
@@ -105,6 +119,7 @@ class SidecarTarget:
             there = {tag_key(tag) for tag in self._sidecars.keywords(item.path).tags}
             if all(tag_key(mark.tag) in there for mark in wanted):
                 return None
+            wanted = _with_own(wanted, embedded_keywords(item.path).of_people, item.rejected)
         change = self._put(
             item.path, path, old, revise(old or SIDECAR, wanted, item.rejected, str(path)), dry_run=dry_run
         )
@@ -159,14 +174,26 @@ class EmbeddedTarget:
     def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change | None:
         """Write the tags of an image; None where nothing is changed and nothing of visterm is found."""
         old = self._read(item.path)
-        elsewhere = {tag_key(tag) for tag in embedded_keywords(item.path).tags}  # in IPTC, say: a person's, and there
+        there = embedded_keywords(item.path)
+        elsewhere = {tag_key(tag) for tag in there.tags}  # in IPTC, say: a person's, and there
         new = [mark for mark in wanted if mark.source != GIVEN or tag_key(mark.tag) not in elsewhere]
-        return self._put(item.path, old, revise(old or PACKET, new, item.rejected, str(item.path)), dry_run=dry_run)
+        inside = read_keywords(old or PACKET, str(item.path))
+        ours = {tag_key(mark.tag) for mark in inside.marks}
+        if (new or inside.tags) and all(tag_key(tag) in ours for tag in inside.tags):
+            new = _with_own(new, there.of_people, item.rejected)  # the list in XMP is visterm's alone
+        revised = revise(old or PACKET, new, item.rejected, str(item.path))
+        return self._put(item.path, revised, dry_run=dry_run, keep_original=self._keep)
 
     def undo(self, image: Path, *, dry_run: bool) -> Change | None:
-        """Take back what visterm wrote."""
+        """Take back what visterm wrote, and put the original back in its place where nothing else has changed."""
         old = self._read(image)
-        return None if old is None else self._put(image, old, taken_back(old, str(image)), dry_run=dry_run)
+        if old is None:
+            return None
+        new = taken_back(old, str(image))
+        change = self._put(image, new, dry_run=dry_run, keep_original=False)
+        if new.removed and not dry_run:
+            self._restore(image, old, new.content)
+        return change
 
     def close(self) -> None:
         """End exiftool."""
@@ -181,10 +208,32 @@ class EmbeddedTarget:
             )
         return packet
 
-    def _put(self, image: Path, old: bytes | None, new: Revised, *, dry_run: bool) -> Change | None:
+    def _restore(self, image: Path, written: bytes, taken_back: bytes | None) -> None:
+        """Replace an image by its backup, if doing to the backup what was done to the image gives the same bytes.
+
+        Otherwise another program has changed the image since, or the backup is somebody else's: both stay.
+        """
+        backup = image.with_name(f"{image.name}_original")
+        if backup.is_symlink() or image.is_symlink() or not backup.is_file():
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(shutil.copyfile(backup, Path(folder) / f"copy{image.suffix}"))
+            same = _bare(self._exiftool.read_packet(copy)) == _bare(taken_back)
+            for packet in (written, taken_back):
+                self._exiftool.write_packet(copy, packet, keep_original=False)
+            same = same and filecmp.cmp(copy, image, shallow=False)
+        if same:
+            backup.replace(image)
+
+    def _put(self, image: Path, new: Revised, *, dry_run: bool, keep_original: bool) -> Change | None:
         if (new.added or new.removed) and not dry_run:
             if not self._follow_links:
                 check_stays_inside(image)
-            self._exiftool.write_packet(image, new.content, keep_original=self._keep)
+            self._exiftool.write_packet(image, new.content, keep_original=keep_original)
         changed = Change(str(image), str(image), new.added, new.removed, new.left_out, new.found)
         return changed if changed.is_one or changed.found else None
+
+
+def _bare(packet: bytes | None) -> bytes:
+    """Return XMP without the instructions and white space around it, which exiftool writes anew."""
+    return _AROUND.sub(b"", packet or b"").strip()
