@@ -77,7 +77,7 @@ def test_people_see_one_number_per_tag_in_its_order_and_scores_on_request(run, l
 
 def test_a_search_for_people_prints_confidences_and_no_scores(catalogue):
     lines_of = [visterm("search", catalogue, "tree -sky", *more).stdout.splitlines() for more in ((), ("--scores",))]
-    assert all(re.match(r" *[<>]?\d+%  [^-\d]", line) for line in lines_of[0])
+    assert all(re.match(r" *[<>]?\d+%  \S+\.jpg", line) for line in lines_of[0])
     assert all(re.match(r" *[<>]?\d+%  +-?\d+\.\d{3}  ", line) for line in lines_of[1])
     assert len(lines_of[0]) == len(lines_of[1]) == 10
 
@@ -175,13 +175,13 @@ def test_broken_files_are_skipped_and_listed_with_exit_code_3(run, library, tmp_
         shutil.copy(pictures[number], photos / f"good{number:03}.jpg")
     for number in range(10):
         (photos / f"bad{number}.jpg").write_bytes(b"" if number % 2 else b"this is not a picture")
-    done = visterm("annotate", run, photos, "--json", cwd=tmp_path)
+    done = visterm("annotate", run, photos, "--json", "--skipped", "list.jsonl", cwd=tmp_path)
     assert done.returncode == 3
     assert len(lines(done)) == 90
-    listed = [json.loads(line) for line in (tmp_path / "skipped.jsonl").read_text().splitlines()]
+    listed = [json.loads(line) for line in (tmp_path / "list.jsonl").read_text().splitlines()]
     assert sorted(Path(item["image"]).name for item in listed) == [f"bad{number}.jpg" for number in range(10)]
     assert all(item["reason"] for item in listed)
-    assert "Skipped 10 images" in done.stderr
+    assert "Skipped 10 photos" in done.stderr
 
     done = visterm("index", run, photos, "-o", tmp_path / "catalogue", cwd=tmp_path)
     assert done.returncode == 3
@@ -298,7 +298,16 @@ def test_files_that_are_in_a_catalogue_already_are_not_taken_in_twice(run, libra
 
 
 def test_a_list_of_skipped_images_does_not_outlive_them(run, library, tmp_path):
-    (tmp_path / "skipped.jsonl").write_text('{"image": "old.jpg", "reason": "gone"}\n')
+    (tmp_path / "list.jsonl").write_text('{"image": "old.jpg", "reason": "gone"}\n')
     image = sorted(library.images.iterdir())[0]
-    assert visterm("annotate", run, image, cwd=tmp_path).returncode == 0
-    assert (tmp_path / "skipped.jsonl").read_text() == ""
+    assert visterm("annotate", run, image, "--skipped", "list.jsonl", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "list.jsonl").read_text() == ""
+
+
+def test_a_list_of_skipped_photos_is_written_only_where_the_command_says(run, library, tmp_path):
+    (tmp_path / "bad.jpg").write_bytes(b"no picture")
+    done = visterm("annotate", run, "bad.jpg", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "Skipped bad.jpg: not an image" in done.stderr
+    assert "--skipped FILE lists them" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.jpg"]

@@ -632,7 +632,7 @@ def test_the_command_says_what_it_did_and_skips_with_exit_code_3(photos, network
     assert summary["encoded"] == N
     assert summary["images_per_second"] > 0
     assert f"{N} new, 0 unchanged, 0 removed" in done.stderr
-    assert "Skipped 1 image" in done.stderr
+    assert "Skipped 1 photo" in done.stderr
     [facts] = lines(command("info", tmp_path / "F", "--json"))
     assert (facts["kind"], facts["rows"], facts["encoder"]) == ("features folder", N, "onnx")
     wrong = visterm("encode", photos, "-o", tmp_path / "F", "--encoder-set", "codebook=30")

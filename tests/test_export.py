@@ -150,7 +150,7 @@ def test_a_broken_sidecar_is_told_of_and_left_as_it_is(tmp_path):
     (tmp_path / "2.jpg.xmp").write_bytes(b"<x:xmpmeta>")
     first, second = export(ExportItem(bad, (), (SEA,)), ExportItem(good, (), (SEA,)))
     assert isinstance(first, Skipped)
-    assert "2.jpg.xmp is not well-formed XML" in first.reason
+    assert "its XMP file is not well-formed XML" in first.reason
     assert isinstance(second, Change)
     assert (tmp_path / "2.jpg.xmp").read_bytes() == b"<x:xmpmeta>"
 
@@ -434,8 +434,9 @@ def test_the_command_plans_writes_and_takes_back(command, run, tmp_path):
     before = files(tmp_path / "photos")
     code, planned, _ = command(f"export {run}/run photos --dry-run --json --jobs 1")
     assert (code, files(tmp_path / "photos")) == (0, before)
-    changes = [json.loads(line) for line in planned.splitlines()]
+    *changes, totals = [json.loads(line) for line in planned.splitlines()]
     assert len(changes) == 40
+    assert totals["totals"]["added"] == 40
     for change in changes:
         odd = int(change["image"][-5]) % 2
         (added,) = change["added"]
@@ -445,11 +446,11 @@ def test_the_command_plans_writes_and_takes_back(command, run, tmp_path):
         assert 0.5 <= added["confidence"] <= 1
     code, out, err = command(f"export {run}/run photos --jobs 1")
     assert (code, out) == (0, "")
-    assert "Added 40 tags to 40 files." in err
+    assert "Added 40 tags to 40 files, of 40 photos." in err
     after = files(tmp_path / "photos")
     assert {name: after[name] for name in before} == before
     code, out, err = command(f"export {run}/run photos --undo")
-    assert "Removed 40 tags from 40 files." in err
+    assert "Removed 40 tags from 40 files, of 40 photos." in err
     assert files(tmp_path / "photos") == before
 
 
@@ -526,6 +527,27 @@ def test_the_first_photos_that_could_not_be_written_are_named_with_their_reasons
     lines = [line for line in err.splitlines() if line.startswith("Skipped ")]
     assert [line.partition(": ")[0] for line in lines[:-1]] == [f"Skipped photos/{i:03}.png" for i in range(3)]
     assert all("image" in line for line in lines[:-1])
-    assert lines[-1].startswith("Skipped 7 images (5 ")
-    assert "2 not written" in lines[-1]
-    assert lines[-1].endswith("listed in skipped.jsonl")
+    assert lines[-1] == (
+        "Skipped 7 photos (5 not an image, 2 not written because its XMP file is not well-formed XML); "
+        "--skipped FILE lists them"
+    )
+    assert not (tmp_path / "skipped.jsonl").exists()
+    _, _, err = command(f"export {run}/run photos --jobs 1 --skipped list.jsonl")
+    assert err.splitlines()[-1].endswith("; listed in list.jsonl")
+    assert len((tmp_path / "list.jsonl").read_text().splitlines()) == 7
+
+
+@pytest.mark.parametrize("to", ["xmp", "csv"])
+def test_a_dry_run_says_how_many_photos_and_tags_there_are(to, command, run, tmp_path):
+    (tmp_path / "photos" / "000.png").write_bytes(b"no picture")
+    options = f"export {run}/run photos --to {to} --jobs 1 -k 1"
+    _, out, err = command(f"{options} --dry-run --json --skipped list.jsonl")
+    totals = json.loads(out.splitlines()[-1])["totals"]
+    changed = {"files": 39, "added": 39, "removed": 0, "left_out": 0} if to == "xmp" else {"predicted": 39}
+    assert totals == {"photos": 39, "skipped": 1, **changed}
+    expected = (
+        "Would add 39 tags to 39 files, of 39 photos."
+        if to == "xmp"
+        else ("Would write: 39 photos, 0 tags of people, 39 predictions.")
+    )
+    assert expected in err

@@ -71,7 +71,7 @@ def test_the_summary_counts_the_categories_of_reasons(capsys, tmp_path):
     skipped = [Skipped(f"{i}.jpg", f"truncated: {i} bytes not processed") for i in range(7)]
     skipped += [Skipped("a", "empty: 0 bytes"), Skipped("b", "empty: 0 bytes"), Skipped("c", "not an image: x")]
     assert exit_code(skipped, tmp_path) == 3
-    assert "Skipped 10 images (7 truncated, 2 empty, 1 not an image)" in capsys.readouterr().err
+    assert "Skipped 10 photos (7 truncated, 2 empty, 1 not an image)" in capsys.readouterr().err
 
 
 def test_counts_agree_with_their_nouns():

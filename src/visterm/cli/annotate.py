@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, exit_code, likeliest_first, percent, say, show
+from visterm.cli.output import emit, exit_code, likeliest_first, list_skipped, percent, say, show
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path
@@ -74,7 +74,7 @@ def annotate(
     ] = None,
     scores: options.Scores = False,
     json: options.Json = False,
-    skipped: options.SkippedFile = Path("skipped.jsonl"),
+    skipped: options.SkippedFile = None,
     device: options.Device = None,
     jobs: options.Jobs = None,
     ray: options.Ray = None,
@@ -83,7 +83,7 @@ def annotate(
 
     Prints the best tags of each photo with their confidences. The exit code is 3 if photos were skipped.
     """
-    from visterm.core.jsonlines import read_skipped, write_skipped
+    from visterm.core.jsonlines import read_skipped
     from visterm.core.types import Skipped
     from visterm.features.folder import DATA, SKIPPED
     from visterm.tagging.annotating import TagsWanted
@@ -124,6 +124,4 @@ def annotate(
                 numbers += [f"score {tag.score:.2f}"] if scores else []
                 shown.append(" ".join([tag.tag + ("" if tag.trained else "*"), *numbers]))
             show(f"{item.image}: {', '.join(shown)}")
-    if bad or skipped.exists():
-        write_skipped(skipped, bad)
-    raise typer.Exit(exit_code(bad, skipped))
+    raise typer.Exit(list_skipped(bad, skipped))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, exit_code, say
+from visterm.cli.output import emit, list_skipped, say
 from visterm.cli.progress import Bars
 
 EXAMPLES = (
@@ -93,7 +93,7 @@ def evaluate(
         ),
     ] = None,
     json: options.Json = False,
-    skipped: options.SkippedFile = Path("skipped.jsonl"),
+    skipped: options.SkippedFile = None,
     memory: options.Memory = None,
     jobs: options.Jobs = None,
 ) -> None:
@@ -102,7 +102,6 @@ def evaluate(
     Runs are compared on the photos that all can read and the tags that all know.
     """
     from visterm.cli.evaluation_tables import show_measured
-    from visterm.core.jsonlines import write_skipped
     from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
     from visterm.tagging.fit_input import one_or_features
 
@@ -117,6 +116,4 @@ def evaluate(
         emit(found.values if found.summary is None or not against else found.summary)
     elif found.summary is not None:
         show_measured(found.summary, metric or ["map"])
-    if found.skipped or skipped.exists():
-        write_skipped(skipped, found.skipped)
-    raise typer.Exit(exit_code(found.skipped, skipped))
+    raise typer.Exit(list_skipped(found.skipped, skipped))

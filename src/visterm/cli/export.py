@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, exit_code, say, show
+from visterm.cli.output import emit, list_skipped, say, show
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of, one_of
@@ -18,9 +18,6 @@ from visterm.core.wording import count_of, one_of
 if TYPE_CHECKING:
     from visterm.core.types import Skipped
     from visterm.library.export.items import Change, ExportItem
-
-NAMED = 3
-"""Skipped photos that are named on the terminal; all of them are listed in a file."""
 
 EXAMPLES = (
     ("visterm export catalogue --to xmp --dry-run", "show what would be written"),
@@ -98,16 +95,15 @@ def export(
     ] = False,
     json: options.Json = False,
     jobs: options.Jobs = None,
-    skipped: options.SkippedFile = Path("skipped.jsonl"),
+    skipped: options.SkippedFile = None,
 ) -> None:
     """Write people's tags and confident predictions where other programs find them.
 
     visterm adds tags, marks them as its own, and keeps what people wrote. The exit code is 3 if photos were skipped.
     """
-    from visterm.core.jsonlines import write_skipped
     from visterm.library.export.items import Parents
     from visterm.library.export.sources import Limits, open_source
-    from visterm.library.export.tables import TABLES, table_of
+    from visterm.library.export.tables import CSV, TABLES, table_of
     from visterm.library.export.writing import TARGETS, export_tags, make_target, undo_tags
 
     _check(to, TARGETS, TABLES, out, undo=undo, dry_run=dry_run)
@@ -116,21 +112,24 @@ def export(
     run = opened.tagger.fingerprint
     bad: list[Skipped] = []
     notes = opened.notes(to)
+    counts: Counter[str] = Counter()
     if undo and target is not None:
-        changes = undo_tags(opened.images(), target, dry_run=dry_run, progress=Bars(), notes=notes)
+        items = _counted(opened.images(), bad, counts)
+        changes = undo_tags(items, target, dry_run=dry_run, progress=Bars(), notes=notes)
+        _show_changes(changes, bad, counts, json=json, dry_run=dry_run)
     else:
-        items = _readable(opened.items(Limits(k, min_confidence, precision), Bars()), bad)
+        items = _counted(opened.items(Limits(k, min_confidence, precision), Bars()), bad, counts, tags=target is None)
         if target is None:
-            _put_table(table_of(items, to, run=run, guard=guard), out, dry_run=dry_run)
-            changes = iter(())
+            _put_table(
+                table_of(items, to, run=run, guard=guard), None if dry_run else out, counts, shown=to != CSV or not json
+            )
         else:
             parents = Parents.of_run(opened.tagger)
             changes = export_tags(items, target, run=run, parents=parents, dry_run=dry_run, notes=notes)
-    if target is not None:
-        _tell(changes, bad, json=json, dry_run=dry_run)
-    if bad or skipped.exists():
-        write_skipped(skipped, bad)
-    raise typer.Exit(exit_code(bad, skipped, n_named=NAMED))
+            _show_changes(changes, bad, counts, json=json, dry_run=dry_run)
+    if json and dry_run:
+        emit({"totals": {**counts, "skipped": len(bad)}})
+    raise typer.Exit(list_skipped(bad, skipped))
 
 
 def _check(
@@ -149,32 +148,46 @@ def _check(
         raise UserError(f"-o is for --to {' and '.join(tables)}; {to} writes beside or into the photos. Leave it out.")
 
 
-def _readable(items: Iterable[ExportItem | Skipped], bad: list[Skipped]) -> Iterator[ExportItem]:
+def _counted(
+    items: Iterable[ExportItem | Skipped], bad: list[Skipped], counts: Counter[str], *, tags: bool = False
+) -> Iterator[ExportItem]:
+    """Yield the photos to write, counted, with their tags if asked; those that cannot be read go to `bad`."""
     from visterm.core.types import Skipped
+    from visterm.data.xmp.keywords import GIVEN
+    from visterm.library.export.items import Parents
 
+    counts["photos"] = 0
     for item in items:
         if isinstance(item, Skipped):
             bad.append(item)
-        else:
-            yield item
+            continue
+        counts["photos"] += 1
+        for mark in item.wanted(None, Parents()) if tags else ():
+            counts["tags" if mark.source == GIVEN else "predicted"] += 1
+        yield item
 
 
-def _put_table(text: str, out: Path | None, *, dry_run: bool) -> None:
+def _put_table(text: str, out: Path | None, counts: Counter[str], *, shown: bool) -> None:
+    """Write a table into a file, or show it, and say how many photos and tags it has."""
     from visterm.library.export.tables import write_table
 
-    if dry_run or out is None:
+    if out is not None:
+        write_table(out, text)
+    elif shown:
         for line in text.splitlines():
             show(line)
-        return
-    write_table(out, text)
-    say(f"Wrote {out}")
+    photos, tags = count_of(counts["photos"], "photo"), count_of(counts["tags"], "tag")
+    predicted = count_of(counts["predicted"], "prediction")
+    say(f"{'Would write' if out is None else f'Wrote {out}'}: {photos}, {tags} of people, {predicted}.")
 
 
-def _tell(changes: Iterable[Change | Skipped], bad: list[Skipped], *, json: bool, dry_run: bool) -> None:
-    """Show changes one by one where they are only planned or asked for, and count them."""
+def _show_changes(
+    changes: Iterable[Change | Skipped], bad: list[Skipped], counts: Counter[str], *, json: bool, dry_run: bool
+) -> None:
+    """Show changes one by one if they are only planned, or in JSON, and say how many there are."""
     from visterm.core.types import Skipped
 
-    counts: Counter[str] = Counter()
+    counts.update({"files": 0, "added": 0, "removed": 0, "left_out": 0})
     for change in changes:
         if isinstance(change, Skipped):
             bad.append(change)
@@ -182,26 +195,22 @@ def _tell(changes: Iterable[Change | Skipped], bad: list[Skipped], *, json: bool
         counts["files"] += bool(change.added or change.removed)
         counts["added"] += len(change.added)
         counts["removed"] += len(change.removed)
-        counts["left out"] += len(change.left_out)
+        counts["left_out"] += len(change.left_out)
         if json:
             emit(change.as_dict())
         elif dry_run:
             show(f"{change.target}: {', '.join(_words(change))}")
-    told = _in_words(counts, dry_run=dry_run)
-    if counts["left out"]:
-        told += f"; {counts['left out']:,} not written (taken out by a person since, or of characters that do not fit)"
-    say(f"{told}.")
-
-
-def _in_words(counts: Counter[str], *, dry_run: bool) -> str:
-    """Return what was done, or would be: ``Would add 18 tags to 6 files``."""
     add, remove = ("Would add", "would remove") if dry_run else ("Added", "removed")
-    files = count_of(counts["files"], "file")
+    files = f"{count_of(counts['files'], 'file')}, of {count_of(counts['photos'], 'photo')}"
     if not counts["removed"]:
-        return f"{add} {count_of(counts['added'], 'tag')} to {files}"
-    if not counts["added"]:
-        return f"{remove.capitalize()} {count_of(counts['removed'], 'tag')} from {files}"
-    return f"{add} {count_of(counts['added'], 'tag')} and {remove} {counts['removed']:,} in {files}"
+        message = f"{add} {count_of(counts['added'], 'tag')} to {files}"
+    elif not counts["added"]:
+        message = f"{remove.capitalize()} {count_of(counts['removed'], 'tag')} from {files}"
+    else:
+        message = f"{add} {count_of(counts['added'], 'tag')} and {remove} {counts['removed']:,} in {files}"
+    if counts["left_out"]:
+        message += f"; {counts['left_out']:,} not written (a person has removed them, or a character does not fit)"
+    say(f"{message}.")
 
 
 def _words(change: Change) -> Iterator[str]:

@@ -103,7 +103,7 @@ Scores = Annotated[
     bool, output_option("--scores", help="Show the model's scores as well, in their order; higher is better.")
 ]
 SkippedFile = Annotated[
-    Path, output_option("--skipped", help="File that lists skipped photos, as JSON lines.", show_default=True)
+    Path | None, output_option("--skipped", help="List skipped photos with reasons in this file, as JSON lines.")
 ]
 
 EncoderName = Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,6 +19,12 @@ Found = TypeVar("Found", bound="Tag | Hit")
 
 TRIED_HEADER = ("model", "seconds", "MAP", "word MAP", "weight", "why")
 """Of the table of models that `auto` tried."""
+
+_NAMED = 3
+"""Skipped photos that are named on the terminal."""
+
+_CATEGORY = re.compile(r": ?|; | \(|\.(?: |$)")
+"""What ends the part of a reason that is the same for many photos."""
 
 _WIDEST = 60
 """Columns of a terminal that a cell may take for others to be lined up with it."""
@@ -97,16 +104,26 @@ def likeliest_first(found: Iterable[Found]) -> list[Found]:
     return sorted(listed, key=lambda one: (getattr(one, "source", None) is None, -(one.confidence or 0.0)))
 
 
-def exit_code(skipped: Sequence[Skipped], listed_in: Path, *, n_named: int = 0) -> int:
-    """Describe what was skipped and why, the first few by name; return 3 if anything was, else 0."""
+def exit_code(skipped: Sequence[Skipped], listed_in: Path | None) -> int:
+    """Say how many photos were skipped for which reasons, and where they are listed; return 3 if any were, else 0."""
     if not skipped:
         return 0
-    for item in skipped[:n_named]:
-        say(f"Skipped {item.image}: {item.reason}")
-    reasons = Counter(item.reason.partition(":")[0] for item in skipped)
+    reasons = Counter(_CATEGORY.split(item.reason, maxsplit=1)[0] for item in skipped)
     counts = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0])))
-    say(f"Skipped {count_of(len(skipped), 'image')} ({counts}); listed in {listed_in}")
+    where = "--skipped FILE lists them" if listed_in is None else f"listed in {listed_in}"
+    say(f"Skipped {count_of(len(skipped), 'photo')} ({counts}); {where}")
     return 3
+
+
+def list_skipped(skipped: Sequence[Skipped], listed_in: Path | None) -> int:
+    """Write the file of ``--skipped``, if there is one, and name the first photos; return the exit code."""
+    if listed_in is not None:
+        from visterm.core.jsonlines import write_skipped
+
+        write_skipped(listed_in, skipped)
+    for item in skipped[:_NAMED]:
+        say(f"Skipped {item.image}: {item.reason}")
+    return exit_code(skipped, listed_in)
 
 
 def _as_shown(text: str) -> str:

@@ -162,8 +162,8 @@ def check_stays_inside(path: Path) -> None:
     """
     if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(path.parent)):
         raise StorageError(
-            f"{path} is a link to {os.path.realpath(path)}, out of its folder, and is not followed. Put a file in its "
-            "place, or ask for it: --follow-links."
+            f"{path} is a link out of its folder, and is not followed (to {os.path.realpath(path)}). Put a file in its "
+            "place, or use --follow-links."
         )
 
 

@@ -21,7 +21,7 @@ from visterm.data.image_folders import find_images, no_images
 from visterm.data.sidecars import Sidecars
 from visterm.library.catalogue import Catalogue
 from visterm.library.export.items import ExportItem, Predicted
-from visterm.library.export.writing import WrittenNotes
+from visterm.library.export.writing import WrittenNotes, not_written
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import PREDICTED_FROM
@@ -126,7 +126,7 @@ class RunSource:
                     try:
                         given = tuple(sidecars.keywords(image).of_people)
                     except DataError as error:
-                        yield Skipped(str(image), f"not written: {error}")
+                        yield not_written(image, error)
                         continue
                     predicted = _predictions(tagger, scores, limits.k, least)
                     yield ExportItem(image, given, predicted, name=self._name(image))

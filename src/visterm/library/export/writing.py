@@ -116,6 +116,15 @@ def undo_tags(
     return _each("undo", items, take_back, target, progress, notes, dry_run=dry_run)
 
 
+def not_written(image: Path, error: Exception) -> Skipped:
+    """Return an image that is not written, with a reason that is the same for many: it names the file's kind only."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    for ending, what in ((".xmp", "XMP"), (".txt", "text")):
+        for path in (f"{image}{ending}", str(image.with_suffix(ending))):
+            reason = reason.replace(path, f"its {what} file")
+    return Skipped(str(image), f"not written because {reason.replace(str(image), 'the photo')}")
+
+
 def _each(
     task: str,
     items: Iterable[ExportItem],
@@ -144,7 +153,7 @@ def _each(
             except DiskError:  # it would be the same with all the others
                 raise
             except (DataError, StorageError, OSError) as error:
-                yield Skipped(str(image), f"not written: {error}")
+                yield not_written(image, error)
             else:
                 if notes is not None and not dry_run:
                     notes.put(str(image), change.found if change is not None else ())
