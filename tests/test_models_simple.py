@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn import config_context
 from sklearn.linear_model import Ridge as SklearnRidge
-from sklearn.model_selection import LeaveOneOut, cross_val_predict
+from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, cross_val_predict, cross_val_score
+from sklearn.preprocessing import LabelBinarizer
 
 from planted import plant_corpus
-from visterm.core.errors import DataError, TooLargeError, UserError
+from visterm.core.errors import DataError, ShapeError, TooLargeError, UserError
 from visterm.models.baselines import LeastSquares, Prior
 from visterm.models.linear import base as linear
 from visterm.models.linear import normal_equations as least_squares
@@ -210,3 +212,49 @@ def test_features_of_another_shape_are_refused_in_one_line(X, message):
     with pytest.raises(DataError, match=message) as refused:
         model.annotate(X)
     assert "\n" not in str(refused.value)
+
+
+def test_a_score_is_the_mean_average_precision_over_images_that_have_a_tag():
+    model = Ridge().fit(np.eye(3), np.eye(3))
+    Y = np.array([[1, 0, 0], [1, 0, 0], [0, 0, 0], [0, 0, 1]])
+    X = np.eye(3)[[0, 1, 2, 2]]  # right, at rank 2 of equal scores but one, untagged, right
+    assert model.score(X, Y) == pytest.approx((1 + 1 / 2 + 1) / 3)
+    assert model.score(X, Y, sample_weight=[1, 2, 5, 1]) == pytest.approx((1 + 2 / 2 + 1) / 4)
+    with pytest.raises(DataError, match="No image has a right tag and a weight above 0"):
+        model.score(X, Y, sample_weight=[0, 0, 5, 0])
+    with pytest.raises(ShapeError, match=r"sample_weight has the shape \(3,\); expected \(4,\), one per image"):
+        model.score(X, Y, sample_weight=[1, 1, 1])
+    with pytest.raises(ShapeError):
+        model.score(X, Y[:, :2])
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_scikit_learn_chooses_settings_and_measures_models_by_their_scores(form, planted):
+    X, Y = form(planted.X_train), planted.Y_train.toarray()
+    searched = GridSearchCV(Ridge(), {"alpha": [0.1, 1.0]}, cv=2).fit(X, Y)
+    means = [cross_val_score(Ridge(alpha=alpha), X, Y, cv=2).mean() for alpha in (0.1, 1.0)]
+    assert searched.best_score_ == pytest.approx(max(means))
+    assert searched.best_params_ == {"alpha": [0.1, 1.0][int(np.argmax(means))]}
+    assert cross_val_score(Prior(), X, Y, cv=2).mean() < max(means)
+
+
+def test_weights_of_images_reach_the_score_through_scikit_learn(planted):
+    X, Y = planted.X_train, planted.Y_train.toarray()
+    weights = np.arange(len(X)) % 3
+    with config_context(enable_metadata_routing=True):
+        model = Ridge(alpha=1.0).set_score_request(sample_weight=True)
+        how = {"cv": KFold(2), "params": {"sample_weight": weights}}
+        weighted = cross_val_score(model, X, Y, **how)
+    half = len(X) // 2
+    fitted = Ridge(alpha=1.0).fit(X[half:], Y[half:])
+    assert weighted[0] == pytest.approx(fitted.score(X[:half], Y[:half], weights[:half]))
+
+
+def test_a_vector_of_class_numbers_is_refused_and_a_vector_of_one_tag_is_not():
+    X = np.eye(6)
+    for y in ([0, 1, 2, 0, 1, 2], [1, 2, 1, 2, 1, 2], ["0", "1", "2"] * 2, ["cat", "dog"] * 3):
+        with pytest.raises(DataError, match=r"LabelBinarizer \(one class per image\) or MultiLabelBinarizer"):
+            Ridge().fit(X, y)
+    for y in ([0, 1, 0, 1, 0, 1], np.array([True, False] * 3), [1, -1, 0, 0, 0, 0]):
+        assert Ridge().fit(X, y).n_tags_ == 1
+    assert Ridge().fit(X, LabelBinarizer().fit_transform([0, 1, 2, 0, 1, 2])).n_tags_ == 3

@@ -91,6 +91,8 @@ def test_no_images_give_no_rows(vocabulary):
 def test_wrong_lists_are_errors(vocabulary):
     with pytest.raises(ShapeError, match="tags of 1 images, but negatives of 2"):
         vocabulary.encode([["snow"]], [[], []])
+    with pytest.raises(DataError, match=r"'farms;house'; expected a list of tags, such as \['farms', 'house'\]\."):
+        Vocabulary.from_lists(["farms;house"])
     with pytest.raises(DataError, match=r"the text 'snow'; expected a list of tags, such as \['snow'\]"):
         vocabulary.encode(["snow"])
     with pytest.raises(DataError, match="A tag is 7, of type int"):

@@ -123,8 +123,9 @@ def check_tags(Y: Any, n_images: int) -> sp.csr_array:
     """Return the tag matrix `Y`, (n_images, n_tags) or a vector for one tag, as float32 CSR of +1 and -1.
 
     Above 0 means given, 0 unknown, below 0 explicitly not. Raises ShapeError if `Y` is not two-dimensional or has
-    another number of rows; DataError if `Y` is not numeric, or not finite.
+    another number of rows; DataError if `Y` is not numeric, not finite, or a vector of class numbers.
     """
+    advice = "scikit-learn's LabelBinarizer (one class per image) or MultiLabelBinarizer (lists of tags) makes them."
     if Y is None:
         raise DataError("requires y to be passed, but the target y is None: Y holds the tags, (n_images, n_tags).")
     if not sp.issparse(Y):
@@ -133,9 +134,14 @@ def check_tags(Y: Any, n_images: int) -> sp.csr_array:
         except (TypeError, ValueError) as error:
             raise DataError(
                 f"Y must be numbers (above 0 given, below 0 explicitly not), not {type(Y).__name__} of other things. "
-                "Turn words into columns with Vocabulary.encode."
+                f"Turn words into columns: Vocabulary.encode, or {advice}"
             ) from error
         if Y.ndim == 1:
+            if not np.isin(Y[np.isfinite(Y)], (-1, 0, 1)).all():
+                raise DataError(
+                    f"Y is a vector with values such as {np.unique(Y)[-1]:g}; expected a matrix of 0 and 1, "
+                    f"(n_images, n_tags), with one column per tag: {advice}"
+                )
             Y = Y[:, None]
         if Y.ndim != 2:
             raise ShapeError(f"Y has {Y.ndim} dimensions; expected 2, (n_images, n_tags).")

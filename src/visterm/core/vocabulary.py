@@ -385,11 +385,19 @@ def phrases(search: str | Sequence[str]) -> list[str]:
     return list(found)
 
 
+def as_list(text: str) -> list[str]:
+    """Return the tags that a text seems to hold, for advice: ``["farms", "house"]`` of ``"farms;house"``."""
+    parts = [part.strip() for part in re.split(r"[;,|\n]", text) if part.strip()]
+    return parts or [text]
+
+
 def _checked_lists(tag_lists: Iterable[Iterable[str]]) -> Iterator[Iterable[str]]:
     """Yield lists of tags, and refuse a text in place of one."""
     for tags in tag_lists:
         if isinstance(tags, str):
-            raise DataError(f"The tags of an image are the text '{tags}'; expected a list of tags, such as ['{tags}'].")
+            raise DataError(
+                f"The tags of an image are the text {tags!r}; expected a list of tags, such as {as_list(tags)}."
+            )
         yield tags
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from visterm.core.errors import DataError, ShapeError, TagFileError, UnknownNameError, UserError
 from visterm.core.remote import as_path
+from visterm.core.vocabulary import as_list
 from visterm.core.wording import count_of
 from visterm.data.image_folders import hidden_remarks, images_in
 from visterm.data.image_names import CAPITALS, ENDING, ImageNames, Match
@@ -215,7 +216,9 @@ class Corpus:
             )
         for given in tags:
             if isinstance(given, str):
-                raise DataError(f"The tags of an image are the text '{given}'; expected a list, such as ['{given}'].")
+                raise DataError(
+                    f"The tags of an image are the text {given!r}; expected a list of tags, such as {as_list(given)}."
+                )
         rows = [
             record(name, given, split_name(split), user)
             for name, given, split, user in zip(names, tags, splits, users, strict=True)

@@ -33,6 +33,7 @@ from visterm.core.products import product, top_k_products
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
+from visterm.metrics.ranking import average_precisions
 from visterm.models.stopping import OnEpoch
 
 Learn: TypeAlias = Callable[[Matrix, sp.csr_array, np.random.Generator, "tuple[Matrix, sp.csr_array] | None"], None]
@@ -92,7 +93,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
             Image features. None stands for images known only by number: identity rows, (n_images, n_images). A model
             holds out none of those by itself, as nothing would be known of them.
         Y : array-like or sparse, shape (n_images, n_tags) or (n_images,)
-            Above 0: given; 0: unknown; below 0: explicitly not.
+            Above 0: given; 0: unknown; below 0: explicitly not. A vector of 1, 0 and -1 is one tag.
         valid : tuple (X, Y), optional
             Validation rows, for the models that stop by them; the others ignore them.
         monitor : Progress, optional
@@ -183,6 +184,37 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
             ids[rows], scores[rows] = self._best_tags(self._finite(self._image_rows(X[rows])), k)
         self._finite(scores)
         return Ranking(ids, scores)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the mean average precision (MAP) over images: how high the right tags rank, 0 to 1.
+
+        It lets scikit-learn choose settings (`GridSearchCV`) and measure models (`cross_val_score`).
+
+        Parameters
+        ----------
+        X : array-like or sparse, shape (n_images, n_features), or None
+            Image features.
+        y : array-like or sparse, shape (n_images, n_tags)
+            The tag matrix Y, by the name that scikit-learn passes it by; above 0: right. Images without a right tag
+            don't count.
+        sample_weight : array-like, shape (n_images,), optional
+            What each image counts; None: all the same.
+
+        Raises
+        ------
+        DataError, ShapeError
+            If `y` cannot be used, or no image has a right tag and a weight.
+        """
+        check_is_fitted(self)
+        found = average_precisions(self.score_blocks(self._check_features(X)), y)
+        weights = np.ones(found.size) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        if weights.shape != found.shape:
+            raise ShapeError(f"sample_weight has the shape {weights.shape}; expected ({found.size},), one per image.")
+        tagged = np.isfinite(found)
+        total = float(weights[tagged].sum())
+        if not total > 0:
+            raise DataError("No image has a right tag and a weight above 0, so there is nothing to measure.")
+        return float(found[tagged] @ weights[tagged]) / total
 
     def check_settings(self) -> None:
         """Refuse settings that cannot be used, before any long work; `fit` checks them too."""
@@ -319,4 +351,5 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         tags.input_tags.sparse = True
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
+        tags.target_tags.single_output = False  # a vector of class numbers is refused
         return tags
